@@ -77,11 +77,15 @@ class Range(Parameter, frozen=True):
 
 
 class Ratio(Parameter, frozen=True):
-    """Thresholds for these replacement ratios, fractions between 0 and 1; they are found from base's generation."""
+    """Thresholds for these replacement ratios, fractions between 0 and 1; they are found from base's generation.
+
+    And then again on the text that replacing leads to, unless `refine` is false, which takes half the decoding.
+    """
 
     ratio: Annotated[
         tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...], BeforeValidator(_as_list), AfterValidator(_distinct)
     ]
+    refine: bool = True
 
     @property
     def listed(self) -> tuple[float, ...]:
@@ -270,7 +274,7 @@ def _parameter(name: str, given: Any, field: FieldInfo, by_ratio: bool) -> Param
     if numeric:
         kinds |= {"min": Range, "max": Range, "log": Range}
     if by_ratio:
-        kinds["ratio"] = Ratio
+        kinds |= {"ratio": Ratio, "refine": Ratio}
     for key in given:
         if key not in kinds:
             raise unknown(f"key of {where}", key, kinds)

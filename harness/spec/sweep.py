@@ -228,6 +228,12 @@ class SweepSpec(Presentation, Search, frozen=True):
         """Tell whether thresholds are asked for by the replacement ratio they reach."""
         return isinstance(self.parameters.get(TAU), Ratio)
 
+    @property
+    def refined(self) -> bool:
+        """Tell whether such thresholds are found again on the text that replacing leads to."""
+        tau = self.parameters.get(TAU)
+        return isinstance(tau, Ratio) and tau.refine
+
     def decoding(self, point: Mapping[str, Any], tau: float | None = None) -> Decoding:
         """Return the decoding of a point; `tau` where the point names a ratio. gamma = 0 is plain replacement.
 

@@ -142,7 +142,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
                     TrialCost(pair, _label(spec, decoding, sampling), sum(len(job.requests) for job in mine), len(held))
                 )
         rows += [TrialCost(pair, label, each, 0) for label in unknown]
-        if refined:
+        if refined and spec.refined:
             thresholds[pair] = refined * each
             notes.append(
                 f"{pair}: not counted: {refined} thresholds are refined, each on as many samples as promise {EVENTS} "

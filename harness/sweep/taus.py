@@ -91,11 +91,12 @@ def find_taus(
         base = Decoding(mode="base")
         values = values_of([base], spec.sampling.samples)[base]
         first = {each: tau_for(gate, values[gate.asked()], each[1]) for each, gate in measured.items()}
-        probes = {each: probe(asked[each], found.tau) for each, found in first.items()}
+        taus |= first
+        probes = {each: probe(asked[each], found.tau) for each, found in first.items() if spec.refined}
         tokens = len(next(iter(values.values())))
-        enough = {each: probe_samples(spec.sampling.samples, tokens, each[1]) for each in measured}
+        enough = {each: probe_samples(spec.sampling.samples, tokens, each[1]) for each in probes}
         for samples in sorted(set(enough.values())):
-            mine = [each for each in measured if enough[each] == samples]
+            mine = [each for each in probes if enough[each] == samples]
             again = values_of(list(dict.fromkeys(probes[each] for each in mine)), samples)
             for each in mine:
                 gate = measured[each]

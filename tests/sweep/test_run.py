@@ -177,6 +177,12 @@ def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
     others = {row["first"] for row in refined} - {None} - {row["tau"] for row in refined}  # decoded for that alone
     assert others
     assert once(tmp_path / "records") == (10 + len(others)) * 12 * 2  # the base generation serves as reference too
+    changes["parameters"]["decode.tau"]["refine"] = False
+    assert host.run(tmp_path, name="unrefined", **changes) == 0
+    _, folder = look(tmp_path, name="unrefined", **changes)
+    unrefined = json.loads((folder.path / "matched.json").read_text())["tiny"]
+    assert [row["tau"] for row in unrefined] == [row["first"] or row["tau"] for row in refined]
+    assert once(tmp_path / "records") == (10 + len(others)) * 12 * 2  # all of it was decoded to refine
 
 
 def test_bad_points_of_a_search_are_pruned_and_enter_no_table(host, look, tmp_path):
