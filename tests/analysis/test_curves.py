@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from harness.analysis.curves import curves
+from harness.errors import UserError
 from harness.report.training import training_chapter
 
 PROBLEMS = 12
@@ -106,3 +107,43 @@ def test_the_best_checkpoint_is_scored_on_problems_that_did_not_choose_it(tmp_pa
     [chosen] = made.tables["choices"]
     assert chosen["best"] > max(chosen["elsewhere"], chosen["last"])
     assert chosen["last_mean"] == pytest.approx(np.mean([right for _, right in rows[-5:]]) / 4)
+
+
+def test_curves_of_every_trainer(tmp_path):
+    trl = [{"step": i, "reward": i / 10, "entropy": 1.0, "completions/mean_length": 30 + i} for i in (1, 2)]
+    verl = [{"step": i, "data": {"critic/score/mean": i / 5, "actor/entropy": 0.5}} for i in (1, 2)]
+    files = {
+        "trl": json.dumps(trl),
+        "verl": "\n".join(map(json.dumps, verl)),
+        "state": json.dumps({"log_history": trl}),
+    }
+    ours = [
+        {"step": i, "accuracy": 0.3, "length": 9.0, "token_share": [0.2, 0.8], "gradient_share": [0.9, 0.1]}
+        for i in (1, 2)
+    ]
+    files["ours"] = "\n".join(map(json.dumps, [*ours, {"validation": {"avg": 0.1}}]))
+    paths = {}
+    for name, text in files.items():
+        paths[name] = [tmp_path / f"{name}.json"]
+        paths[name][0].write_text(text)
+    made = curves(paths)
+    shares = [(row["token_share"], row["gradient_share"]) for row in made.tables["gradient"]]
+    assert shares == [(0.2, 0.9), (0.8, 0.1)]
+    assert curves(paths, step=2).tables["gradient"] == made.tables["gradient"]
+    with pytest.raises(UserError, match="step=9:"):
+        curves(paths, step=9)
+    found = {}
+    for row in made.tables["curves"]:
+        found.setdefault((row["curve"], row["method"]), []).append((row["step"], row["value"]))
+    # A reward is never called accuracy: neither TRL's nor verl's, which may have a length penalty in it.
+    assert found["reward", "trl"] == [(1.0, 0.1), (2.0, 0.2)] == found["reward", "state"]
+    assert found["reward", "verl"] == [(1.0, 0.2), (2.0, 0.4)]
+    assert [method for curve, method in found if curve == "rollout_accuracy"] == ["ours"]
+    assert found["length", "ours"] == [(1.0, 9.0), (2.0, 9.0)]
+
+
+@pytest.mark.parametrize("text", ["not json", "[]", '[{"step": 1, "other": 2}]', '[{"reward": NaN}]'])
+def test_a_log_without_numbers_is_one_sentence(tmp_path, text):
+    (tmp_path / "log").write_text(text)
+    with pytest.raises(UserError, match="accepted"):
+        curves({"x": [tmp_path / "log"]})

@@ -27,7 +27,6 @@ def test_the_pair_is_small_and_complete():
     assert sum(file.stat().st_size for file in files) <= 10_000_000
     kept = {"base", "rl", "step-2", "step-4", "step-6"}
     assert {file.parent.name for file in files if file.suffix == ".safetensors"} == kept
-    assert (WEIGHTS / "README.md").is_file()
     assert all(file.stat().st_mode & 0o044 == 0o044 for file in files)
 
 
@@ -39,8 +38,6 @@ def test_base_and_rl_share_tokenizer_and_config():
     assert {k: x for k, x in base.items() if k != "_name_or_path"} == {
         k: x for k, x in rl.items() if k != "_name_or_path"
     }
-    assert (base["head_dim"], base["max_position_embeddings"], base["dtype"]) == (64, 2048, "float32")
-    assert (base["pad_token_id"], base["bos_token_id"], base["eos_token_id"]) == (0, 1, 2)
 
 
 def test_the_rl_models_on_the_way_are_whole_and_lie_between_base_and_rl(models):
