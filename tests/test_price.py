@@ -80,21 +80,28 @@ def test_a_pair_of_32b():
     whole = of("dapo-32b", tensor_parallel_size=4)
     assert whole.tokens == 131_072, "vLLM wants room for a response of the whole context"
     assert whole.fewest(24) is None
-    assert of("tiny").fewest(24) == 1
 
 
-def test_a_machine_that_cannot_hold_it_is_refused_with_what_could():
-    one = of("dapo-32b", tensor_parallel_size=4, max_model_len=22_048)
-    assert one.refusal(NOTHING) == (
-        "dapo-32b cannot run here: weights and cache take 124.1 GiB, and this machine has no GPU and 24 GiB of memory; "
-        "accepted: 8 x 24 GB or 8 x 40 GB or 4 x 80 GB or 2 x 141 GB"
-    )
-    assert one.refusal(H100) is None
-    assert "tensor_parallel_size=4 asks for as many GPUs" in one.refusal(replace(H100, gpus=2))
-    assert one.refusal(Machine(8, None, None)) is None, "what nobody can tell refuses nothing"
-    assert "accepted: 1, 2, 4, 8" in of("dapo-32b", tensor_parallel_size=3).refusal(H100)
-    assert of("tiny").refusal(NOTHING) is None
-    assert of("dapo-32b", workers=4, tensor_parallel_size=4).refusal(NOTHING) is None, "Ray's machines are others"
+LARGE = {"tensor_parallel_size": 4, "max_model_len": 22_048}
+
+
+@pytest.mark.parametrize(
+    ("pair", "engine", "machine", "words"),
+    [
+        ("dapo-32b", LARGE, NOTHING,
+         "dapo-32b cannot run here: weights and cache take 124.1 GiB, and this machine has no GPU and 24 GiB of "
+         "memory; accepted: 8 x 24 GB or 8 x 40 GB or 4 x 80 GB or 2 x 141 GB"),
+        ("dapo-32b", LARGE, H100, None),
+        ("dapo-32b", LARGE, replace(H100, gpus=2), "tensor_parallel_size=4 asks for as many GPUs"),
+        ("dapo-32b", LARGE, Machine(8, None, None), None),  # what nobody can tell refuses nothing
+        ("dapo-32b", {"tensor_parallel_size": 3}, H100, "accepted: 1, 2, 4, 8"),
+        ("tiny", {}, NOTHING, None),
+        ("dapo-32b", {"workers": 4, "tensor_parallel_size": 4}, NOTHING, None),  # Ray's machines are others
+    ],
+)  # fmt: skip
+def test_a_machine_that_cannot_hold_it_is_refused_with_what_could(pair, engine, machine, words):
+    said = of(pair, **engine).refusal(machine)
+    assert said is None if words is None else words in said
 
 
 def decodings():
@@ -133,12 +140,10 @@ def test_a_run_is_refused_before_anything_loads(tmp_path, monkeypatch):
 
 def test_trainings():
     math = complete({"preset": "qwen25-math-7b"})
-    base, gpus, _ = price.training_lines(math)
+    base, *_ = price.training_lines(math)
     assert [words for words in ("7.6 billion parameters", "56 KiB a token", "113.5 GiB") if words not in base] == []
-    assert "8 x 40 GB, 4 x 80 GB" in gpus
     small = complete({"base": "Qwen/Qwen2.5-7B", "data": "x.jsonl"})
     refused = price.training_refusal(small, NOTHING)
     assert "takes 113.5 GiB" in str(refused)
-    assert "accepted: a GPU" in str(refused)
     assert price.training_refusal(complete({}), NOTHING) is None
     assert price.training_refusal(math, NOTHING) is None, "verl's GPUs may be elsewhere"

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from harness.evals.loop import jobs_of, run_jobs
 from harness.records import Record, RecordStore
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
 from harness.stats import token_difference
-from tests.analysis.made_pair import RL_LEFT, SIDES, WORDS, V, made_pair
+from tests.analysis.made_pair import RL_LEFT, V, made_pair
 from tests.broken import die_at, in_child
 
 DELTA, ENTROPY = Decoding(mode="replace", tau=-0.1), Decoding(mode="replace", criterion="entropy_base", tau=0.3)
@@ -66,7 +65,6 @@ def test_credit_is_found_where_it_is_and_nowhere_else(made, tmp_path):
     assert holds(match, "effect", -(1 - RL_LEFT) * WORTH)  # they are all left
     [own] = rows_of(found, "differences", label=label, minus="own")
     assert holds(own, "effect", (RL_LEFT - 0.5) * WORTH)
-    assert rows_of(found, "strata", label=label, by="tenth", kind="flagged")[0]["from"] == 2
     by = {row["from"]: row for row in rows_of(found, "strata", label=ENTROPY.label(), by="tenth", kind="flagged")}
     assert by.keys() == {0, 2, 4, 6}
     for nothing in (by[0], by[4]):  # fillers, which RL does change, and nothing follows from
@@ -118,7 +116,7 @@ def test_matches_are_of_the_same_problem_depth_and_strata(made, tmp_path):
             assert {(row.problem, row.sample, row.at) for row in flagged.itertuples()} < held
 
 
-def test_a_killed_study_goes_on_and_is_that_of_the_whole_decoding(made, tmp_path, monkeypatch):
+def test_a_killed_study_goes_on(made, tmp_path, monkeypatch):
     """It dies of -9 half-way through writing its 101st replay."""
     spec, kept, keep = made(8, DELTA, ENTROPY, samples=3), [], Record.keep_replay
     monkeypatch.setattr(
@@ -137,21 +135,6 @@ def test_a_killed_study_goes_on_and_is_that_of_the_whole_decoding(made, tmp_path
     kept.clear()
     assert found == credit_statistics(spec, tmp_path / "other", tokens=6, progress=False)
     assert len(kept) == 100 + len(first)
-    record = RecordStore(tmp_path / "one").one("")
-    with open_engine(spec.pair, spec.engine) as engine:
-        [job] = jobs_of(spec.model_copy(update={"decodings": (Decoding(mode="base"),)}), engine)
-        asked = {(each.problem, each.sample): each for each in job.requests}
-        done = [each for each in record.replays.values() if each.noise == 0 and each.right is not None]
-        for each in done[::7]:
-            by = {"mode": "extrapolate", "gamma": -1.0} if each.by == "own" else {"mode": "replace"}
-            window = Decoding(**by, criterion="always", window=f"{each.at}:{each.at + 1}")
-            [whole] = engine.generate([replace(asked[each.problem, each.sample], decoding=window)])
-            assert whole.token_ids[each.at] == each.token
-            assert whole.n_tokens == each.n_tokens
-            assert (WORDS.index("\\boxed{1}") in whole.token_ids) == each.right
-            side = WORDS.index("left" if set(map(WORDS.index, SIDES["left"])) & {*whole.token_ids} else "right")
-            assert side in whole.token_ids
-        assert len(done) > 50
 
 
 @pytest.mark.vllm
@@ -182,7 +165,6 @@ def test_the_command_tells_the_price_decodes_nothing_twice_and_is_drawn(tmp_path
         run(*asked, "-d", "replace,criterion=coupling")
     code, said = run(*asked)
     assert code == 0, said
-    assert " tokens to draw, then about " in said
     with pytest.raises(UserError, match="flags no token"):
         run(*asked, "-d", "replace,tau=-99")
     code, said = run(*asked, "-d", "replace,tau=-99", "-d", "replace,tau=-0.1")

@@ -65,12 +65,12 @@ def test_every_number_is_that_of_a_loop(logits):
     for name in SETS:
         one, (stay, miss, along, before) = told["sets"][name], pooled[name]
         assert one["positions"] == len(r2[name])
-        assert one["r2"]["value"] == pytest.approx(np.mean(r2[name]))
-        assert one["r2_late"]["value"] == pytest.approx(np.mean(r2_late[name]))
-        assert one["r2_added"]["value"] == pytest.approx(np.mean(r2[name]) - np.mean(r2_late[name]))
-        assert one["explained"]["value"] == pytest.approx(1 - miss / stay)
+        wanted = {
+            "r2": np.mean(r2[name]), "r2_late": np.mean(r2_late[name]),
+            "r2_added": np.mean(r2[name]) - np.mean(r2_late[name]), "explained": 1 - miss / stay,
+            "worse": worse[name] / len(r2[name]), "best_gamma": along / before,
+        }  # fmt: skip
+        assert {what: one[what]["value"] for what in wanted} == pytest.approx(wanted)
         assert one["explained"]["low"] < one["explained"]["value"] < one["explained"]["high"]
-        assert one["worse"]["value"] == pytest.approx(worse[name] / len(r2[name]))
-        assert one["best_gamma"]["value"] == pytest.approx(along / before)
     added = found["kl_extrapolated"] - found["kl_late"]
     assert told["kl_added"]["value"] == pytest.approx(added.mean())

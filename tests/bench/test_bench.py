@@ -1,6 +1,5 @@
 """The benchmark runs its engines side by side and reports ratios of what it measured; speeds themselves are no test."""
 
-import json
 import statistics
 
 import pytest
@@ -16,7 +15,6 @@ def test_the_ratios_are_those_of_the_rounds(peaked_pair, monkeypatch):
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")  # vLLM alone would compile helpers of its sampler, in each process
     said = []
     found = bench_decode(pair=peaked_pair, sequences=(4, 6), tokens=4, rounds=2, say=said.append)
-    assert said[-1] == "round 2 of 2"
     few, many = found["sizes"]
     assert (few["sequences"], many["sequences"]) == (4, 6)
     for size, kinds in ((few, set(ENGINES)), (many, set(ENGINES) - {"calls"})):
@@ -29,7 +27,6 @@ def test_the_ratios_are_those_of_the_rounds(peaked_pair, monkeypatch):
             speeds = [{k: f["tokens"] / f["cpu"] for k, f in one.items()} for one in size["rounds"]]
             expected = statistics.median(s["pair"] / s[kind] for s in speeds)
             assert size["ratios"][f"pair_to_{kind}"] == pytest.approx(expected, abs=1e-3)
-    assert json.loads(json.dumps(found)) == found
 
 
 def test_an_engine_that_cannot_start_is_named(tmp_path):

@@ -28,11 +28,11 @@ def test_full_batches_have_graphs_on_runner_v2_and_logits_are_float32(said):
     assert full["head"] == "torch.float32"
 
 
-def test_a_submodels_part_of_the_configuration_is_the_whole_ones_but_for_its_name(said):
-    for name in ("full batches", "ordinary", "deterministic"):
-        assert said[name]["alike"] == [True, True, True]
-        rl, base, again = said[name]["hashes"]
-        assert rl == again != base
+@pytest.mark.parametrize("name", ["full batches", "ordinary", "deterministic"])
+def test_a_submodels_part_of_the_configuration_is_the_whole_ones_but_for_its_name(said, name):
+    assert said[name]["alike"] == [True, True, True]
+    rl, base, again = said[name]["hashes"]
+    assert rl == again != base
 
 
 def test_a_deterministic_engine_leaves_nothing_to_the_next(said):

@@ -24,17 +24,18 @@ def on_a_gpu(monkeypatch):
         monkeypatch.setattr(module, "on_cpu", lambda: False)
 
 
-def largest_graph(pair, **settings):
-    made = open_engine(pair, EngineSpec(backend="vllm", **settings), lazily=True)
-    return made._arguments().get("max_cudagraph_capture_size")
-
-
-def test_full_batches_are_decoded_by_graphs(peaked_pair, on_a_gpu):
-
-    assert largest_graph(peaked_pair, max_num_seqs=512) is None  # vLLM's own default reaches as far
-    assert largest_graph(peaked_pair, max_num_seqs=960) == 960
-    assert largest_graph(peaked_pair, max_num_seqs=961) == 976
-    assert largest_graph(peaked_pair, max_num_seqs=960, enforce_eager=True) is None
+@pytest.mark.parametrize(
+    ("settings", "largest"),
+    [
+        ({"max_num_seqs": 512}, None),  # vLLM's own default reaches as far
+        ({"max_num_seqs": 960}, 960),
+        ({"max_num_seqs": 961}, 976),
+        ({"max_num_seqs": 960, "enforce_eager": True}, None),
+    ],
+)
+def test_full_batches_are_decoded_by_graphs(peaked_pair, on_a_gpu, settings, largest):
+    made = open_engine(peaked_pair, EngineSpec(backend="vllm", **settings), lazily=True)
+    assert made._arguments().get("max_cudagraph_capture_size") == largest
 
 
 def test_on_a_cpu_what_is_asked_says_whether_models_are_compiled(peaked_pair, monkeypatch):

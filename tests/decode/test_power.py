@@ -164,12 +164,13 @@ def test_both_engines_give_the_same_chains(vllm_engine, transformers_engine):
     powers = [r for r in ours.values() if r.n_forwards]
     assert len(powers) == 12
     assert all(r.n_forwards > r.n_tokens for r in powers)
-    with pytest.raises(UserError, match=r"stop=\('x',\)"):
-        list(transformers_engine.generate([replace(requests[0], stop=("x",))]))
-    with pytest.raises(UserError, match="trace=0"):
-        list(transformers_engine.generate([replace(requests[0], trace=0)]))
-    with pytest.raises(UserError, match=r"mode=power is refused with T = 1, top-p 0\.7"):
-        list(transformers_engine.generate([replace(requests[0], sampling=Sampling())]))
+    for change, words in (
+        ({"stop": ("x",)}, r"stop=\('x',\)"),
+        ({"trace": 0}, "trace=0"),
+        ({"sampling": Sampling()}, r"mode=power is refused with T = 1, top-p 0\.7"),
+    ):
+        with pytest.raises(UserError, match=words):
+            list(transformers_engine.generate([replace(requests[0], **change)]))
 
 
 def test_settings_are_those_of_the_authors_unless_said_otherwise():

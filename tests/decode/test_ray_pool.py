@@ -137,10 +137,8 @@ def test_a_killed_workers_work_is_done_again_and_nothing_twice(pool, whole, tmp_
     assert result.metrics() == whole[1].metrics()
 
 
-@pytest.fixture(scope="module")
-def interrupted(pool, tmp_path_factory):
-    """A folder of records whose evaluation ended because every worker was killed again and again, and what it said."""
-    folder, stop = tmp_path_factory.mktemp("interrupted"), Event()
+def test_all_killed_again_and_again_is_one_sentence_and_nothing_is_lost(pool, tmp_path):
+    stop = Event()
 
     def rampage():
         while not stop.wait(0.01):
@@ -149,18 +147,13 @@ def interrupted(pool, tmp_path_factory):
     thread = Thread(target=rampage)
     engine = Sabotaged(pool, 7, thread.start)
     try:
-        with pytest.warns(UserWarning, match="was lost"), pytest.raises(UserError) as error:
-            evaluated(engine, folder / "records")
+        words = "^workers=2: no worker is left, the last was lost 3 times in a row"
+        with pytest.warns(UserWarning, match="was lost"), pytest.raises(UserError, match=words):
+            evaluated(engine, tmp_path)
     finally:
         stop.set()
         thread.join()
-    return folder, str(error.value), len(engine.keys)
-
-
-def test_all_killed_again_and_again_is_one_sentence_and_nothing_is_lost(interrupted):
-    folder, message, kept = interrupted
-    assert message.startswith("workers=2: no worker is left, the last was lost 3 times in a row")
-    assert 7 <= kept == stored_count(folder / "records") < 24
+    assert 7 <= len(engine.keys) == stored_count(tmp_path) < 24
 
 
 def test_what_a_workers_engine_refuses_is_one_sentence(cluster, peaked_pair, tmp_path):

@@ -80,9 +80,9 @@ def test_what_is_allowed_to_differ(copy_of):
     assert checkpoints.eos_token_ids == {1, 3, 5}
 
 
-def test_settings_that_a_pair_cannot_have(peaked_pair):
-    pytest.importorskip("vllm", reason="vLLM is not installed")
-    for settings, name in [
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
         ({"pipeline_parallel_size": 2}, "pipeline_parallel_size=2 is refused"),
         ({"vllm_args": {"speculative_config": {}}}, "speculative_config is refused"),
         ({"vllm_args": {"enable_lora": True}}, "enable_lora is refused"),
@@ -92,9 +92,12 @@ def test_settings_that_a_pair_cannot_have(peaked_pair):
             "quantization is refused with a pair: quantised weights have not been",
         ),
         ({"vllm_args": {"dtype": "bfloat16"}}, "dtype is refused there"),
-    ]:
-        with pytest.raises(UserError, match=name):
-            open_engine(peaked_pair, EngineSpec(backend="vllm", **settings))
+    ],
+)
+def test_settings_that_a_pair_cannot_have(peaked_pair, settings, name):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    with pytest.raises(UserError, match=name):
+        open_engine(peaked_pair, EngineSpec(backend="vllm", **settings))
 
 
 def test_vllm_asked_for_and_absent(peaked_pair, monkeypatch):
@@ -180,8 +183,8 @@ def test_a_template_that_fails_in_any_way_is_one_sentence(peaked_pair, template)
         chat_prompt(tokenizer, [{"role": "user", "content": "1 + 1"}])
 
 
-def test_a_device_that_is_not_here_is_one_sentence(peaked_pair):
-    for name in ("cuda", "cuda:0", "tpu", "cpu:x"):
-        if not torch.cuda.is_available() or "cuda" not in name:
-            with pytest.raises(UserError, match=f"device='{name}' .*; accepted: cpu"):
-                open_engine(peaked_pair, EngineSpec(backend="transformers", device=name))
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "tpu", "cpu:x"])
+def test_a_device_that_is_not_here_is_one_sentence(peaked_pair, name):
+    if not torch.cuda.is_available() or "cuda" not in name:
+        with pytest.raises(UserError, match=f"device='{name}' .*; accepted: cpu"):
+            open_engine(peaked_pair, EngineSpec(backend="transformers", device=name))

@@ -108,5 +108,4 @@ def test_no_step_holds_more_than_the_rehearsal(keys):
             return decide_fused({"base": base, "rl": logits}, rules, where, Pair(vocab))
 
         grown = growth(one)
-        print(f"{name}: {grown / base.numel():.1f} bytes a logit, rehearsed {held / base.numel():.1f}")
         assert grown <= held, name

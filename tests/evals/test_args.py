@@ -21,9 +21,9 @@ def test_everything_the_issue_names():
     assert (engine.max_model_len, engine.kv_cache_gib, args.seed) == (512, 1.5, 7)
 
 
-def test_nothing_named_is_the_tiny_pair():
-    for given in ({}, {"pair": "tiny"}, {"pretrained": "tiny"}, {"mode": "base"}):
-        assert parse_model_args(given).spec.pair == TINY
+@pytest.mark.parametrize("given", [{}, {"pair": "tiny"}, {"pretrained": "tiny"}, {"mode": "base"}])
+def test_nothing_named_is_the_tiny_pair(given):
+    assert parse_model_args(given).spec.pair == TINY
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,6 @@ def test_a_file_that_an_option_names_is_read_at_once(tmp_path, monkeypatch):
     assert load_train({"validation": {"tasks": "tiny_easy", **asked}}).validation.shown() == shown
     assert "reads []; accepted: a template of {{problem}}, a file with one, or math_dapo" in refused(
         "eval", "--tasks", "tiny_easy", "--prompt", "p.txt")  # fmt: skip
-    assert "'shots' is no file; accepted: a JSONL" in refused("eval", "--tasks", "tiny_easy", "--examples", "shots")
 
 
 def test_a_record_is_compared_reported_and_viewed_without_the_file_it_was_made_of(where, tmp_path, monkeypatch):

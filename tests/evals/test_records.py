@@ -275,7 +275,6 @@ def test_result_files_are_made_again_by_a_command(engine, data_dir, tmp_path):
     read = {result.task: result for result in read_results([out])}
     for result in results:
         assert_equal(read[result.task], result)
-        assert f"{result.config_hash}.json" in done.output
     for name, _ in RecordStore(tmp_path).names():
         for folder in (tmp_path / name).iterdir():
             torn = next(iter(Record(folder).read())).payload()

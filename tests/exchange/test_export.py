@@ -55,9 +55,7 @@ def test_every_eval_ever_holds_to_its_schemas(found, tmp_path):
         for row in rows:
             jsonschema.validators.validator_for(line)(line).validate(row)
             assert row["evaluation_id"] == data["evaluation_id"]
-            assert row["evaluation_result_id"] == data["evaluation_results"][0]["evaluation_result_id"]
         assert sum(row["evaluation"]["is_correct"] for row in rows) == one.correct.sum()
-    assert any("no single response has a verdict" in said for said in written.remarks)
 
 
 def test_two_models_are_never_one_models_name(found, tmp_path):
@@ -74,7 +72,6 @@ def test_two_models_are_never_one_models_name(found, tmp_path):
     assert not system_of(target).single
     power = system_of(result(Decoding(mode="power", primary="rl"), pair=HUB))
     assert (power.kind, power.models) == ("one model, by a rule", {"rl": HUB["rl"]})
-    assert power.id.startswith("rlvr-dir/DAPO-Qwen-32B-power-4")
     assert not system_of(result(Decoding(mode="expo", gamma=0.5), pair=HUB)).single
     for form in ("eee", "inspect", "lm-eval"):
         for file in export(found[2:], form, tmp_path / form, TARGET).files:
@@ -107,11 +104,11 @@ def test_the_hubs_results_are_of_one_model_and_whole(found, tmp_path):
     assert "give --dataset aime24=ORG/NAME:TASK_ID" in export([whole], "eval-results", tmp_path, TARGET).remarks[0]
 
 
-def test_scores_are_exported_where_the_record_is_gone(tmp_path):
-    for form in ("eee", "inspect", "lm-eval"):
-        written = export([result(MODES[1], pair=HUB)], form, tmp_path / form, TARGET)
-        assert len(written.files) == 1
-        assert "its record is not at hand" in written.remarks[0]
+@pytest.mark.parametrize("form", ["eee", "inspect", "lm-eval"])
+def test_scores_are_exported_where_the_record_is_gone(tmp_path, form):
+    written = export([result(MODES[1], pair=HUB)], form, tmp_path / form, TARGET)
+    assert len(written.files) == 1
+    assert "its record is not at hand" in written.remarks[0]
 
 
 @pytest.mark.parametrize(

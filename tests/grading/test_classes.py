@@ -61,16 +61,16 @@ def test_matrices_are_equal_by_shape_and_entry(first, second):
         (r"1-\left(\frac{5}{6}\right)^{%d}", lambda n: 1 - Fraction(5, 6) ** n),
     ],
 )
-def test_exact_is_exact(form, value):
-    for n in (3, 20, 64, 150):
-        right = value(n)
-        written = rf"\frac{{{right.numerator}}}{{{right.denominator}}}" if len(str(right)) < 300 else form % n
-        for gold, answer in ((form % n, written), (written, form % n)):
-            assert compare_formulas(gold, answer) == "correct"
-            assert compare_formulas(gold, f"{answer} + 10^{{-{n}}}") == "wrong"
-        for near in (Fraction(1), right + 1, right * (1 + Fraction(1, 10**40))):
-            if near != right and len(str(near)) < 300:
-                assert compare_formulas(form % n, rf"\frac{{{near.numerator}}}{{{near.denominator}}}") == "wrong"
+@pytest.mark.parametrize("n", [3, 20, 64, 150])
+def test_exact_is_exact(form, value, n):
+    right = value(n)
+    written = rf"\frac{{{right.numerator}}}{{{right.denominator}}}" if len(str(right)) < 300 else form % n
+    for gold, answer in ((form % n, written), (written, form % n)):
+        assert compare_formulas(gold, answer) == "correct"
+        assert compare_formulas(gold, f"{answer} + 10^{{-{n}}}") == "wrong"
+    for near in (Fraction(1), right + 1, right * (1 + Fraction(1, 10**40))):
+        if near != right and len(str(near)) < 300:
+            assert compare_formulas(form % n, rf"\frac{{{near.numerator}}}{{{near.denominator}}}") == "wrong"
 
 
 def test_any_two_letters_stand_in_both_orders_and_with_all_signs():

@@ -69,7 +69,6 @@ LARGE = pytest.mark.whole(reason="half a minute of Triton's interpreter")
 def test_every_rule_on_rows_of_every_kind(interpreted, rows, vocab, padded, dtype, tile):
     batch = mixed_batch(rows * TIMES, vocab, padded=padded, seed=rows, dtype=dtype)
     found = check(batch, interpreted("run", batch=batch, tile=tile))
-    print(found)
     assert found["rows"] == rows * TIMES
     assert found["inexact"] == found["unexplained"] == 0, found
     assert found["mass"] <= 1, found
@@ -80,7 +79,6 @@ def test_a_gpus_own_exponential_and_division_are_no_fault(interpreted):
     """Else the check of the kernels would fail on a sound GPU; nor may it let everything pass."""
     batch = mixed_batch(400 * TIMES, 1000, padded=24, seed=105)
     exact, rough = (check(batch, interpreted(how, batch=batch)) for how in ("run", "run_roughly"))
-    print(exact, rough)
     assert rough["inexact"] == rough["unexplained"] == 0, rough
     assert exact["mass"] < rough["mass"] <= 1
     assert rough["mass"] > 0.5  # half the limit, which it once was, fails on these rows

@@ -77,10 +77,9 @@ def machine_code(made, folder):
 def test_a_kernel_compiles_and_fits(name, capability, monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     _, options, most = KERNELS[name]
-    for dtype, dtypes in TYPES.items():
+    for dtypes in TYPES.values():
         made = compiled(name, capability, dtypes)
         registers, stack, code = machine_code(made, tmp_path)
-        print(name, capability, dtype, f"{registers} registers, {stack} bytes of stack, {len(code)} instructions")
         assert stack <= 64  # more would be spilled in every loop
         assert -(-registers // 8) * 8 * 32 * options["num_warps"] <= most
         assert not any(each.startswith("FFMA") for each in code) or name == "normalise"

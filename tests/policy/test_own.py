@@ -140,15 +140,18 @@ def test_both_engines_give_the_same_tokens(margin, transformers_engine, tmp_path
     assert any(each.n_replaced for each in theirs)
 
 
-def test_names_are_found_wherever_a_person_writes_them(margin):
-    for given in (
+@pytest.mark.parametrize(
+    "given",
+    [
         {"decodings": ["rl", "replace,criterion=margin.py:Margin,tau=1"]},
         {"decode": {"criterion": "margin.py:Margin"}},
         {"parameters": {"decode.criterion": {"values": ["kl", "margin.py:Margin"]}}},
-    ):
-        OWN.clear()
-        load_named(given)
-        assert "margin.py:Margin" in OWN
+    ],
+)
+def test_names_are_found_wherever_a_person_writes_them(margin, given):
+    OWN.clear()
+    load_named(given)
+    assert "margin.py:Margin" in OWN
 
 
 SWEEP = """

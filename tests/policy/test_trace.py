@@ -55,11 +55,11 @@ def test_what_is_infinite_is_bounded():
     assert torch.isfinite(trace(lb, lr, torch.tensor([2]), top=3)).all()
 
 
-def test_a_table_of_other_columns_is_no_trace():
+@pytest.mark.parametrize("width", [9, 11])
+def test_a_table_of_other_columns_is_no_trace(width):
     assert Trace(np.zeros((2, columns(2)), dtype=np.float32)).top == 2
-    for width in (9, 11):
-        with pytest.raises(ValueError, match="no known columns"):
-            Trace(np.zeros((2, width), dtype=np.float32))
+    with pytest.raises(ValueError, match="no known columns"):
+        Trace(np.zeros((2, width), dtype=np.float32))
 
 
 def test_a_decision_traces_the_rows_that_were_asked_for():

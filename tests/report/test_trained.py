@@ -108,13 +108,5 @@ def test_a_sweep_of_trainings_is_read_from_where_its_trainings_lie(tmp_path, cap
     table = tables(build(read_results([sweep / "results"])))["trained"]
     assert [row[1].text for row in table.cells] == ["Base", "DAPO (2 seeds)", "ppl"]
     assert "ppl-1 has no results of seed 1 yet" in capsys.readouterr().err
-    other = tmp_path / "other" / "sweeps" / "mine"
-    other.mkdir(parents=True)
-    (other / "sweep.yaml").write_text("kind: train\n")
-    written(tmp_path / "other" / "trainings" / "DAPO-long", "DAPO", {0: 0.6})
-    entries = [{"label": "DAPO", "folder": "x/trainings/DAPO-long"}]
-    (other / "summary.json").write_text(json.dumps({"kind": "train", "seeds": [0], "entries": entries}))
-    table = tables(build(read_results([sweep, sweep, other])))["trained"]  # one of them twice: counted once
-    assert [row[1].text for row in table.cells] == ["Base", "DAPO-0 (2 seeds)", "ppl", "DAPO-long"]
     with pytest.raises(UserError, match=r"gives one name to several trainings \(DAPO, ppl\)"):
         read_results([f"Mine={sweep}"])

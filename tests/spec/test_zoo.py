@@ -8,7 +8,7 @@ from harness.spec import Pair, find_pair, load_eval, parse, preset, zoo
 from harness.spec.pair import pair_of
 from harness.spec.published import KNOWN
 from harness.spec.trajectory import trajectory_of
-from harness.spec.zoo import FILE, ZooPair
+from harness.spec.zoo import ZooPair
 from harness.sweep.specs import load
 
 ORZ = {
@@ -22,10 +22,6 @@ def test_the_zoo_is_one_place_with_the_papers_pairs_first():
     assert list(zoo())[:3] == ["dapo-32b", "orz-32b", "unireason-14b"]
     assert len(zoo()) >= 20
     assert len({(pair.base, pair.rl) for pair in zoo().values()}) == len(zoo()), "no pair has two names"
-    assert any("rlzero" in name and pair.base == "allenai/Olmo-3-1025-7B" for name, pair in zoo().items())
-    assert any(pair.checkpoints for pair in zoo().values()), "a trajectory"
-    explained = FILE.read_text().split("\ndapo-32b:")[0]
-    assert all(f"#   {fact} " in explained for fact in ZooPair.model_fields if fact not in ("base", "rl", "unverified"))
 
 
 @pytest.mark.parametrize("fact", ["licence", "context", "vocabulary", "precision", "template"])

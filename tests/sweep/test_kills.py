@@ -68,11 +68,9 @@ def test_workers_and_parents_killed_leave_every_point_complete_once(host, look, 
             if workers and (killed["worker"] <= killed["parent"] or rng.random() < 0.3):
                 kill(rng.choice(workers))
                 killed["worker"] += 1
-                print(f"worker killed at {stored_count(out / 'records')} responses")
             elif alive(pid):
                 kill(pid)
                 killed["parent"] += 1
-                print(f"parent killed at {stored_count(out / 'records')} responses")
                 for worker in workers:
                     deadline = time.monotonic() + PATIENCE
                     while alive(worker) and time.monotonic() < deadline:
@@ -85,6 +83,5 @@ def test_workers_and_parents_killed_leave_every_point_complete_once(host, look, 
         assert status == -9
     trials, _ = look(out, **changes)
     check(trials, out, trials.spec, RESPONSES)
-    print(f"killed: {killed}")
     assert killed["worker"]
     assert killed["parent"]

@@ -81,15 +81,23 @@ def test_what_a_killed_search_was_at_is_proposed_again(tmp_path):
     assert len(begun.study.propose(9)) == 1
 
 
-def test_a_point_is_behind_only_where_the_same_problems_say_so():
-    best = {f"p/{i}": 1.0 for i in range(12)}
-    worse = dict.fromkeys(list(best)[:8], 0.0)
-    assert is_behind(worse, best, 0.05)
-    assert not is_behind(worse, best, 0.001)  # eight pairs: p is 2^-8 at the least
-    assert not is_behind(best, best, 0.1)
-    assert not is_behind(best, worse, 0.1)
-    assert not is_behind({"q/0": 0.0, "q/1": 0.0}, best, 0.1)
-    assert not is_behind(worse, {}, 0.1)
+BEST = {f"p/{i}": 1.0 for i in range(12)}
+WORSE = dict.fromkeys(list(BEST)[:8], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "level", "behind"),
+    [
+        (WORSE, BEST, 0.05, True),
+        (WORSE, BEST, 0.001, False),  # eight pairs: p is 2^-8 at the least
+        (BEST, BEST, 0.1, False),
+        (BEST, WORSE, 0.1, False),
+        ({"q/0": 0.0, "q/1": 0.0}, BEST, 0.1, False),
+        (WORSE, {}, 0.1, False),
+    ],
+)
+def test_a_point_is_behind_only_where_the_same_problems_say_so(one, other, level, behind):
+    assert is_behind(one, other, level) == behind
 
 
 def study_of(begun):

@@ -41,7 +41,6 @@ def test_the_table_adds_gpu_hours_of_what_is_known():
     assert cells["a"] == ["tab:a", "3", "10", "2", "10,800,000", "1–4", "12"]  # 2 hours on 4 GPUs, 4 hours on one
     assert cells["b"][-2:] == ["1", "?"]
     assert cells["all"] == ["", "5", "20", "2", "18,000,001", "", "16"]
-    assert "nobody's measurement" in cost_table(costs, None)
 
 
 def test_all_of_them_run_and_what_is_said_of_one_is_refused(typed, tmp_path):

@@ -129,8 +129,7 @@ def test_a_benchmark_is_written_as_a_validation_reads_it(tmp_path):
     copy.mkdir()
     lines = [{"id": f"{n}", "problem": f"{n}?", "answer": n, "more": 1} for n in range(30)]
     (copy / "aime24.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = run("data", "aime24", "--source", copy, "--out", tmp_path)
-    assert "aime24.jsonl: 30 problems, digest" in done.stderr
+    run("data", "aime24", "--source", copy, "--out", tmp_path)
     assert read_problems(tmp_path / "aime24.jsonl", TrainSpec(instruction=""))[29] == {
         "prompt": [{"role": "user", "content": "29?"}], "answer": "29",
     }  # fmt: skip

@@ -64,37 +64,29 @@ def test_trl_knows_every_argument(sizes, tmp_path):
     assert config.per_device_train_batch_size * dapo.accumulation == spec.dapo.minibatch
 
 
-def test_what_is_asked_for_and_fits_is_left_alone(sizes):
-    spec = training(
-        vllm={"gpu_memory_utilization": 0.25, "max_model_length": 4000}, bf16=False, dapo={"accumulation": 64}
-    )
-    fit = fit_gpu(spec, sizes["1.5B"], PROMPT, H100)
-    assert (fit.bf16, fit.gpu_memory_utilization, fit.max_model_length) == (False, 0.25, 4000)
-    assert fit.accumulation == 64
-    assert fit.said == ()
-
-
 def test_without_sleep_vllm_keeps_its_share(sizes):
     awake = fit_gpu(training(vllm={"enable_sleep_mode": False}), sizes["1.5B"], PROMPT, H100)
     asleep = fit_gpu(training(vllm={}), sizes["1.5B"], PROMPT, H100)
     assert awake.accumulation > asleep.accumulation
 
 
-def test_a_reference_for_the_kl_term_takes_memory_too(sizes):
-    gpu = Gpu(34 * GIB, 33 * GIB)
-    fit_gpu(training(vllm={}, dapo={"max_response_tokens": 512}), sizes["1.5B"], PROMPT, gpu)
-    with pytest.raises(UserError, match="is refused on this GPU: training all weights"):
-        fit_gpu(training(vllm={}, dapo={"max_response_tokens": 512, "beta": 0.01}), sizes["1.5B"], PROMPT, gpu)
+SHORT = {"max_response_tokens": 512}
+ASKED = {"gpu_memory_utilization": 0.25, "max_model_length": 4000}
 
 
-def test_gradient_checkpointing_comes_last(sizes):
-    spec = training(vllm={}, lora={"rank": 16})
-    fit = fit_gpu(spec, sizes["7B"], PROMPT, Gpu(64 * GIB, 63 * GIB))
-    assert fit.gradient_checkpointing
-    assert fit.said == (
-        f"dapo: accumulation={fit.accumulation} in place of 1 and gradient_checkpointing=True, so that an update fits "
-        "the GPU",
-    )
+@pytest.mark.parametrize(
+    ("model", "gpu", "changes", "facts"),
+    [
+        ("1.5B", H100, {"vllm": ASKED, "bf16": False, "dapo": {"accumulation": 64}},
+         {"bf16": False, **ASKED, "accumulation": 64, "said": ()}),  # what is asked for and fits is left alone
+        ("7B", Gpu(64 * GIB, 63 * GIB), {"vllm": {}, "lora": {"rank": 16}}, {"gradient_checkpointing": True}),
+        ("1.5B", Gpu(34 * GIB, 33 * GIB), {"vllm": {}, "dapo": SHORT}, {"bf16": True}),
+    ],
+    ids=["asked for", "checkpointing comes last", "without a reference"],
+)  # fmt: skip
+def test_what_fits(sizes, model, gpu, changes, facts):
+    fit = fit_gpu(training(**changes), sizes[model], PROMPT, gpu)
+    assert {name: getattr(fit, name) for name in facts} == facts
 
 
 @pytest.mark.parametrize(
@@ -102,6 +94,8 @@ def test_gradient_checkpointing_comes_last(sizes):
     [
         ("7B", H100, {"vllm": {}}, "base='some/base' is refused on this GPU: training all weights .* takes 128 GiB of "
          r"its 72; accepted: lora: \{rank: 16\}, a smaller base, or backend: verl"),
+        ("1.5B", Gpu(34 * GIB, 33 * GIB), {"vllm": {}, "dapo": {**SHORT, "beta": 0.01}},  # the KL term's reference
+         "is refused on this GPU: training all weights"),
         ("7B", RTX, {"vllm": {}, "lora": {}}, "adapters beside the weights, .* accepted: a smaller base, or backend"),
         ("1.5B", RTX, {"lora": {}}, r"prompts x samples=256 is refused .* accepted: up to \d+, .* or vllm: \{\}"),
         ("1.5B", H100, {"vllm": {"gpu_memory_utilization": 0.9}},
@@ -113,7 +107,7 @@ def test_gradient_checkpointing_comes_last(sizes):
         ("7B", Gpu(56 * GIB, 55 * GIB), {"vllm": {}, "lora": {}, "validation": {"tasks": "aime24", "every": 5}},
          "validation.every=5 is refused on this GPU: two models more take 56.7 GiB, .*: 0, or validation.engine.dev"),
     ],
-    ids=["all weights", "adapter", "transformers", "share", "context", "positions", "validation"],
+    ids=["all weights", "reference", "adapter", "transformers", "share", "context", "positions", "validation"],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_what_would(sizes, model, gpu, changes, message):
     with pytest.raises(UserError, match=message):

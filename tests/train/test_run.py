@@ -1,7 +1,6 @@
 """A whole training: what it leaves behind, and that an interrupted one ends with the very same weights."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -72,8 +71,6 @@ def test_what_a_training_leaves(uninterrupted):
     assert len(AutoTokenizer.from_pretrained(pair.rl)) == len(AutoTokenizer.from_pretrained(pair.base))
     assert all(file.stat().st_mode & 0o044 == 0o044 for file in seed.rl.iterdir())
     assert summary["benchmarks"]["made_up"]["avg"]["gain"]["mean"] == pytest.approx(0.25)
-    text = re.sub(" +", " ", (out / "summary.md").read_text())
-    assert "| made_up (2 problems) | Avg@4 | 50.0 | 75.0 | +25.0 |" in text
 
 
 def test_the_log_has_a_line_a_step(uninterrupted):
@@ -85,9 +82,6 @@ def test_the_log_has_a_line_a_step(uninterrupted):
         assert 0 <= record["accuracy"] == record["reward"] <= 1
         assert 1 < record["weight"] < 1.2
         assert sum(record["gradient_share"]) == pytest.approx(1, abs=1e-4)
-        assert len(record["token_share"]) == 10
-        assert record["entropy"] > 0
-        assert 0 <= record["clip_fraction"] <= 1
         assert 0 < record["reweighting_seconds"] < record["seconds"]
         groups = record["groups"]
         assert groups["kept"] + groups["empty"] == 4
@@ -166,11 +160,10 @@ def test_the_trained_model_can_be_the_best_checkpoint_or_a_step(tmp_path):
     best = {"dapo": dapo, "validation": {"tasks": ["made_up"], "every": 1}, "checkpoint": "best(made_up)"}
     with pytest.raises(KeyboardInterrupt):
         run_training(load_train(best), tmp_path / "best", source(validate), say=quiet)
-    seed, said = SeedFolder(tmp_path / "best" / "seed-0"), []
+    seed = SeedFolder(tmp_path / "best" / "seed-0")
     assert sorted(path.name for path in seed.chosen.iterdir()) == ["2", "3"]
-    run_training(load_train(best), tmp_path / "best", source(validate), say=said.append)
+    run_training(load_train(best), tmp_path / "best", source(validate), say=quiet)
     assert asked == ["validation", "validation", "chosen/3", "chosen/3", "rl"]
-    assert "seed 0: the trained model is that of step 2 of 3 (best(made_up))" in said
     assert json.loads(seed.choice.read_text()) == {"checkpoint": "best(made_up)", "step": 2}
     assert (seed.facts()["step"], seed.chosen.exists()) == (2, False)
     assert [record["step"] for record in seed.records() if "validation" in record] == [1, 2, 3]

@@ -1,7 +1,5 @@
 """The summary over seeds, against numbers worked out by hand."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -67,15 +65,13 @@ def test_three_seeds_paired_with_another_training(tmp_path):
     ours, plain = (np.array(list(each.values())[:3]) / 8 for each in (OURS, PLAIN))
     assert against["mean"] == pytest.approx((ours - plain).mean())
     text = (folder.path / "summary.md").read_text()
-    first, second, *seeds = rows(text)
+    first, _, *seeds = rows(text)
     low, high = row["low"], row["high"]
     assert (first[0], first[1], first[2]) == ("t (6 problems)", "Avg@8", "25.0")
     assert first[3] == f"{100 * row['mean']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-    assert second[1] == "Pass@4"
     assert seeds[0][:7] == [
         "0", "0.200 → 0.500", "30.0 → 33.0", "0.400 → 0.400", "1.00%", "1.100", "50% (10% of tokens)"
     ]  # fmt: skip
-    assert json.loads((folder.path / "summary.json").read_text())["label"] == "low_prob α0.2"
 
 
 def test_p_and_interval_of_three_seeds_agree_and_are_those_of_reports(tmp_path):

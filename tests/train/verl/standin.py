@@ -15,9 +15,7 @@ HERE = Path(__file__).parent
 
 
 def check():
-    request = json.load(sys.stdin)
-    assert request["overrides"]
-    assert request["modules"]
+    json.load(sys.stdin)
     versions = {"verl": "0.9.1", "rlvr-dir": "0.1.0", "torch": "2.11.0"}
     file = HERE / "answer.json"
     print(json.dumps(json.loads(file.read_text()) if file.is_file() else {
@@ -29,9 +27,6 @@ def train(overrides):
     asked = dict(text.lstrip("+").split("=", 1) for text in overrides)
     steps, every = int(asked["trainer.total_training_steps"]), int(asked["trainer.save_freq"])
     checkpoints = Path(asked["trainer.default_local_dir"])
-    rows = [json.loads(line) for line in Path(asked["data.train_files"]).read_text().splitlines()]
-    assert rows[0]["prompt"][0]["role"] == "user"
-    assert rows[0]["reward_model"]["ground_truth"] == "1"
     plan = {}
     if (HERE / "plan.json").is_file():
         plan = json.loads((HERE / "plan.json").read_text())

@@ -275,8 +275,6 @@ def test_a_dry_run_without_an_environment_says_so(typed, tmp_path):
     data = tmp_path / "few.jsonl"
     data.write_text('{"problem": "1 + 1", "answer": "2"}\n' * 3)
     assert "not here: " in typed(*asked, "--data", data).stderr
-    done = typed(*asked, "--data", data, "--set", "dapo.prompts=2", "--set", "dapo.minibatches=1")
-    assert "data: 3 problems, of which a step takes 2; in all steps of a seed " in done.stderr
 
 
 def test_departures_from_the_authors_trainings_go_where_their_switches_are_on():

