@@ -39,11 +39,14 @@ def serve_command(
     """
     from harness.serve.run import Served, serve
 
-    asked = load_eval({}, {name: value for name, value in options.items() if not _of(name)})
+    address, limits = (
+        {name: value for name, value in options.items() if name in kind.model_fields} for kind in (Address, Limits)
+    )
+    asked = load_eval({}, {name: value for name, value in options.items() if name not in address | limits})
     served = Served(
         asked,
-        parse(Address, {name: value for name, value in options.items() if name in Address.model_fields}),
-        parse(Limits, {name: value for name, value in options.items() if name in Limits.model_fields}),
+        parse(Address, address),
+        parse(Limits, limits),
         sampling={name: value for name, value in options.items() if name in Sampling.options()},
         **({"listed": tuple(rules)} if rules else {}),
     )
@@ -56,7 +59,3 @@ def serve_command(
     serve(served, tell)
     sys.stdout.flush()
     os._exit(0)  # all is closed; to take vLLM's modules apart would print what Triton's bindings leave behind
-
-
-def _of(name: str) -> bool:
-    return name in Address.model_fields or name in Limits.model_fields

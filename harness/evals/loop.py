@@ -143,13 +143,9 @@ class Job:
         known = {name: value for name in _KEPT if (value := getattr(self.benchmark, name)) is not None}
         places = {role: place for role, (place, _) in self.pair.models.items()}
         about = {**places, "chat": self.chat, **known}
-        how = {"about": about, "trace_columns": self._trace_columns, "looked": self.looked}
-        return store.open(self.config, self.recorded, prompts, self.sampling.samples, **how)
-
-    @property
-    def _trace_columns(self) -> int:
         trace = self.requests[0].trace
-        return 0 if trace is None else columns(trace)
+        how = {"about": about, "trace_columns": 0 if trace is None else columns(trace), "looked": self.looked}
+        return store.open(self.config, self.recorded, prompts, self.sampling.samples, **how)
 
 
 def jobs_of(

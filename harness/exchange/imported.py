@@ -17,7 +17,7 @@ from harness.exchange.eee import is_eee, read_eee
 from harness.exchange.inspect_log import is_inspect, read_inspect, unzipped
 from harness.exchange.lm_eval import is_lm_eval, read_lm_eval
 from harness.exchange.official import read_official
-from harness.exchange.responses import DRAWN, ForeignRun, Response, numbered, read_bytes, rows_of, same
+from harness.exchange.responses import DRAWN, ForeignRun, Response, numbered, rows_of, same
 from harness.files import folder_name
 from harness.grading import Gold, Verdict, grader_name
 from harness.records import Record, RecordConfig, RecordStore, Row
@@ -25,7 +25,7 @@ from harness.records.commands import counts
 from harness.records.verdicts import OFFICIAL
 from harness.spec import Decoding, Sampling, parse
 from harness.spec.sampling import TRUNCATIONS
-from harness.spec.stored import parse_json
+from harness.spec.stored import parse_json, read_bytes
 
 ACCEPTED = (
     "a samples file of lm-eval (.jsonl), a log of Inspect (.json or .eval), a file of responses of Every Eval Ever "

@@ -16,7 +16,7 @@ from harness.errors import DamagedError, UserError
 from harness.records.row import FinishReason
 from harness.spec import Decoding, Sampling, parse
 from harness.spec.sampling import Drawing
-from harness.spec.stored import MOST_BYTES, Count, Name, Stored, Text, is_number, parse_json
+from harness.spec.stored import Count, Name, Stored, Text, is_number, parse_json
 
 MOST_TOKENS = 1 << 20  # of a response
 DRAWN = tuple(Drawing.options())
@@ -111,22 +111,6 @@ def text(value: Any, *path: str | int) -> str | None:
     """Return the text that stands at a place of some JSON; None where there is none."""
     found = at(value, *path)
     return found if isinstance(found, str) else None
-
-
-def read_bytes(path: Path) -> bytes:
-    """Read a whole file.
-
-    Raises:
-        DamagedError: it is no file, cannot be read, or has more than `MOST_BYTES`.
-    """
-    try:
-        if not path.is_file():  # a pipe would be waited for
-            raise DamagedError(f"{path} is no file")
-        if (size := path.stat().st_size) > MOST_BYTES:
-            raise DamagedError(f"{path} has {size:,} bytes, which is refused; accepted: up to {MOST_BYTES:,}")
-        return path.read_bytes()
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read ({error.strerror})") from None
 
 
 def rows_of(path: Path, data: bytes) -> list[tuple[str, dict[str, Any]]]:

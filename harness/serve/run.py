@@ -197,8 +197,7 @@ async def _answer(served: Served, desk: Desk, pair: Any, arguments: Any, sock: A
 
 def _pages(served: Served, desk: Desk) -> dict[str, bytes]:
     """Return the pages beside the API, by path: the playground, and the empty viewer in which it saves a view."""
-    from harness.report.playground import playground_html
-    from harness.report.viewer import viewer_html
+    from harness.report.viewer import playground_html, viewer_html
     from harness.tiny import benchmark
     from harness.tiny.vocabulary import INSTRUCTION as TINY_INSTRUCTION
 

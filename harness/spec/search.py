@@ -51,15 +51,10 @@ class Values(Parameter, frozen=True):
         return self.values
 
 
-class Numbers(Parameter, frozen=True):
+class Numbers(Values, frozen=True):
     """Numbers, one by one; YAML reads some of them as text (1e-3)."""
 
     values: Annotated[tuple[float, ...], BeforeValidator(_as_list), AfterValidator(_distinct)]
-
-    @property
-    def listed(self) -> tuple[float, ...]:
-        """The numbers."""
-        return self.values
 
 
 class Range(Parameter, frozen=True):

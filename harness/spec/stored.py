@@ -94,17 +94,25 @@ def read_json(path: Path) -> Any:
     """Read a JSON file, whatever it holds.
 
     Raises:
-        DamagedError: it is no file, cannot be read, is larger than `MOST_BYTES`, or is no JSON.
+        DamagedError: what `read_bytes` raises, or it is no JSON.
+    """
+    return parse_json(read_bytes(path), path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a whole file.
+
+    Raises:
+        DamagedError: it is no file, cannot be read, or has more than `MOST_BYTES`.
     """
     try:
         if not path.is_file():  # a pipe would be waited for
             raise DamagedError(f"{path} is no file")
         if (size := path.stat().st_size) > MOST_BYTES:
             raise DamagedError(f"{path} has {size:,} bytes, which is refused; accepted: up to {MOST_BYTES:,}")
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise DamagedError(f"{path} cannot be read ({error.strerror})") from None
-    return parse_json(data, path)
 
 
 def parse_json(text: str | bytes, where: object) -> Any:

@@ -9,12 +9,13 @@
 """
 
 from harness.report.viewer.data import Answer, answer_of, common_problems, stored_answers, viewer_data
-from harness.report.viewer.page import viewer_fragment, viewer_html
+from harness.report.viewer.page import playground_html, viewer_fragment, viewer_html
 
 __all__ = [
     "Answer",
     "answer_of",
     "common_problems",
+    "playground_html",
     "stored_answers",
     "viewer_data",
     "viewer_fragment",

@@ -9,15 +9,25 @@ from harness.report.html import asset, content_hash, environment
 def viewer_html(data: dict[str, Any] | None, title: str = "Tokens") -> str:
     """Write a page by itself: no network, no other file, and only its own script and style may run."""
     style, script = asset("style.css") + asset("viewer.css"), asset("viewer.js")
-    template = environment().get_template("viewer.html.j2")
-    return template.render(
-        title=title,
-        data=embedded(data),
-        style=style,
-        script=script,
-        style_hash=content_hash(style),
-        script_hash=content_hash(script),
-    )
+    return _page("viewer.html.j2", style, script, title=title, data=embedded(data))
+
+
+def playground_html(config: dict[str, Any]) -> str:
+    """Write the page on which a person asks several rules at once: served by `rlvr-dir serve` itself.
+
+    Args:
+        config: `name` of the pair as a model, `rules`, `problem` and its answer `gold` to begin with, `max_tokens`,
+            and whether it is `guarded` by a key.
+    """
+    style = asset("style.css") + asset("viewer.css") + asset("playground.css")
+    script = asset("viewer.js") + asset("playground.js")
+    return _page("playground.html.j2", style, script, name=config["name"], config=embedded(config))
+
+
+def _page(template: str, style: str, script: str, **values: Any) -> str:
+    """Fill a page in that allows one style and one script, by their digests."""
+    hashes = {"style_hash": content_hash(style), "script_hash": content_hash(script)}
+    return environment().get_template(template).render(style=style, script=script, **hashes, **values)
 
 
 def viewer_fragment(data: dict[str, Any], name: str = "tokens", *, assets: bool = True) -> str:
