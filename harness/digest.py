@@ -1,7 +1,10 @@
-"""What names settings, texts and files in hashes and records: the first hexadecimal digits of a SHA-256."""
+"""What names settings, texts and files in hashes and records: the first hexadecimal digits of a SHA-256; versions."""
 
 import json
+from contextlib import suppress
+from functools import cache
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 
 
 def digest(data: str | bytes, digits: int = 16) -> str:
@@ -12,3 +15,13 @@ def digest(data: str | bytes, digits: int = 16) -> str:
 def digest_of(value: object, digits: int = 16) -> str:
     """Return the digest of a value as JSON with sorted keys."""
     return digest(json.dumps(value, sort_keys=True), digits)
+
+
+@cache
+def installed(*packages: str) -> dict[str, str]:
+    """Return the versions of packages, of those that are there."""
+    found = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found

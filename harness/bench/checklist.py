@@ -24,8 +24,9 @@ from pathlib import Path
 from harness.bench.decode import machine
 from harness.bench.random_weights import LOAD_FORMAT, SHAPES, write_shape
 from harness.bench.steps import LIMIT_S, STEPS, Findings, Step
+from harness.digest import installed
 from harness.errors import UserError, unknown
-from harness.records.verdicts import installed
+from harness.files import write_file
 from harness.spec import Pair
 from harness.spec.pair import ROLES
 
@@ -269,12 +270,8 @@ def _working_folder(folder: Path | None) -> Iterator[Path]:
 
 
 def _write(out: Path | None, found: Findings) -> None:
-    """Replace the file in one piece: a reader finds the old one or the new one."""
-    if out is None:
-        return
-    part = out.with_name(f"{out.name}.part")
-    part.write_text(json.dumps(found, indent=1) + "\n")
-    part.replace(out)
+    if out is not None:
+        write_file(out, json.dumps(found, indent=1) + "\n")
 
 
 def _kill_group(process: subprocess.Popen) -> None:

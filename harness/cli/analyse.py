@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.base import echo, group
+from harness.cli.base import echo, group, numbers
 from harness.cli.options import spec_options
 from harness.errors import UserError
 from harness.files import check_writable, write_file
@@ -203,7 +203,7 @@ def analyse_trajectory(
     from harness.spec.trajectory import trajectory_of
 
     named = {name: options.pop(name) for name in OF_BASE if name in options}
-    found = trajectory_of(checkpoints or (), named, None if steps is None else _numbers("steps", steps))
+    found = trajectory_of(checkpoints or (), named, None if steps is None else numbers("steps", steps, float))
     with phase("starting"):
         from harness.analysis.trajectory import trajectory_statistics
         from harness.tiny import checkpoints as resolved
@@ -213,15 +213,6 @@ def analyse_trajectory(
     found = [replace(each, pair=resolved(each.pair)) for each in found]
     kept = out / "trajectory"
     _keep(trajectory_statistics(found, asked, records, kept, texts=texts, positions=positions, tau=tau), out)
-
-
-def _numbers(name: str, given: str) -> list[float]:
-    try:
-        return [float(each) for each in given.split(",")]
-    except ValueError:
-        raise UserError(
-            f"{name}={given!r} is refused; accepted: numbers with commas between them, as 100,200"
-        ) from None
 
 
 @app.command("texts")
@@ -342,7 +333,7 @@ def analyse_pairs(
         if not equals:
             raise UserError(f"kinds={each!r} has no name; accepted: KIND=PLACE")
         places.setdefault(name, []).append(place)
-    shares = _numbers("changed", changed)
+    shares = numbers("changed", changed, float)
     if not all(0 < share < 1 for share in shares):
         raise UserError(f"changed={changed!r} is refused; accepted: fractions between 0 and 1")
     check_writable(out)

@@ -3,7 +3,8 @@
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -11,6 +12,7 @@ from typer.core import TyperCommand
 from harness.errors import UserError
 from harness.text import visible
 
+N = TypeVar("N", int, float)
 # No rich help: importing it would take half of the time in which `--help` answers.
 PLAIN: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
 
@@ -74,6 +76,20 @@ class _Group(typer.Typer):
 def group(text: str) -> typer.Typer:
     """Make a group of commands with this help."""
     return _Group(help=text, add_completion=False, **PLAIN)
+
+
+def numbers(name: str, given: str, kind: type[N] = int, least: int | None = None) -> list[N]:
+    """Read the comma-separated numbers of an option.
+
+    Raises:
+        UserError: one is none, or below the `least`.
+    """
+    with suppress(ValueError):
+        found = [kind(each) for each in given.split(",")]
+        if least is None or min(found) >= least:
+            return found
+    what = ("whole numbers" if kind is int else "numbers") + ("" if least is None else f" from {least}")
+    raise UserError(f"{name}={given!r} is refused; accepted: {what}, comma-separated")
 
 
 def echo(text: object, *, err: bool = False, lines: bool = False) -> None:

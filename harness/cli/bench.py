@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from harness.bench.steps import LIMIT_S, STEPS
-from harness.cli.base import group
+from harness.cli.base import group, numbers
 from harness.errors import UserError, unknown
 from harness.markdown import markdown_table
 
@@ -34,7 +34,7 @@ def bench_decode_command(
     from harness.bench.decode import bench_decode
 
     found = bench_decode(
-        sequences=_whole("sequences", sequences), kinds=engines.split(","), tokens=tokens, rounds=rounds,
+        sequences=numbers("sequences", sequences, least=1), kinds=engines.split(","), tokens=tokens, rounds=rounds,
         threads=threads, say=lambda text: typer.echo(text, err=True),
     )  # fmt: skip
     if as_json:
@@ -52,16 +52,6 @@ def bench_decode_command(
         "\nTwo forwards that share nothing: pair at 0.50 x single. stock: transformers with its own caches and "
         "attention. calls: two engines, one token a call."
     )
-
-
-def _whole(name: str, text: str) -> tuple[int, ...]:
-    try:
-        found = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        found = ()
-    if not found or min(found) < 1:
-        raise UserError(f"{name}={text!r} is refused; accepted: whole numbers from 1, comma-separated")
-    return found
 
 
 @app.command("draft")
@@ -91,7 +81,7 @@ def bench_draft_command(
         raise UserError(f"model={model!r} has no configuration here; accepted: a folder with one, or a known hub id")
     found = bench_draft(
         records, Worth((shape, shape), CARDS[card], gpus), context=context, name=record,
-        drafts=_whole("drafts", drafts), siblings=_whole("siblings", siblings),
+        drafts=numbers("drafts", drafts, least=1), siblings=numbers("siblings", siblings, least=1),
         say=lambda text: typer.echo(text, err=True),
     )  # fmt: skip
     if as_json:
@@ -129,7 +119,8 @@ def bench_checklist_command(
     from harness.bench.checklist import run_checklist, show
 
     found = run_checklist(
-        steps=steps, limit_s=limit_s, sequences=_whole("sequences", sequences), tokens=tokens, out=out, folder=folder,
+        steps=steps, limit_s=limit_s, sequences=numbers("sequences", sequences, least=1), tokens=tokens, out=out,
+        folder=folder,
         say=lambda text: typer.echo(text, err=True),
     )  # fmt: skip
     for line in show(found):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli.base import echo
+from harness.cli.evaluate import read
 from harness.cli.options import spec_options
 from harness.cli.track import Tracking
 from harness.cli.view import Tokenizer, tokenizers
@@ -69,7 +70,6 @@ def report(
         rlvr-dir analyse tokens --tasks tiny_medium && rlvr-dir report runs/demo --analysis runs/analysis
     """
     from harness import __version__
-    from harness.evals.places import read_results
     from harness.report.analyses import analysis_chapters
     from harness.report.build import build
     from harness.report.claims import read_findings
@@ -77,13 +77,7 @@ def report(
     from harness.report.shown import token_viewers
     from harness.report.write import write
 
-    def of_run(run_id: str) -> "EvalResult":
-        from harness.tracking import resolve_store, result_of_run
-
-        return result_of_run(run_id, resolve_store(runs, tracking))
-
-    asked = {"run": of_run, "partial": partial, **options}  # grader and data_dir are asked of records
-    found = _only(read_results(places, store, **asked), tasks) if places else []
+    found = _only(read(places, store, runs, tracking, partial=partial, **options), tasks) if places else []
     more = analysis_chapters(analyses or [])
     more += [paper_chapter()] if tables_of_the_paper else []
     check_writable(out)

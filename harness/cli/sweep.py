@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.base import echo, group
+from harness.cli.base import echo, group, numbers
 from harness.errors import UserError
 from harness.progress import phase, say
 from harness.spec import parse, read_yaml
@@ -146,12 +146,8 @@ def sweep_confirm(
     from harness.sweep.confirm import confirm
 
     chosen = [task.strip() for task in tasks.split(",")] if tasks else None
-    try:
-        numbers = [int(seed) for seed in seeds.split(",")]
-    except ValueError:
-        raise UserError(f"seeds={seeds!r} is refused; accepted: whole numbers, comma-separated") from None
     sweep = _open(_stored(name, out)[1], _place(name, out), records, track)
-    echo(confirm(sweep, numbers, chosen, limit=limit), lines=True)
+    echo(confirm(sweep, numbers("seeds", seeds), chosen, limit=limit), lines=True)
 
 
 @app.command("work")

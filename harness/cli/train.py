@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.base import echo
+from harness.cli.base import echo, numbers
 from harness.cli.track import Tracking
 from harness.errors import UserError
 from harness.progress import phase, say
@@ -66,7 +66,8 @@ def train_command(
         from harness.training import benchmarks
 
     options = {
-        "backend": backend, "preset": preset, "base": base, "data": data, "seeds": _numbers(seeds),
+        "backend": backend, "preset": preset, "base": base, "data": data,
+        "seeds": None if seeds is None else numbers("seeds", seeds),
         "dapo.method": method, "dapo.alpha": alpha,
         "dapo.steps": steps, "dapo.top_p": rollout_top_p,
         "validation.tasks": None if validate is None else [t for t in validate.split(",") if t not in ("", "none")],
@@ -159,10 +160,3 @@ def _show_verl(spec: "TrainSpec", out: Path, speed: float | None) -> None:
         say(f"not here: {sentence}")
     with suppress(UserError):  # said above
         say(estimate(spec, out))
-
-
-def _numbers(text: str | None) -> list[int] | None:
-    try:
-        return None if text is None else [int(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"seeds={text!r} is refused; accepted: whole numbers, comma-separated") from None

@@ -24,7 +24,7 @@ from typing import Any
 from harness.decode import Engine, Request, Rollout
 from harness.decode.progress import Progress
 from harness.decode.trace import columns
-from harness.digest import digest
+from harness.digest import digest, installed
 from harness.errors import UserError
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
 from harness.evals.data import preflight_of
@@ -35,7 +35,6 @@ from harness.evals.theirs import GRADER, LmEvalBenchmark, computed_scores, keep_
 from harness.grading import DEFAULT_GRADER, Gold, Verdict, grade_many, grader_name
 from harness.progress import phase, showing
 from harness.records import Key, Record, RecordConfig, RecordStore, Row, judge_name
-from harness.records.verdicts import installed
 from harness.records.verdicts import versions as grading_versions
 from harness.spec import Decoding, EvalSpec, Pair, Sampling
 

@@ -4,13 +4,11 @@ A judge is a grader's name with its version (`robust-3`; `harness.grading` says 
 where it went by the answers of another benchmark with the record's questions: `robust-3+minerva_r1zero`.
 """
 
-from contextlib import suppress
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Literal
 
 from pydantic import Field, Strict
 
+from harness.digest import installed
 from harness.grading import VERDICT_KINDS, Gold, Verdict
 from harness.records.row import Key
 from harness.spec.stored import Count, Name, Stored, Text
@@ -54,13 +52,3 @@ def judge_name(grader: str, task: str, recorded: str) -> str:
 def versions(judge: str) -> dict[str, str]:
     """Return what verdicts depend on beside text and gold answer: the grader's version, and the libraries'."""
     return {"grader": judge.split("+")[0], **(installed(*_GRADING) if judge != OFFICIAL else {})}
-
-
-@cache
-def installed(*packages: str) -> dict[str, str]:
-    """Return the versions of packages, of those that are there."""
-    found = {}
-    for package in packages:
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found

@@ -86,7 +86,7 @@ def where(tmp_path_factory):
         "--metadata", '{"repeats": 2}', "--include_path", str(folder / "tasks"),
         "--log_samples", "--output_path", str(folder / "logged"),
     )  # fmt: skip
-    assert "|tiny_easy (4 of 240 problems)|" in done.stdout
+    assert "|tiny_easy (4 of 240 problems)" in done.stdout
     return folder, done
 
 
