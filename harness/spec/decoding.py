@@ -152,19 +152,21 @@ class Decoding(Spec, frozen=True):
     @property
     def reads_both(self) -> bool:
         """Whether only tokens that both models know are written: not by RL, its powers or extrapolated weights."""
-        return True
+        return self.gated or self.primary != "rl"
 
     @property
     def reads_base(self) -> bool:
         """Whether base's logits are read; RL alone needs none of them."""
-        return True
+        return self.mode != "rl"
 
     def forwards(self, models: int = 2) -> int:
         """Return how many models' forwards one token costs, of a pair (2 `models`) or a pair with a third (3).
 
-        Of `power` it is one model; how often it is run for a response is counted (`Rollout.n_forwards`).
+        Base, or the third model in its place, is one model, and so is, of a pair, whatever has no gate. How often that
+        of `power` is run for a response is counted (`Rollout.n_forwards`).
         """
-        return 1 if models == 2 else models
+        alone = self.mode == "base" or (models == 2 and not self.gated)
+        return 1 if alone else models
 
     def control(self) -> "Decoding":
         """Return an extrapolation's gamma = 0 control: the same gate, redrawn from RL. Anything else is its own."""
@@ -190,26 +192,12 @@ class Base(_Alone, frozen=True):
     mode: Literal["base"] = "base"
     primary: Literal["base"] = "base"
 
-    def forwards(self, models: int = 2) -> int:
-        """Return 1: base, or the third model in its place, is one model."""
-        return 1
-
 
 class RL(_Alone, frozen=True):
     """The RL model proposes, nothing is redrawn."""
 
     mode: Literal["rl"] = "rl"
     primary: Literal["rl"] = "rl"
-
-    @property
-    def reads_both(self) -> bool:
-        """RL may write tokens of its own."""
-        return False
-
-    @property
-    def reads_base(self) -> bool:
-        """RL alone."""
-        return False
 
 
 class Gated(Decoding, frozen=True):
@@ -292,10 +280,6 @@ class Gated(Decoding, frozen=True):
         since, _, until = (self.window or ":").partition(":")
         return _place(since, max_tokens) or 0, _place(until, max_tokens)
 
-    def forwards(self, models: int = 2) -> int:
-        """Return all models there are."""
-        return models
-
     def control(self) -> Decoding:
         """Return the same gate, redrawn from RL."""
         return self.replace(mode="replace", gamma=0.0) if self.mode == "extrapolate" else self
@@ -372,11 +356,6 @@ class Expo(Decoding, frozen=True):
             raise ValueError("gamma is missing: mode='expo' needs its strength, as gamma=0.3 (gamma=0 is mode=rl)")
         return data
 
-    @property
-    def reads_both(self) -> bool:
-        """Extrapolated weights may write tokens of RL."""
-        return False
-
     def label(self) -> str:
         """Return `expo γ0.3`."""
         return f"expo γ{self.gamma:g}"
@@ -397,11 +376,6 @@ class Power(_Alone, frozen=True):
         default=192, ge=1, description="Of mode=power: tokens that are written before the chain moves (192)."
     )
     moves: int = Field(default=10, ge=0, description="Of mode=power: moves of the chain after each block (10).")
-
-    @property
-    def reads_both(self) -> bool:
-        """RL's powers may write tokens of its own."""
-        return self.primary != "rl"
 
     def label(self) -> str:
         """Return `power 4 of rl, 10 moves a 192 tokens`."""
