@@ -63,17 +63,6 @@ class Pair(Spec, frozen=True):
         return f"{role}={self.models[role].place!r}"
 
     @classmethod
-    def preset(cls, name: str) -> "Pair":
-        """Return a pair of the zoo; NAME@CHECKPOINT has RL as it was at a checkpoint or revision.
-
-        Raises:
-            UserError: the zoo has no pair of that name.
-        """
-        if (found := preset(name)) is None:
-            raise unknown("pair", name, zoo())
-        return found
-
-    @classmethod
     def of_folder(cls, folder: str | Path) -> "Pair":
         """Read the pair in a directory: what its `pair.json` names (relative to it), or its `base` and `rl`.
 

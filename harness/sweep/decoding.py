@@ -115,7 +115,7 @@ class Decodings(Sweep[SweepSpec]):
                 mine = found[result.decoding]
                 mine.append(result)
                 if len(mine) == tasks:
-                    files = [self.folder.keep(each) for each in mine]
+                    files = [each.write(self.folder.results).name for each in mine]
                     for point in asked[result.decoding]:
                         self.complete(point, mine, files, metrics(spec, mine))
 

@@ -83,12 +83,6 @@ class SweepFolder:
         write_file(self.spec, dump(spec))
         return spec
 
-    def keep(self, result: EvalResult, name: str = "") -> str:
-        """Write a result, whole or not at all, under its own name or one that is given; the file's name."""
-        name = name or result.file_name
-        write_file(self.results / name, result.to_json())
-        return name
-
     def tidy(self, names: Collection[str]) -> None:
         """Remove results that belong to no point any more, others than those of some names."""
         for path in self.results.glob("*.json"):

@@ -5,7 +5,7 @@ import pytest
 from harness import grading
 from harness.errors import UserError
 from harness.grading import GRADERS
-from harness.spec import TINY, Decoding, EvalSpec, Pair, Sampling, load_eval, parse, read_yaml
+from harness.spec import TINY, Decoding, EvalSpec, Sampling, load_eval, parse, preset, read_yaml
 from harness.spec.evaluation import DECODING_OPTIONS
 from harness.spec.presentation import DEFAULT_GRADER, Grader
 
@@ -45,7 +45,7 @@ def test_a_file_is_the_whole_evaluation(file):
 def test_options_win_over_the_file(file):
     options = {"limit": 3, "max_tokens": 60, "tasks": "tiny_hard", "pair": "dapo-32b", "dtype": "float32", "seed": None}
     spec = load_eval(read_yaml(file, ["sampling.temperature=0.5"]), options)
-    assert (spec.limit, spec.tasks, spec.pair) == (3, ("tiny_hard",), Pair.preset("dapo-32b"))
+    assert (spec.limit, spec.tasks, spec.pair) == (3, ("tiny_hard",), preset("dapo-32b"))
     assert (spec.sampling.samples, spec.sampling.max_tokens, spec.sampling.temperature) == (8, 60, 0.5)
     assert (spec.engine.backend, spec.engine.dtype) == ("transformers", "float32")
     assert load_eval(read_yaml(file), {"decodings": ["base"]}).decodings == (Decoding(mode="base"),)

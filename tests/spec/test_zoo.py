@@ -49,7 +49,7 @@ def test_sizes_context_and_vocabulary_are_those_of_the_configuration_that_is_kno
 
 
 def test_a_checkpoint_of_a_trajectory_is_named_behind_an_at():
-    whole = Pair.preset("nemotron-1.5b")
+    whole = preset("nemotron-1.5b")
     assert (whole.rl, whole.rl_revision) == ("nvidia/Nemotron-Research-Reasoning-Qwen-1.5B", None)
     assert preset("nemotron-1.5b@brorl") == whole.replace(rl_revision="brorl")
     assert preset("orz-7b@1eae6d1").rl_revision == "1eae6d1", "any revision of the repository"
