@@ -101,7 +101,7 @@ def test_eval_end_to_end_on_the_reference_engine(typed, tmp_path):
     assert again.stdout == done.stdout
     assert "decode:" not in again.stderr
     assert len(list(tmp_path.glob("tiny_*.json"))) == 8
-    regraded = typed(*command, "--fresh", "--grader", "plain", "--no-track")
+    regraded = typed(*command, "--grader", "plain", "--no-track")
     assert regraded.stdout == done.stdout  # integers: both graders agree
     assert "decode:" not in regraded.stderr
     from_records = typed("compare", str(tmp_path / "records"))

@@ -32,7 +32,6 @@ def evaluate_command(
     out: Annotated[Path, typer.Option(help="Receives one JSON file a result, and the MLflow store.")] = Path("runs"),
     track: Annotated[bool, typer.Option(help="Log each result to MLflow.")] = True,
     tracking: Tracking = None,
-    fresh: Annotated[bool, typer.Option("--fresh", hidden=True)] = False,  # what MLflow holds is never taken
     records: Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")] = None,
 ) -> None:
     """Score ways of decoding a pair on benchmarks, in one engine start.
