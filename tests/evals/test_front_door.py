@@ -227,7 +227,7 @@ def test_a_sweep_goes_by_the_metric_that_it_names(where, monkeypatch):
     with pytest.raises(UserError, match="goal=maximize"):
         check({**asked, "metric": "distance/first"})
     Path("sweep.yaml").write_text(json.dumps({**asked, "metric": distance}))
-    ours("sweep", "run", "sweep.yaml").stdout
+    ours("sweep", "run", "sweep.yaml")
     read = {}
     for file in Path("runs/sweeps/theirs/results").glob("*.json"):
         result = read_result(file).of_metric("distance/first")

@@ -63,6 +63,7 @@ def test_a_signal_loses_no_request_that_was_begun(tmp_path, signum):
         assert [each.finish_reason for each in whole.choices].count(None) == 0 < len(whole.choices) == 4
         assert isinstance(refused, APIConnectionError) or "the server is ending" in str(refused)
         assert server.process.wait(timeout=60) == 0
+    assert "Traceback" not in (tmp_path / "serve.err").read_text()
 
 
 def is_spawned(process):
@@ -88,7 +89,7 @@ def test_a_signal_while_the_models_load_ends_it_at_once(signum):
             assert process.poll() is None
             loading = psutil.Process(process.pid).children(recursive=True)
         tell(process, signum)
-        process.stderr.read()  # as long as any of its processes can write there
+        said = process.stderr.read()  # as long as any of its processes can write there
         assert process.wait(timeout=60) == 128 + signum
         assert not psutil.wait_procs(loading, timeout=60)[1]
         assert not process.stdout.read()
@@ -96,6 +97,7 @@ def test_a_signal_while_the_models_load_ends_it_at_once(signum):
         process.kill()
         process.stdout.close()
         process.stderr.close()
+    assert "Traceback" not in said
 
 
 @pytest.mark.whole(reason="a server that is ended")

@@ -88,6 +88,7 @@ def test_a_token_of_the_other_model_is_put_in_and_the_verdict_stands_beside_the_
     page.get_by_text("1 replayed, 1 with another token; the verdict turns at 1").wait_for()
     assert page.locator(".tv-answer .u7").get_attribute("data-i") == "16"
     assert "right in 1 of 1" in page.locator(".tv-facts").inner_text()
+    assert "each of 42 places of base: up to 42 continuations, about 903 tokens" in page.locator("#all").inner_text()
     page.locator("#all").click()
     page.get_by_text(re.compile("42 replayed, .* with another token; the verdict turns at 1$")).wait_for()
     assert base.locator(".t.q").count() == 41
@@ -95,6 +96,10 @@ def test_a_token_of_the_other_model_is_put_in_and_the_verdict_stands_beside_the_
         page.locator("#save").click()
     download.value.save_as(tmp_path / "view.html")
     assert visitor.open((tmp_path / "view.html").as_uri()).locator(".tv-answer :is(.u7, .q)").count() == 42
+    page.locator("#answers .tv-answer").nth(1).locator(".t").first.click()
+    assert page.locator("#one").inner_text().startswith("Put base’s token at 1 of rl")
+    page.locator("#one").click()
+    page.get_by_text("1 replayed, ").wait_for()
     page.locator("#gold").fill("")
     page.locator("#problem").press("Control+Enter")
     page.wait_for_selector("#one[disabled]")

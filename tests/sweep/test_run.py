@@ -90,6 +90,8 @@ def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
     assert [row.held for row in found.rows] == [6, 6, 6, 6, 6, 6, 0, 0]
     assert found.missing == 12
     assert "12, about" in found.text(points=True)
+    fresh = estimate(spec, tmp_path, tmp_path / "records")
+    assert f"at most {48 * 40:,} tokens" in fresh.text(points=True)
     matched = {"decode": {"gamma": 0.1}, "parameters": {"decode.tau": {"ratio": [0.1]}}}
     found = estimate(sweep(**matched), grid, grid / "records")
     labels = ["base", "rl", "replace delta_logp at 10 % replaced", "extrapolate γ0.1 delta_logp at 10 % replaced"]
