@@ -85,10 +85,13 @@ def test_rl_is_given_the_prompts_of_an_evaluation(tmp_path, sets):
     assert trained[0]["prompt"][:-1] == prompts["held_out_hard"][0][:-1]
 
 
-@pytest.mark.parametrize("name", ["tau_gamma", "on_rl", "criteria"])
-def test_its_sweeps_choose_on_no_held_out_problem(name):
+@pytest.mark.parametrize(
+    ("name", "task"), [("tau_gamma", "choose_medium"), ("on_rl", "choose_medium"), ("criteria", "held_out_medium")]
+)
+def test_its_sweeps_choose_on_no_held_out_problem(name, task):
     spec = load(read_yaml(FOLDER / f"{name}.yaml", ["pair=tiny"]))
-    assert [Path(task).stem for task in spec.tasks] == ["choose_medium"]
+    assert [Path(each).stem for each in spec.tasks] == [task]
+    assert (spec.name == "smol_criteria") == task.startswith("held_out")  # at shares set beforehand: nothing is chosen
 
 
 def test_its_training_is_read_and_sees_no_benchmark():
