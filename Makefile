@@ -158,7 +158,7 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds
 # Goes on where it was killed. A seed at a time on each of two cores: trainings and sweeps have one thread.
 SMOL := runs/paper-smol
 SMOL_SEEDS := 0 1 2
-HELD_OUT := $(SMOL)/data/held_out_easy.jsonl,$(SMOL)/data/held_out_medium.jsonl,$(SMOL)/data/held_out_hard.jsonl
+HELD_OUT := $(SMOL)/data/held_out
 SMOL_RL = $(BIN)/rlvr-dir $(1) --pair $(SMOL)/train-$(2)/seed-$(2) --samples 4 --max-tokens 48 --max-model-len 512 \
 	--block-size 32 --enforce-eager --records $(SMOL)/records
 paper-smol: export OMP_NUM_THREADS := 1
@@ -167,18 +167,19 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir train examples/smol/train.yaml --seeds {} --out $(SMOL)/train-{}'
 	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir sweep run examples/smol/criteria.yaml --no-track --out $(SMOL) \
 		--set name=smol_criteria_{} --set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]"'
-	printf '%s\n' 1 2 | $(AT_ONCE) '$(call SMOL_RL,eval,{}) -d base -d rl --tasks $(HELD_OUT) --seed 1 --out $(SMOL)/held-out-{}'
+	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(call SMOL_RL,eval,{}) -d base -d rl --seed 1 --out $(SMOL)/held-out-{} \
+		--tasks $(HELD_OUT)_easy.jsonl,$(HELD_OUT)_medium.jsonl,$(HELD_OUT)_hard.jsonl'
 	for sweep in tau_gamma on_rl; do $(BIN)/rlvr-dir sweep run examples/smol/$$sweep.yaml --no-track --out $(SMOL) || exit; done
-	$(BIN)/rlvr-dir sweep confirm smol_tau_gamma --no-track --seeds 1 --tasks $(HELD_OUT) --out $(SMOL)
+	$(BIN)/rlvr-dir sweep confirm smol_tau_gamma --no-track --seeds 1 --tasks $(HELD_OUT)_medium.jsonl --out $(SMOL)
 	$(call SMOL_RL,analyse tokens,0) --tasks $(SMOL)/data/choose_medium.jsonl --out $(SMOL)/analysis
-	$(call SMOL_RL,analyse credit,0) --tasks $(SMOL)/data/held_out_medium.jsonl --tokens 2 --noises 1 --out $(SMOL)/analysis
+	$(call SMOL_RL,analyse credit,0) --tasks $(HELD_OUT)_medium.jsonl --tokens 2 --noises 1 --out $(SMOL)/analysis
 	$(BIN)/rlvr-dir analyse pairs --changed 0.01,0.02,0.05 --out $(SMOL)/analysis \
 		$(foreach seed,$(SMOL_SEEDS),"SmolLM2-135M=$(SMOL)/sweeps/smol_criteria_$(seed)")
 	$(BIN)/rlvr-dir analyse curves $(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/train-$(seed)/seed-$(seed)/log.jsonl") \
 		--out $(SMOL)/analysis
 	rm -rf reports/smol
 	$(BIN)/rlvr-dir report $(foreach sweep,tau_gamma tau_gamma/confirm on_rl,"seed 0=$(SMOL)/sweeps/smol_$(sweep)") \
-		$(foreach seed,1 2,"seed $(seed)=$(SMOL)/held-out-$(seed)") --analysis $(SMOL)/analysis --tokenizer $(SMOL)/base \
+		$(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/held-out-$(seed)") --analysis $(SMOL)/analysis --tokenizer $(SMOL)/base \
 		--findings examples/smol/findings.yaml --title "SmolLM2-135M-Instruct and sums in words" --out reports/smol
 	for seed in $(SMOL_SEEDS); do cd $(CURDIR)/$(SMOL)/train-$$seed && install -m 644 -D seed-$$seed/log.jsonl \
 		$(CURDIR)/reports/smol/training/seed-$$seed.jsonl && sha256sum seed-$$seed/rl/model.safetensors; done \
