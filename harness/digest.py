@@ -1,4 +1,4 @@
-"""What names settings, texts and files in hashes and records: the first hexadecimal digits of a SHA-256; versions."""
+"""Name settings, texts and files by the first digits of a SHA-256, and packages by their versions."""
 
 import json
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Whether counts follow a law."""
+"""Check whether counts follow a law."""
 
 import numpy as np
 from scipy import stats

@@ -1,4 +1,4 @@
-"""What the tests of graders share."""
+"""Hold what the tests of graders share."""
 
 import pytest
 
