@@ -5,7 +5,7 @@ math-verify rounds to six decimals, so 2.88e-19 "equals" 1.0e-27 and 2^{64} - 1 
 decide. They lie below -1, between -1 and 1 and above 1, some are integers, and any two letters stand in both orders.
 
 Points are rational, so sympy keeps what is rational exact (2^{64}, 100!); of the rest it computes as many digits as
-the difference of two values needs to show, up to `MOST_DIGITS`.
+the difference of two values needs to show, up to `MOST_DIGITS` for numbers and `POINT_DIGITS` for formulas.
 """
 
 from fractions import Fraction
@@ -17,7 +17,7 @@ from zlib import crc32
 SAME_DECIMAL = 1e-9  # relative, where a decimal point is involved, as for numbers
 ROUNDED = 5e-6  # six significant digits: how far a decimal may be from the irrational number it stands for
 MOST_DIGITS = 1000  # two numbers that agree in so many are the same
-SLOW_DIGITS = 100  # and two gammas: a thousand of their digits take half a second
+POINT_DIGITS = 100  # and two values of formulas at one of the points, or two gammas: a thousand take half a second
 POINTS = 13  # four positive, two negative, seven of mixed signs; the last two and one positive one are integers
 FAR = 2  # more points where there is an absolute value: one far above 0, one far below
 FIRST_MIXED = 6
@@ -91,20 +91,20 @@ def _at(gold: Any, answer: Any, point: int, absolute: bool, real: bool, decimal:
     if isinstance(a, str) or isinstance(b, str):
         return "different" if absolute and {a, b} & {"undefined"} and "pole" not in (a, b) and a != b else None
     if not decimal:
-        return "same" if _zero(a - b) else "different"
+        return "same" if _zero(a - b, POINT_DIGITS if _names(gold) | _names(answer) else MOST_DIGITS) else "different"
     size = float(abs(a.evalf())) + float(abs(b.evalf()))
     gap = float(abs((a - b).evalf())) / size if size else 0.0
     return "same" if gap <= SAME_DECIMAL else "close" if gap <= ROUNDED else "different"
 
 
-def _zero(value: Any) -> bool:
-    """Tell whether a number is 0, or so near it that its first digit is not among `MOST_DIGITS`."""
+def _zero(value: Any, digits: int = POINT_DIGITS) -> bool:
+    """Tell whether a number is 0, or so near it that its first digit is not among `digits`."""
     from sympy import Add, Rational, binomial, factorial, gamma
     from sympy.core.evalf import PrecisionExhausted
 
     if value.is_Rational:
         return value == 0
-    digits = SLOW_DIGITS if value.has(binomial, factorial, gamma) else MOST_DIGITS
+    digits = POINT_DIGITS if value.has(binomial, factorial, gamma) else digits
     try:
         return value.evalf(3, maxn=digits, strict=True) == 0
     except PrecisionExhausted:  # of -24 as well, where that is \lfloor -12 \rfloor - \lfloor 12 \rfloor
