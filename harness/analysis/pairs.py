@@ -148,7 +148,8 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
 
     Tables: `kinds` (base, RL and their difference); `rules` (the gain of each criterion over base at each of its
     points); both again in Pass@n of all n samples, `kinds_pass` and `rules_pass`; `against` (the gain of delta log p
-    less another criterion's, at equally many flagged tokens, and at equal shares of *changed* ones, interpolated);
+    less another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares of
+    *changed* tokens, interpolated);
     `placebos` (the gain in the first kind less that in a kind of pairs with the same bases). The p values of a table
     and kind are corrected by Holm's method.
 
@@ -213,17 +214,21 @@ def _about(kind: Kind, criterion: str, i: int) -> dict[str, Any]:
 
 
 def _rivals(kind: Kind, changed: Sequence[float]) -> list[Asked]:
-    """Set delta log p against each criterion: at its points, where both have as many, and at changed shares."""
+    """Set delta log p against each criterion: point by point, where both have as many, and at changed shares."""
     counts = Counter(criterion for criterion, _ in kind.points)
     rivals = [criterion for criterion in counts if criterion != FIRST]
     found: list[Asked] = [
-        ({**_about(kind, criterion, i), "at": "flagged"}, kind.point(FIRST, i), kind.point(criterion, i))
+        (
+            {**_about(kind, criterion, i), "at": "flagged", "first": kind.shares(FIRST, i)["flagged"]},
+            kind.point(FIRST, i),
+            kind.point(criterion, i),
+        )
         for criterion in rivals
         if counts[criterion] == counts[FIRST]
         for i in range(counts[FIRST])
     ]
     for share in changed:
-        about = {"kind": kind.name, "point": None, "flagged": None, "changed": share, "at": "changed"}
+        about = {"kind": kind.name, "point": None, "flagged": None, "changed": share, "at": "changed", "first": share}
         if FIRST in counts and (first := kind.at_changed(FIRST, share)):
             found += [({**about, "criterion": each}, first, kind.at_changed(each, share)) for each in rivals]
     return found

@@ -44,8 +44,8 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
             found.frame("against"),
             f"kinds-against{slug}",
             "difference",
-            "The gain of Δ log p less that of another criterion, at equally many flagged tokens and at equal shares of "
-            "changed ones.",
+            "The gain of Δ log p less that of another criterion: where as many flagged tokens were wanted, and at "
+            "equal shares of changed ones.",
             over,
         ),
     ]
@@ -124,5 +124,7 @@ def _rows(data: Frame, name: str, value: str, title: str, note: str) -> Section:
         at = row.get("at") or "flagged"
         key = row["criterion"], at, row["changed"] if at == "changed" else row["point"]
         about = {"Criterion": _name(str(row["criterion"])), "Equal": at, "Tokens": _share(row[at])}
+        if "first" in row:
+            about["Tokens of Δ log p"] = _share(row["first"])
         rows.setdefault(key, about)[visible(str(row["kind"]), 40)] = _difference(row, value)
     return Section(name, title, frame(list(rows.values())), (note,))

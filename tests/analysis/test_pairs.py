@@ -100,6 +100,7 @@ def test_gains_and_placebos_are_differences_over_problems_and_pairs(kinds, tmp_p
         assert mine["holm_p"] >= mine["p"]
     flagged = row(found, "rules", kind="noise", criterion="delta_logp", point=1)
     assert (flagged["flagged"], flagged["changed"]) == pytest.approx((0.04, 0.03))
+    assert row(found, "against", kind="RL", criterion="kl", point=1)["first"] == pytest.approx(0.04)
 
 
 def test_equal_changed_shares_lie_on_straight_lines_from_base(kinds):
