@@ -73,7 +73,7 @@ def compare_kernel():
 def test_the_kernel_finds_the_same(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     program = "from tests.decode.test_drafts import compare_kernel; compare_kernel()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "equal", done.stderr[-2000:]
 
 
