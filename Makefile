@@ -181,8 +181,8 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	$(BIN)/rlvr-dir report $(foreach sweep,tau_gamma tau_gamma/confirm on_rl,"seed 0=$(SMOL)/sweeps/smol_$(sweep)") \
 		$(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/held-out-$(seed)") --analysis $(SMOL)/analysis --tokenizer $(SMOL)/base \
 		--findings examples/smol/findings.yaml --title "SmolLM2-135M-Instruct and sums in words" --out reports/smol
-	for seed in $(SMOL_SEEDS); do cd $(CURDIR)/$(SMOL)/train-$$seed && install -m 644 -D seed-$$seed/log.jsonl \
-		$(CURDIR)/reports/smol/training/seed-$$seed.jsonl && sha256sum seed-$$seed/rl/model.safetensors; done \
+	for seed in $(SMOL_SEEDS); do (cd $(SMOL)/train-$$seed && install -m 644 -D seed-$$seed/log.jsonl \
+		$(CURDIR)/reports/smol/training/seed-$$seed.jsonl && sha256sum seed-$$seed/rl/model.safetensors) || exit; done \
 		> $(SMOL)/SHA256SUMS && install -m 644 $(SMOL)/SHA256SUMS $(SMOL)/train-0/train.yaml reports/smol/training
 
 $(VENV)/.smol: requirements/smol.lock $(STAMP)
