@@ -17,7 +17,7 @@ RULES = (
     ("delta_logp", -0.5, 1, 1, 0.6),
     ("delta_logp", -0.1, 4, 3, 0.8),
     ("kl", 0.5, 1, 0, 0.4),
-    ("kl", 0.1, 4, 2, 0.7),
+    ("kl", 0.1, 5, 2, 0.7),
 )
 
 
@@ -84,7 +84,7 @@ def test_gains_and_placebos_are_differences_over_problems_and_pairs(kinds, tmp_p
             {"criterion": "delta_logp", "point": 0},
             [("RL", "delta_logp", -0.5), ("noise", "delta_logp", -0.5)],
         ),
-        ("against", "difference", {"kind": "RL", "criterion": "kl", "at": "flagged", "flagged": 0.04},
+        ("against", "difference", {"kind": "RL", "criterion": "kl", "at": "flagged", "point": 1},
          [("RL", "delta_logp", -0.1), ("RL", "kl", 0.1)]),
     ):  # fmt: skip
         runs = []
@@ -100,7 +100,8 @@ def test_gains_and_placebos_are_differences_over_problems_and_pairs(kinds, tmp_p
         assert mine["holm_p"] >= mine["p"]
     flagged = row(found, "rules", kind="noise", criterion="delta_logp", point=1)
     assert (flagged["flagged"], flagged["changed"]) == pytest.approx((0.04, 0.03))
-    assert row(found, "against", kind="RL", criterion="kl", point=1)["first"] == pytest.approx(0.04)
+    [against] = [each for each in pairs_chapter(found).sections if each.name == "kinds-against"]
+    assert [cell.text for cell in against.cells[1]][1:4] == ["flagged", "5.00 %", "4.00 %"]
 
 
 def test_equal_changed_shares_lie_on_straight_lines_from_base(kinds):

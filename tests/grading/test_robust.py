@@ -3,9 +3,12 @@
 import json
 import os
 import re
+from math import isqrt, log2
 from pathlib import Path
 
 import pytest
+import sympy
+from sympy.core import evalf
 
 from harness.errors import UserError
 from harness.grading import GRADERS, VERDICT_KINDS, grade, grade_many, pool
@@ -42,6 +45,19 @@ def test_the_review():
     ]
     verdicts = grade_many([(gold, boxed(box)) for gold, box, _ in wanted])
     assert [(gold, box, v.kind) for (gold, box, _), v in zip(wanted, verdicts, strict=True)] == wanted
+
+
+def test_numbers_are_told_apart_by_many_digits_and_formulas_by_few(monkeypatch):
+    """A thousand digits at each point took one pair of the review most of its processor time."""
+    bits, evaluate = [], evalf.evalf
+    monkeypatch.setattr(evalf, "evalf", lambda form, prec, options: bits.append(prec) or evaluate(form, prec, options))
+    assert same_values(sympy.sqrt(2), sympy.Rational(isqrt(2 * 10**500), 10**250)) is False
+    assert max(bits) > 250 * log2(10)
+    bits.clear()
+    a, b, g, m = sympy.symbols("a b G M", positive=True)
+    root = sympy.cbrt(m)
+    assert same_values(a * root / (g * root**2 + b), a / (g * root + b / root)) is True
+    assert max(bits) < 250 * log2(10)
 
 
 def test_robust_is_the_default_and_recorded():
