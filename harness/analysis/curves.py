@@ -16,7 +16,7 @@ from harness import stats
 from harness.analysis.result import Analysis, columns
 from harness.errors import UserError
 from harness.evals.trainings import read_json
-from harness.spec import read_yaml
+from harness.spec import Sampling, parse, read_yaml
 from harness.spec.stored import is_number
 from harness.stats import Estimate
 
@@ -54,8 +54,8 @@ def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> Anal
                 read_log(path),
                 read_yaml(file) if (file := path.parents[1] / "train.yaml").is_file() else {},
             )
-            sampling = (about.get("validation") or {}).get("sampling") or {}
-            drawn = "T = {temperature:g}, top-p {top_p:g}, {max_tokens:,} tokens".format(**sampling) if sampling else ""
+            sampling = (about.get("validation") or {}).get("sampling")
+            drawn = _drawn(parse(Sampling, sampling, f"{path.parents[1]}: validation.sampling.")) if sampling else ""
             if p := (about.get("dapo") or {}).get("top_p"):
                 top_p.setdefault(method, set()).add(p)
             for what in NAMES:
@@ -87,6 +87,10 @@ def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> Anal
         raise UserError(f"step={step}: no log has the gradient mass of that step; leave it out for the mean over all")
     facts = {"step": step, "rollout_top_p": {method: sorted(values) for method, values in top_p.items()}}
     return Analysis(kind="training", facts=facts, tables={name: tuple(rows) for name, rows in tables.items()})
+
+
+def _drawn(sampling: Sampling) -> str:
+    return f"{sampling.words}, {sampling.max_tokens:,} tokens"
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

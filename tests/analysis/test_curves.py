@@ -9,6 +9,7 @@ import yaml
 from harness.analysis.curves import curves
 from harness.errors import UserError
 from harness.report.training import training_chapter
+from harness.spec import Sampling
 
 PROBLEMS = 12
 
@@ -18,11 +19,11 @@ def scores(right, samples=4):
     return {"t": {"samples": samples, "avg": sum(right.values()) / samples / PROBLEMS, "right": right}}
 
 
-def training(folder, logs, top_p=1.0, sampling=(1.0, 0.7, 64)):
+def training(folder, logs, top_p=1.0, **drawn):
     """A training's folder with the base's validation and a log a seed."""
     folder.mkdir()
-    names = ("temperature", "top_p", "max_tokens")
-    about = {"dapo": {"top_p": top_p}, "validation": {"sampling": dict(zip(names, sampling, strict=True))}}
+    sampling = Sampling(**{"samples": 4, "max_tokens": 64, **drawn}).model_dump()
+    about = {"dapo": {"top_p": top_p}, "validation": {"sampling": sampling}}
     (folder / "train.yaml").write_text(yaml.safe_dump(about))
     (folder / "base.json").write_text(json.dumps(scores([1] * PROBLEMS)))
     files = []
@@ -57,6 +58,15 @@ def test_validations_are_curves_with_intervals_that_begin_at_the_base(tmp_path):
     assert "drawn at T = 1, top-p 0.7, 64 tokens" in figures[0].title
     # Where the rollouts' accuracy is known, a reward beside it says no more.
     assert set(figures[2].frame["curve"]) == {"rollout_accuracy"}
+
+
+@pytest.mark.parametrize(
+    ("drawn", "words"),
+    [({"temperature": 0, "samples": 1}, "greedy, 64 tokens"), ({"min_p": 0.1}, "T = 1, min-p 0.1, 64 tokens")],
+)
+def test_validations_that_are_not_drawn_by_top_p_say_how(tmp_path, drawn, words):
+    made = curves({"DAPO": training(tmp_path / "a", [log((2, HALF))], **drawn)})
+    assert {row["drawn"] for row in made.tables["means"]} == {words}
 
 
 def test_rollouts_drawn_at_different_top_p_are_not_compared(tmp_path):
