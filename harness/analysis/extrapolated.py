@@ -18,8 +18,6 @@ TOP = 10  # likeliest tokens of the later checkpoint
 NUCLEUS = 0.95  # top-p of the later checkpoint
 SETS = ("all", "top", "nucleus")  # over which tokens of the vocabulary logits are compared
 ROWS = 64  # positions at once
-# What is known of a position: sums of squares over a set, its size, and KL from the later checkpoint's distribution.
-SQUARES = ("total", "late", "extrapolated", "along", "before")
 MOST = 6  # checkpoints, base among them, of which all triples are compared; of more, neighbours
 
 

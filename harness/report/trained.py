@@ -107,63 +107,128 @@ def _trained(settings: Sequence[Setting]) -> list[Trained]:
     ]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """A method trained from one base, by benchmark, beside what it is set against: the base, and another method.
+
+    `others` are those of the method of reference from the same base; nothing for that one itself.
+    """
+
+    model: str  # what the base is called
+    name: str
+    found: Mapping[str, Trained]
+    bases: Mapping[str, Setting]
+    others: Mapping[str, Trained]
+
+    @property
+    def over_base(self) -> list[tuple[RunScores, RunScores]]:
+        """Return its scores, each with the base's, where that has them."""
+        return [(one, _untrained(self.bases[b], one)) for b, one in self.found.items() if b in self.bases]
+
+    @property
+    def over_other(self) -> list[tuple[RunScores, RunScores]]:
+        """Return its scores, each with those of the method of reference, where that has them."""
+        return [(one, self.others[b]) for b, one in self.found.items() if b in self.others]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the method of reference was scored on the same benchmarks."""
+        return self.others.keys() == self.found.keys()
+
+    @property
+    def beside(self) -> list[tuple[Setting, Setting]]:
+        """Return each trained model with its base."""
+        return [(seed, self.bases[b]) for b, one in self.found.items() if b in self.bases for seed in one.settings]
+
+    def method(self, k: int) -> Method:
+        """Return its row of the table, with the average where there are several benchmarks."""
+        scores = {
+            b: _score([one], [(one, self.others[b])] if b in self.others else [], k) for b, one in self.found.items()
+        }
+        every = list(self.found.values())
+        average = _score(every, self.over_other if self.whole else [], k) if len(every) > 1 else None
+        many = sorted({len(one.runs) for one in every})
+        label = f"{self.name} ({'–'.join(map(str, many))} seeds)" if many[-1] > 1 else self.name
+        return Method(self.model, label, scores, average)
+
+    def sentence(self, other: str, compared: Sequence[tuple[RunScores, RunScores]]) -> str:
+        """Say what it changes against another."""
+        return _sentence(self.name, other, _difference(compared), self.found)
+
+
 def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[str], list[Section], list[Finding]]:
     settings = settings_of(results)
     trained = _trained([one for one in settings if one.decoding.mode == "rl"])
     names = list(dict.fromkeys(one.label for one in trained))
     reference = REFERENCE if REFERENCE in names else names[0]
     k = max(1, min(setting.samples for one in trained for setting in one.settings) // 2)
-    seeds = max(len(one.runs) for one in trained)
     methods: list[Method] = []
-    compared: list[tuple[RunScores, RunScores]] = []
-    beside: list[tuple[Setting, Setting]] = []  # a trained model's and its base's
-    against: dict[str, str] = {}  # by base: of the first method that is compared; the table has the others
-    said: list[str] = []
-    findings: list[Finding] = []
+    against, gains, findings, rows = list[str](), list[str](), list[Finding](), list[_Row]()
     for base in dict.fromkeys(one.base for one in trained):
-        model = model_called(base) or model_name(base)
         bases = {e.benchmark: e for e in settings if e.decoding.mode == "base" and e.first.pair[0] == base}
-        methods += [Method(model, "Base", {b: Score.of(e, k) for b, e in bases.items()})] if bases else []
-        in_order = sorted((one for one in trained if one.base == base), key=lambda one: one.benchmark)
-        by = {name: {one.benchmark: one for one in in_order if one.label == name} for name in names}
-        for name, found in ((name, found) for name, found in by.items() if found):
-            others = by[reference] if name != reference else {}
-            beside += [(seed, bases[b]) for b, one in found.items() if b in bases for seed in one.settings]
-            over_base = [(one, _untrained(bases[b], one)) for b, one in found.items() if b in bases]
-            over_other = [(one, others[b]) for b, one in found.items() if b in others]
-            scores = {b: _score([one], [(one, others[b])] if b in others else [], k) for b, one in found.items()}
-            whole = others.keys() == found.keys()
-            average = _score(list(found.values()), over_other if whole else [], k) if len(found) > 1 else None
-            many = sorted({len(one.runs) for one in found.values()})
-            label = f"{name} ({'–'.join(map(str, many))} seeds)" if many[-1] > 1 else name
-            methods.append(Method(model, label, scores, average))
-            if others and whole:
-                d = _difference(over_other)
-                sentence = _sentence(name, reference, d, found)
-                against.setdefault(base, sentence)
-                if {LABELS.get(name, name), name} & {"Ours", *OURS.values()} or name.startswith("low_prob"):
-                    findings.append(Finding(claim=CLAIMS[5], found=sentence, verdict=judged(d)))
-            elif len(over_base) == len(found) and name == reference:
-                said.append(_sentence(name, f"the base {model}", _difference(over_base), found))
-            compared += [*over_base, *over_other]
-    over = "problems and seeds" if seeds > 1 else "problems"
+        mine = _rows(base, [one for one in trained if one.base == base], bases, names, reference)
+        if bases:
+            methods.append(Method(mine[0].model, "Base", {b: Score.of(e, k) for b, e in bases.items()}))
+        methods += [row.method(k) for row in mine]
+        compared = [row for row in mine if row.others and row.whole]
+        against += [row.sentence(reference, row.over_other) for row in compared[:1]]  # the table has the others
+        gains += [
+            row.sentence(f"the base {row.model}", row.over_base)
+            for row in mine
+            if row.name == reference and len(row.over_base) == len(row.found)
+        ]
+        findings += [_finding(row, reference) for row in compared if _is_ours(row.name)]
+        rows += mine
+    about, paper = f" ({told})" if told else "", "tab:main, tab:compare, tab:rl_minerva"
+    notes = _notes(trained, reference)
+    tables = [methods_table(f"trained{slug}", f"Trained models{about}.", methods, notes=notes, paper=paper)]
+    if pairs := [pair for row in rows for pair in (*row.over_base, *row.over_other)]:
+        tables.append(_differences(pairs, f"trained-differences{slug}", about))
+    return [*against, *gains, *cut_unlike(pair for row in rows for pair in row.beside)], tables, findings
+
+
+def _rows(
+    base: str, trained: Sequence[Trained], bases: Mapping[str, Setting], names: Sequence[str], reference: str
+) -> list[_Row]:
+    """Return a row for each method that was trained from a base, in the order of `names`."""
+    in_order = sorted(trained, key=lambda one: one.benchmark)
+    by = {name: {one.benchmark: one for one in in_order if one.label == name} for name in names}
+    model = model_called(base) or model_name(base)
+    return [
+        _Row(model, name, found, bases, by[reference] if name != reference else {})
+        for name, found in by.items()
+        if found
+    ]
+
+
+def _is_ours(name: str) -> bool:
+    """Tell whether a method weighs unlikely tokens more, as the paper's own."""
+    return bool({LABELS.get(name, name), name} & {"Ours", *OURS.values()}) or name.startswith("low_prob")
+
+
+def _finding(row: _Row, reference: str) -> Finding:
+    verdict = judged(_difference(row.over_other))
+    return Finding(claim=CLAIMS[5], found=row.sentence(reference, row.over_other), verdict=verdict)
+
+
+def _notes(trained: Sequence[Trained], reference: str) -> list[str]:
+    """Say what the intervals of the table are of, and where a checkpoint was chosen by the scores themselves."""
+    several = max(len(one.runs) for one in trained) > 1
     note = (
-        f"Under each score: its 95 % interval over {over}, and its difference to {reference}, paired by problem"
-        f"{' and seed' if seeds > 1 else ''}; not corrected for the number of comparisons."
+        f"Under each score: its 95 % interval over {'problems and seeds' if several else 'problems'}, and its "
+        f"difference to {reference}, paired by problem{' and seed' if several else ''}; not corrected for the number "
+        "of comparisons."
     )
     if any(len(one.runs) == 1 for one in trained):
         note += " Of one training the interval is over problems alone: another seed may differ by more."
-    notes = [note]
     if chosen := {one.label: asked for one in trained if (asked := _checkpoint(one)).startswith("best(")}:
         words = "; ".join(f"{name}: {asked}" for name, asked in chosen.items())
-        notes.append(
+        return [
+            note,
             f"The checkpoint was chosen by the scores themselves ({words}): too high on that benchmark. "
-            "`rlvr-dir analyse curves` says by how much."
-        )
-    about, paper = f" ({told})" if told else "", "tab:main, tab:compare, tab:rl_minerva"
-    tables = [methods_table(f"trained{slug}", f"Trained models{about}.", methods, notes=notes, paper=paper)]
-    tables += [_differences(compared, f"trained-differences{slug}", about)] if compared else []
-    return [*against.values(), *said, *cut_unlike(beside)], tables, findings
+            "`rlvr-dir analyse curves` says by how much.",
+        ]
+    return [note]
 
 
 def _checkpoint(one: Trained) -> str:
