@@ -301,7 +301,9 @@ class SweepSpec(Presentation, Search, frozen=True):
             if key in self.decode:
                 raise UserError(f"decode.{key} is both fixed (decode) and varied (parameters); give one of them")
         if self.matched and ("decode.window" in self.parameters or self.decode.get("window")):
-            raise UserError("decode.window is refused with a ratio of decode.tau, a share of all tokens; accepted: values")
+            raise UserError(
+                "decode.window is refused with a ratio of decode.tau, a share of all tokens; accepted: values"
+            )
         if self.pruner is not None:
             scored, *others = self.metric
             if others:

@@ -115,7 +115,9 @@ def gate_of(decoding: Decoding) -> Threshold:
         UserError: it has none.
     """
     if not isinstance(decoding.gate, Threshold):
-        raise UserError(f"criterion={decoding.criterion!r} has no threshold; accepted: others, or no ratio of decode.tau")
+        raise UserError(
+            f"criterion={decoding.criterion!r} has no threshold; accepted: others, or no ratio of decode.tau"
+        )
     return decoding.gate
 
 
