@@ -6,7 +6,9 @@ own problems, drawn as that training draws them; a reward is neither.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,53 +46,89 @@ def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> Anal
     Raises:
         UserError: a log cannot be read, none has a number that is known, or none has the gradient mass of the step.
     """
-    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in ("curves", "runs", "means", "choices", "gradient")}
-    top_p: dict[str, set[float]] = {}
-    benchmarks: dict[tuple[Any, ...], dict[str, list[list[dict[str, Any]]]]] = {}
-    for method, files in paths.items():
-        masses: list[dict[str, Any]] = []
-        for run, path in enumerate(files, 1):
-            records, about = (
-                read_log(path),
-                read_yaml(file) if (file := path.parents[1] / "train.yaml").is_file() else {},
-            )
-            sampling = (about.get("validation") or {}).get("sampling")
-            drawn = _drawn(parse(Sampling, sampling, f"{path.parents[1]}: validation.sampling.")) if sampling else ""
-            if p := (about.get("dapo") or {}).get("top_p"):
-                top_p.setdefault(method, set()).add(p)
-            for what in NAMES:
-                named = {"curve": what, "method": method, "run": run}
-                tables["curves"] += [{**named, "step": at, "value": value} for at, value in curve(records, what)]
-            for task, rows in validations(read_json(path.parents[1] / "base.json"), records).items():
-                # what was drawn in another way, or on other problems, is another benchmark
-                last = rows[-1]
-                key = (task, last.get("limited"), int(last.get("samples") or 0), drawn, _problems(last))
-                benchmarks.setdefault(key, {}).setdefault(method, []).append(rows)
-            masses = masses or _gradient(records, step)
-        tables["gradient"] += [{"method": method, **row} for row in masses]
-    for (task, limited, samples, drawn, _), methods in benchmarks.items():
-        same = [key for key in benchmarks if key[0] == task]
-        words = [word for word in (limited, drawn if len(same) > 1 else "") if word]
-        told = {"benchmark": task + (f" ({'; '.join(words)})" if words else ""), "samples": samples, "drawn": drawn}
-        for method, runs in methods.items():
-            named = {**told, "method": method}
-            for run, rows in enumerate(runs, 1):
-                tables["runs"] += [{**named, "run": run, "step": row["step"], "avg": row["avg"]} for row in rows]
-            for at, mean in _means(runs):
-                tables["means"].append({**named, "runs": len(runs), "step": at, **columns(avg=mean)})
-            if chosen := _choices(runs):
-                tables["choices"].append({**named, "runs": len(runs), **chosen})
-    if not any(tables[name] for name in ("curves", "runs")):
+    runs = [_Run.read(method, i, path) for method, files in paths.items() for i, path in enumerate(files, 1)]
+    tables = {"curves": [row for run in runs for row in run.curves()], **_validated(runs)}
+    tables["gradient"] = [{"method": method, **row} for method in paths for row in _gradient_of(runs, method, step)]
+    if not tables["curves"] and not tables["runs"]:
         names = ", ".join(name for names in NAMES.values() for name in names)
         raise UserError(f"logs: none has a number that is known here; accepted: one of {names}")
     if step is not None and not tables["gradient"]:
         raise UserError(f"step={step}: no log has the gradient mass of that step; leave it out for the mean over all")
+    top_p: dict[str, set[float]] = {}
+    for run in runs:
+        if run.top_p:
+            top_p.setdefault(run.method, set()).add(run.top_p)
     facts = {"step": step, "rollout_top_p": {method: sorted(values) for method, values in top_p.items()}}
     return Analysis(kind="training", facts=facts, tables={name: tuple(rows) for name, rows in tables.items()})
 
 
-def _drawn(sampling: Sampling) -> str:
-    return f"{sampling.words}, {sampling.max_tokens:,} tokens"
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """The log of one training, the `number`-th of its method, and what its folder says of it."""
+
+    method: str
+    number: int
+    records: Sequence[Mapping[str, Any]]
+    base: Mapping[str, Any]  # the base's validation
+    top_p: float | None  # of the rollouts
+    drawn: str  # how responses are drawn in validations
+
+    @classmethod
+    def read(cls, method: str, number: int, path: Path) -> "_Run":
+        folder = path.parents[1]
+        about = read_yaml(file) if (file := folder / "train.yaml").is_file() else {}
+        asked, drawn = (about.get("validation") or {}).get("sampling"), ""
+        if asked:
+            sampling = parse(Sampling, asked, f"{folder}: validation.sampling.")
+            drawn = f"{sampling.words}, {sampling.max_tokens:,} tokens"
+        top_p = (about.get("dapo") or {}).get("top_p")
+        return cls(method, number, read_log(path), read_json(folder / "base.json"), top_p, drawn)
+
+    def curves(self) -> list[dict[str, Any]]:
+        """Return its numbers step by step."""
+        named = {"method": self.method, "run": self.number}
+        return [
+            {"curve": what, **named, "step": at, "value": value}
+            for what in NAMES
+            for at, value in curve(self.records, what)
+        ]
+
+
+def _validated(runs: Sequence[_Run]) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of validations: of each run, means over those of a method, and ways to choose a checkpoint.
+
+    What was drawn in another way, or on other problems, is another benchmark.
+    """
+    benchmarks: dict[tuple[Any, ...], dict[str, list[list[dict[str, Any]]]]] = {}
+    for run in runs:
+        for task, rows in validations(run.base, run.records).items():
+            last = rows[-1]
+            key = (task, last.get("limited"), int(last.get("samples") or 0), run.drawn, _problems(last))
+            benchmarks.setdefault(key, {}).setdefault(run.method, []).append(rows)
+    tables: dict[str, list[dict[str, Any]]] = {"runs": [], "means": [], "choices": []}
+    often = Counter(task for task, *_ in benchmarks)
+    for (task, limited, samples, drawn, _), methods in benchmarks.items():
+        words = [word for word in (limited, drawn if often[task] > 1 else "") if word]
+        told = {"benchmark": task + (f" ({'; '.join(words)})" if words else ""), "samples": samples, "drawn": drawn}
+        for method, each in methods.items():
+            named = {**told, "method": method}
+            tables["runs"] += [
+                {**named, "run": number, "step": row["step"], "avg": row["avg"]}
+                for number, rows in enumerate(each, 1)
+                for row in rows
+            ]
+            tables["means"] += [
+                {**named, "runs": len(each), "step": at, **columns(avg=mean)} for at, mean in _means(each)
+            ]
+            if chosen := _choices(each):
+                tables["choices"].append({**named, "runs": len(each), **chosen})
+    return tables
+
+
+def _gradient_of(runs: Sequence[_Run], method: str, step: int | None) -> list[dict[str, float]]:
+    """Return the gradient mass of a method's first run that has it."""
+    found = (_gradient(run.records, step) for run in runs if run.method == method)
+    return next((rows for rows in found if rows), [])
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
