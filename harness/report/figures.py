@@ -113,8 +113,8 @@ def against_share(
         frame(rows),
         (f"Bars are 95 % intervals over problems{mixed}. {said.capitalize()}: {meaning}.",),
         made.svg,
-        f"Line chart: {avg} on {title} against the share of {said}, a line for each of {len(ways)} ways; base and RL "
-        "are dotted levels.",
+        f"Line chart: {avg} on {title} against the share of {said}, {len(ways)} line{'s' * (len(ways) > 1)}; base and "
+        "RL are dotted levels.",
         LIKE_PAPER,
     )
 
