@@ -400,11 +400,18 @@ class Record:
         self._force()
 
     def judge(self, judge: str, given: Iterable[tuple[Row, Gold, Verdict]]) -> None:
-        """Store the verdicts of a judge.
+        """Store the verdicts of a judge; the others that it gave by older libraries it gives again.
 
         Raises:
             UserError: the disk is full.
         """
+        given, before, now = [*given], self._about.get("graded_with", {}).get(judge), versions(judge)
+        if before not in (None, now):
+            known = {row.key for row, _, _ in given}
+            older = [(self.rows[key], one.gold) for key, one in self.verdicts(judge).items() if key not in known]
+            items = ((gold, row.text, row.finish_reason) for row, gold in older)
+            again = grade_many(items, grader=judge.partition("+")[0])
+            given += [(row, gold, verdict) for (row, gold), verdict in zip(older, again, strict=True)]
         new = [
             StoredVerdict(
                 judge=judge,
@@ -422,7 +429,7 @@ class Record:
         if new:
             self._append(b"".join(encode({"verdict": one.model_dump()}) for one in new), "the rollouts are safe")
             old |= {one.key: one for one in new}
-        self.note(graded_with={**self._about.get("graded_with", {}), judge: versions(judge)})
+        self.note(graded_with={**self._about.get("graded_with", {}), judge: now})
 
     def keep_replay(self, replay: Replay) -> None:
         """Store a replay of a response; it outlives this process at once.

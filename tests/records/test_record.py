@@ -218,6 +218,9 @@ def test_verdicts_hold_for_text_gold_and_grader_and_are_graded_again_else(tmp_pa
     monkeypatch.setattr(module, "versions", lambda judge: {"grader": judge, "sympy": "another"})
     assert record.verdict("robust-3", record.rows[PROBLEMS[1], 0], "1") is None
     assert len(record.verdicts("robust-3")) == 36  # whoever only reads has them all the same
+    with open_record(tmp_path) as record:
+        record.grade(gold, keys=[(PROBLEMS[1], 0)])
+    assert graded[3:] == [1, 35], "no verdict of the older one is left that would be taken for the newer's"
 
 
 def test_a_verdict_that_the_machinery_failed_to_give_is_given_again(tmp_path):
