@@ -73,14 +73,21 @@ def _entry(material: Material, target: Target) -> dict[str, object]:
 
 
 def card(materials: Sequence[Material]) -> str:
-    """Return a section of a model card: every result under the name of what produced it, and how it was drawn."""
+    """Return a section of a model card: what decoded, a table of results for each pair of models, how it was drawn."""
     systems = {material.system.id: material.system for material in materials}
     rows = []
     for system in systems.values():
         models = ", ".join(f"{role} `{visible(model)}`" for role, model in system.models.items())
         rows.append([system.name, system.kind, models])
     lines = ["## Evaluation", "", markdown_table(["what decoded", "kind", "models"], rows, left=3), ""]
-    lines += [tables([material.result for material in materials]), ""]
+    pairs: dict[tuple[str, str], list[Material]] = {}
+    for material in materials:
+        pairs.setdefault(material.result.pair, []).append(material)
+    for mine in pairs.values():
+        models = {role: model for material in mine for role, model in material.system.models.items()}
+        named = ", ".join(f"{role} `{visible(model)}`" for role, model in models.items())
+        lines += [f"Of {named}:", ""] if len(pairs) > 1 else []
+        lines += [tables([material.result for material in mine]), ""]
     if any(not system.single for system in systems.values()):
         lines += [
             "A row with a rule (replace, extrapolate, expo) is not a score of a model alone: the rule is part of it.",

@@ -61,14 +61,16 @@ def _results(material: Material, target: Target) -> dict[str, Any]:
         known = {name: value for name, value in result.metrics().items() if not name.endswith(("_se", "_se_sampling"))}
         known |= {f"avg@{n}_stderr": result.standard_error} if asked > 1 else {}
         scores = {f"{name},{FILTER}": value for name, value in known.items()}
-    metrics, lower = [key.partition(",")[0] for key in scores if "_stderr" not in key], result.lower_is_better
+    metrics = [key.partition(",")[0] for key in scores if "_stderr" not in key]
+    lower = {name.partition("/")[0] for name in result.lower_is_better}
+    better = {name: "@" in name if result.shares else name not in lower for name in metrics}
     return {
         "results": {task: {"name": task, "alias": result.benchmark, "sample_len": asked, **scores}},
         "group_subtasks": {task: []},
         "configs": {task: {"task": task, "output_type": "generate_until", "repeats": n}},
         "versions": {},
         "n-shot": {},
-        "higher_is_better": {task: {name: "@" in name if not lower else name not in lower for name in metrics}},
+        "higher_is_better": {task: better},
         "n-samples": {task: {"original": whole or asked, "effective": asked}},
         "config": {
             "model": "rlvr_dir",

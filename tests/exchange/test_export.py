@@ -58,6 +58,13 @@ def test_every_eval_ever_holds_to_its_schemas(found, tmp_path):
         assert sum(row["evaluation"]["is_correct"] for row in rows) == one.correct.sum()
 
 
+@pytest.mark.parametrize(("lower", "higher"), [(("f1/none",), False), ((), True)])
+def test_lm_eval_is_told_which_way_its_own_metric_is_better(tmp_path, lower, higher):
+    """It was told the opposite."""
+    [file] = export([lm_eval_result().replace(lower_is_better=lower)], "lm-eval", tmp_path, TARGET).files
+    assert json.loads(file.read_text())["higher_is_better"] == {"squad": {"f1": higher}}
+
+
 def test_two_models_are_never_one_models_name(found, tmp_path):
     systems = [system_of(each) for each in found]
     assert [system.id for system in systems] == [
@@ -101,6 +108,10 @@ def test_the_hubs_results_are_of_one_model_and_whole(found, tmp_path):
     assert file == tmp_path / "BytedTsinghua-SIA__DAPO-Qwen-32B/.eval_results/aime24.yaml"
     [entry] = parse_eval_result_entries(yaml.safe_load(file.read_text()))
     assert (entry.dataset_id, entry.task_id, entry.value) == ("org/aime", "aime24", round(100 * whole.avg, 2))
+    other = result(MODES[1], task="aime24", pair={"base": "org/base", "rl": "org/rl"})
+    export([whole, gated, other], "eval-results", tmp_path, target)
+    card = (tmp_path / "model-card.md").read_text()
+    assert card.index("Of rl `BytedTsinghua-SIA/DAPO-Qwen-32B`") < card.index("Of rl `org/rl`:")
     assert "give --dataset aime24=ORG/NAME:TASK_ID" in export([whole], "eval-results", tmp_path, TARGET).remarks[0]
 
 
