@@ -40,14 +40,13 @@ class Answer:
     @cached_property
     def runs(self) -> float:
         """Return how often a model is run for one token that is left: 1, but for power sampling."""
-        results = self.setting.results
-        drawn = np.mean([(r.n_tokens if r.n_forwards is None else r.n_forwards).mean() for r in results])
-        return float(drawn) / max(1e-9, self.tokens)
+        drawn = [r.n_tokens if r.n_forwards is None else r.n_forwards for r in self.setting.results]
+        return float(np.hstack(drawn).mean()) / max(1e-9, self.tokens)
 
     @cached_property
     def tokens(self) -> float:
         """Return the mean number of tokens a response."""
-        return float(np.mean([result.n_tokens.mean() for result in self.setting.results]))
+        return float(self.setting.all("n_tokens").mean())
 
     @property
     def cost(self) -> int:

@@ -61,6 +61,8 @@ def test_an_answer_costs_its_tokens_times_models_times_votes():
     assert [answer.votes for answer in answers_of(lone)] == [1]
     [seeds] = settings_of([result(RL, 2), result(RL, 0, seed=1)])
     assert Answer(seeds, 4).values.mean() == 0.5  # each seed votes by itself: answers are numbered within one
+    [unlike] = settings_of([result(RL, 2, tokens=10), result(RL, 1, samples=1, tokens=100, seed=1)])
+    assert Answer(unlike, 1).tokens == (4 * 10 + 100) / 5  # of responses, as the accuracy is
 
 
 def test_power_sampling_is_priced_by_what_its_chains_drew():
