@@ -174,7 +174,8 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
             f"{grader}: it has no record; accepted: its own grader"
         )
     how: dict[str, Any] = {"task": result.task, "grader": grader, "data_dir": data_dir}
-    return result_of_record(record, **how, problems=result.problem_ids, samples=result.samples)
+    again = result_of_record(record, **how, problems=result.problem_ids, samples=result.samples)
+    return again.replace(provenance={**again.provenance, "partial": result.partial}) if result.partial else again
 
 
 def _scores(

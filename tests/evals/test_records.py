@@ -26,16 +26,17 @@ REPLACE = Decoding(mode="replace", tau=-0.2)
 
 
 class Counting:
-    """An engine that counts what it decodes, and stops after `most`."""
+    """An engine that counts what it decodes, and stops after `most`; with an `order` it decodes one by one in it."""
 
-    def __init__(self, engine, most=10**9):
-        self._engine, self.most, self.decoded = engine, most, 0
+    def __init__(self, engine, most=10**9, order=None):
+        self._engine, self.most, self.order, self.decoded = engine, most, order, 0
 
     def __getattr__(self, name):
         return getattr(self._engine, name)
 
     def generate(self, requests, *, progress=False):
-        for rollout in self._engine.generate(requests, progress=progress):
+        lots = [requests] if self.order is None else [[request] for request in sorted(requests, key=self.order)]
+        for rollout in (each for lot in lots for each in self._engine.generate(lot, progress=progress)):
             if self.decoded >= self.most:
                 raise KeyboardInterrupt
             self.decoded += 1
@@ -128,15 +129,9 @@ def test_a_part_is_refused_unless_asked_for_and_then_marked(engine, data_dir, tm
     """Three problems x four samples, interrupted after `most`: the part is the first samples of the whole."""
     arguments = {"limit": 3, "data_dir": data_dir, "progress": False}
 
-    class InOrder(Counting):
-        """Rollouts as they were asked for."""
-
-        def generate(self, requests, *, progress=False):
-            for request in requests:
-                yield from super().generate([request])
-
+    in_order = Counting(engine, most, order=lambda request: request.sample)
     with pytest.raises(KeyboardInterrupt):
-        evaluate(InOrder(engine, most), [REPLACE], ["amc"], SAMPLING, records=tmp_path, **arguments)
+        evaluate(in_order, [REPLACE], ["amc"], SAMPLING, records=tmp_path, **arguments)
     [name] = RecordStore(tmp_path).names()
     snapshot = RecordStore(tmp_path).read(*name)
     with pytest.raises(UserError, match=f"has {most} of 12 rollouts"):
@@ -153,6 +148,8 @@ def test_a_part_is_refused_unless_asked_for_and_then_marked(engine, data_dir, tm
     assert (part.n_tokens == whole.n_tokens[:, :k]).all()
     assert (part.correct == whole.correct[:, :k]).all()
     assert part.config_hash != whole.config_hash
+    [plain] = read_results([part.write(tmp_path)], grader="plain", data_dir=data_dir)
+    assert (plain.partial, plain.provenance["grader"]) == (partial, "plain")
     [rl] = evaluate(engine, [Decoding()], ["amc"], SAMPLING, **arguments)
     text = markdown(compare(settings_of([rl, part])))
     assert "partial results are in it" in text.lower()
@@ -162,18 +159,14 @@ def test_a_part_is_refused_unless_asked_for_and_then_marked(engine, data_dir, tm
 def test_what_a_large_limit_left_is_no_part_of_what_a_smaller_one_finished(engine, data_dir, tmp_path):
     """`eval --limit 6`, interrupted when the short responses were there, then `--limit 2`; then compare."""
 
-    class ShortFirst(Counting):
-        """Rollouts as engines finish them."""
-
-        def generate(self, requests, *, progress=False):
-            for request in sorted(requests, key=lambda request: request.problem in ("amc/amc-0", "amc/amc-3")):
-                yield from super().generate([request])
+    def long(request):
+        return request.problem in ("amc/amc-0", "amc/amc-3")
 
     one, store = SAMPLING.replace(samples=1), tmp_path / "records"
     arguments = {"data_dir": data_dir, "records": store, "progress": False}
     for decoding in (REPLACE, Decoding()):
         with pytest.raises(KeyboardInterrupt):
-            evaluate(ShortFirst(engine, 4), [decoding], ["amc"], one, limit=6, **arguments)
+            evaluate(Counting(engine, 4, order=long), [decoding], ["amc"], one, limit=6, **arguments)
     for name in RecordStore(store).names():
         with pytest.raises(UserError, match="has 4 of 6 rollouts"):
             result_of_record(RecordStore(store).read(*name), data_dir=data_dir)
