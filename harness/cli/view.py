@@ -73,23 +73,23 @@ def view(
         load = tokenizers(tokenizer, checkpoints(asked.pair))
     else:
         load = tokenizers(tokenizer)
-        many = [_read(records or [], store)]
+        read = _read(records or [], store)
+        many = {read[0].task: read}
     answers: dict[str, Any] = {}
-    for shown in many:
+    for task, shown in many.items():
         found = problem or common_problems(shown, sample)[:limit]
         if not found:
             raise UserError(f"the records share no problem with a sample {sample}; accepted: records of one benchmark")
-        answers |= stored_answers(shown, found, sample)
+        answers |= stored_answers(shown, found, sample, task)
     if not all(one.rollout.trace is not None for row in answers.values() for one in row):
         echo("Some responses were kept without every token's facts; --tasks decodes with them.", err=True)
-    name = ", ".join(dict.fromkeys(shown[0].task for shown in many))
-    page = viewer_html(viewer_data(answers, load(many[0])), f"Tokens: {name}")
+    page = viewer_html(viewer_data(answers, load(next(iter(many.values())))), f"Tokens: {', '.join(many)}")
     make_folder(out.parent)
     write_file(out, page)
     echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
-def _decoded(asked: EvalSpec, store: Path, top: int) -> "list[list[Record]]":
+def _decoded(asked: EvalSpec, store: Path, top: int) -> "dict[str, list[Record]]":
     """Return the records of each task, completed with traces."""
     from harness.evals.traces import traced
     from harness.records import RecordStore
@@ -97,8 +97,8 @@ def _decoded(asked: EvalSpec, store: Path, top: int) -> "list[list[Record]]":
     announce_tiny(asked)
     by_task: dict[str, list[Record]] = {}
     for job in traced(asked, store, top=top, looked=True):
-        by_task.setdefault(job.task, []).append(RecordStore(store).read(job.config.hash(), job.task))
-    return list(by_task.values())
+        by_task.setdefault(job.task, []).append(RecordStore(store).read(*job.record.split("/")))
+    return by_task
 
 
 def _read(names: list[str], store: Path) -> "list[Record]":

@@ -41,7 +41,7 @@ def traced(
 
 def rollouts(job: Job, records: str | Path) -> Iterator[Row]:
     """Yield the stored rollouts of a finished job, in the order of its requests."""
-    record = RecordStore(records).read(job.config.hash(), job.task)
+    record = RecordStore(records).read(*job.record.split("/"))
     for request in job.requests:
         yield record.rows[request.problem, request.sample].load()
 

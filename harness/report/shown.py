@@ -31,10 +31,10 @@ def token_viewers(
             if not pairs:
                 continue
             stored = [record for _, record in pairs]
-            keys = _telling(task, [result for result, _ in pairs], common_problems(stored))[:problems]
+            keys = _telling([result for result, _ in pairs], common_problems(stored))[:problems]
             if not keys:
                 continue
-            data = viewer_data(stored_answers(stored, keys), tokenizer(stored))
+            data = viewer_data(stored_answers(stored, keys, task=task), tokenizer(stored))
             name = f"tokens-{len(found)}"
             found.append((f"{task}, {group.pair}", viewer_fragment(data, name, assets=not found)))
     return found
@@ -50,8 +50,8 @@ def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
     return [best[mode] for mode in ("base", "rl", "replace", "extrapolate", "expo", "power") if mode in best]
 
 
-def _telling(task: str, results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:
+def _telling(results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:
     """Return the problems, those first on which the first answers differ in being right."""
     right = [dict(zip(result.problem_ids, result.correct[:, 0].tolist(), strict=True)) for result in results]
-    keys = {problem: problem.removeprefix(f"{task}/") for problem in problems}
+    keys = {problem: problem.partition("/")[2] for problem in problems}
     return sorted(problems, key=lambda problem: len({row.get(keys[problem]) for row in right}) < 2)

@@ -12,13 +12,13 @@ from harness.decode import Request
 from harness.errors import UserError
 from harness.evals import loop, preflight
 from harness.evals.data import find_benchmark
-from harness.evals.generation import template_name
 from harness.evals.lm import RlvrDirLM
-from harness.evals.task import BoxedAnswers, Response, facts, process_results, responses_of
+from harness.evals.task import BoxedAnswers, Response, facts, process_results
+from harness.evals.traces import rollouts
 from harness.records import RecordStore
+from harness.report.viewer import answer_of
 from harness.spec import Decoding, Sampling
-from harness.stats import benchmark_metrics
-from tests.evals.asked import evaluate
+from tests.evals.asked import asked, evaluate
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
 REPLACE = Decoding(mode="replace", tau=-0.2)
@@ -92,44 +92,10 @@ def test_through_lm_evals_own_evaluator(engine, data_dir):
     output = run(
         lm, data_dir, ["rlvr_math"], metadata={"repeats": 3}, gen_kwargs="max_gen_toks=16,temperature=2.0,top_p=1"
     )
-    per_task = output["results"]
-    for task in ("aime24", "aime25", "amc", "minerva"):
-        numbers = per_task[task]
-        docs = [entry["doc"] for entry in output["samples"][task]]
-        for name, value in benchmark_metrics([responses_of(doc["samples"]) for doc in docs]).items():
-            assert numbers[f"{name},boxed"] == pytest.approx(value), name
-        assert "avg@32,boxed" not in numbers
-    means = [per_task[task]["mean_tokens,boxed"] for task in ("aime24", "aime25", "amc", "minerva")]
+    means = [output["results"][task]["mean_tokens,boxed"] for task in ("aime24", "aime25", "amc", "minerva")]
     assert output["groups"]["rlvr_math"]["mean_tokens,boxed"] == pytest.approx(np.mean(means))
     info = output["config"]["rlvr_dir"]
     assert info["totals"]["responses"] == 24
-
-
-def prompts_of(engine, data_dir, *, chat, template):
-    seen = []
-
-    class Spy:
-        def __getattr__(self, name):
-            return getattr(engine, name)
-
-        def generate(self, requests, **options):
-            requests = list(requests)
-            seen.extend(request.prompt for request in requests)
-            return engine.generate(requests, **options)
-
-    lm = RlvrDirLM(engine=Spy(), chat=chat, progress=False)
-    run(lm, data_dir, ["amc"], metadata={"samples": 1}, chat=template, gen_kwargs={"max_gen_toks": 2})
-    return seen, lm.get_model_info()["rlvr_dir"]["chat"]
-
-
-def test_the_chat_template_is_applied_exactly_once(engine, data_dir):
-    ours, said = prompts_of(engine, data_dir, chat="auto", template=False)
-    theirs, said_theirs = prompts_of(engine, data_dir, chat="auto", template=True)
-    raw, said_raw = prompts_of(engine, data_dir, chat="off", template=False)
-    assert ours == theirs
-    assert ours[0] == engine.chat_prompt([{"role": "user", "content": raw[0]}])
-    assert raw[0] == "What is 0+0?\nPlease reason step by step, and put your final answer within \\boxed{}."
-    assert (said, said_theirs, said_raw) == (template_name(engine), template_name(engine), "off")
 
 
 @pytest.mark.parametrize(
@@ -222,6 +188,12 @@ def test_minervas_other_answers_are_a_task_that_shares_its_responses(engine, dat
     store = RecordStore(tmp_path / "records")
     judges = {name[1]: store.read(*name).judges for name in store.names()}
     assert judges == {"amc": ["robust-3"], "minerva": ["robust-3", "robust-3+minerva_r1zero"]}
+    spec = asked([Decoding()], ["minerva_r1zero"], Sampling(samples=2, max_tokens=2), limit=2, data_dir=str(folder))
+    [job] = loop.jobs_of(spec, engine)
+    record = job.read(store)
+    assert {row.key for row in rollouts(job, store.folder)} == {*record.rows}
+    assert answer_of(record, "minerva-0").verdict == "wrong"
+    assert answer_of(record, "minerva-0", task="minerva_r1zero").verdict == "correct"
 
 
 def test_a_grader_that_fails_is_told_when_every_response_is_safe(engine, data_dir, tmp_path, monkeypatch):

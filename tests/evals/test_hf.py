@@ -6,8 +6,9 @@ import pytest
 
 from harness.decode import open_engine
 from harness.evals.data import find_benchmark
+from harness.evals.generation import template_name
 from harness.evals.lm import RlvrDirLM
-from harness.spec import Decoding, EngineSpec, Sampling
+from harness.spec import Decoding, EngineSpec
 from harness.tiny import tiny_pair
 
 # lm-eval's gsm8k, with other questions, a description, and always the same examples.
@@ -78,16 +79,9 @@ def test_the_responses_are_those_of_the_hf_model(engine, manager, role):
     }
     assert asked(ours["off"], manager) == plain
     assert asked(ours["auto"], manager) == chat  # the very turns, though nobody asked for --apply_chat_template
+    assert asked(ours["auto"], manager, apply_chat_template=True, fewshot_as_multiturn=True) == chat  # and once alone
+    told = {how: lm.get_model_info()["rlvr_dir"]["chat"] for how, lm in ours.items()}
+    assert told == {"off": "off", "auto": template_name(engine)}
     assert plain[1] != chat[1]
     one_turn = asked(hf, manager, apply_chat_template=True, fewshot_as_multiturn=False)
     assert asked(ours["auto"], manager, fewshot_as_multiturn=False) == one_turn != chat
-
-
-def test_nothing_but_the_prompt_decides_a_greedy_response(engine, manager):
-    """Another seed is the same record, and a gated mode is greedy too."""
-    some = [RlvrDirLM(engine=engine, mode="replace", tau=-0.1, seed=seed, progress=False) for seed in (0, 5)]
-    first, second = (asked(lm, manager) for lm in some)
-    assert first == second
-    done = [done for lm in some for done in lm.done]
-    assert [each.job.sampling for each in done] == [Sampling(temperature=0, max_tokens=256)] * 2
-    assert done[0].job.record == done[1].job.record

@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.digest import digest_of
 from harness.errors import UserError
-from harness.records import Record, Replay, Row
+from harness.records import Record, Replay, Row, judge_name
 from harness.records.replay import OWN, PROPOSED
 from harness.report.viewer.pieces import Pieces
 from harness.spec import Decoding
@@ -44,8 +44,12 @@ class Answer:
     replays: Sequence[Replay] = ()  # with one of its tokens changed, by the judge of `verdict`
 
 
-def answer_of(record: Record, problem: str, sample: int = 0, label: str | None = None) -> Answer:
+def answer_of(
+    record: Record, problem: str, sample: int = 0, label: str | None = None, task: str | None = None
+) -> Answer:
     """Return a stored response, with its stored verdict where one still belongs to its text.
+
+    The verdict is by the answers of `task`, by default the record's own.
 
     Raises:
         UserError: the record does not hold it.
@@ -56,7 +60,8 @@ def answer_of(record: Record, problem: str, sample: int = 0, label: str | None =
         raise UserError(
             f"problem={problem!r}, sample={sample} is not in record {record.name}; its problems begin with: {held}"
         )
-    given = (record.latest_verdicts(judge).get(key) for judge in JUDGES)
+    judges = (judge_name(judge, task or record.task, record.task) for judge in JUDGES)
+    given = (record.latest_verdicts(judge).get(key) for judge in judges)
     verdict = next((one for one in given if one is not None), None)
     gold, row = verdict.gold if verdict else None, record.rows[key].load()
     mine = [one for one in record.replays.values() if (one.problem, one.sample, one.response) == (*key, row.digest)]
@@ -86,8 +91,12 @@ def common_problems(records: Sequence[Record], sample: int = 0) -> list[str]:
     return [problem for problem in problems_of(records[0]) if all(problem in one for one in held)]
 
 
-def stored_answers(records: Sequence[Record], problems: Iterable[str], sample: int = 0) -> dict[str, list[Answer]]:
+def stored_answers(
+    records: Sequence[Record], problems: Iterable[str], sample: int = 0, task: str | None = None
+) -> dict[str, list[Answer]]:
     """Return the answers to each problem, one a record; the records differ in how they were decoded.
+
+    Their verdicts are by the answers of `task`, by default the records' own.
 
     Raises:
         UserError: a record does not hold a problem.
@@ -95,7 +104,7 @@ def stored_answers(records: Sequence[Record], problems: Iterable[str], sample: i
     labels = _labels(records)
     return {
         full_name(records[0], problem): [
-            answer_of(record, problem, sample, label) for record, label in zip(records, labels, strict=True)
+            answer_of(record, problem, sample, label, task) for record, label in zip(records, labels, strict=True)
         ]
         for problem in problems
     }
