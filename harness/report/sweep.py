@@ -65,8 +65,8 @@ def against(reference: CompleteTrial, entries: Sequence[CompleteTrial]) -> list[
 class SweepSummary(ABC):
     """A sweep in figures, finished or not; pruned and failed trials are counted in `states`, and in no table.
 
-    `failed` counts the points that failed too often or are not finished, `seconds` is the time of this run. `results`
-    reads what the report is of.
+    `pruned` counts the pruned ones of each pair, `failed` the points that failed too often or are not finished;
+    `seconds` is the time of this run. `results` reads what the report is of.
     """
 
     spec: Search
@@ -74,6 +74,7 @@ class SweepSummary(ABC):
     comparisons: Sequence[stats.Comparison[Any]]
     best: Sequence[CompleteTrial]
     states: dict[str, int]
+    pruned: Mapping[str, int] = field(default_factory=dict)
     results: Callable[[], Sequence[EvalResult]] = tuple
     seconds: float = 0.0
     failed: int = 0
@@ -152,7 +153,7 @@ class SweepSummary(ABC):
     def sentence(self, pair: str, leads: Sequence[tuple[str, Any]], chosen_on: str) -> str:
         """Say which of a pair's points is best, and what is left of its leads, each over something, after Holm."""
         best = [entry for entry in self.best if entry.pair == pair]
-        tried = sum(entry.pair == pair for entry in self.points) + self.states.get("pruned", 0)
+        tried = sum(entry.pair == pair for entry in self.points) + self.pruned.get(pair, 0)
         names = [metric.name for metric in self.spec.metric]
         if not best:
             return f"none of {tried} points is complete and within the constraints."

@@ -209,6 +209,7 @@ class Sweep(ABC, Generic[S]):
             entries,
             best=[entry for entry in entries if entry.point is not None and (entry.pair, entry.number) in best],
             states=self.trials.states(),
+            pruned={pair: self.trials.states(pair)["pruned"] for pair in self.spec.pairs},
             failed=sum(trial.state == "failed" for trial in self.trials),
         )
 

@@ -112,9 +112,9 @@ class Trials:
         every = [trial for trial in self if trial.state == "complete"]
         return [trial for trial in every if references in (None, trial.is_reference)]
 
-    def states(self) -> dict[str, int]:
-        """Count the points by state."""
-        states = [trial.state for trial in self if not trial.is_reference]
+    def states(self, pair: str | None = None) -> dict[str, int]:
+        """Count the points (of a pair) by state."""
+        states = [trial.state for trial in self if not trial.is_reference and pair in (None, trial.pair)]
         return {state: states.count(state) for state in ("complete", "pruned", "failed")}
 
     def best(self, pair: str | None = None) -> list[Trial]:

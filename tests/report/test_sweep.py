@@ -30,7 +30,8 @@ def made(results, **changes):
         entries=entries,
         comparisons=comparisons(settings_of(results)),
         best=[max(entries[2:], key=lambda entry: entry.metrics["avg_at_4"])],
-        states={"complete": len(entries) - 2, "pruned": 0},
+        states={"complete": len(entries) - 2, "pruned": 3},
+        pruned={"dapo-32b": 1, "another": 2},
         results=lambda: results,
     )
 
@@ -38,7 +39,7 @@ def made(results, **changes):
 def test_the_verdict_names_the_controls_and_over_how_many_comparisons_it_was_corrected():
     summary = made(grid()[:-2])
     [said] = summary.verdicts
-    assert said.startswith(f"dapo-32b: best of {len(GRID) - 4} on these problems: extrapolate τ-0.3 γ0.1, avg_at_4 ")
+    assert said.startswith(f"dapo-32b: best of {len(GRID) - 3} on these problems: extrapolate τ-0.3 γ0.1, avg_at_4 ")
     assert said.count(f"Holm over {len(summary.comparisons)}: ") == 2
     assert len(summary.plain()["comparisons"]) == len(summary.comparisons)
 
