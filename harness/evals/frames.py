@@ -49,6 +49,7 @@ def _columns(result: EvalResult) -> dict[str, Any]:
     decoding, sampling, samples = result.decoding, result.sampling, result.samples
     base, rl = result.pair
     tables = {name.removeprefix("n_"): (name, getattr(result, name)) for name in (*COUNTS, *FLAGS)}
+    untold = {*result.lacks, *(() if result.counted or not decoding.gated else ("n_replaced", "n_changed"))}
     said = {
         "task": result.task,
         "name": result.name or None,
@@ -71,6 +72,6 @@ def _columns(result: EvalResult) -> dict[str, Any]:
         "problem": np.repeat(result.problem_ids, samples),
         "sample": np.tile(np.arange(samples), len(result.problem_ids)),
         **{name: np.repeat(of, samples // of.shape[1], axis=1).ravel() for name, of in result.values.items()},
-        **{to: None if of is None or name in result.lacks else of.ravel() for to, (name, of) in tables.items()},
+        **{to: None if of is None or name in untold else of.ravel() for to, (name, of) in tables.items()},
     }
-    return {name: None if name in result.lacks else value for name, value in said.items()}
+    return {name: None if name in untold else value for name, value in said.items()}

@@ -187,6 +187,11 @@ class EvalResult(Stored, frozen=True):
         return tuple(self.provenance.get("lacks") or ())
 
     @property
+    def counted(self) -> bool:
+        """Whether its source tells how many tokens there are, were replaced and changed."""
+        return {"n_tokens", "n_replaced"}.isdisjoint(self.lacks)
+
+    @property
     def label(self) -> str:
         """The decoding's label, marked where the result is partial."""
         return self.decoding.label() + (f" ({self.partial})" if self.partial else "")
@@ -300,7 +305,19 @@ class EvalResult(Stored, frozen=True):
     @property
     def sampling_error(self) -> float:
         """Of `avg`, from sampling alone, the benchmark held fixed; NaN of lm-eval's, which has one value a problem."""
-        return stats.sampling_error(self.correct) if self.shares else float("nan")
+        return self.sampling_error_of(self.correct) if self.shares else float("nan")
+
+    @property
+    def per_seed(self) -> int | None:
+        """How many samples share their noise, as those of one seed of the authors' script do; None where none do."""
+        return (self.provenance.get("source") or {}).get("per_seed")
+
+    def sampling_error_of(self, values: np.ndarray) -> float:
+        """Return the error from sampling alone of a mean of values, one a sample; over seeds where they share noise."""
+        if self.per_seed is None:
+            return stats.sampling_error(values)
+        whole = isinstance(self.per_seed, int) and self.per_seed > 0 and self.samples % self.per_seed == 0
+        return stats.clustered_errors(values, self.per_seed)["over_seeds"] if whole else float("nan")
 
     def pass_at(self, k: int) -> float:
         """Return Pass@k as a fraction, for any k up to `samples`; of a benchmark of ours."""
@@ -335,7 +352,7 @@ class EvalResult(Stored, frozen=True):
 
     def responses(self, i: int) -> stats.Responses:
         """Return what is known of the responses to the i-th problem."""
-        untold = {*self.lacks, *(COUNTS if {"n_tokens", "n_replaced"} & {*self.lacks} else ())}
+        untold = {*self.lacks, *(() if self.counted else COUNTS)}
         told = [name for name in (*COUNTS, *FLAGS, "votes") if name not in untold and getattr(self, name) is not None]
         known = {name: getattr(self, name)[i].tolist() for name in told}
         if "votes" in known:

@@ -60,6 +60,11 @@ class Setting(stats.Scores):
         return next((result.partial for result in self.results if result.partial), None)
 
     @property
+    def counted(self) -> bool:
+        """Return whether all of its seeds tell how many tokens were replaced and changed."""
+        return all(result.counted for result in self.results)
+
+    @property
     def replacement_ratio(self) -> float:
         """Return positions where the criterion held over generated tokens, summed over all responses."""
         return self.share("n_replaced").value or 0.0
@@ -70,7 +75,12 @@ class Setting(stats.Scores):
         return self.share("n_changed").value or 0.0
 
     def share(self, counted: str) -> stats.Estimate:
-        """Return the share of tokens of one kind, `n_replaced` or `n_changed`, with its interval over problems."""
+        """Return the share of tokens of one kind, `n_replaced` or `n_changed`, with its interval over problems.
+
+        None where a seed does not tell it.
+        """
+        if not self.counted:
+            return stats.Estimate(None)
         return stats.token_share(*(self.all(name).sum(axis=1) for name in (counted, "n_tokens")))
 
     def all(self, name: str) -> np.ndarray:
@@ -84,6 +94,16 @@ class Setting(stats.Scores):
     def pass_at(self, k: int) -> float:
         """Return Pass@k from the samples of all seeds."""
         return stats.pass_at_k(self.values, k)
+
+    def minus(self, other: stats.Scores, family: int = 1) -> stats.PairedDifference:
+        """Return the difference to another setting's; where samples share noise none is known for these problems alone.
+
+        Raises:
+            UserError: the problems differ.
+        """
+        found = stats.Scores.minus(self, other, family)
+        shared = any(result.per_seed for one in (self, other) if isinstance(one, Setting) for result in one.results)
+        return replace(found, sampling=(float("nan"), float("nan"))) if shared else found
 
 
 def settings_of(

@@ -109,7 +109,7 @@ def table(results: Sequence[EvalResult]) -> str:
             "benchmark": result.benchmark,
             **_row(result, results[0]),
             f"Avg@{n} ± s.e.": _with_error(100 * result.avg, 100 * result.standard_error, 2),
-            "s.e. sampling": f"{100 * result.sampling_error:.2f}" if result.samples > 1 else "",
+            "s.e. sampling": f"{100 * error:.2f}" if (error := result.sampling_error) == error else "",
             f"Pass@{k}": f"{100 * result.pass_at(k):.2f}" if k <= result.samples else "",
             f"Maj@{n}": "" if result.maj is None else f"{100 * result.maj:.2f}",
             "ungraded": "" if result.ungraded is None else str(int(result.ungraded.sum())),

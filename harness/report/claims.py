@@ -92,6 +92,7 @@ def claims(rows: Sequence[Comparison]) -> list[Finding]:
     trained = [row for row in rows if comparison_kind(row) == "trained"]
     plain = [row for row in rows if comparison_kind(row) == "against rl" and row.result.decoding.mode == "replace"]
     plain = [row for row in plain if row.result.decoding.primary == "base" and not row.result.decoding.everywhere]
+    plain = [row for row in plain if row.result.counted]
     beyond = [row for row in rows if extrapolates(row)]
     gated = [row for row in beyond if not row.result.decoding.everywhere]
     found = [_mean(trained, CLAIMS[0], "RL changed accuracy by {} (95 %, paired by problem{})")]
@@ -126,13 +127,10 @@ def _over(one: Pooled, rows: Sequence[Comparison]) -> list[str]:
     for row in rows:
         searches |= row.result.first.provenance.get("pruned") or {}
     pruned, counts = sum(searches.values()), set(one.settings.values())
-
-    def many(count: int) -> str:
-        return f"{count} {'surviving ' if pruned else ''}setting{'s' * (count > 1)}"
-
-    words = [f"mean over {many(count)}" for count in counts if count > 1 or pruned]
+    what = "surviving settings" if pruned else "settings"
+    words = [f"mean over {count} {what}" for count in counts if count > 1 or pruned]
     if len(counts) > 1:
-        words = ["mean over " + " and ".join(f"{many(count)} on {task}" for task, count in one.settings.items())]
+        words = ["mean over " + " and ".join(f"{count} {what} on {task}" for task, count in one.settings.items())]
     words += [f"{len(one.settings)} benchmarks"] if len(one.settings) > 1 else []
     words += [f"{pruned} others were pruned by a search, which favours the mean"] if pruned else []
     if sum(one.settings.values()) > len(one.settings):

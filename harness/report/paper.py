@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from harness import stats
 from harness.errors import unknown
 from harness.evals.result import EvalResult
 from harness.evals.trainings import called, of_training, run_of
@@ -206,8 +205,9 @@ def against_paper(results: Sequence[EvalResult], base: str | None = None) -> Cha
         f"at {PAPER.words}."
     ]
     note = (
-        "The problems are the same, so the error is that of sampling alone, ours for both: 1.96·√2 standard errors, "
-        "and half of the paper's last digit. The paper prints no error of its own. “Replaced” is the mean over "
+        "The problems are the same, so the error is that of sampling alone: 1.96 standard errors of the difference, "
+        "and half of the paper's last digit. The paper prints no error of its own: it is ours, at its number of "
+        "samples. “Replaced” is the mean over "
         "responses of the replaced share of each, as the authors count it: the least noisy of these numbers. "
         "Pass@k has no verdict: its sampling error is not known well enough near 0."
     )
@@ -220,7 +220,7 @@ def against_paper(results: Sequence[EvalResult], base: str | None = None) -> Cha
 def _row(what: str, theirs: float, ours: Estimate, half: float, one: EvalResult) -> dict[str, Any]:
     """Write the two numbers, and whether they differ by more than sampling and rounding explain (`high`)."""
     value, error = 100 * (ours.value or 0.0), ours.high
-    allowed = None if error is None else 1.96 * 2**0.5 * 100 * error + half
+    allowed = None if error is None else 196 * error + half
     return {
         "What": what,
         "Paper": cell(theirs, 2 if half < 0.05 else 1, unit=1),
@@ -242,14 +242,19 @@ def _drawn_otherwise(one: EvalResult) -> str | None:
 
 
 def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float, Estimate, float]]:
-    """List what the paper prints of a result: in words, its number, ours with the error of sampling, half a digit."""
+    """List what the paper prints of a result: in words, its number, ours, and half a digit.
+
+    The upper end of ours is the sampling error of both: theirs is ours at their number of samples.
+    """
     d, task, found = one.decoding, benchmark_title(one.task), []
     short = one.sampling.max_tokens
     cut = f", at most {short:,} tokens" if short < PAPER.max_tokens and "max_tokens" not in one.lacks else ""
 
-    def scored(what: str, avg: float, passed: float | None = None) -> None:
-        error = one.sampling_error
-        ours = Estimate(one.avg, None, error)
+    def of_both(error: float, samples: int) -> float:
+        return error * (1 + one.samples / samples) ** 0.5
+
+    def scored(what: str, samples: int, avg: float, passed: float | None = None) -> None:
+        ours = Estimate(one.avg, None, of_both(one.sampling_error, samples))
         found.append((f"{what}{cut}, Avg@{one.samples}", avg, ours, 0.005))
         if passed is not None and one.samples >= 16:
             found.append((f"{what}{cut}, Pass@16", passed, Estimate(one.pass_at(16)), 0.005))
@@ -259,17 +264,19 @@ def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float,
         what, every = f"{task}, {d.label()}", grids(one.task)[pair]
         theirs = on_rl() if d.primary == "rl" and pair == "dapo" and one.task == "aime24" else every
         if d.mode == "rl" and every.rl:
-            scored(what, every.rl)
+            scored(what, every.samples, every.rl)
         elif (
             d.gated
             and d.criterion == "delta_logp"
             and key in theirs.scores
+            and not d.plausibility
             and (d.primary == "rl") == (theirs != every)
         ):
-            scored(what, theirs.scores[key])
-            if bool(d.gamma) == (d.primary == "rl"):  # printed once a threshold
+            scored(what, theirs.samples, theirs.scores[key])
+            if bool(d.gamma) == (d.primary == "rl") and one.counted:  # printed once a threshold
                 shares = one.n_replaced / np.maximum(1, one.n_tokens)
-                ours = Estimate(float(shares.mean()), None, stats.sampling_error(shares))
+                error = of_both(one.sampling_error_of(shares), theirs.samples)
+                ours = Estimate(float(shares.mean()), None, error)
                 found.append((f"{what}, replaced", theirs.ratios[key[0]], ours, 0.05))
     model = model_called(one.pair[0], base)
     name = called(one) if d.mode == "rl" else "Base"
@@ -279,7 +286,8 @@ def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float,
             if one.task in method.scores and (method.model, method.name.lower()) == (model, mine.lower()):
                 score = method.scores[one.task]
                 seed = f", seed {run_of(one)}" if of_training(one) and d.mode == "rl" else ""
-                scored(f"{task}, {model}, {method.name}{seed}", _percent(score.avg.value), _percent(score.passed))
+                what = f"{task}, {model}, {method.name}{seed}"
+                scored(what, score.samples, _percent(score.avg.value), _percent(score.passed))
     return found
 
 

@@ -82,7 +82,7 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
         where = f"{benchmark_title(mine[0].benchmark)}, {group.pair}"
         shown += [one for primary in ("base", "rl") if (one := _grid(mine, primary, group.slug + task, where, rows))]
         for primary, name, on in (("base", "", ""), ("rl", "-on-rl", ", RL proposing")):
-            ways = [one for one in mine if not one.decoding.gated or one.decoding.primary == primary]
+            ways = [one for one in mine if not one.decoding.gated or (one.decoding.primary == primary and one.counted)]
             if sum(one.decoding.gated for one in ways) > 1:
                 for share, start in (("changed", "changed"), ("replaced", "ratio")):
                     drawn += [
@@ -96,21 +96,23 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
                     ]
         if (gammas := figures.against_gamma(mine, f"gamma-{group.slug}{task}", where)) is not None:
             drawn.append(gammas)
+        base, rl = (next((one for one in mine if one.decoding.mode == mode), None) for mode in ("base", "rl"))
         if len(cells := cells_of(mine, "base")) > 3 and min(len(set(axis)) for axis in zip(*cells, strict=True)) > 1:
-            rl = next((one.first for one in mine if one.decoding.mode == "rl"), None)
-            first = {key: one.first for key, one in cells.items()}
-            drawn.append(figures.heat_map(first, rl, f"heat-{group.slug}{task}", where))
-        base = next((one for one in mine if one.decoding.mode == "base"), None)
-        steps = [one for (_, gamma), one in cells.items() if not gamma]
+            drawn.append(figures.heat_map(cells, rl, f"heat-{group.slug}{task}", where))
+        steps = [one for (_, gamma), one in cells.items() if not gamma and one.counted]
         if base is not None and len(steps) > 1:
-            found = problems(base, steps, next((one for one in mine if one.decoding.mode == "rl"), None))
-            drawn.append(figures.per_problem(found, f"problems-{group.slug}{task}", where))
+            drawn.append(figures.per_problem(problems(base, steps, rl), f"problems-{group.slug}{task}", where))
     return Chapter(f"Scores of the {group.pair}" if several else "Scores", (), (*shown, *drawn))
 
 
 def cells_of(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float], Setting]:
-    """Return the settings gated by Δ log p, else by the only criterion there is, by (tau, gamma)."""
+    """Return the settings gated by Δ log p, else by the only criterion there is, by (tau, gamma).
+
+    Of those whose target is guarded differently (`plausibility`) only the least guarded: a cell has one number.
+    """
     gated = [one for one in settings if one.decoding.gated and one.decoding.primary == primary]
+    guard = min((one.decoding.plausibility for one in gated), default=0.0)
+    gated = [one for one in gated if one.decoding.plausibility == guard]
     criteria = {one.decoding.criterion for one in gated if not one.decoding.everywhere}
     criterion = criteria.pop() if len(criteria) == 1 else "delta_logp"
     found: dict[tuple[float, float], Setting] = {}
@@ -141,8 +143,8 @@ def _grid(
     }
     controls = {tau: one for (tau, gamma), one in sorted(cells.items(), reverse=True) if on_rl or not gamma}
     shares = {
-        "replaced": {tau: one.replacement_ratio for tau, one in controls.items()},
-        "changed": {tau: one.changed_ratio for tau, one in controls.items()},
+        "replaced": {tau: one.replacement_ratio for tau, one in controls.items() if one.counted},
+        "changed": {tau: one.changed_ratio for tau, one in controls.items() if one.counted},
     }
     expo = [
         f"γ {one.decoding.gamma:g}: {Estimate(one.avg, *one.interval).text(2)}"
@@ -192,6 +194,12 @@ def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
     return (1.0, 4, "") if theirs else (100.0, 1, " points")
 
 
+def compared_seeds(compared: Sequence[tuple[Any, Any]]) -> set[Any]:
+    """Return the seeds of trainings that differences are of: those that all have, if there are any."""
+    every = [set(side.runs) for pair in compared for side in pair]
+    return set.intersection(*every) or {seed for one, _ in compared for seed in one.units}
+
+
 def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Write comparisons as rows: whatever is subtracted, the difference with its interval, p and Holm's p."""
     found = []
@@ -208,7 +216,7 @@ def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] 
         if isinstance(row.result, Setting) and unit == 100:
             alone = Estimate(0, *d.sampling).interval(digits, sign=True)
             made["Sampling only"] = "–" if row.result.first.sampling.greedy else alone or "–"
-        made |= {"Seeds": len(row.result.units)} if trained else {}
+        made |= {"Seeds": len(compared_seeds([(row.result, row.reference)]))} if trained else {}
         made |= {"p": Cell(p_value(d.p) or "–", None if d.p != d.p else d.p)}
         found.append({**made, "p (Holm)": Cell(p_value(row.holm_p) or "–", None if d.p != d.p else row.holm_p)})
     return found
@@ -303,9 +311,10 @@ def lm_eval_chapter(results: Sequence[EvalResult], settings: Sequence[Setting], 
     for subject in dict.fromkeys(one.task for one in settings):
         mine = [one for one in settings if one.task == subject]
         compared = [row for row in rows if row.task == subject]
-        if sum(one.decoding.gated for one in mine) > 1:
+        ways = [one for one in mine if not one.decoding.gated or one.counted]
+        if sum(one.decoding.gated for one in ways) > 1:
             for share, start in (("changed", "changed"), ("replaced", "ratio")):
-                parts.append(figures.against_share(mine, f"{start}-{subject}", mine[0].benchmark, share))
+                parts.append(figures.against_share(ways, f"{start}-{subject}", mine[0].benchmark, share))
         if compared:
             parts.append(figures.differences(compared, f"differences-{subject}"))
     said = [

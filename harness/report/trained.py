@@ -19,7 +19,7 @@ from harness.report.groups import comparable_groups, differing_settings
 from harness.report.model import Chapter, Section, frame
 from harness.report.paper import LABELS, OURS, model_called
 from harness.report.shapes import Method, Score, anchor, benchmark_title, methods_table
-from harness.report.tables import difference_rows
+from harness.report.tables import compared_seeds, difference_rows
 from harness.spec.pair import model_name
 from harness.stats import Estimate, PairedDifference, RunScores
 
@@ -153,7 +153,15 @@ class _Row:
 
     def sentence(self, other: str, compared: Sequence[tuple[RunScores, RunScores]]) -> str:
         """Say what it changes against another."""
-        return _sentence(self.name, other, _difference(compared), self.found)
+        d, seeds = _difference(compared), len(compared_seeds(compared))
+        titles = ", ".join(benchmark_title(one.task) for one, _ in compared)
+        words = [
+            f"mean over {titles}" if len(compared) > 1 else titles,
+            f"{seeds} seeds" if seeds > 1 else "one training each",
+        ]
+        verdicts = {"confirmed": "a significant gain", "contradicted": "a significant loss"}
+        found = f"{self.name} changes accuracy by {points(d)} against {other} ({', '.join(words)}, 95 %)"
+        return f"{found}: {verdicts.get(judged(d), 'inconclusive')}."
 
 
 def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[str], list[Section], list[Finding]]:
@@ -234,17 +242,6 @@ def _notes(trained: Sequence[Trained], reference: str) -> list[str]:
 def _checkpoint(one: Trained) -> str:
     """Return which checkpoint of its trainings was asked for; the last where nobody says."""
     return str((one.first.provenance.get("training") or {}).get("checkpoint", "last"))
-
-
-def _sentence(name: str, other: str, d: PairedDifference, found: Mapping[str, Trained]) -> str:
-    seeds = max(len(one.runs) for one in found.values())
-    titles = ", ".join(map(benchmark_title, found))
-    words = [
-        f"mean over {titles}" if len(found) > 1 else titles,
-        f"{seeds} seeds" if seeds > 1 else "one training each",
-    ]
-    meaning = {"confirmed": "a significant gain", "contradicted": "a significant loss"}.get(judged(d), "inconclusive")
-    return f"{name} changes accuracy by {points(d)} against {other} ({', '.join(words)}, 95 %): {meaning}."
 
 
 def _score(rows: Sequence[Trained], compared: Sequence[tuple[RunScores, RunScores]], k: int) -> Score:

@@ -343,6 +343,8 @@ def test_what_a_result_does_not_say_is_missing():
     rows = frame([result(Decoding(mode="rl"), 0.5, lacks=["n_tokens", "seed"]), result(GATED, 0.5)])
     assert rows["tokens"].isna().tolist() == [True] * 96 + [False] * 96
     assert rows["seed"].isna().sum() == 96
+    assert rows["changed"].isna().sum() == 0  # of RL nothing is
+    assert frame([result(GATED, 0.5, lacks=["n_replaced"])])[["replaced", "changed"]].isna().all(axis=None)
     assert frame([]).empty
 
 

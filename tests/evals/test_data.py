@@ -38,28 +38,19 @@ def test_the_rows_are_counted(tmp_path, n):
 def test_without_a_folder_the_hub_is_asked(monkeypatch):
     import datasets
 
-    monkeypatch.delenv("RLVR_DIR_DATA", raising=False)
-    data._shipped.cache_clear()
     asked = []
 
     def hub(name, split):
         asked.append((name, split))
+        if "aime" in name:
+            raise ConnectionError("Couldn't reach it\nat all")
         return datasets.Dataset.from_list([{"question": f"{i}?", "answer": "3e6"} for i in range(272)])
-
-    monkeypatch.setattr(datasets, "load_dataset", hub)
-    assert data.find_benchmark("minerva").problems[3] == {"id": "3", "problem": "3?", "answer": r"3 \times 10^{6}"}
-    assert asked == [("math-ai/minervamath", "test")]
-    data._shipped.cache_clear()
-
-
-def test_no_hub_is_one_sentence_that_says_what_to_set(monkeypatch):
-    import datasets
-
-    def hub(name, split):
-        raise ConnectionError("Couldn't reach it\nat all")
 
     monkeypatch.delenv("RLVR_DIR_DATA", raising=False)
     monkeypatch.setattr(datasets, "load_dataset", hub)
+    data._shipped.cache_clear()
+    assert data.find_benchmark("minerva").problems[3] == {"id": "3", "problem": "3?", "answer": r"3 \times 10^{6}"}
+    assert asked == [("math-ai/minervamath", "test")]
     data._shipped.cache_clear()
     with pytest.raises(UserError, match=r"set RLVR_DIR_DATA to a folder that holds aime24\.jsonl") as error:
         data.find_benchmark("aime24")

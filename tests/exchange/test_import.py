@@ -10,7 +10,7 @@ from harness.errors import UserError
 from harness.evals.compare import compare
 from harness.evals.from_records import result_of_record
 from harness.evals.places import read_results
-from harness.evals.settings import settings_of
+from harness.evals.settings import Setting, settings_of
 from harness.exchange.export import export
 from harness.exchange.imported import import_foreign, read_foreign
 from harness.exchange.material import Target
@@ -273,6 +273,10 @@ def test_import_gives_the_notebooks_plain_means_and_our_verdicts_beside_theirs(t
     assert found["scores"]["plain"]["avg@4"] == 5 / 8
     assert theirs["avg@4_se_seeds"] == 0.0  # two of four right under either seed
     assert theirs["pass@2"] == stats.pass_at_k([[1, 0, 1, 1], [0, 1, 0, 0]], 2)
+    [result] = read_results([tmp_path / "store"], grader="official")
+    assert result.sampling_error == 0.0 < stats.sampling_error(result.correct), "a seed's samples share noise"
+    one = Setting.of([result])
+    assert np.isnan(one.minus(one).sampling).all()
 
 
 def test_an_import_keeps_settings_keys_and_seeds_and_is_the_same_twice(tmp_path):
