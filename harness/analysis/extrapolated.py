@@ -36,7 +36,7 @@ def triples(steps: Sequence[float]) -> list[tuple[int, int, int]]:
     >>> triples([0, 2, 4, 8])
     [(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)]
     >>> triples(range(7))[:3]
-    [(0, 1, 2), (0, 2, 3), (1, 2, 3)]
+    [(0, 1, 2), (0, 2, 3), (0, 3, 4)]
     """
     n = len(steps)
     every = [(i, j, k) for k in range(n) for j in range(k) for i in range(j)]

@@ -80,8 +80,8 @@ def combined(mean: float, parts: Sequence[tuple[float, float]], level: float = 0
     2008): a part that few numbers tell of counts with what they tell. p is 1 less the level at which the interval ends
     at 0. Of one part these are the t interval and the t test. NaN where an error is NaN, or all are 0.
 
-    >>> combined(0.3, [(0.1, 9), (0.1, 2)])[:2]
-    (-0.18589158413574106, 0.785891584135741)
+    >>> [round(each, 4) for each in combined(0.3, [(0.1, 9), (0.1, 2)])]
+    [-0.1861, 0.7861, 0.13]
     """
     from scipy import optimize, stats
 
