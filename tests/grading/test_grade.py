@@ -1,4 +1,4 @@
-"""Verdicts of the plain grader: the paper's math-verify on the last box, bounded and counted."""
+"""What is graded, by whom, and within which bounds; the last box, and the last line that says Answer."""
 
 import os
 import signal
@@ -10,51 +10,11 @@ import pytest
 
 from harness.errors import UserError
 from harness.evals.prompts import prompt_sets
-from harness.grading import VERDICT_KINDS, Verdict, find_box, grade, grade_many, pool
+from harness.grading import VERDICT_KINDS, Box, Verdict, find_box, grade, grade_many, pool
 from harness.spec.evaluation import load_eval
 from harness.spec.presentation import PROMPTS
 from harness.training import _Messages
 from tests.grading.tables import boxed
-
-PLAIN = [  # gold, box, verdict: measured on math-verify 0.9.0, leniencies and misses included
-    ("204", "204", "correct"),
-    ("025", "25", "correct"),
-    ("-4", "-4", "correct"),
-    ("204", "33", "wrong"),
-    ("204", "204 = 204", "correct"),
-    ("204", "m+n=204", "correct"),
-    ("204", r"\approx 204", "correct"),
-    ("204", r"204\text{ cm}", "correct"),
-    ("204", "204.0", "correct"),
-    ("204", "{204}", "correct"),
-    ("1000", "1{,}000", "correct"),
-    ("1000", "1,000", "correct"),
-    (r"\frac{1}{2}", "0.5", "correct"),
-    (r"\frac{1}{2}", r"\dfrac12", "correct"),
-    ("5", "x=5", "correct"),
-    ("60", r"60^\circ", "correct"),
-    ("32", r"\$32", "correct"),
-    ("1,2", r"\{1,2\}", "correct"),
-    ("(1,2)", "1,2", "correct"),
-    ("104", "104, 105", "wrong"),
-    ("104", r"104 \text{ or } 105", "wrong"),
-    ("2/3", "0.6667", "wrong"),
-    ("9.6", "9.58", "wrong"),
-    # what the wider grader will change
-    ("204", "204.", "wrong"),
-    ("204", "２０４", "wrong"),
-    ("204", r"204^{\text{th}}", "wrong"),
-    ("204", r"\text{The answer is } 204", "wrong"),
-    (r"3 \times 10^{6}", "3e6", "wrong"),
-    (r"1.0\times 10^{-27}", r"2.88\times 10^{-19}", "correct"),
-    ("204", "?", "wrong"),
-]
-
-
-def test_the_plain_table():
-    verdicts = grade_many([(gold, boxed(box)) for gold, box, _ in PLAIN], grader="plain")
-    assert [(gold, box, v.kind) for (gold, box, _), v in zip(PLAIN, verdicts, strict=True)] == PLAIN
-    assert all(v.correct == (v.kind == "correct") and v.grader == "plain" and v.graded for v in verdicts)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +115,7 @@ def test_unknown_grader():
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"),
+    ("text", "found"),
     [
         (r"\boxed{204}", "204"),
         (r"\boxed{33} then \boxed{204}", "204"),
@@ -175,28 +135,17 @@ def test_unknown_grader():
         (r"\boxed{204} and then \boxed{20", "204"),
         (r"\boxed{open \boxed{6}", "6"),
         (r"\text{the answer is } \boxed{\text{east}}", r"\text{east}"),
+        ("the answer is 73", Box("no_box")),
+        ("", Box("no_box")),
+        (r"boxed{73}", Box("no_box")),
+        (r"\boxed 73", Box("no_box")),
+        (r"\boxed{}", Box("no_box")),
+        (r"\boxed{\frac{1}{2}", Box("unclosed_box")),
+        (r"\boxed{73", Box("unclosed_box")),
     ],
 )
-def test_the_last_closed_box_that_holds_something(text, answer):
-    box = find_box(text)
-    assert (box.status, box.content) == ("closed", answer)
-
-
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
-        ("the answer is 73", "no_box"),
-        ("", "no_box"),
-        (r"boxed{73}", "no_box"),
-        (r"\boxed 73", "no_box"),
-        (r"\boxed{}", "no_box"),
-        (r"\boxed{\frac{1}{2}", "unclosed_box"),
-        (r"\boxed{73", "unclosed_box"),
-    ],
-)
-def test_no_answer(text, status):
-    box = find_box(text)
-    assert (box.status, box.content) == (status, None)
+def test_the_last_closed_box_that_holds_something(text, found):
+    assert find_box(text) == (found if isinstance(found, Box) else Box("closed", found))
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def rows(name):
 def test_the_table(grader, column):
     wanted = [row for row in TABLE if row[column] is not None]
     verdicts = grade_many([(gold, boxed(box)) for gold, box, *_ in wanted], grader=grader)
+    assert all(v.correct == (v.kind == "correct") and v.graded for v in verdicts)
     got = [(*row[:2], verdict.kind) for row, verdict in zip(wanted, verdicts, strict=True)]
     assert got == [(*row[:2], row[column]) for row in wanted]
 
