@@ -127,10 +127,13 @@ def _over(one: Pooled, rows: Sequence[Comparison]) -> list[str]:
     for row in rows:
         searches |= row.result.first.provenance.get("pruned") or {}
     pruned, counts = sum(searches.values()), set(one.settings.values())
-    what = "surviving settings" if pruned else "settings"
-    words = [f"mean over {count} {what}" for count in counts if count > 1 or pruned]
+
+    def many(count: int) -> str:
+        return f"{count} {'surviving ' if pruned else ''}setting{'s' * (count > 1)}"
+
+    words = [f"mean over {many(count)}" for count in counts if count > 1 or pruned]
     if len(counts) > 1:
-        words = ["mean over " + " and ".join(f"{count} {what} on {task}" for task, count in one.settings.items())]
+        words = ["mean over " + " and ".join(f"{many(count)} on {task}" for task, count in one.settings.items())]
     words += [f"{len(one.settings)} benchmarks"] if len(one.settings) > 1 else []
     words += [f"{pruned} others were pruned by a search, which favours the mean"] if pruned else []
     if sum(one.settings.values()) > len(one.settings):

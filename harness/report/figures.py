@@ -82,40 +82,20 @@ def against_share(
     left out.
     """
     unit, avg = unit_of(settings[0].first, settings)
-    if any(one.decoding.gated and one.decoding.primary == "base" for one in settings):
-        settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
-        if any(one.decoding.mode == "replace" for one in settings):
-            settings = [one for one in settings if one.decoding.mode != "extrapolate"]
-        if any(one.decoding.gated and not one.decoding.everywhere for one in settings):
-            settings = [one for one in settings if not one.decoding.everywhere]
-    lines: dict[tuple[Any, ...], list[Setting]] = {}
-    order = list(gates())
-    for one in settings:
-        if (gate := (way := one.decoding).gate) is not None:
-            place = order.index(gate.name) if gate.name in order else -1
-            place = len(order) if _apart(gate) else place
-            lines.setdefault((way.primary, place, way.caption, way.gamma, way.plausibility), []).append(one)
+    settings = _of_one_kind(settings)
+    ways = _ways(settings)
     said, meaning = SHARES[share]
     rows = []
     with drawing(name, 5.6, 3.4, scale=scale) as made:
         axes = made.one
-        for i, (way, mine) in enumerate(sorted(lines.items(), key=lambda each: each[0])):
-            primary, _, caption, gamma, guard = way
+        for i, (label, mine) in enumerate(ways):
             mine = sorted(mine, key=lambda one: one.share(f"n_{share}").value or 0.0)
-            gate: Any = mine[0].decoding.gate
-            label = caption + (f", γ = {gamma:g}" if gamma else "")
-            label += f", p ≥ {guard:g} of RL's largest" if guard else ""
-            label += " on RL" if primary == "rl" else ""
-            how: dict[str, Any] = look(i, markersize=4, linewidth=1.2)
-            how |= {"color": EXPO, "marker": "s"} if _apart(gate) else {}
-            if gate.redraws:
-                how |= {"color": COUPLING, "marker": "*", "markersize": 8}
-            how |= {"linestyle": ":"} if gate.statistic == "random" else {}
             scores = [_scaled(one, unit) for one in mine]
             at = [100 * (one.share(f"n_{share}").value or 0.0) for one in mine]
-            line(axes, at, scores, label, **how)
+            line(axes, at, scores, label, **_look_of(mine[0].decoding.gate, i))
             for x, one in zip(at, mine, strict=True):
-                if gate.redraws and (one.decoding.mode, one.decoding.primary) == ("replace", "base"):
+                way: Any = one.decoding
+                if way.gate.redraws and (way.mode, way.primary) == ("replace", "base"):
                     axes.axvline(x, color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
             rows += [_row(one, label, score) for one, score in zip(mine, scores, strict=True)]
         levels = _levels(axes, [one for one in settings if not one.decoding.gated], unit)
@@ -133,10 +113,46 @@ def against_share(
         frame(rows),
         (f"Bars are 95 % intervals over problems{mixed}. {said.capitalize()}: {meaning}.",),
         made.svg,
-        f"Line chart: {avg} on {title} against the share of {said}, a line for each of {len(lines)} ways; base and RL "
-        "are dotted levels.",
+        f"Line chart: {avg} on {title} against the share of {said}, {len(ways)} line{'s' * (len(ways) > 1)}; base and "
+        "RL are dotted levels.",
         LIKE_PAPER,
     )
+
+
+def _of_one_kind(settings: Sequence[Setting]) -> Sequence[Setting]:
+    """Leave out extrapolations beside replacements on base, ways on RL beside those on base, no gate beside gates."""
+    if not any(one.decoding.gated and one.decoding.primary == "base" for one in settings):
+        return settings
+    settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
+    if any(one.decoding.mode == "replace" for one in settings):
+        settings = [one for one in settings if one.decoding.mode != "extrapolate"]
+    if any(one.decoding.gated and not one.decoding.everywhere for one in settings):
+        settings = [one for one in settings if not one.decoding.everywhere]
+    return settings
+
+
+def _ways(settings: Sequence[Setting]) -> list[tuple[str, list[Setting]]]:
+    """Return the gated settings of each criterion, gamma and guard with their label, criteria in their usual order."""
+    found: dict[tuple[Any, ...], list[Setting]] = {}
+    order = list(gates())
+    for one in settings:
+        if (gate := (way := one.decoding).gate) is not None:
+            place = len(order) if _apart(gate) else order.index(gate.name) if gate.name in order else -1
+            found.setdefault((way.primary, place, way.caption, way.gamma, way.plausibility), []).append(one)
+    ways = []
+    for (primary, _, caption, gamma, guard), mine in sorted(found.items(), key=lambda each: each[0]):
+        label = caption + (f", γ = {gamma:g}" if gamma else "")
+        label += f", p ≥ {guard:g} of RL's largest" if guard else ""
+        ways.append((label + (" on RL" if primary == "rl" else ""), mine))
+    return ways
+
+
+def _look_of(gate: Any, i: int) -> dict[str, Any]:
+    """Return how the line of a gate is drawn, the i-th of a figure."""
+    how: dict[str, Any] = look(i, markersize=4, linewidth=1.2)
+    how |= {"color": EXPO, "marker": "s"} if _apart(gate) else {}
+    how |= {"color": COUPLING, "marker": "*", "markersize": 8} if gate.redraws else {}
+    return how | ({"linestyle": ":"} if gate.statistic == "random" else {})
 
 
 def _apart(gate: Any) -> bool:
