@@ -18,6 +18,7 @@ TOLERANCE = Decimal("1e-12")  # relative: what a float's rounding spoils; only w
 ROUGHLY = Decimal("0.05")  # relative: what rounded numbers of a chain may be apart
 SIGNIFICANT = 6  # digits a decimal needs to stand for a fraction that has no finite decimal (what math-verify asks for)
 
+# `abs` and a minus sign would round to the 28 digits of Python's own context, and fail beyond its exponents.
 _EXACT = Context(prec=1000, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _DIGITS = r"(?:[1-9]\d{0,2}(?:[, ]\d{3})+(?![\d])|\d+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d*)?|\.\d+)"
@@ -63,7 +64,8 @@ class Number:
     @property
     def endless(self) -> bool:
         """Whether it has no finite decimal (1/3)."""
-        rest = int(self.bottom) if abs(self.bottom) < 10**12 and self.bottom == self.bottom.to_integral_value() else 1
+        whole = self.bottom == self.bottom.to_integral_value()
+        rest = int(self.bottom) if whole and self.bottom.copy_abs() < 10**12 else 1
         while rest and rest % 2 == 0:
             rest //= 2
         while rest and rest % 5 == 0:
@@ -110,7 +112,7 @@ def read_number(text: str, *, bare_units: bool = True) -> Number | None:
         return None
     if (sign or sign_2) == "-":
         negative = not negative
-    value = _EXACT.multiply(-value if negative else value, tail.factor)
+    value = _EXACT.multiply(value.copy_negate() if negative else value, tail.factor)
     if tail.modulus and not 0 <= value < tail.modulus:
         return None
     return Number(value, below, point, tail.percent, f"{currency[-1]}^1" if currency else tail.unit, tail.scale)
@@ -150,7 +152,7 @@ def far(side: Number, last: Number) -> bool:
     if not (side.point or last.point):
         return True
     left, right = _EXACT.multiply(side.top, last.bottom), _EXACT.multiply(last.top, side.bottom)
-    return abs(_EXACT.subtract(left, right)) > _EXACT.multiply(ROUGHLY, abs(left))
+    return _EXACT.subtract(left, right).copy_abs() > _EXACT.multiply(ROUGHLY, left.copy_abs())
 
 
 def _same(a: Number, b: Number) -> bool:
@@ -159,8 +161,8 @@ def _same(a: Number, b: Number) -> bool:
         return True
     if not (a.point or b.point):
         return False
-    gap = abs(_EXACT.subtract(left, right))
-    if gap <= _EXACT.multiply(TOLERANCE, abs(left)):
+    gap = _EXACT.subtract(left, right).copy_abs()
+    if gap <= _EXACT.multiply(TOLERANCE, left.copy_abs()):
         return True
     return _rounds(a, b, gap) or _rounds(b, a, gap)
 
@@ -171,4 +173,4 @@ def _rounds(exact: Number, rounded: Number, gap: Decimal) -> bool:
     if rounded.bottom != 1 or not exact.endless or digits < SIGNIFICANT:
         return False
     half = Decimal((0, (5,), rounded.top.adjusted() - digits))
-    return gap <= _EXACT.multiply(half, abs(exact.bottom))
+    return gap <= _EXACT.multiply(half, exact.bottom.copy_abs())
