@@ -28,7 +28,7 @@ from harness.errors import UserError
 from harness.evals.loop import Job, evaluate, jobs_of, opened
 from harness.evals.settings import Setting
 from harness.files import make_folder, write_file
-from harness.progress import Bar, phase, showing
+from harness.progress import Bar, phase, say, showing
 from harness.records import RecordStore
 from harness.records.config import fingerprint
 from harness.spec import Decoding, EngineSpec, EvalSpec, Pair
@@ -86,8 +86,8 @@ def trajectory_statistics(
     """
     if tau >= 0:
         raise UserError(f"tau={tau:g} is refused; accepted: below 0 (it counts tokens that RL made less likely)")
-    scores, jobs = _decoded(checkpoints, spec, records, progress)
-    given = _texts(jobs, records, texts)
+    scores, jobs, shared = _decoded(checkpoints, spec, records, progress)
+    given = _texts(jobs, records, texts, shared)
     sampling = jobs[0].sampling
     scoring = Scoring(
         EngineSpec(backend="transformers", dtype=spec.engine.dtype, device=spec.engine.device),
@@ -118,20 +118,23 @@ def trajectory_statistics(
 
 def _decoded(
     checkpoints: Sequence[Checkpoint], spec: EvalSpec, records: str | Path, progress: bool
-) -> tuple[list[Scores], list[Job]]:
-    """Decode base and every checkpoint; return their scores, base first, and the jobs of base and the last one."""
-    last, by_name, jobs = checkpoints[-1], dict[str, list[Scores]](), []
+) -> tuple[list[Scores], list[Job], int]:
+    """Decode base and every checkpoint; return their scores, base first, and of base and the last one the jobs and how
+    many tokens both know.
+    """
+    last, by_name, jobs, shared = checkpoints[-1], dict[str, list[Scores]](), [], 0
     for one in (last, *checkpoints[:-1]):
         modes = ("base", "rl") if one is last else ("rl",)  # base is decoded beside the last one
         asked = spec.model_copy(update={"pair": one.pair, "decodings": tuple(Decoding(mode=mode) for mode in modes)})
         with showing(progress), opened(asked) as engine:
             results = evaluate(asked, engine=engine, records=records, progress=progress)
-            jobs = jobs_of(asked, engine) if one is last else jobs
+            if one is last:
+                jobs, shared = jobs_of(asked, engine), engine.checkpoints.shared
         for result in results:
             label = BASE if result.decoding.mode == "base" else one.name
             mine = [Setting.of([each]) for each in result.by_metric()]
             by_name.setdefault(label, []).extend(replace(each, label=label) for each in mine)
-    return [each for label in (BASE, *(each.name for each in checkpoints)) for each in by_name[label]], jobs
+    return [each for label in (BASE, *(each.name for each in checkpoints)) for each in by_name[label]], jobs, shared
 
 
 def _score(scores: Scores, steps: Mapping[str, float]) -> dict[str, Any]:
@@ -159,9 +162,12 @@ def _compared(scores: Sequence[Scores], labels: Sequence[str]) -> list[Any]:
 # What both models think of given text
 
 
-def _texts(jobs: Sequence[Job], records: str | Path, samples: int) -> list[Text]:
-    """Read the responses that are scored: the first samples of each problem, of base and of the last checkpoint."""
-    store, found = RecordStore(records), []
+def _texts(jobs: Sequence[Job], records: str | Path, samples: int, shared: int) -> list[Text]:
+    """Read the responses that are scored: the first samples of each problem, of base and of the last checkpoint.
+
+    Those with a token that base does not know, `shared` or above, are left out, which is said.
+    """
+    store, found, unknown = RecordStore(records), list[Text](), 0
     for job in jobs:
         record = store.read(*job.record.split("/"))
         for request in job.requests:
@@ -169,7 +175,12 @@ def _texts(jobs: Sequence[Job], records: str | Path, samples: int) -> list[Text]
                 continue
             row = record.rows[request.problem, request.sample].load()
             if (prompt := row.prompt_token_ids) and (tokens := row.token_ids):
+                if max(tokens) >= shared:
+                    unknown += 1
+                    continue
                 found.append(Text(str(job.decoding.mode), request.problem, prompt, tokens))
+    if unknown:
+        say(f"{unknown} responses of RL have tokens that base does not know, and are not scored")
     if not found:
         raise UserError(f"records={str(records)!r}: none of the responses has its tokens, so none can be scored")
     return found
@@ -273,7 +284,7 @@ class _LogitsFile:
 
     def __init__(self, path: Path, scoring: Scoring, engine: Any) -> None:
         self.path, self.new, self.row = path, path.with_suffix(".new.npy"), 0
-        shape = sum(len(at) for _, at in scoring.drawn), engine.checkpoints.vocab_size
+        shape = sum(len(at) for _, at in scoring.drawn), engine.checkpoints.shared
         self.table = np.lib.format.open_memmap(self.new, mode="w+", dtype=np.float32, shape=shape)
 
     def add(self, logits: Any, at: np.ndarray) -> None:

@@ -12,6 +12,7 @@ from harness.records import RecordStore
 from harness.spec import EngineSpec, find_pair
 from harness.tiny import checkpoints
 from tests.commands import invoke, run
+from tests.decode.test_loading import of_two_vocabularies
 
 DRAWN = ["--limit", "3", "--samples", "3", "--max-tokens", "60", "--backend", "transformers"]
 NAMES = ("tiny@2", "tiny@8")
@@ -130,3 +131,15 @@ def test_the_report_draws_it(followed, tmp_path):
     page = (tmp_path / "report.md").read_text()
     assert "2 checkpoints of one training, on tiny\\_easy (3 of 240 problems)" in page
     assert "base, tiny@2 → tiny@8" in (tmp_path / "figures" / "extrapolated.csv").read_text()
+
+
+def test_responses_with_tokens_that_base_does_not_know_are_left_out(tmp_path):
+    """The command crashed at the first of them."""
+    pair = of_two_vocabularies(tmp_path)
+    places = ["--base", pair.base, "--records", tmp_path / "records", "--out", tmp_path / "out"]
+    with pytest.warns(UserWarning, match="only rl has 4 tokens"):
+        told = run("analyse", "trajectory", pair.rl, "--steps", "8", "--tasks", "tiny_easy", *DRAWN, *places)
+    texts = {row["writer"]: row for row in Analysis.read(tmp_path / "out/trajectory.json").tables["texts"]}
+    assert texts["base"]["responses"] == 9
+    assert texts["rl"]["responses"] < 9
+    assert f"{9 - texts['rl']['responses']} responses of RL have tokens that base does not know" in told.output
