@@ -1,5 +1,7 @@
 """Results without an engine, of any pair, decoding and accuracy; and a report of them."""
 
+from functools import cache
+
 import numpy as np
 
 from harness.analysis.result import Analysis, columns
@@ -52,9 +54,10 @@ def grid(**how):
     return [result(decoding, 0.2 + 0.04 * i, **how) for i, decoding in enumerate(GRID)]
 
 
-def report(**how):
-    """A report of the grid on two benchmarks."""
-    return build([*grid(**how), *grid(task="amc", **how)])
+@cache
+def report():
+    """A report of the grid on two benchmarks, made once."""
+    return build([*grid(), *grid(task="amc")])
 
 
 def tokens(words):

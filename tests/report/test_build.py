@@ -9,6 +9,8 @@ from harness.evals.settings import settings_of
 from harness.report import figures
 from harness.report.build import build
 from harness.report.claims import CLAIMS, claims
+from harness.report.groups import grouped
+from harness.report.paper import against_paper
 from harness.spec import Decoding
 from harness.stats import pooled
 from tests.report.made import DAPO, GRID, grid, report, result
@@ -202,17 +204,19 @@ def test_a_sentence_counts_only_what_was_averaged_and_says_what_was_pruned():
 # Beside the paper
 
 
+def beside_the_paper(results, base=None):
+    [table] = against_paper(results, base).sections
+    return {row[0].text: [cell.text for cell in row[1:]] for row in table.cells}
+
+
 def test_the_paper_is_beside_us_where_it_has_the_row():
     more = [
         result(Decoding(mode="extrapolate", tau=-0.3, gamma=0.05, plausibility=0.1), samples=32, problems=30),
-        eight := result(Decoding(mode="replace", tau=-0.9), samples=32, problems=272, task="minerva"),
+        other := result(Decoding(mode="replace", tau=-0.9), samples=32, problems=272, task="minerva"),
     ]
-    table = sections(build([*grid(samples=32, problems=30), *grid(samples=32, problems=30, task="amc"), *more]))[
-        "beside-the-paper"
-    ]
-    rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.cells}
+    rows = beside_the_paper([*grid(samples=32, problems=30), *grid(samples=32, problems=30, task="amc"), *more])
     assert not [name for name in rows if "p≥0.1" in name]
-    error = 196 * eight.sampling_error * 5**0.5  # of the paper's 8 samples and of our 32
+    error = 196 * other.sampling_error * 5**0.5  # of the paper's 8 samples and of our 32
     assert rows["Minerva, replace τ-0.9, Avg@32"][3] == f"±{error + 0.005:.2f}"
     assert rows["AIME24, extrapolate τ-0.3 γ0.05, Avg@32"][0] == "55.42"
     assert rows["AIME24, rl, Avg@32"][0] == "52.60"
@@ -221,8 +225,7 @@ def test_the_paper_is_beside_us_where_it_has_the_row():
     assert not [name for name in rows if name.startswith("AMC")]
     local = {"base": "/models/base", "rl": "/runs/DAPO/rl"}
     one = result(Decoding(), pair=local, problems=30, samples=32, name="DAPO")
-    table = sections(build([one], paper_base="qwen2.5-math-7b"))["beside-the-paper"]
-    rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.cells}
+    rows = beside_the_paper([one], "qwen2.5-math-7b")
     assert rows["AIME24, Qwen2.5-Math-7B, DAPO, Avg@32"][0] == "35.73"
     assert rows["AIME24, Qwen2.5-Math-7B, DAPO, Pass@16"] == [
         "54.09", f"{100 * one.pass_at(16):.2f}", f"{100 * one.pass_at(16) - 54.09:+.2f}", "–", "–"
@@ -233,18 +236,17 @@ def test_what_is_drawn_otherwise_is_not_beside_the_paper():
     """Greedy RL was set beside the paper's Avg@32 at T = 1, as the same setting."""
     usual = result(GRID[1], samples=32, problems=30)
     for how in ({"temperature": 0.6}, {"top_p": 0.95}, {"min_p": 0.1, "top_p": 1.0}):
-        made = build([usual.replace(sampling=usual.sampling.replace(**how))])
-        [chapter] = [each for each in made.chapters if each.title == "Beside the paper"]
+        chapter = against_paper([usual.replace(sampling=usual.sampling.replace(**how))])
         assert "which are drawn at T = 1, top-p 0.7" in chapter.paragraphs[-1]
         assert not chapter.sections
-    short = build([usual.replace(sampling=usual.sampling.replace(max_tokens=4096))])
-    assert column(sections(short)["beside-the-paper"], 0)[0] == "AIME24, rl, at most 4,096 tokens, Avg@32"
+    short = usual.replace(sampling=usual.sampling.replace(max_tokens=4096))
+    assert next(iter(beside_the_paper([short]))) == "AIME24, rl, at most 4,096 tokens, Avg@32"
 
 
 @pytest.mark.parametrize("target", ["Qwen/Qwen2.5-72B", DAPO["rl"]])
 def test_a_change_on_another_model_is_not_taken_for_the_papers_pair(target):
     """By no place of the three, not even where the target is the paper's own RL model."""
-    results = [result(one, pair={**DAPO, "recipient": target}) for one in GRID]
-    assert "beside-the-paper" not in sections(build(results))
-    titles = {c.title for c in build([*results, result(Decoding())]).chapters if c.title.startswith("Scores")}
-    assert f"Scores of the DAPO-Qwen-32B (on {target.rpartition('/')[2]})" in titles
+    results = [result(one, pair={**DAPO, "recipient": target}, problems=30) for one in GRID]
+    assert against_paper(results) is None
+    assert against_paper([result(one, problems=30) for one in GRID]) is not None
+    assert [group.pair for group in grouped(results)] == [f"DAPO-Qwen-32B (on {target.rpartition('/')[2]})"]
