@@ -110,8 +110,8 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
             and not request.decoding.reads_both
         ):
             raise UserError(
-                f"trace={request.trace} is refused with mode={request.decoding.mode!r}: RL may write tokens that base "
-                "does not know, which have no divergence; accepted: trace=None, or a pair with one vocabulary"
+                f"mode={request.decoding.mode!r} is refused where every token's facts are asked for (a trace): RL may "
+                "write tokens that base does not know, which have no divergence; accepted: a pair with one vocabulary"
             )
         sampling = request.sampling
         check_together(request.decoding, sampling)

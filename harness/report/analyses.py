@@ -17,7 +17,7 @@ from harness.text import visible
 
 
 def analysis_chapters(places: Sequence[Path]) -> list[Chapter]:
-    """Make a chapter for each analysis in some files, or in folders of them.
+    """Make a chapter for each analysis in some files, or in folders of them; other files of a folder are left alone.
 
     Raises:
         UserError: a place holds none.
@@ -25,7 +25,8 @@ def analysis_chapters(places: Sequence[Path]) -> list[Chapter]:
     """
     chapters: list[Chapter] = []
     for place in places:
-        found = [(file, Analysis.read(file)) for file in ([place] if place.is_file() else sorted(place.glob("*.json")))]
+        files = [file for file in sorted(place.glob("*.json")) if file.stem.partition("-")[0] in CHAPTERS]
+        found = [(file, Analysis.read(file)) for file in ([place] if place.is_file() else files)]
         if not found:
             raise UserError(f"analysis={str(place)!r} holds nothing that `rlvr-dir analyse` wrote")
         found.sort(key=lambda each: list(CHAPTERS).index(each[1].kind))
