@@ -169,7 +169,7 @@ def compare_command(
         ),
     ] = False,
     crossing: Annotated[
-        bool, typer.Option("--crossing", help="Say from which k on base's Pass@k is above RL's, with its interval.")
+        bool, typer.Option("--crossing", help="Say at which k base's Pass@k is first above RL's, with its interval.")
     ] = False,
     store: Store = Path("runs/records"),
     partial: Partial = False,

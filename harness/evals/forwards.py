@@ -214,14 +214,14 @@ def _verdicts(lot: Sequence[Setting]) -> list[BestComparison]:
 
 
 def _crossing(lot: Sequence[Setting]) -> stats.Crossing | None:
-    """Return where Pass@k of base overtakes that of RL, each alone; None without both, or with one sample."""
+    """Return where Pass@k of base is first above that of RL, each alone; None without both, or with one sample."""
     rls = [each for each in lot if each.decoding.mode == "rl" and models_of(each) == 1 and each.samples > 1]
     bases = [each for each in lot if each.decoding.mode == "base" and each.samples > 1]
     return next((stats.crossing(b.values, rl.values) for rl in rls for b in bases if not unlike(b, rl)), None)
 
 
 def crossings(rows: Sequence[Comparison]) -> str:
-    """Say of each comparison of RL with its base from which k on base's Pass@k is above RL's, a line a benchmark.
+    """Say of each comparison of RL with its base at which k base's Pass@k is first above RL's, a line a benchmark.
 
     Raises:
         UserError: there is none, or none with two samples a problem.
@@ -235,12 +235,12 @@ def crossings(rows: Sequence[Comparison]) -> str:
 
 
 def crossing_sentence(found: stats.Crossing) -> str:
-    """Say from which k on base's Pass@k is above RL's."""
+    """Say at which k base's Pass@k is first above RL's; it may fall below again."""
     low, high = (f"{k}" if k is not None else f"beyond {found.n}" for k in (found.low, found.high))
     within_n = f"in {100 * found.share:.0f} % of benchmarks drawn from these problems it is within {found.n} samples"
     if found.k is None:
         return f"Pass@k of base is not above RL's at any k up to {found.n}; {within_n}."
-    return f"Pass@k of base is above RL's from k = {found.k} on (95 % interval {low} to {high}; {within_n})."
+    return f"Pass@k of base is first above RL's at k = {found.k} (95 % interval {low} to {high}; {within_n})."
 
 
 def markdown(lots: Sequence[MatchedGroup]) -> str:

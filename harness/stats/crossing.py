@@ -1,4 +1,4 @@
-"""From how many samples on one model's Pass@k is above another's, that is below it with a single sample."""
+"""With how many samples one model's Pass@k is first above another's, that is below it with a single sample."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class Crossing:
 def crossing(
     above: ArrayLike, below: ArrayLike, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> Crossing:
-    """Return the k* from which on the model `above` solves more problems in k samples than the model `below`.
+    """Return the first k* at which the model `above` solves more problems in k samples than the model `below`.
 
     Both are (problems, samples) of 0 and 1 on the same problems; Pass@k is the unbiased estimate for every k up to the
     smaller number of samples. k* = 1 says that `above` is ahead with one sample already. The interval is the percentile

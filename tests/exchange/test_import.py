@@ -123,7 +123,7 @@ def test_claims_about_pass_at_k_are_checked_on_imported_runs(tmp_path):
         import_foreign(tmp_path / "store", [file], decoding=Decoding(mode=mode), **MODELS)
     words = ["compare", str(tmp_path / "store"), "--grader", "official", "--crossing"]
     done = run(*words)
-    assert "- aime2025, base and rl: Pass@k of base is above RL's from k = 2 on" in done.stdout
+    assert "- aime2025, base and rl: Pass@k of base is first above RL's at k = 2 (" in done.stdout
     single = [write_lm_eval(tmp_path / f"samples_gsm8k_{i}.jsonl", lm_eval_rows((1, i, 0))) for i in (0, 1)]
     for file, mode in zip(single, ("base", "rl"), strict=True):
         import_foreign(tmp_path / "single", [file], decoding=Decoding(mode=mode), **MODELS)
