@@ -408,7 +408,8 @@ class Record:
         given, before, now = [*given], self._about.get("graded_with", {}).get(judge), versions(judge)
         if before not in (None, now):
             known = {row.key for row, _, _ in given}
-            older = [(self.rows[key], one.gold) for key, one in self.verdicts(judge).items() if key not in known]
+            others = {key: one for key, one in self.verdicts(judge).items() if key not in known and one.gold}
+            older = [(self.rows[key], one.gold) for key, one in others.items()]
             items = ((gold, row.text, row.finish_reason) for row, gold in older)
             again = grade_many(items, grader=judge.partition("+")[0])
             given += [(row, gold, verdict) for (row, gold), verdict in zip(older, again, strict=True)]
