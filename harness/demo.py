@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.evals import EvalResult, evaluate
+from harness.evals.show import percent
 from harness.files import check_writable, write_file
 from harness.markdown import interval, markdown_table
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling, parse
@@ -76,8 +77,8 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
             result.decoding.label(),
             f"{100 * result.avg:.1f} ± {100 * result.standard_error:.1f}",
             f"{100 * result.pass_at(k):.1f}",
-            f"{100 * result.replacement_ratio:.1f} %",
-            f"{100 * result.changed_ratio:.1f} %",
+            percent(result.replacement_ratio),
+            percent(result.changed_ratio),
         ]
         for result in sorted(results, key=lambda result: result.task)
     ]

@@ -329,14 +329,18 @@ class EvalResult(Stored, frozen=True):
         return self.metrics().get(f"maj@{self.samples}")
 
     @property
-    def replacement_ratio(self) -> float:
-        """Positions where the criterion held over generated tokens, summed over all responses."""
-        return float(self.n_replaced.sum() / max(1, self.n_tokens.sum()))
+    def replacement_ratio(self) -> float | None:
+        """Positions where the criterion held over generated tokens, summed over all responses; None where not told."""
+        return self._share(self.n_replaced)
 
     @property
-    def changed_ratio(self) -> float:
-        """Positions where another token was drawn than the proposed one over generated tokens."""
-        return float(self.n_changed.sum() / max(1, self.n_tokens.sum()))
+    def changed_ratio(self) -> float | None:
+        """Positions where another token was drawn than the proposed one over generated tokens; None where not told."""
+        return self._share(self.n_changed)
+
+    def _share(self, counted: np.ndarray) -> float | None:
+        told = self.counted or not self.decoding.gated
+        return float(counted.sum() / max(1, self.n_tokens.sum())) if told else None
 
     def metrics(self) -> dict[str, float]:
         """Return every metric of ours by the name it has in lm-eval's tables, Avg@n with its two error bars."""

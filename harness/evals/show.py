@@ -18,16 +18,6 @@ def percent(share: float | None, digits: int = 1, blank: str = "") -> str:
     return blank if share is None else f"{100 * share:.{digits}f} %"
 
 
-def replaced(result: EvalResult, metrics: Mapping[str, float]) -> float | None:
-    """Return the share of replaced tokens, out of its metrics; None where an imported result does not tell it."""
-    return metrics.get("replacement_ratio", None if result.decoding.gated else 0.0)
-
-
-def changed(result: EvalResult, metrics: Mapping[str, float]) -> float | None:
-    """Return the share of tokens that are others than the proposed ones; None where an import does not tell it."""
-    return metrics.get("changed_ratio", None if result.decoding.gated else 0.0)
-
-
 def _with_error(value: float, error: float, digits: int) -> str:
     """Write a score with its error; one problem says nothing of others, so its score has none."""
     return f"{value:.{digits}f}" + (f" ± {error:.{digits}f}" if error == error else "")
@@ -66,8 +56,8 @@ def _row(result: EvalResult, first: EvalResult) -> dict[str, str]:
     said = ", ".join(filter(None, drawn))
     return {
         "decoding": result.label + (f" ({said})" if said else ""),
-        "replaced": percent(replaced(result, metrics)),
-        "changed": percent(changed(result, metrics)),
+        "replaced": percent(result.replacement_ratio),
+        "changed": percent(result.changed_ratio),
         "tokens": f"{metrics['mean_tokens']:.0f}" if "mean_tokens" in metrics else "",
         "cut": percent(metrics.get("truncated_share")),
         "no box": percent(metrics.get("no_box_share")),

@@ -9,7 +9,6 @@ from harness.analysis.problems import problems
 from harness.evals.compare import Comparison, comparison_kind
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting, facets
-from harness.evals.show import changed, replaced
 from harness.report import figures
 from harness.report.groups import Group, pair_title
 from harness.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
@@ -265,8 +264,8 @@ def everything(groups: Sequence[Group]) -> Section:
 
 def _counts(r: EvalResult, metrics: Mapping[str, float]) -> dict[str, Cell]:
     return {
-        "Replaced": cell(replaced(r, metrics), suffix=" %"),
-        "Changed": cell(changed(r, metrics), suffix=" %"),
+        "Replaced": cell(r.replacement_ratio, suffix=" %"),
+        "Changed": cell(r.changed_ratio, suffix=" %"),
         "Tokens": cell(metrics.get("mean_tokens"), 0, unit=1),
         "Cut": cell(metrics.get("truncated_share"), 1, suffix=" %"),
     }
