@@ -44,7 +44,8 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
         damage = f"  damaged: {'; '.join(row['damage'])}" if row["damage"] else ""
         graders = f"  graded: {', '.join(row['graders'])}" if row["graders"] else ""
         shares = "".join(f", {row[n]:.1%} {n}" for n in ("replaced", "changed") if row[n] is not None)
-        held = f"{row['problems']} problems, {row['held']} responses, {row['tokens']:,} tokens"
+        tokens = "" if row["tokens"] is None else f", {row['tokens']:,} tokens"
+        held = f"{row['problems']} problems, {row['held']} responses{tokens}"
         what = "  ".join(filter(None, (row["record"], row["created"], row["pair"], row["decoding"], state)))
         echo(f"{what}, {held}{shares}{graders}{damage}")
 

@@ -65,8 +65,8 @@ def summary_of(record: Record) -> dict[str, Any]:
         "held": sizes["rollouts"],
         "asked": about.asked.problems * about.asked.samples if about.asked else 0,
         "finished": record.finished,
-        "tokens": sizes.get("tokens", 0),
-        "replaced": sizes.get("replacement_ratio"),  # of the tokens; None where a source does not tell
+        "tokens": sizes.get("tokens"),  # None, here and below, where a source does not tell
+        "replaced": sizes.get("replacement_ratio"),  # of the tokens
         "changed": sizes.get("changed_ratio"),
         "graders": record.judges,
         "damage": record.damage,

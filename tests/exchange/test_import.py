@@ -72,6 +72,7 @@ def test_published_runs_of_base_and_rl_are_compared_by_their_verdicts_and_by_our
         told = json.loads(done.stdout)
         assert told["judge"] == "exact_match/strict-match"
         assert told["lacks"] == ["max_tokens", "n_tokens", "truncated", "token_ids", "delta_logp"]
+    assert ", 6 problems, 6 responses  graded" in run("records", "list", "--store", store).stdout, "not 0 tokens"
     for grader in ("official", "robust"):
         found = read_results([store], grader=grader)
         [row] = compare(settings_of(found))

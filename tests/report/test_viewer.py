@@ -99,12 +99,13 @@ def test_replays_are_put_together_by_place_and_by_who_drew_the_token():
 
 def test_less_is_known_of_other_records():
     plain = replace(answers(9)[2], rollout=rollout(9, traced=False))
-    imported = replace(plain, rollout=words_only("a\nb  c" + "y" * 70))
+    imported = replace(plain, rollout=words_only("a\nb  c" + "y" * 70), lacks=("n_tokens", "n_replaced"))
     data = viewer_data({"p": [plain, imported]}, PLAIN)
     first, second = data["problems"][0]["answers"]
     assert "delta_logp" in first
     assert not {"entropy_base", "proposed", "top"} & first.keys()
     assert second["words"]
+    assert (first["generated"], second["generated"], second["n_replaced"]) == (9, None, None)
     assert [data["pieces"][i] for i in column(second, "token")] == [
         "a",
         "\n",
@@ -187,7 +188,8 @@ def test_hostile_text_stays_text(show):
     table = Table((*HOSTILE, LINE))
     ids = [*HOSTILE_IDS, len(HOSTILE)]
     rows = answers(0, table, ids)
-    rows.append(replace(rows[0], label=HOSTILE[0], gold=HOSTILE[1], rollout=words_only(LINE + HOSTILE[1])))
+    untold = {"decoding": rows[2].decoding, "lacks": ("n_tokens", "n_replaced")}
+    rows.append(replace(rows[0], label=HOSTILE[0], gold=HOSTILE[1], rollout=words_only(LINE + HOSTILE[1]), **untold))
     page = show({HOSTILE[0]: rows, HOSTILE[1]: rows[:1]}, table)
     dangerous = "document.querySelectorAll('img, iframe, svg, b, i[onload], [onerror], [onload], .tv a').length"
     for answer in range(len(rows)):
@@ -204,6 +206,8 @@ def test_hostile_text_stays_text(show):
     for hidden in "\u202e\u202c\u2066\u2069\u200f\u200b\ufeff\u2028\u2029\x00\x07\x08\x1b\x7f\x9b\ud800":
         assert hidden not in shown
     assert HOSTILE[0] in shown
+    assert "an unknown number of tokens" in shown
+    assert "what was replaced is not known" in shown
     assert "⟨U+202E⟩evil⟨U+202C⟩" in shown
     assert page.evaluate("Math.max(...[...document.querySelectorAll('.t')].map(one => one.textContent.length))") < 500
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -116,8 +116,8 @@ class Answer {
       if (text.open && text.children.length === 1) text.append(element("pre", {tabIndex: 0, textContent: visible(cut(this.text(), TEXT), "\n\t")}));
     });
     const finish = {stop: "", length: ", cut at the limit", unknown: ""}[data.finish] ?? "";
-    const facts = element("p", {}, [`${count(data.generated)} tokens${finish}; `, this.verdict()]);
-    const replaced = data.gate || data.n_replaced ? `${count(data.n_replaced)} replaced (${percent(data.n_replaced, data.generated)}), ${count(data.n_changed)} changed` : "nothing replaced";
+    const facts = element("p", {}, [`${data.generated === null ? "an unknown number of" : count(data.generated)} tokens${finish}; `, this.verdict()]);
+    const replaced = data.n_replaced === null ? "what was replaced is not known" : data.gate || data.n_replaced ? `${count(data.n_replaced)} replaced (${percent(data.n_replaced, data.generated)}), ${count(data.n_changed)} changed` : "nothing replaced";
     this.root = element("section", {className: "tv-answer", ariaLabel: visible(data.label)}, [
       element("h3", {}, breakable(visible(data.label))), facts, element("p", {textContent: replaced}), this.marked, this.strip, this.scroll, this.flow, text,
     ]);

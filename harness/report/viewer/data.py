@@ -42,6 +42,7 @@ class Answer:
     verdict: str | None = None  # "correct", "wrong", …
     gold: str | None = None
     replays: Sequence[Replay] = ()  # with one of its tokens changed, by the judge of `verdict`
+    lacks: Sequence[str] = ()  # what the source of an imported one does not say
 
 
 def answer_of(
@@ -72,6 +73,7 @@ def answer_of(
         verdict.kind if verdict else None,
         gold if isinstance(gold, str) or gold is None else " or ".join(gold),
         [one for one in mine if verdict is not None and one.judge in (None, verdict.judge)],
+        record.config.lacks if record.config else (),
     )
 
 
@@ -140,7 +142,8 @@ def _question(answers: Sequence[Answer], tokenizer: Any) -> dict[str, Any]:
 
 def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
     rollout, decoding = answer.rollout, answer.decoding
-    gate = None
+    gate, tokens = None, "n_tokens" not in answer.lacks
+    flags = decoding is None or not decoding.gated or (tokens and "n_replaced" not in answer.lacks)
     if decoding is not None and decoding.gated:
         gate = {"criterion": decoding.criterion, "tau": decoding.tau, "gamma": decoding.gamma}
     data: dict[str, Any] = {
@@ -150,9 +153,9 @@ def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
         "verdict": answer.verdict,
         "gate": gate,
         "primary": decoding.primary if decoding is not None else None,
-        "generated": rollout.n_tokens,
-        "n_replaced": rollout.n_replaced,
-        "n_changed": rollout.n_changed,
+        "generated": rollout.n_tokens if tokens else None,
+        "n_replaced": rollout.n_replaced if flags else None,
+        "n_changed": rollout.n_changed if flags else None,
     }
     if rollout.token_ids is None or not pieces.known:  # flags belong to tokens: which text is which token's?
         return data | {"words": True, "token": _column(pieces.words(rollout.text), "u4")}
