@@ -79,9 +79,6 @@ def test_the_digest_is_of_the_content(tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     assert data.find_benchmark("aime24", write(other, [row | {"source": "x"} for row in rows(30)])).data == one
-    changed = tmp_path / "changed"
-    changed.mkdir()
-    assert data.find_benchmark("aime24", write(changed, [{**row, "answer": 0} for row in rows(30)])).data != one
 
 
 def test_the_real_benchmarks(real_data):
