@@ -78,6 +78,7 @@ class SweepSummary(ABC):
     results: Callable[[], Sequence[EvalResult]] = tuple
     seconds: float = 0.0
     failed: int = 0
+    pruned: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def points(self) -> list[CompleteTrial]:
@@ -201,7 +202,8 @@ class DecodingSummary(SweepSummary):
         for pair in self.spec.pairs:
             best = next((entry for entry in self.best if entry.pair == pair), None)
             rows = [row for row in self.comparisons if best and self._is_of(row.result.first, best)]
-            leads = [("rl" if row.reference.decoding.mode == "rl" else "its γ=0 control", row) for row in rows]
+            modes = [row.reference.decoding.mode for row in rows]
+            leads = [(m if m in ("base", "rl") else "its γ=0 control", row) for m, row in zip(modes, rows, strict=True)]
             said.append(f"{pair}: {self.sentence(pair, leads, 'problems')}")
         return said
 

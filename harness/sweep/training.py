@@ -251,7 +251,7 @@ class Trainings(Sweep[TrainingSweep]):
             if spec.pruner is None or step < spec.pruner.median.after or (seed, step) == (spec.seeds[-1], steps):
                 return
             complete = self.trials.complete(references=False)
-            others = [value for trial in complete for value in self._validations(trial, seed, step)]
+            others = [value for trial in complete for value in self._validations(trial, seed, record)]
             if len(others) < spec.pruner.median.startup:
                 return
             if value < (middle := median(others)) if goal.goal == "maximize" else value > (middle := median(others)):
@@ -259,10 +259,11 @@ class Trainings(Sweep[TrainingSweep]):
 
         return look
 
-    def _validations(self, trial: Trial, seed: int, step: int) -> Sequence[float]:
-        """Return what a complete point had at that seed and step."""
+    def _validations(self, trial: Trial, seed: int, record: dict[str, Any]) -> Sequence[float]:
+        """Return what a complete point had at that seed and step, on the same benchmarks: at the end there may be more."""
         folder = TrainingFolder(folder_of(self.spec.training(trial.point), self.store)).seed(seed)
-        found = [each for each in folder.records() if each.get("validation") and each["step"] == step]
+        known = [each for each in folder.records() if each.get("validation") and each["step"] == record["step"]]
+        found = [each for each in known if each["validation"].keys() == record["validation"].keys()]
         return [metrics(self.spec, each["validation"])[self.spec.metric[0].name] for each in found[-1:]]
 
     def results(self, trial: Trial) -> list[SeedResult] | None:

@@ -20,18 +20,19 @@ SPEC = {
 }
 
 
-def made(results, **changes):
+def made(results, references=2, **changes):
+    points = [None if i < references else {"pair": "dapo-32b"} for i in range(len(results))]
     entries = [
-        CompleteTrial("dapo-32b", i, None if i < 2 else {"pair": "dapo-32b"}, r.label, (r,), {"avg_at_4": r.avg})
+        CompleteTrial("dapo-32b", i, points[i], r.label, (r,), {"avg_at_4": r.avg})
         for i, r in enumerate(results)
     ]
     return DecodingSummary(
         spec=parse(SweepSpec, {**SPEC, **changes}),
         entries=entries,
         comparisons=comparisons(settings_of(results)),
-        best=[max(entries[2:], key=lambda entry: entry.metrics["avg_at_4"])],
-        states={"complete": len(entries) - 2, "pruned": 3},
-        pruned={"dapo-32b": 1, "another": 2},
+        best=[max(entries[references:], key=lambda entry: entry.metrics["avg_at_4"])],
+        states={"complete": len(entries) - references, "pruned": 3},
+        pruned={"dapo-32b": 1, "other": 2},
         results=lambda: results,
     )
 
@@ -42,6 +43,12 @@ def test_the_verdict_names_the_controls_and_over_how_many_comparisons_it_was_cor
     assert said.startswith(f"dapo-32b: best of {len(GRID) - 3} on these problems: extrapolate τ-0.3 γ0.1, avg_at_4 ")
     assert said.count(f"Holm over {len(summary.comparisons)}: ") == 2
     assert len(summary.plain()["comparisons"]) == len(summary.comparisons)
+
+
+def test_where_rl_is_the_best_point_its_lead_is_over_base():
+    [said] = made(grid()[:2], references=1).verdicts
+    assert "best of 2 on these problems: rl" in said
+    assert "against base (" in said
 
 
 def seed(number, avg):

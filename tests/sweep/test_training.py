@@ -17,7 +17,8 @@ from harness.sweep.run import run_sweep
 from harness.sweep.specs import load
 from harness.sweep.training import folder_of
 from harness.sweep.training_spec import Median, Pruner
-from harness.sweep.trials import Trials
+from harness.sweep.trials import Trial, Trials
+from harness.train.folder import TrainingFolder
 from tests.sweep.made import TRAINING, sweep
 
 TRAIN = {"kind": "train"}
@@ -202,6 +203,27 @@ def test_a_validation_that_verl_makes_on_the_way_ends_no_sweep(tmp_path):
     look = open_sweep(pruned, Places.under(tmp_path, track=False))._watch(listed_points(spec)[0], spec.plain_dapo)
     scores = {"aime24": {"avg": 0.25, "samples": 32, "pass": 0.5}, "amc": {"avg": 0.75, "samples": 32, "pass": 1.0}}
     look(0, {"step": 5, "validation": scores})
+
+
+def test_a_point_is_not_behind_others_by_benchmarks_that_it_was_not_validated_on(tmp_path):
+    """The chosen step of a finished point has a line of what is watched, and at the end one of all benchmarks."""
+    validation = {**TRAINING["train"]["validation"], "tasks": ["tiny_easy", "tiny_hard"]}
+    asked = train(validation={**validation, "every": 1, "watch": ["tiny_hard"]}, checkpoint="best(tiny_hard)")
+    spec = sweep(**TRAIN, **asked, pruner={"median": {"startup": 1}})
+    before, point = listed_points(spec)
+    begun = open_sweep(spec, Places.under(tmp_path, track=False))
+    scores = {"samples": 2, "problems": 6, "pass": 1.0, "right": {}, "tokens": 9.0, "truncated": 0.0}
+    hard, easy = {**scores, "avg": 0.25}, {**scores, "avg": 1.0}
+    log = TrainingFolder(folder_of(spec.training(before), begun.store)).seed(0)
+    log.path.mkdir(parents=True)
+    for validated in ({"tiny_hard": hard}, {"tiny_hard": hard, "tiny_easy": easy}):
+        log.append({"step": 1, "validation": validated})
+    begun.folder.make()
+    begun.trials.write(Trial(point=before, state="complete", metrics={"avg_at_2": 0.6}))
+    look = begun._watch(point, spec.training(point))
+    look(0, {"step": 1, "validation": {"tiny_hard": {**scores, "avg": 0.5}}})
+    with pytest.raises(Exception, match="'value': 0.125, 'median': 0.25"):
+        look(0, {"step": 1, "validation": {"tiny_hard": {**scores, "avg": 0.125}}})
 
 
 def test_confirm_trains_the_winner_and_plain_dapo_with_new_seeds(whole):
