@@ -212,8 +212,11 @@ def hours(tokens: float, speed: float | None, whose: str = "as --speed says") ->
 
 
 def rollouts(tokens: int, speed: float | None) -> str:
-    """Say how long a training's rollouts take, of at most so many tokens."""
-    return f"rollouts of at most {tokens:,} tokens take {hours(tokens, speed)}; updates and validations not counted"
+    """Say how long the rollouts take that a training learns from, of at most so many tokens."""
+    return (
+        f"rollouts that are learned from, of at most {tokens:,} tokens, take {hours(tokens, speed)}; those that "
+        "dynamic sampling throws away, updates and validations not counted"
+    )
 
 
 def training_lines(spec: TrainSpec, prompts: Sequence[Any] = ()) -> list[str]:

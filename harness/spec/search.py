@@ -217,15 +217,17 @@ class Search(Spec, frozen=True):
 
     def size(self) -> str:
         """Say how many points there are, as a product: `5 tau x 3 gamma = 15 points`."""
+        pairs = len(self.pairs)
         if self.method != "grid":
-            return f"{self.run_cap} points by {self.method}"
-        factors = [(len(self.pairs), "pairs")] if len(self.pairs) > 1 else []
+            return f"{self.run_cap} points by {self.method}" + (f" on each of {pairs} pairs" if pairs > 1 else "")
+        factors = [(pairs, "pairs")] if pairs > 1 else []
         for name, parameter in self.parameters.items():
             by = " by ratio" if isinstance(parameter, Ratio) else ""
             factors.append((len(parameter.listed), name.partition(".")[2] + by))
         total = prod(count for count, _ in factors)
         product = " x ".join(f"{count} {name}" for count, name in factors)
-        capped = f", the first {self.run_cap} of them" if self.run_cap and self.run_cap < total else ""
+        few = self.run_cap is not None and self.run_cap * pairs < total
+        capped = f", the first {self.run_cap} of {'each pair' if pairs > 1 else 'them'}" if few else ""
         return f"{product} = {total} points{capped}"
 
     def plain(self) -> dict[str, Any]:

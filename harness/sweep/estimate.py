@@ -149,9 +149,8 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
                 f"replaced tokens, at most {refined * each:,} responses"
             )
     if spec.method not in LISTED:
-        rows += [TrialCost(next(iter(spec.pairs)), "to be proposed, with its control", 2 * each, 0)] * (
-            spec.run_cap or 0
-        )
+        kinds = ("to be proposed", "its control") if spec.extrapolates else ("to be proposed",)
+        rows += [TrialCost(next(iter(spec.pairs)), kind, each, 0) for kind in kinds * (spec.run_cap or 0)]
     whose = "as --speed says"
     if speed is None:
         speed, whose = _speed(out, spec), "an earlier sweep here"

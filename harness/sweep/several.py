@@ -63,8 +63,8 @@ def cost_table(costs: Mapping[str, tuple[str, Cost]], speed: float | None) -> st
     note = (
         f"GPU hours at {own:,.0f} tokens/s an engine, {whose}, of the fewest GPUs of 80 GB that should hold its pair, "
         "of a training's as many as share its tensors; every response as long as it may be; for thresholds at most; of "
-        "trainings the rollouts alone, without updates and validations. What the records hold is not counted, what two "
-        "sweeps share is counted in both."
+        "trainings the rollouts that are learned from alone, without those that dynamic sampling throws away, updates "
+        "and validations. What the records hold is not counted, what two sweeps share is counted in both."
     )
     return "\n".join([markdown_table(head, rows, left=2), "", note])
 

@@ -129,7 +129,7 @@ class TrainingEstimate:
 
     @property
     def total(self) -> Cost:
-        """Return the rollouts that are left, at most; an engine of verl's has the GPUs that share its tensors."""
+        """Return the rollouts left to learn from, at most; an engine of verl's has the GPUs that share its tensors."""
         left = [(spec, len(spec.seeds) - done) for spec, done in self.rows]
         return Cost(
             ways=sum(seeds for _, seeds in left),
@@ -260,7 +260,7 @@ class Trainings(Sweep[TrainingSweep]):
         return look
 
     def _validations(self, trial: Trial, seed: int, record: dict[str, Any]) -> Sequence[float]:
-        """Return what a complete point had at that seed and step, on the same benchmarks: at the end there may be more."""
+        """Return what a complete point had there on the same benchmarks; at the end they may be more."""
         folder = TrainingFolder(folder_of(self.spec.training(trial.point), self.store)).seed(seed)
         known = [each for each in folder.records() if each.get("validation") and each["step"] == record["step"]]
         found = [each for each in known if each["validation"].keys() == record["validation"].keys()]

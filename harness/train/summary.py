@@ -206,7 +206,9 @@ def text(found: dict[str, Any]) -> str:
         rows.append([*cells, f"{each['kept']} kept, {each['dropped']} dropped", f"{each['seconds']:.0f}"])
     lines += [markdown_table(head, rows)]
     shares = [each["reweighting_share"] for each in seeds.values() if each["reweighting_share"] is not None]
-    lines += ["", "Accuracy, tokens and entropy: of the rollouts of the first and of the last step."]
+    thrown = training["backend"] == "verl" and training["dapo"]["dynamic_sampling"]
+    which = " that were learned from" if thrown else ""  # verl counts no others; mixed groups are half right
+    lines += ["", f"Accuracy, tokens and entropy: of the rollouts of the first and of the last step{which}."]
     if training["dapo"]["method"] != "none" and shares:
         lines.append(f"Reweighting took {100 * max(shares):.2f} % of the time of the steps at most.")
     return "\n".join(lines)

@@ -1,19 +1,13 @@
-"""Run as a process of its own: decodes requests in another vLLM engine than the test's.
+"""For `found_apart`: decodes requests in another vLLM engine than the test's.
 
-    python -m tests.decode.apart {few_blocks|client|two_ranks|fused|runner_v2} BASE RL OUT
-
-A second engine cannot live in the process of the first. `few_blocks` has a KV cache far too small for its requests;
-`client` runs its engine in yet another process; `two_ranks` cuts both models in two (tensor parallel). The other two
-run vLLM's model runner V2, a GPU's, whose Triton kernels the interpreter runs here: `fused` decides with our own
-kernels, interpreted as well; `runner_v2` schedules a step ahead, has too few blocks, and plain requests beside ours.
-Writes a pickle of (preemptions or None, rollouts).
+`few_blocks` has a KV cache far too small for its requests; `two_ranks` cuts both models in two (tensor parallel). The
+other two run vLLM's model runner V2, a GPU's, whose Triton kernels the interpreter runs here: `fused` decides with our
+own kernels, interpreted as well; `runner_v2` schedules a step ahead, has too few blocks, and plain requests beside
+ours.
 """
 
 import os
-import pickle
-import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 from tests.decode.requests import DECODINGS, make_requests
@@ -21,7 +15,6 @@ from tests.decode.requests import DECODINGS, make_requests
 BLOCKS = 40  # of 32 tokens; a token's keys and values take 1 KiB in this pair
 REQUESTS = {
     "few_blocks": {"n": 30, "samples": 2, "max_tokens": 120},
-    "client": {"n": 30, "samples": 2, "max_tokens": 120},
     "two_ranks": {"n": 6, "samples": 1, "max_tokens": 12},  # two ranks on two busy cores wait for each other
     "fused": {"n": 18, "samples": 1, "max_tokens": 16},
     "runner_v2": {"n": 18, "samples": 2, "max_tokens": 64},
@@ -29,7 +22,6 @@ REQUESTS = {
 WAYS = ({"temperature": 0}, {"min_p": 0.1}, {"typical_p": 0.8}, {"temperature": 1.5})
 V2 = ("fused", "runner_v2")
 CHANGES = {
-    "client": {},
     "fused": {"self_test": False},  # its 700 rows would take most of the time
     "few_blocks": {"kv_cache_gib": BLOCKS * 32 * 1024 / 2**30},
     "two_ranks": {"tensor_parallel_size": 2, "kv_cache_gib": 0.125},
@@ -84,22 +76,18 @@ def add_plain_requests(engine):
         engine._engine.add_request(f"plain-{i}", {"type": "token", "prompt_token_ids": [5, 6, 7 + i]}, params)
 
 
-def main(how, base, rl, out):
-    if how == "client":
-        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+def main(how, pair):
+    """How many requests were preempted (None: nobody counted), and the rollouts."""
     if how == "two_ranks":
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"
     if how in V2:
         os.environ["RLVR_DIR_DECISION"] = "triton" if how == "fused" else "torch"
         run_runner_v2()
     from harness.decode import open_engine
-    from harness.spec import Pair
     from tests.conftest import vllm_spec
 
-    with open_engine(Pair(base=base, rl=rl), vllm_spec(**CHANGES[how])) as engine:
+    with open_engine(pair, vllm_spec(**CHANGES[how])) as engine:
         core, preempted = engine._engine.engine_core, None
-        if how == "client":
-            assert not hasattr(core, "engine_core")  # only a client lives here
         if how in ("few_blocks", "runner_v2"):
             scheduler, preempted = core.engine_core.scheduler, []
             preempt = scheduler._preempt_request
@@ -112,8 +100,4 @@ def main(how, base, rl, out):
             assert engine.self_test == "transformers"
             add_plain_requests(engine)
         rollouts = list(engine.generate(requests_of(how)))
-    Path(out).write_bytes(pickle.dumps((preempted and len(preempted), rollouts)))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return preempted and len(preempted), rollouts

@@ -1,20 +1,10 @@
-"""Run as a process of its own: what vLLM's configuration becomes where the platform says it is an H200.
+"""For `found_apart`: what vLLM's configuration becomes where the platform says it is an H200; nothing is computed."""
 
-    python -m tests.decode.apart_cuda FOLDER
-
-Nothing is computed. Says as a line of JSON (`tests.said`), for engines in turn, what vLLM chose.
-"""
-
-import json
 import os
 import sys
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
-
-import torch
+from types import ModuleType
 
 from harness.bench import random_weights
-from tests.said import say
 
 CAPABILITY = (9, 0)
 
@@ -78,34 +68,19 @@ def chosen(pair, **settings):
     said = facts(config)
     said["alike"] = [facts(part) == said for part in parts]
     said["hashes"] = [part.compute_hash() for part in parts]
-    return said, config
-
-
-def scratch(config):
-    """Size of a head in the scratch of Triton's attention, for a KV cache spec of heads of 128."""
-    from vllm.v1.attention.backends.triton_attn import TritonAttentionMetadataBuilder
-    from vllm.v1.kv_cache_interface import FullAttentionSpec
-
-    spec = FullAttentionSpec(block_size=16, num_kv_heads=2, head_size=128, dtype=torch.float32)
-    config.compilation_config.static_forward_context["x"] = SimpleNamespace(num_heads=4)
-    return TritonAttentionMetadataBuilder(spec, [], config, torch.device("cpu")).softmax_segm_output.shape[-1]
+    return said
 
 
 def main(folder):
+    """What vLLM chose, for engines in turn."""
     os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
     random_weights.SHAPES["tuned"] = (2048, 2, 16, 8, 6144)  # of a shape that vLLM has batch-invariant tables for
-    random_weights.SHAPES["narrow"] = (1024, 2, 16, 8, 1024)  # heads of 64
-    tuned, narrow = (random_weights.write_shape(Path(folder) / name, name) for name in ("tuned", "narrow"))
+    tuned = random_weights.write_shape(folder / "tuned", "tuned")
     stand_in()
     from harness.decode.vllm_pair.plugin import register
 
     register()
-    said = {"full batches": chosen(tuned, dtype="bfloat16", max_num_seqs=960)[0]}
+    said = {"full batches": chosen(tuned, dtype="bfloat16", max_num_seqs=960)}
     for name, deterministic in (("ordinary", False), ("deterministic", True), ("ordinary again", False)):
-        said[name] = chosen(tuned, dtype="bfloat16", deterministic=deterministic)[0]
-    said["scratch"] = scratch(chosen(narrow, dtype="float32")[1])
-    say(json.dumps(said))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        said[name] = chosen(tuned, dtype="bfloat16", deterministic=deterministic)
+    return said

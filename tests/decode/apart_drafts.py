@@ -1,18 +1,11 @@
-"""Run as a process of its own: decodes with drafts on vLLM's runner V2, in Triton's interpreter.
+"""For `found_apart`: decodes with drafts on vLLM's runner V2, in Triton's interpreter.
 
-    python -m tests.decode.apart_drafts PAIR {all|few|FILE} OUT
-
-`PAIR` is a JSON pair. Writes a pickle of {source: what was counted, and the rollouts}, of one engine. `few`: drafts
-that are looked up, then all right, as many as the number of rows says. `all`: four a row, and more of their sources:
-beyond a response's end, random, and all wrong, the latter with logits that are verified in several calls. `FILE`: a
-pickle of {source: requests}, which are decoded one source after the other, four drafts a row.
+`few`: drafts that are looked up, then all right, as many as the number of rows says. `all`: four a row, and more of
+their sources: beyond a response's end, random, and all wrong, the latter with logits that are verified in several
+calls. Or {source: requests}, which are decoded one source after the other, four drafts a row.
 """
 
-import json
-import pickle
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -45,7 +38,8 @@ def requests_with(source, how, known):
     return some
 
 
-def main(pair, how, out):
+def main(pair, how):
+    """{source: what was counted, and the rollouts}, of one engine."""
     run_runner_v2()
     from vllm.v1.worker.gpu.spec_decode import rejection_sampler
 
@@ -53,10 +47,9 @@ def main(pair, how, out):
     from harness.decode.vllm_pair import drafting
     from harness.decode.vllm_pair.lookup import Texts
     from harness.decode.vllm_pair.processor import PairProcessor
-    from harness.spec import Pair
     from tests.conftest import vllm_spec
 
-    given = pickle.loads(Path(how).read_bytes()) if Path(how).is_file() else {}
+    given = how if isinstance(how, dict) else {}
     draft = "auto" if how == "few" else K
     found, known, counted = {}, {}, {"requests": 0, "calls": 0, "preempted": 0, "kept": 0}
     apply, drafts = PairProcessor.apply, Texts.drafts
@@ -70,7 +63,7 @@ def main(pair, how, out):
     if how == "few":
         drafting.device_name = lambda: "NVIDIA H200"
         worth.Worth.schedule = lambda self, most, longest: [(1, 4, 4), (5, 10, 2), (11, most, 0)]
-    with open_engine(Pair(**json.loads(pair)), vllm_spec(**SETTINGS, draft=draft, self_test=False)) as engine:
+    with open_engine(pair, vllm_spec(**SETTINGS, draft=draft, self_test=False)) as engine:
         vocab = engine.checkpoints.vocab_size
         scheduler = engine._engine.engine_core.engine_core.scheduler
         preempt = scheduler._preempt_request
@@ -95,8 +88,4 @@ def main(pair, how, out):
             known |= {(each.request.problem, each.request.sample): each.token_ids for each in rollouts}
             tokens = sum(each.n_tokens for each in rollouts)
             found[source] = {**counted, "tokens": tokens, "rollouts": rollouts}
-    Path(out).write_bytes(pickle.dumps(found))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return found

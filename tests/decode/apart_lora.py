@@ -1,30 +1,23 @@
-"""Run as a process of its own: a LoRA pair in vLLM, and what the tests ask of it.
+"""For `found_apart`: a LoRA pair in vLLM, and what the tests ask of it.
 
-    python -m tests.decode.apart_lora BASE ADAPTER MERGED TINY OUT
-
-Writes a pickle: `rollouts` of the shared requests, `again` (the same, now with a warm prefix cache), `cached` (tokens
-of prompts found in it), `merged` (by an engine on the whole checkpoints), `logits` (of `inside.computed_logits`),
-`bytes` (of both models, of base, of RL), and what the `self_tests` said: of this pair, and of one with biases whose
-head is its embeddings.
+Gives `rollouts` of the shared requests, `again` (the same, now with a warm prefix cache), `cached` (tokens of prompts
+found in it), `merged` (by an engine on the whole checkpoints), `logits` (of `inside.computed_logits`), `bytes` (of both
+models, of base, of RL), and what the `self_tests` said: of this pair, and of one with biases whose head is its
+embeddings.
 """
-
-import pickle
-import sys
-from pathlib import Path
 
 from tests.decode.inside import computed_logits
 from tests.decode.requests import make_requests
 
 
-def main(base, adapter, merged, tiny, out):
+def main(pair, merged, tiny):
     from benchmarks.lora import loaded_models, weight_bytes
     from harness.bench.random_pair import random_adapter
     from harness.decode import open_engine
-    from harness.spec import Pair
     from harness.tiny import tiny_pair
     from tests.conftest import vllm_spec
 
-    pair, found, requests = Pair(base=base, rl=adapter), {}, make_requests(18, samples=2)
+    found, requests = {}, make_requests(18, samples=2)
 
     def look(model):
         found["bytes"] = [weight_bytes(each) for each in (model, model.base, model.rl)]
@@ -32,11 +25,11 @@ def main(base, adapter, merged, tiny, out):
     with loaded_models(look), open_engine(pair, vllm_spec()) as engine:
         found |= {"logits": computed_logits(engine, 4), "rollouts": list(engine.generate(requests))}
         found |= {"self_tests": [engine.self_test], **counted_again(engine, requests)}
-    with open_engine(pair.replace(rl=merged), vllm_spec()) as engine:
+    with open_engine(merged, vllm_spec()) as engine:
         found["merged"] = list(engine.generate(requests))
-    with open_engine(random_adapter(Path(tiny), tiny_pair().base, rank=2, step=0.2), vllm_spec()) as engine:
+    with open_engine(random_adapter(tiny, tiny_pair().base, rank=2, step=0.2), vllm_spec()) as engine:
         found["self_tests"].append(engine.self_test)
-    Path(out).write_bytes(pickle.dumps(found))
+    return found
 
 
 def counted_again(engine, requests):
@@ -46,7 +39,3 @@ def counted_again(engine, requests):
     manager = engine._engine.engine_core.engine_core.scheduler.kv_cache_manager
     manager.log_stats, manager.prefix_cache_stats = True, PrefixCacheStats()
     return {"again": list(engine.generate(requests)), "cached": manager.prefix_cache_stats.hits}
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

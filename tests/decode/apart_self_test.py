@@ -1,16 +1,11 @@
-"""Run as a process of its own: vLLM on a pair in the hub's cache, broken in one way after the other.
+"""For `found_apart`: vLLM on a pair in the hub's cache, broken in one way after the other.
 
-    python -m tests.decode.apart_self_test BASE RL DTYPE OUT
-
-The pair counts as large, like any of the hub's. Writes a pickle of {how it was broken: what the self-test said}; and
-under `info` what the engine says of itself, under `logits` of each submodel (type, share of bfloat16 numbers in them).
+The pair counts as large, like any of the hub's. Gives {how it was broken: what the self-test said}; under `info` what
+the engine says of itself, under `logits` of each submodel (type, share of bfloat16 numbers in them).
 """
 
 import os
-import pickle
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 from tests.decode.checkpoints import in_the_hubs_cache
 
@@ -139,9 +134,8 @@ def kind_of_logits(engine, role):
     return str(seen[0].dtype), float((seen[0].bfloat16().float() == seen[0]).float().mean())
 
 
-def main(base, rl, dtype, out):
-    hub = Path(out).with_name(f"hub-{dtype}")
-    in_the_hubs_cache(hub, base=base, rl=rl)
+def main(pair, hub):
+    in_the_hubs_cache(hub, base=pair.base, rl=pair.rl)
     os.environ |= {"HF_HUB_CACHE": str(hub), "HF_HUB_OFFLINE": "1"}
     from harness.decode import open_engine
     from harness.decode.vllm_pair.self_test import self_test
@@ -160,7 +154,7 @@ def main(base, rl, dtype, out):
         finally:
             engine.forget_prompts()
 
-    spec = vllm_spec(dtype=dtype, max_num_batched_tokens=1024, max_num_seqs=256)
+    spec = vllm_spec(dtype="bfloat16", max_num_batched_tokens=1024, max_num_seqs=256)
     with open_engine(Pair(base="someone/base", rl="someone/rl"), spec) as engine:
         said["as opened"] = engine.self_test
         model = worker_model(engine)
@@ -171,8 +165,4 @@ def main(base, rl, dtype, out):
             said["wrong norm"], said["wrong norm, full"] = test(engine), test(engine, full=True)
         said |= {"info": engine.info(), "logits": {role: kind_of_logits(engine, role) for role in ("base", "rl")}}
         said["mended"], said["full"] = test(engine), test(engine, full=True)
-    Path(out).write_bytes(pickle.dumps(said))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return said

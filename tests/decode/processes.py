@@ -1,6 +1,6 @@
-"""Run as a process of its own, to be watched and killed: opens vLLM engines that have processes of theirs.
+"""Run as a process of its own, to be watched and killed: opens vLLM engines, those of `owner` in processes of theirs.
 
-    python -m tests.decode.processes {owner|starting|two_ranks|again} BASE RL
+    python -m tests.decode.processes {owner|again} BASE RL
 
 Says what has happened on standard output, a line of JSON each: a word, and what belongs to it.
 """
@@ -49,20 +49,9 @@ def owner(open_one):
     except EngineLost as error:
         say("lost", str(error))
     engine.close()
-    two_ranks(open_one)
-
-
-def two_ranks(open_one):
-    """An engine that decodes until this process is killed."""
-    for n, _ in enumerate(decode_for_ever(open_one())):
+    for n, _ in enumerate(decode_for_ever(open_one())):  # until this process is killed
         if n == 0:
             say("decoding")
-
-
-def starting(open_one):
-    """Is killed while its engine starts."""
-    say("starting")
-    open_one()
 
 
 def again(open_one):
@@ -92,18 +81,14 @@ def again(open_one):
 
 if __name__ == "__main__":
     how, base, rl = sys.argv[1:]
-    if how != "again":
+    if how == "owner":
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
-    if how == "two_ranks":
-        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"
     from harness.decode import open_engine
     from harness.spec import Pair
     from tests.conftest import vllm_spec
 
-    ranks = 2 if how == "two_ranks" else 1
-
     def open_one(**changes):
-        settings = {"tensor_parallel_size": ranks, "self_test": False, "kv_cache_gib": 0.125, **changes}
+        settings = {"self_test": False, "kv_cache_gib": 0.125, **changes}
         return open_engine(Pair(base=base, rl=rl), vllm_spec(**settings))
 
-    {"owner": owner, "starting": starting, "two_ranks": two_ranks, "again": again}[how](open_one)
+    {"owner": owner, "again": again}[how](open_one)

@@ -1,9 +1,4 @@
-"""Requests that the engine tests share: eight configurations, prompts of many lengths; and engines apart."""
-
-import pickle
-import subprocess
-import sys
-from pathlib import Path
+"""Requests that the engine tests share: nine configurations, prompts of many lengths; and their laws."""
 
 import numpy as np
 
@@ -95,20 +90,3 @@ def read_once(rollouts):
             if at > 2 and token not in elsewhere | {*own.prompt_token_ids, *own.token_ids[:at]}:
                 return token, own, at
     raise AssertionError("no response reads a token of its own")
-
-
-def found_apart(folder, module, *arguments):
-    """Return what a module of this folder finds in a process of its own, in which vLLM has no other engine."""
-    out = folder / "found.pickle"
-    done = subprocess.run(
-        [sys.executable, "-m", f"tests.decode.{module}", *arguments, out],
-        capture_output=True, cwd=Path(__file__).parents[2], text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return pickle.loads(out.read_bytes())
-
-
-def opened_apart(folder, sources):
-    """{name: rollouts, or a refusal} of {name: (pair, settings, requests)}, by engines in a process of their own."""
-    (folder / "sources").write_bytes(pickle.dumps(sources))
-    return found_apart(folder, "apart_loading", folder / "sources")

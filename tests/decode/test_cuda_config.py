@@ -1,12 +1,8 @@
 """What vLLM chooses for a pair on a GPU, where its platform is told to be one; nothing is computed."""
 
-import json
-import sys
-from pathlib import Path
-
 import pytest
 
-from tests.said import started
+from tests.decode.found import found_apart
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
@@ -14,10 +10,8 @@ pytestmark = pytest.mark.vllm
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    command = [sys.executable, "-m", "tests.decode.apart_cuda", str(tmp_path_factory.mktemp("shapes"))]
-    process, lines = started(command, cwd=Path(__file__).parents[2])
-    with process, lines:
-        return json.loads(lines.readline())
+    folder = tmp_path_factory.mktemp("shapes")
+    return found_apart(folder, "apart_cuda", folder)
 
 
 def test_full_batches_have_graphs_on_runner_v2_and_logits_are_float32(said):
@@ -40,8 +34,3 @@ def test_a_deterministic_engine_leaves_nothing_to_the_next(said):
     assert said["deterministic"]["mode"] == 0  # not compiled
     assert said["ordinary again"] == said["ordinary"]
     assert said["ordinary"]["mode"] == 3
-
-
-def test_tritons_attention_has_a_scratch_for_rls_heads_alone(said):
-    """Which is why heads of two sizes are refused in float32: should this fail, they need not be."""
-    assert said["scratch"] == 64  # given layers whose heads have 128

@@ -1,6 +1,5 @@
 """Drafts looked up in siblings change no token: the look-up against a brute search, its kernel, and whole engines."""
 
-import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,7 +18,8 @@ from harness.decode.worth import ASSUMED, CARDS, Worth
 from harness.errors import UserError
 from harness.spec import Decoding, EngineSpec, Sampling
 from tests.decode.apart_drafts import requests_with
-from tests.decode.requests import DECODINGS, assert_drawn_by, assert_same, by_key, found_apart, law_after, make_requests
+from tests.decode.found import found_apart
+from tests.decode.requests import DECODINGS, assert_drawn_by, assert_same, by_key, law_after, make_requests
 
 K = 4
 
@@ -141,7 +141,7 @@ WHOLE = pytest.mark.whole(reason="vLLM in a process of its own")
 @WHOLE
 def test_a_draft_of_any_kind_changes_no_token(vllm_engine, peaked_pair, tmp_path):
     """Mixed rules, traces, stop strings, begun responses, preemption, chunks of prompts, plain requests beside."""
-    found = found_apart(tmp_path, "apart_drafts", peaked_pair.model_dump_json(), "all")
+    found = found_apart(tmp_path, "apart_drafts", peaked_pair, "all")
     assert_all_same(vllm_engine, "all", found)
     assert found["looked up"]["preempted"] >= 3
     assert found["wrong"]["calls"] > found["random"]["calls"]  # logits were verified in several calls
@@ -155,7 +155,7 @@ def test_so_it_is_with_other_kinds_of_pairs(peaked_pair, tmp_path, kind):
     pair = peaked_pair.replace(recipient=peaked_pair.rl)
     if kind == "adapter":
         pair = random_adapter(tmp_path / "adapter", peaked_pair.base, step=0.01)
-    found = found_apart(tmp_path, "apart_drafts", pair.model_dump_json(), "few")
+    found = found_apart(tmp_path, "apart_drafts", pair, "few")
     with open_engine(pair, EngineSpec(backend="transformers")) as engine:
         assert_all_same(engine, "few", found)
     assert found["expected"]["tokens"] > 2 * found["expected"]["requests"]
@@ -172,8 +172,7 @@ def test_so_it_is_with_each_rule_alone_and_a_draft_row_draws_by_the_closed_form(
         sources.setdefault(f"{one.problem} looked up", []).append(one)
         sources.setdefault(f"{one.problem} expected", []).append(written)
     law, sources["law"] = two_sure_tokens_then_many(vllm_engine, transformers_engine)
-    (tmp_path / "sources").write_bytes(pickle.dumps(sources))
-    found = found_apart(tmp_path, "apart_drafts", peaked_pair.model_dump_json(), tmp_path / "sources")
+    found = found_apart(tmp_path, "apart_drafts", peaked_pair, sources)
     drawn = found.pop("law")
     for name, seen in found.items():
         assert_same([known[one.problem, one.sample] for one in sources[name]], seen["rollouts"])

@@ -17,7 +17,8 @@ from harness.evals import evaluate
 from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling
 from harness.tiny import tiny_pair
 from tests.decode.checkpoints import HEAD, drop, variant
-from tests.decode.requests import assert_same, make_requests, opened_apart
+from tests.decode.found import found_apart
+from tests.decode.requests import assert_same, make_requests
 
 TRANSFORMERS = EngineSpec(backend="transformers", dtype="float32", max_num_seqs=16)
 EXPO = Decoding(mode="expo", gamma=0.5)
@@ -107,7 +108,7 @@ def test_both_engines_agree(peaked_pair, requests, tmp_path):
     requests = [request for request in requests if request.decoding.gamma != 2]  # an engine start less
     with open_engine(peaked_pair, TRANSFORMERS) as engine:
         theirs = list(engine.generate(requests))
-    assert_same(opened_apart(tmp_path, {"expo": (peaked_pair, {}, requests)})["expo"], theirs)
+    assert_same(found_apart(tmp_path, "apart_loading", {"expo": (peaked_pair, {}, requests)})["expo"], theirs)
 
 
 def test_an_evaluation_has_it_as_one_decoding_among_others(tmp_path):

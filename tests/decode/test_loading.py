@@ -15,7 +15,8 @@ from harness.decode.plan import DELTA_LIMIT
 from harness.errors import UserError
 from harness.spec import EngineSpec, Pair, Sampling
 from tests.decode.checkpoints import EMBEDDINGS, HEAD, drop, edit, head_of_embeddings, variant
-from tests.decode.requests import DECODINGS, assert_same, make_requests, opened_apart
+from tests.decode.found import found_apart
+from tests.decode.requests import DECODINGS, assert_same, make_requests
 
 REQUESTS = {"n": 6, "samples": 1, "max_tokens": 12}
 QUERY, NORM = "model.layers.1.self_attn.q_proj.weight", "model.norm.weight"
@@ -137,7 +138,7 @@ def opened(pairs, incomplete, tmp_path_factory):
     every = pairs | {name: pair for name, (pair, *_) in incomplete.items()}
     tested, requests = (SIZES, THREE, ADDED), make_requests(**REQUESTS)
     sources = {name: (pair, {"self_test": name in tested}, requests) for name, pair in every.items()}
-    return opened_apart(place, sources)
+    return found_apart(place, "apart_loading", sources)
 
 
 @pytest.mark.vllm

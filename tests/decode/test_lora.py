@@ -14,8 +14,9 @@ from harness.errors import UserError
 from harness.records.config import fingerprint
 from harness.spec import EngineSpec, Pair
 from tests.decode.checkpoints import copied, edit, in_the_hubs_cache, swap_ids
+from tests.decode.found import found_apart
 from tests.decode.inside import furthest
-from tests.decode.requests import assert_same, found_apart, make_requests, opened_apart
+from tests.decode.requests import assert_same, make_requests
 
 TARGETS = ("q_proj", "v_proj", "o_proj", "up_proj", "down_proj")  # of both packed projections a part is missing
 
@@ -56,7 +57,7 @@ def served(adapted, merged, tmp_path_factory):
     """What a vLLM engine on the adapter gives, in a process of its own."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
     folder = tmp_path_factory.mktemp("served")
-    return found_apart(folder, "apart_lora", adapted.base, adapted.rl, merged.rl, folder / "tiny")
+    return found_apart(folder, "apart_lora", adapted, merged, folder / "tiny")
 
 
 @pytest.mark.vllm
@@ -103,7 +104,7 @@ def test_base_and_adapter_hold_one_model_and_the_terms(served, adapted):
 def test_two_ranks_give_the_same_tokens(adapted, reference, tmp_path):
     requests = make_requests(4, samples=1, max_tokens=8)  # few: two ranks on two busy cores wait for each other
     settings = {"tensor_parallel_size": 2, "kv_cache_gib": 0.125, "self_test": False}
-    found = opened_apart(tmp_path, {"two": (adapted, settings, requests)})
+    found = found_apart(tmp_path, "apart_loading", {"two": (adapted, settings, requests)})
     assert_same(found["two"], reference.generate(requests))
 
 

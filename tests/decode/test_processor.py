@@ -140,28 +140,6 @@ def test_a_response_that_no_model_can_go_on_with_is_ended():
     assert forced(runner.apply(runner.rl.clone(), range(6), [3] * 6)) == wanted
 
 
-@pytest.mark.parametrize("interface", ["V1", "V2"])
-def test_both_interfaces_force_the_decided_token(interface):
-    """Of the pair's requests alone, in slots of any order, one of which an earlier request had."""
-    runner = Runner(interface)
-    keys = [request_key(0, "p", s) for s in range(4)]
-    place = [0, 2, 3, 5]  # batch rows of the pair requests; rows 1 and 4 are plain requests
-    prompt, written = [5, 9, 2, 30], [0, 3, 11, 7]
-    slots = range(6) if runner.v1 else [11, 3, 8, 0, 7, 4]
-    if not runner.v1:
-        runner.update({11: (params(ROWS[3], 17), 0, [])})  # a request that has ended; nobody says so
-    ours = {slots[place[k]]: (params(ROWS[k], keys[k], prompt[k]), prompt[k], [7] * written[k]) for k in range(4)}
-    runner.update(ours | {slots[row]: (SamplingParams(), 2, []) for row in (1, 4)})
-    after = [p + w for p, w in zip(prompt, written, strict=True)]
-    positions = torch.zeros(6, dtype=torch.long)
-    positions[place] = torch.tensor(after) - 1
-    got = runner.apply(runner.rl.clone(), slots, positions)
-    want = expected(runner.base[place], runner.rl[place], ROWS, keys, after, runner.vocab)
-    facts = channel.encode(want.replaced, want.changed, want.delta_logp)
-    assert forced(got[place]) == list(zip(want.token.tolist(), facts.tolist(), strict=True))
-    assert torch.equal(got[[1, 4]], runner.rl[[1, 4]])  # plain requests untouched
-
-
 def test_v1_follows_requests_through_removals_moves_and_swaps():
     runner, keys = Runner("V1"), [request_key(1, "q", s) for s in range(4)]
     runner.update({k: (params(ROWS[k], keys[k], 4), 4, []) for k in range(4)}, size=4)
@@ -218,24 +196,33 @@ def test_each_draft_has_a_row_that_is_decided_at_its_own_position():
     ids=["all", "all traced", "beside plain requests", "traced beside plain requests"],
 )
 @pytest.mark.parametrize("interface", ["V1", "V2"])
-def test_a_steady_step_waits_for_nothing_and_copies_nothing_to_the_device(interface, ours, trace):
-    """As on a GPU, on a CPU: what would be a wait or a copy there is an operator here as well."""
+def test_a_step_forces_what_is_decided_and_a_steady_one_waits_for_nothing(interface, ours, trace):
+    """In slots of any order, one of which an earlier request had; of the pair's requests alone.
+
+    As on a GPU, on a CPU: what would be a wait or a copy to the device there is an operator here as well.
+    """
     runner, keys = Runner(interface, vocab=600, padded=608), [request_key(0, "p", s) for s in range(6)]
     rules = [*ROWS, rule("random", "base", 0.3, 0.0, 1.0, 0.8), rule("spike", "rl", 0.9, 0.1, span=2)]
-    memory, outputs = Memory(6), [[7] * s for s in range(6)]
-    asked = [params(replace(rules[k], trace=trace), keys[k], 4) if k in ours else SamplingParams() for k in range(6)]
-    slots = range(6) if runner.v1 else range(3, 9)
-    runner.update({slot: (asked[k], 4, outputs[k]) for k, slot in enumerate(slots)})
+    memory, outputs, starts = Memory(6), [[7] * s for s in range(6)], [5, 9, 2, 30, 4, 4]
+    asked = [
+        params(replace(rules[k], trace=trace), keys[k], starts[k]) if k in ours else SamplingParams() for k in range(6)
+    ]
+    slots = range(6) if runner.v1 else [11, 3, 8, 0, 7, 4]
+    if not runner.v1:
+        runner.update({11: (params(ROWS[3], 17), 0, [])})  # a request that has ended; nobody says so
+    runner.update({slot: (asked[k], starts[k], outputs[k]) for k, slot in enumerate(slots)})
     for step in range(4):
         rl = runner.rl + 0.1 * step
-        logits, positions = rl.clone(), [4 + len(output) for output in outputs]
+        logits, positions = rl.clone(), [start + len(output) for start, output in zip(starts, outputs, strict=True)]
         decide_them = runner.step(logits, slots, torch.tensor(positions) - 1)
         with PATHS["as on a GPU"]():
             found = watched(decide_them)
         assert found["waits"] == [] or step == 0
-        want = expected(runner.base, rl, rules, keys, positions, runner.vocab, memory, [4] * 6)
+        want = expected(runner.base, rl, rules, keys, positions, runner.vocab, memory, starts)
+        numbers = channel.encode(want.replaced, want.changed, want.delta_logp)
         for k in range(6):
-            assert logits[k].argmax() == want.token[k] if k in ours else logits[k].equal(rl[k])
+            top = logits[k].max(0)
+            assert (top.indices, top.values) == (want.token[k], numbers[k]) if k in ours else logits[k].equal(rl[k])
             outputs[k].append(want.token[k].item())
 
 

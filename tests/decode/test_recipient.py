@@ -13,19 +13,12 @@ from harness.records import RecordStore
 from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling
 from harness.tiny import tiny_pair
 from tests.decode.checkpoints import copied
-from tests.decode.requests import assert_same, make_requests
 
 TRANSFORMERS = EngineSpec(backend="transformers")
 
 
 def on(pair, recipient):
     return pair.replace(recipient=recipient)
-
-
-def test_carried_over_to_base_it_is_the_pair(peaked_pair, transformers_engine):
-    """l_base + (l_RL - l_base) is l_RL up to rounding, which moves no token of these."""
-    with open_engine(on(peaked_pair, peaked_pair.base), TRANSFORMERS) as engine:
-        assert_same(engine.generate(make_requests(8)), transformers_engine.generate(make_requests(8)))
 
 
 def test_carried_over_to_rl_it_is_extrapolation_without_a_gate(peaked_pair, transformers_engine):

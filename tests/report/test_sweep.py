@@ -23,8 +23,7 @@ SPEC = {
 def made(results, references=2, **changes):
     points = [None if i < references else {"pair": "dapo-32b"} for i in range(len(results))]
     entries = [
-        CompleteTrial("dapo-32b", i, points[i], r.label, (r,), {"avg_at_4": r.avg})
-        for i, r in enumerate(results)
+        CompleteTrial("dapo-32b", i, points[i], r.label, (r,), {"avg_at_4": r.avg}) for i, r in enumerate(results)
     ]
     return DecodingSummary(
         spec=parse(SweepSpec, {**SPEC, **changes}),

@@ -265,11 +265,7 @@ def test_a_declared_split_is_held_out_of_the_sweep_and_confirms_it():
     assert set(spec.part.of(ids[::-1])) == set(chosen)  # whatever the order of the file
     assert unused(spec, medium).of(ids) == ids
     assert spec.evaluation("tiny", [Decoding()]).asked(ids) == chosen
-
-
-def test_where_there_are_no_other_problems_they_are_the_same():
-    spec = sweep(limit=None)
-    assert unused(spec, find_benchmark("tiny_easy")) == spec.part
+    assert unused(whole := sweep(limit=None), easy) == whole.part, "the same, where there are no others"
     with pytest.raises(UserError, match=r"confirm.split"):
         sweep(confirm={"split": 1.5})
 

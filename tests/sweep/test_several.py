@@ -26,6 +26,10 @@ def test_a_total_counts_what_is_missing_and_the_thresholds(tmp_path):
     total = open_sweep(matched, Places.under(tmp_path)).estimate().total
     assert (total.thresholds, total.responses) == (2 * 6, 4 * 6)
     assert total.tokens == 36 * 40
+    for gamma, ways in ({}, 2 + 5), ({"decode.gamma": {"values": [0.1]}}, 2 + 10):  # each with its control
+        search = {"method": "tpe", "run_cap": 5, "parameters": {"decode.tau": {"min": -1, "max": -0.1}, **gamma}}
+        total = open_sweep(sweep(**search, decode={}), Places.under(tmp_path)).estimate().total
+        assert (total.ways, total.responses) == (ways, ways * 6)
 
 
 def test_the_table_adds_gpu_hours_of_what_is_known():

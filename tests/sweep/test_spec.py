@@ -150,6 +150,18 @@ def test_a_longer_draw_begins_with_the_shorter_one(method):
     assert all(-2 <= point["decode.tau"] <= -0.1 and 0.01 <= point["decode.gamma"] <= 1 for point in long)
 
 
+def test_the_size_of_a_sweep_is_the_number_of_its_points():
+    pairs = [{"base": "org/base", "rl": f"org/{name}"} for name in ("one", "other")]
+    for changes, size, points in (
+        ({"run_cap": 3}, "2 tau x 2 gamma = 4 points, the first 3 of them", 3),
+        ({"run_cap": 3, "pair": pairs}, "2 pairs x 2 tau x 2 gamma = 8 points, the first 3 of each pair", 6),
+        ({"run_cap": 5, "pair": pairs}, "2 pairs x 2 tau x 2 gamma = 8 points", 8),
+        ({"run_cap": 3, "pair": pairs, "method": "random"}, "3 points by random on each of 2 pairs", 6),
+    ):
+        spec = sweep(**changes)
+        assert (spec.size(), len(listed_points(spec))) == (size, points)
+
+
 def test_a_small_space_runs_out_of_new_points():
     assert len(listed_points(sweep(method="random", run_cap=20))) == 4
 

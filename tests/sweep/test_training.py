@@ -222,7 +222,7 @@ def test_a_point_is_not_behind_others_by_benchmarks_that_it_was_not_validated_on
     begun.trials.write(Trial(point=before, state="complete", metrics={"avg_at_2": 0.6}))
     look = begun._watch(point, spec.training(point))
     look(0, {"step": 1, "validation": {"tiny_hard": {**scores, "avg": 0.5}}})
-    with pytest.raises(Exception, match="'value': 0.125, 'median': 0.25"):
+    with pytest.raises(Exception, match=r"'value': 0\.125, 'median': 0\.25"):
         look(0, {"step": 1, "validation": {"tiny_hard": {**scores, "avg": 0.125}}})
 
 

@@ -39,24 +39,6 @@ def generated(dapo):
     return dapo._generate_and_score_completions(rows(dapo, 4))
 
 
-def test_training_changes_the_weights_and_repeats_itself(tokenizer):
-    before, reports = base().state_dict(), []
-    runs = []
-    for _ in range(2):
-        model = base()
-        history = train_dapo(
-            model, tokenizer, rl_problems(0, 40), SMALL, progress=lambda *report: reports.append(report)
-        )
-        runs.append((model.state_dict(), history))
-    (one, history), (two, _) = runs
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert not any(torch.equal(before[name], one[name]) for name in one if "proj.weight" in name)
-    assert [record["update"] for record in history] == [2, 4]
-    assert history[0]["dynamic_sampling/rounds"] >= 1
-    assert reports[-1][0] == 1.0
-    assert model.config.use_cache
-
-
 @pytest.mark.parametrize("penalty", [0.0, 0.8])
 def test_only_mixed_groups_are_kept_against_a_count_and_judged_by_accuracy(tokenizer, tmp_path, penalty):
     """Also where overlong responses lose: by half of the penalty, whose length is in the reward alone."""
@@ -76,25 +58,18 @@ def test_only_mixed_groups_are_kept_against_a_count_and_judged_by_accuracy(token
     assert len(seen) > 1, "the seed should need a refill, or nothing is tested"
     assert dapo._metrics["train"]["dynamic_sampling/kept"] == [len(mixed)] == [4]
     assert dapo._metrics["train"]["dynamic_sampling/rounds"] == [len(seen)]
+    every = [told for drawn in seen for group in drawn for told in group]
+    record = dapo.tally.take()
+    assert record["groups"] == {"rounds": len(seen), "kept": 4, "dropped": len(every) // 8 - 4, "empty": 0}
+    assert (record["responses"], dapo.tally.take()["responses"]) == (len(every), 0)
+    assert record["accuracy"] == pytest.approx(sum(reward for reward, _ in every) / len(every), abs=1e-6)
+    assert record["length"] == pytest.approx(sum(length for _, length in every) / len(every), abs=1e-6)
     lost = [[min(1.0, max(0.0, (length - 10) / 30)) for _, length in group] for group in mixed]
     rewards = torch.tensor([[reward for reward, _ in group] for group in mixed]) - penalty / 2 * torch.tensor(lost)
     expected = (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)
     assert torch.allclose(batch["advantages"], expected.flatten(), atol=1e-4)
     assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
     assert batch["completion_ids"].shape == batch["old_per_token_logps"].shape == batch["completion_mask"].shape
-
-
-def test_old_logprobs_belong_to_their_rows_after_joining(tokenizer, tmp_path):
-    dapo = trainer(tokenizer, tmp_path)
-    batch = generated(dapo)
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
-    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    with torch.no_grad():
-        positions = (mask.cumsum(1) - 1).clamp(min=0)
-        logits = base()(ids, attention_mask=mask, position_ids=positions).logits[:, :-1]
-    logp = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0][:, -batch["completion_ids"].shape[1] :]
-    kept = batch["completion_mask"].bool()
-    assert torch.allclose(logp[kept], batch["old_per_token_logps"][kept], atol=1e-4)
 
 
 def test_places_that_stay_empty_teach_nothing(tokenizer, tmp_path):
@@ -109,17 +84,13 @@ def test_places_that_stay_empty_teach_nothing(tokenizer, tmp_path):
     assert dapo._metrics["train"]["dynamic_sampling/dropped"] == [8.0]
 
 
-def test_without_dynamic_sampling_groups_stay_as_they_are(tokenizer, tmp_path):
-    dapo = trainer(tokenizer, tmp_path, SMALL.replace(dynamic_sampling=False))
-    batch = generated(dapo)
-    assert len(batch["advantages"]) == 16
-    assert "dynamic_sampling/kept" not in dapo._metrics["train"]
-
-
 def test_an_ungraded_response_teaches_nothing_however_long(tokenizer, tmp_path):
+    """Without dynamic sampling: its group stays as it is."""
     dapo = trainer(tokenizer, tmp_path, SMALL.replace(overlong_buffer=40, dynamic_sampling=False))
     dapo.reward_funcs[0] = lambda completions, **_: [None, 1.0, 0.0, 0.0] * (len(completions) // 4)
     batch = generated(dapo)
+    assert len(batch["advantages"]) == 16
+    assert "dynamic_sampling/kept" not in dapo._metrics["train"]
     assert not batch["advantages"][::4].any()
     assert batch["advantages"][1::4].all()
     assert dapo.tally.take()["ungraded"] == 4
@@ -140,14 +111,22 @@ def test_alpha_0_trains_as_plain_dapo_to_the_bit(tokenizer, plain_weights, chang
     assert all(torch.equal(value, plain_weights[name]) for name, value in model.state_dict().items())
 
 
-def test_the_model_can_be_kept_after_each_step_without_changing_the_training(tokenizer, plain_weights):
-    kept = {}
+def test_training_repeats_itself_and_keeping_the_model_after_each_step_changes_nothing(tokenizer, plain_weights):
+    kept, reports, model = {}, [], base()
 
     def keep(step, model):
         assert model.config.use_cache, "as it was before TRL"
         kept[step] = {name: value.clone() for name, value in model.state_dict().items()}
 
-    train_dapo(base(), tokenizer, rl_problems(0, 40), SMALL, on_step=keep)
+    told = {"on_step": keep, "progress": lambda *report: reports.append(report)}
+    history = train_dapo(model, tokenizer, rl_problems(0, 40), SMALL, **told)
+    assert [record["update"] for record in history] == [2, 4]
+    assert history[0]["dynamic_sampling/rounds"] >= 1
+    assert reports[-1][0] == 1.0
+    assert model.config.use_cache
+    assert not any(
+        torch.equal(value, kept[2][name]) for name, value in base().state_dict().items() if "proj.weight" in name
+    )
     assert list(kept) == [1, 2]
     assert all(torch.equal(value, plain_weights[name]) for name, value in kept[2].items())
     assert not all(torch.equal(value, plain_weights[name]) for name, value in kept[1].items())
@@ -167,10 +146,9 @@ def test_the_loss_is_the_papers(tokenizer, tmp_path, method, source):
     changes = {} if method == "none" else {"alpha": 0.4, "pi_source": source}
     settings = MIXED.replace(method=method, **changes)
     dapo = trainer(tokenizer, tmp_path, settings)
-    dapo.model.train()
     dapo.current_gradient_accumulation_steps = 1
-    torch.manual_seed(0)
-    batch = dapo._generate_and_score_completions(rows(dapo, 4))
+    batch = generated(dapo)
+    written = batch["old_per_token_logps"].clone()
     batch["old_per_token_logps"] += 0.4 * torch.randn_like(batch["old_per_token_logps"])  # many ratios leave the clip
     loss = dapo._compute_loss(dapo.model, batch)
     loss.backward()
@@ -181,6 +159,7 @@ def test_the_loss_is_the_papers(tokenizer, tmp_path, method, source):
     logits = model(ids, attention_mask=attention).logits[:, :-1]
     logp = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0][:, -batch["completion_ids"].shape[1] :]
     old, mask = batch["old_per_token_logps"], batch["completion_mask"]
+    assert torch.allclose(logp[mask.bool()], written[mask.bool()], atol=1e-4)  # each row's own, after joining
     pi = (logp.detach() if source == "current" else old).exp()
     weight = {"none": 1.0, "low_prob": 1 + 0.4 * (1 - pi), "dominate": 0.4 * pi + 0.6}[method]
     advantage, ratio = batch["advantages"][:, None] * weight, (logp - old).exp()
@@ -228,15 +207,3 @@ def test_accumulation_makes_the_same_update_from_smaller_pieces(tokenizer, plain
     moved = sum((plain_weights[name] - value).abs().sum() for name, value in before.items())
     apart = sum((plain_weights[name] - value).abs().sum() for name, value in model.state_dict().items())
     assert apart < 0.1 * moved
-
-
-def test_the_tally_counts_a_step(tokenizer, tmp_path):
-    dapo = trainer(tokenizer, tmp_path, MIXED.replace(max_generation_rounds=3))
-    batch = generated(dapo)
-    record = dapo.tally.take()
-    groups = record["groups"]
-    assert groups["kept"] + groups["empty"] == 4
-    assert record["responses"] == (groups["kept"] + groups["dropped"]) * 8
-    assert 0 < record["accuracy"] == record["reward"] < 1
-    assert batch["completion_mask"].sum() <= record["length"] * record["responses"] + 1
-    assert dapo.tally.take()["responses"] == 0

@@ -1,0 +1,24 @@
+"""What a module of this folder finds in a process of its own, in which vLLM has no other engine."""
+
+import pickle
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+
+def found_apart(folder, module, *arguments):
+    """Return what `main` of a module returns there."""
+    (folder / "asked").write_bytes(pickle.dumps((module, arguments)))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.decode.found", folder],
+        capture_output=True, cwd=Path(__file__).parents[2], text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return pickle.loads((folder / "found").read_bytes())
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    name, given = pickle.loads((place / "asked").read_bytes())
+    (place / "found").write_bytes(pickle.dumps(import_module(f"tests.decode.{name}").main(*given)))
