@@ -1,10 +1,11 @@
 """Sweeps of decodings: a list of decodings given to the loop, pair by pair, in one stream of one engine."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from math import isfinite
+from math import hypot, isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -40,6 +41,7 @@ from harness.tiny import checkpoints
 PointsByDecoding = dict[Decoding, list[Point]]  # points may be other words for one
 
 
+_ERROR = re.compile(r"avg_at_\d+_se(_sampling)?")  # standard errors, of benchmarks that share no problem
 _ORDER = ("base", "rl", "replace", "extrapolate", "expo", "power")  # of references
 
 
@@ -325,7 +327,7 @@ def is_behind(shares: Mapping[str, float], best: Mapping[str, float], p: float) 
 
 
 def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
-    """Return every metric of a trial by its name in sweeps: the unweighted mean over its benchmarks.
+    """Return every metric of a trial by its name in sweeps: the unweighted mean over its benchmarks, and its errors.
 
     Ours are fractions, those of lm-eval's tasks in their own units. Metrics of more samples than there are have no
     value: greedy decoding has one.
@@ -339,7 +341,8 @@ def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
                 values[name] = result.pass_at(int(name.removeprefix("pass_at_")))
         every.append(values)
     names = [name for name in every[0] if all(name in values for values in every)]
-    means = {name: float(fmean(values[name] for values in every)) for name in names}
+    each = {name: [float(values[name]) for values in every] for name in names}
+    means = {name: hypot(*mine) / len(mine) if _ERROR.fullmatch(name) else fmean(mine) for name, mine in each.items()}
     return {name: value for name, value in means.items() if isfinite(value)}  # one sample has no sampling error
 
 

@@ -3,12 +3,15 @@
 Nothing depends on it: what fails is a warning, and `sweep run` again writes what is missing.
 """
 
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from harness.spec.sweep import in_percent
+
+_REFUSED = re.compile(r"[^\w. -]")  # in a part of a metric's name
 
 
 class SweepRun:
@@ -82,16 +85,18 @@ class SweepRun:
         from mlflow.entities import Metric, Param
 
         folder = self._sweep.folder
-        best = [entry for entry in made.best if len(made.spec.metric) == 1][:1]
+        best, several = made.best if len(made.spec.metric) == 1 else (), len(made.spec.pairs) > 1
         metrics, params = {"points": len(made.points)}, {**self._sweep.params(), "size": made.spec.size()}
         for entry in best:
+            place = f"best/{_REFUSED.sub('_', entry.pair)}" if several else "best"
             shown = {n: round(100 * v, 2) if in_percent(n) else round(v, 4) for n, v in entry.metrics.items()}
-            metrics |= {f"best/{name}": value for name, value in shown.items()}
-            metrics["best/mean_tokens"] = round(entry.metrics["mean_tokens"], 1)
+            metrics |= {f"{place}/{name}": value for name, value in shown.items()}
+            metrics[f"{place}/mean_tokens"] = round(entry.metrics["mean_tokens"], 1)
         self._client.log_batch(self.id, metrics=[Metric(name, value, 0, 0) for name, value in metrics.items()])
         stored = self._client.get_run(self.id).data.params
         self._client.log_batch(self.id, params=[Param(k, v) for k, v in params.items() if k not in stored])
-        self._client.set_tag(self.id, "best", best[0].label if best else "")
+        labels = [f"{entry.pair}: {entry.label}" if several else entry.label for entry in best]
+        self._client.set_tag(self.id, "best", "; ".join(labels))
         self._client.set_tag(self.id, "mlflow.note.content", (folder.path / "summary.md").read_text()[:8000])
         files = [folder.path / f"summary.{kind}" for kind in ("md", "json")]
         self.attach(folder.spec, *files, *folder.path.glob("*.svg"))

@@ -139,10 +139,10 @@ WHOLE = pytest.mark.whole(reason="vLLM in a process of its own")
 
 
 @WHOLE
-def test_a_draft_of_any_kind_changes_no_token(vllm_engine, peaked_pair, tmp_path):
+def test_a_draft_of_any_kind_changes_no_token(transformers_engine, peaked_pair, tmp_path):
     """Mixed rules, traces, stop strings, begun responses, preemption, chunks of prompts, plain requests beside."""
     found = found_apart(tmp_path, "apart_drafts", peaked_pair, "all")
-    assert_all_same(vllm_engine, "all", found)
+    assert_all_same(transformers_engine, "all", found)
     assert found["looked up"]["preempted"] >= 3
     assert found["wrong"]["calls"] > found["random"]["calls"]  # logits were verified in several calls
     a_step = {source: seen["tokens"] / seen["requests"] for source, seen in found.items()}
@@ -163,15 +163,15 @@ def test_so_it_is_with_other_kinds_of_pairs(peaked_pair, tmp_path, kind):
 
 @WHOLE
 def test_so_it_is_with_each_rule_alone_and_a_draft_row_draws_by_the_closed_form(
-    vllm_engine, transformers_engine, peaked_pair, tmp_path
+    transformers_engine, peaked_pair, tmp_path
 ):
     sources, requests = {}, make_requests(len(DECODINGS), samples=2, max_tokens=24)  # a rule each
-    known = by_key(vllm_engine.generate(requests))
+    known = by_key(transformers_engine.generate(requests))
     for one in requests:
         written = replace(one, expected=known[one.problem, one.sample].token_ids)
         sources.setdefault(f"{one.problem} looked up", []).append(one)
         sources.setdefault(f"{one.problem} expected", []).append(written)
-    law, sources["law"] = two_sure_tokens_then_many(vllm_engine, transformers_engine)
+    law, sources["law"] = two_sure_tokens_then_many(transformers_engine)
     found = found_apart(tmp_path, "apart_drafts", peaked_pair, sources)
     drawn = found.pop("law")
     for name, seen in found.items():
@@ -181,16 +181,16 @@ def test_so_it_is_with_each_rule_alone_and_a_draft_row_draws_by_the_closed_form(
     assert_drawn_by(law, [done.token_ids[-1] for done in drawn["rollouts"]])
 
 
-def two_sure_tokens_then_many(engine, reference):
+def two_sure_tokens_then_many(engine):
     """The law of a third token, and requests that draw it after two that are all but certain, which they expect."""
     sampling = Sampling(max_tokens=5, temperature=2.0)
     one = Request("What is 6 + 2?", "law", 0, Decoding(mode="replace", tau=-0.005), sampling)
     [done] = engine.generate([replace(one, sampling=Sampling(max_tokens=4))])
     prompt, *written = done.prompt_token_ids, *done.token_ids
     for i in (2, 3):
-        assert law_after(reference, (*prompt, *written[:i]), one)[0][written[i]] > 0.99
+        assert law_after(engine, (*prompt, *written[:i]), one)[0][written[i]] > 0.99
     one = replace(one, begun=tuple(written[:2]), expected=tuple(written))
-    return law_after(reference, (*prompt, *written), one)[0], [replace(one, sample=i) for i in range(400)]
+    return law_after(engine, (*prompt, *written), one)[0], [replace(one, sample=i) for i in range(400)]
 
 
 def assert_all_same(engine, how, found):

@@ -11,10 +11,8 @@ import psutil
 import pytest
 
 from harness.decode import open_engine
-from harness.decode.progress import Progress
 from harness.decode.ray_cluster import Cluster
 from harness.decode.ray_pool import _Member
-from harness.decode.ray_worker import _Taking
 from harness.errors import UserError
 from harness.spec import Decoding, EngineSpec, Pair, Sampling
 from tests.conftest import vllm_spec
@@ -206,15 +204,3 @@ def test_vllms_processes_end_with_a_killed_worker(cluster, peaked_pair):
         assert any("EngineCore" in " ".join(process.cmdline()) for process in started)
         worker.kill()
         assert psutil.wait_procs([worker, *started], timeout=60)[1] == []
-
-
-@pytest.mark.vllm
-def test_what_comes_in_joins_vllms_running_batch(vllm_engine):
-    """The half of a worker that differs by engine, in this process: more requests arrive at every rollout."""
-    requests = make_requests(8)
-    waiting, late, served = requests[:4], requests[4:], []
-    for rollout in vllm_engine.serve(_Taking(lambda held: waiting.pop() if waiting else None), Progress(0, False)):
-        served.append(rollout)
-        if late:
-            waiting.append(late.pop())
-    assert_same(served, vllm_engine.generate(requests))

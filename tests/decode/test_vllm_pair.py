@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from harness.decode import Request, open_engine
+from harness.decode.progress import Progress
+from harness.decode.ray_worker import _Taking
 from harness.decode.types import BrokenLogits
 from harness.errors import UserError
 from harness.spec import Decoding, Sampling
@@ -241,3 +243,14 @@ def test_each_submodel_has_its_own_compile_role(vllm_engine):
     assert [c.additional_config["rlvr_role"] for c in configs] == ["rl", "base"]
     assert configs[0].compute_hash() != configs[1].compute_hash()
     assert "head_dtype" not in vllm_engine.info()  # of float32, as before this was told: records keep their names
+
+
+def test_what_comes_in_joins_vllms_running_batch(vllm_engine):
+    """The half of Ray's worker that differs by engine: more requests arrive at every rollout."""
+    requests = make_requests(8)
+    waiting, late, served = requests[:4], requests[4:], []
+    for rollout in vllm_engine.serve(_Taking(lambda held: waiting.pop() if waiting else None), Progress(0, False)):
+        served.append(rollout)
+        if late:
+            waiting.append(late.pop())
+    assert_same(served, vllm_engine.generate(requests))

@@ -1,5 +1,7 @@
 """The parts of a sweep that need no engine: what is left to do, which GPUs, what Optuna shows, the command line."""
 
+from types import SimpleNamespace
+
 import optuna
 import pytest
 from optuna.storages import JournalStorage
@@ -8,11 +10,13 @@ from optuna.storages.journal import JournalFileBackend
 from harness.cli.sweep import read
 from harness.errors import UserError
 from harness.sweep.base import Places, open_sweep
-from harness.sweep.decoding import is_behind
+from harness.sweep.decoding import is_behind, metrics
 from harness.sweep.points import listed_points
 from harness.sweep.run import gpus, status
 from harness.sweep.study import Study
+from harness.sweep.track import SweepRun
 from tests.sweep.made import sweep
+from tests.tracking.made import result
 
 
 def test_what_failed_is_said_and_what_was_done_since_is_no_failure(tmp_path):
@@ -98,6 +102,43 @@ WORSE = dict.fromkeys(list(BEST)[:8], 0.0)
 )
 def test_a_point_is_behind_only_where_the_same_problems_say_so(one, other, level, behind):
     assert is_behind(one, other, level) == behind
+
+
+def test_the_error_of_a_mean_over_benchmarks_is_that_of_the_mean():
+    results = [result(samples=2, problems=problems, task=f"task {problems}") for problems in (3, 8)]
+    found = metrics(sweep(), results)
+    assert found["avg_at_2"] == pytest.approx((1 / 3 + 1 / 8) / 2)
+    assert found["avg_at_2_se"] == pytest.approx(sum(each.standard_error**2 for each in results) ** 0.5 / 2)
+    assert "avg_at_2_se" in metrics(sweep(), results[:1])
+
+
+def test_the_best_point_of_each_pair_is_logged_under_its_name(tmp_path):
+    """That of the first one alone stood there as the sweep's."""
+    logged = {}
+    client = SimpleNamespace(
+        log_batch=lambda run, metrics=(), params=(): logged.update({each.key: each.value for each in metrics}),
+        get_run=lambda run: SimpleNamespace(data=SimpleNamespace(params={})),
+        set_tag=lambda run, name, value: logged.update({name: value}),
+        log_artifact=lambda run, file: None,
+        set_terminated=lambda run, status: None,
+    )
+    (tmp_path / "summary.md").touch()
+    folder = SimpleNamespace(path=tmp_path, spec=tmp_path / "sweep.yaml")
+    run = SweepRun(SimpleNamespace(places=SimpleNamespace(tracking=None), spec=sweep(), folder=folder, params=dict))
+    run.id, run._client = "run", client
+    best = [
+        SimpleNamespace(pair=f"tiny@{step}", label=f"τ{step}", metrics={"avg_at_2": step / 8, "mean_tokens": 9})
+        for step in (4, 8)
+    ]
+    spec = sweep(pair={"rl": ["tiny@4", "tiny@8"]})
+    run._close(SimpleNamespace(best=best, points=best, spec=spec))
+    assert (logged["best"], logged["best/tiny_4/avg_at_2"], logged["best/tiny_8/avg_at_2"]) == (
+        "tiny@4: τ4; tiny@8: τ8",
+        50,
+        100,
+    )
+    run._close(SimpleNamespace(best=best[:1], points=best, spec=sweep()))
+    assert (logged["best"], logged["best/avg_at_2"]) == ("τ4", 50)
 
 
 def study_of(begun):
