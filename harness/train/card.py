@@ -23,7 +23,7 @@ on {date} ({machine}; {seconds:.0f} s of steps). The licence is the base's. The 
 {steps} steps of {prompts} x {samples} responses and {minibatches} updates, learning rate {learning_rate:g}, clip
 {clip_low:g}/{clip_high:g}, dual clip {delta}, rollouts at temperature {temperature:g} and top-p {top_p:g}, {method}.
 {which}
-Accuracy of the rollouts by step: {accuracy}.
+Accuracy of the rollouts{learned} by step: {accuracy}.
 
 {scores}Data: `{data}`. Command: `{command}`. {versions}.
 """
@@ -40,6 +40,7 @@ def write_card(rl: Path, facts: dict[str, Any], records: list[dict[str, Any]]) -
         + f", {score['tokens']:.0f} tokens a response.\n"
         for task, score in facts["scores"].items()
     )
+    verl = facts["training"]["backend"] == "verl"  # which counts no others
     step, asked = facts.get("step", dapo.steps), facts["training"].get("checkpoint", "last")
     text = TEMPLATE.format(
         library="peft" if (rl / "adapter_config.json").is_file() else "transformers",
@@ -52,6 +53,7 @@ def write_card(rl: Path, facts: dict[str, Any], records: list[dict[str, Any]]) -
         machine=facts["machine"],
         date=facts["date"],
         seconds=facts["seconds"],
+        learned=" that were learned from" if verl and dapo.dynamic_sampling else "",
         accuracy=", ".join("-" if step["accuracy"] is None else f"{step['accuracy']:.2f}" for step in steps),
         scores=scores + "\n" if scores else "",
         data=facts["training"]["data"],
