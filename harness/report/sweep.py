@@ -78,7 +78,6 @@ class SweepSummary(ABC):
     results: Callable[[], Sequence[EvalResult]] = tuple
     seconds: float = 0.0
     failed: int = 0
-    pruned: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def points(self) -> list[CompleteTrial]:
