@@ -35,7 +35,7 @@ LONGEST = (
     "serve/test_requests.py", "decode/test_expo.py",
     "sweep/test_run.py", "decode/test_ray_nodes.py", "evals/test_command.py",
     "evals/test_front_door.py", "decode/test_context.py", "sweep/test_kills.py",
-    "decode/test_power.py", "tracking/test_log.py",
+    "tracking/test_log.py",
 )  # fmt: skip
 
 # Files whose tests ask one server (tests/serve/conftest.py): on one process, so that it is started once.

@@ -1,4 +1,4 @@
-"""Power sampling: its chain against brute force, its one number a token, and both engines token for token."""
+"""Power sampling: its chain against brute force, and its one number a token; `test_vllm_pair` has both engines."""
 
 import itertools
 import math
@@ -20,7 +20,6 @@ from harness.policy.rule import Rule, Rules
 from harness.policy.statistics import renyi_entropy
 from harness.policy.step import Requests
 from harness.spec import Decoding, Sampling, parse, parse_decoding
-from tests.decode.requests import by_key, facts, make_requests
 from tests.laws import p_value
 from tests.policy.rules import PATHS, decided, requests, rule
 
@@ -147,30 +146,6 @@ def test_a_rule_that_tells_a_renyi_entropy_changes_nothing_else(path):
     want = renyi_entropy(torch.log_softmax(4 * own, 1), torch.full((60, 1), 0.25))
     at = [i for i in range(0, 60, 3) if i != 9]
     assert torch.allclose(other.delta_logp[at], want[at], atol=1e-5)
-
-
-@pytest.mark.vllm
-def test_both_engines_give_the_same_chains(vllm_engine, transformers_engine):
-    ways = [Decoding(mode="power", power=p, block=8, moves=3, primary=m) for p, m in ((4, "rl"), (2, "base"))]
-    requests = [
-        replace(request, decoding=ways[i % 2] if i < 12 else request.decoding)
-        for i, request in enumerate(make_requests(16, samples=1, max_tokens=20, top_p=1.0))
-    ]
-    ours, theirs = (by_key(engine.generate(requests)) for engine in (vllm_engine, transformers_engine))
-    for key, mine in ours.items():
-        assert facts(mine) == facts(theirs[key])
-        assert mine.n_forwards == theirs[key].n_forwards
-        assert (mine.n_forwards is not None) == (mine.request.decoding.mode == "power")
-    powers = [r for r in ours.values() if r.n_forwards]
-    assert len(powers) == 12
-    assert all(r.n_forwards > r.n_tokens for r in powers)
-    for change, words in (
-        ({"stop": ("x",)}, r"stop=\('x',\)"),
-        ({"trace": 0}, "trace=0"),
-        ({"sampling": Sampling()}, r"mode=power is refused with T = 1, top-p 0\.7"),
-    ):
-        with pytest.raises(UserError, match=words):
-            list(transformers_engine.generate([replace(requests[0], **change)]))
 
 
 def test_settings_are_those_of_the_authors_unless_said_otherwise():

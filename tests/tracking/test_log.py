@@ -25,10 +25,6 @@ def run_of(store, run_id):
     return TrackingStore.at(store).client().get_run(run_id)
 
 
-def artifacts(store, run_id):
-    return store / "mlartifacts" / run_id / "artifacts"
-
-
 def test_a_run_for_a_result(store):
     one = result(partial="first 4 of 32 samples")
     run_id = log_result(one, store)
@@ -45,16 +41,6 @@ def test_a_run_for_a_result(store):
     [dataset] = run.inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) == ("aime24", one.provenance["data"])
     assert TrackingStore.at(store).client().get_experiment(run.info.experiment_id).name == "rlvr-dir-aime24"
-
-
-def test_the_artifacts_rebuild_the_result(store):
-    one = result()
-    folder = artifacts(store, run_id := log_result(one, store, "x"))
-    found = result_of_run(run_id, store)
-    assert (found.metrics(), found.provenance) == (one.metrics(), one.provenance)
-    table = json.loads((folder / "per_problem.json").read_text())
-    assert table["columns"][:3] == ["problem", "avg_at_4", "correct"]
-    assert table["data"][0][:3] == ["p0", 100.0, 4]
 
 
 def test_what_a_killed_process_has_left_is_in_no_view_and_the_result_is_logged(store):
@@ -80,7 +66,7 @@ def test_logged_twice_is_one_run(store):
     assert log_result(result(seed=1), store) != log_result(one, store)
 
 
-def test_a_run_compares_like_a_file(store, tmp_path):
+def test_a_run_rebuilds_its_result_and_compares_like_a_file(store, tmp_path):
     from harness.evals.places import read_results
 
     first, second = result(), result(Decoding(mode="rl"), seed=1)
@@ -88,6 +74,10 @@ def test_a_run_compares_like_a_file(store, tmp_path):
     second.write(tmp_path)
     read = read_results([f"run:{run_id}", str(tmp_path)], run=lambda name: result_of_run(name, store))
     assert [r.config_hash for r in read] == [first.config_hash, second.config_hash]
+    assert (read[0].metrics(), read[0].provenance) == (first.metrics(), first.provenance)
+    table = json.loads((store / "mlartifacts" / run_id / "artifacts" / "per_problem.json").read_text())
+    assert table["columns"][:3] == ["problem", "avg_at_4", "correct"]
+    assert table["data"][0][:3] == ["p0", 100.0, 4]
     with pytest.raises(UserError, match="run:nope of"):
         result_of_run("nope", store)
     with pytest.raises(UserError, match=r"holds no mlflow\.db"):
