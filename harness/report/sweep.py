@@ -303,16 +303,21 @@ class TrainingSummary(SweepSummary):
         said = self.sentence(next(iter(self.spec.pairs)), leads, "seeds and problems")
         return [said[0].upper() + said[1:]]
 
+    @property
+    def over(self) -> str:
+        """Say what intervals are over: one seed says nothing of others."""
+        return "problems and seeds" if len(self.seeds) > 1 else "problems"
+
     def facts(self) -> list[str]:
         """Say what was run, in a few words each."""
         results = [result for entry in self.entries for result in entry.results]
         machines = {result.facts["machine"] for result in results}
         return [
-            f"and plain DAPO, {len(self.seeds)} seeds each",
+            f"and plain DAPO, {len(self.seeds)} {'seeds' if len(self.seeds) > 1 else 'seed'} each",
             self.training,
             f"{duration(sum(result.facts['seconds'] for result in results))} of steps",
             machines.pop() if len(machines) == 1 else f"{len(machines)} different machines",
-            "in brackets 95 % intervals over problems and seeds; differences are paired by both",
+            f"in brackets 95 % intervals over {self.over}; differences are paired by problem and seed",
         ]
 
     def body(self) -> list[str]:
@@ -346,7 +351,7 @@ class TrainingSummary(SweepSummary):
             made.one.set_yticks(range(len(rows)), [f"{row.result.label}, {row.task}" for row in rows])
             made.one.invert_yaxis()
             made.one.set_xlabel(f"{name} minus plain DAPO{',' if points else ''}{points}, paired by seed")
-        title = "Each training minus plain DAPO; small dots are seeds, bars are 95 % intervals over problems and seeds"
+        title = f"Each training minus plain DAPO; small dots are seeds, bars are 95 % intervals over {self.over}"
         dots = Section("differences", title, frame(data), (), made.svg, "Dot chart, seed by seed and on average.")
         return [dots, *super().figures()]
 

@@ -78,6 +78,9 @@ def test_trainings_are_paired_by_problem_and_seed(seeds):
     assert row.difference.n == 5
     [said] = summary.verdicts
     assert said.startswith("Best of 1 on these seeds and problems: ours, avg_at_8 60.00; +1")
-    assert "95 %" in said  # of one training over problems alone
+    assert "95 %" in said
     [figure] = summary.figures()
+    over = "problems and seeds" if seeds > 1 else "problems"  # of one training over problems alone
+    assert f"intervals over {over};" in summary.facts()[-1]
+    assert figure.title.endswith(f"intervals over {over}")
     assert figure.frame["difference"][0] == pytest.approx(100 * row.difference.mean)
