@@ -4,7 +4,7 @@ The trainings of a method differ in their seed: they are one row, the mean over 
 and other problems.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ REFERENCE = "DAPO"  # what the others are set against, where it is there; else t
 class Trained(RunScores):
     """The trainings of one method from one base on one benchmark: a setting a seed, all of the same problems."""
 
-    base: str = ""
+    base: tuple[str, str | None] = ("", None)  # its place, and what identifies its weights
     settings: tuple[Setting, ...] = ()
 
     @property
@@ -79,12 +79,26 @@ def _is_table(trained: Sequence[EvalResult]) -> bool:
     return len({(called(result), run_of(result)) for result in trained}) > 1 or any(map(of_training, trained))
 
 
-def _trained(settings: Sequence[Setting]) -> list[Trained]:
+def _bases(settings: Sequence[Setting]) -> Callable[[Setting], tuple[str, str | None]]:
+    """Return what tells the base of a setting, by place and weights; weights that are not told are the first there."""
+    first: dict[str, str] = {}
+    for one in settings:
+        if name := one.first.weights.get("base"):
+            first.setdefault(one.first.pair[0], name)
+
+    def base_of(one: Setting) -> tuple[str, str | None]:
+        place = one.first.pair[0]
+        return place, one.first.weights.get("base", first.get(place))
+
+    return base_of
+
+
+def _trained(settings: Sequence[Setting], base_of: Callable[[Setting], tuple[str, str | None]]) -> list[Trained]:
     """Put the seeds of each method together; raises UserError where a name has two results of one seed."""
-    found: dict[tuple[str, str, str], dict[int | str, Setting]] = {}
+    found: dict[tuple[tuple[str, str | None], str, str], dict[int | str, Setting]] = {}
     for one in settings:
         name, run = called(one.first), run_of(one.first)
-        seeds = found.setdefault((one.first.pair[0], name, one.benchmark), {})
+        seeds = found.setdefault((base_of(one), name, one.benchmark), {})
         if run in seeds:
             which = f"seed {run}" if isinstance(run, int) else run
             places = " and ".join(dict.fromkeys(each.first.pair[1] for each in (seeds[run], one)))
@@ -166,17 +180,21 @@ class _Row:
 
 def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[str], list[Section], list[Finding]]:
     settings = settings_of(results)
-    trained = _trained([one for one in settings if one.decoding.mode == "rl"])
+    base_of = _bases(settings)
+    trained = _trained([one for one in settings if one.decoding.mode == "rl"], base_of)
     names = list(dict.fromkeys(one.label for one in trained))
     reference = REFERENCE if REFERENCE in names else names[0]
     k = max(1, min(setting.samples for one in trained for setting in one.settings) // 2)
     methods: list[Method] = []
     against, gains, findings, rows = list[str](), list[str](), list[Finding](), list[_Row]()
-    for base in dict.fromkeys(one.base for one in trained):
-        bases = {e.benchmark: e for e in settings if e.decoding.mode == "base" and e.first.pair[0] == base}
-        mine = _rows(base, [one for one in trained if one.base == base], bases, names, reference)
+    every = dict.fromkeys(one.base for one in trained)
+    for base in every:
+        bases = {e.benchmark: e for e in settings if e.decoding.mode == "base" and base_of(e) == base}
+        model = model_called(base[0]) or model_name(base[0])
+        model += f" ({base[1]})" if sum(place == base[0] for place, _ in every) > 1 else ""
+        mine = _rows(model, [one for one in trained if one.base == base], bases, names, reference)
         if bases:
-            methods.append(Method(mine[0].model, "Base", {b: Score.of(e, k) for b, e in bases.items()}))
+            methods.append(Method(model, "Base", {b: Score.of(e, k) for b, e in bases.items()}))
         methods += [row.method(k) for row in mine]
         compared = [row for row in mine if row.others and row.whole]
         against += [row.sentence(reference, row.over_other) for row in compared[:1]]  # the table has the others
@@ -196,12 +214,11 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
 
 
 def _rows(
-    base: str, trained: Sequence[Trained], bases: Mapping[str, Setting], names: Sequence[str], reference: str
+    model: str, trained: Sequence[Trained], bases: Mapping[str, Setting], names: Sequence[str], reference: str
 ) -> list[_Row]:
     """Return a row for each method that was trained from a base, in the order of `names`."""
     in_order = sorted(trained, key=lambda one: one.benchmark)
     by = {name: {one.benchmark: one for one in in_order if one.label == name} for name in names}
-    model = model_called(base) or model_name(base)
     return [
         _Row(model, name, found, bases, by[reference] if name != reference else {})
         for name, found in by.items()

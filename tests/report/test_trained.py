@@ -86,6 +86,26 @@ def test_two_results_of_one_seed_under_one_name_are_refused(tmp_path):
     assert [row[1].text for row in table.cells] == ["Base", "one", "other"]
 
 
+def test_a_base_that_was_made_anew_at_its_place_is_another_base():
+    """The last one's score was subtracted from the trainings of both."""
+
+    def trained(method, weights, base):
+        how = {
+            "pair": {"base": "b", "rl": f"{method}/rl"},
+            "problems": 30,
+            "weights": {"base": weights},
+            "name": method,
+        }
+        both = ((Decoding(), 0.6), (Decoding(mode="base"), base))
+        return [result(one, share, **how, settings=f"{method} {one.mode}") for one, share in both]
+
+    found = [*trained("A", "v1", 0.3), *trained("B", "v2", 0.1)]
+    made = tables(build(found))
+    assert [row[0].text for row in made["trained"].cells] == ["b (v1)", "", "b (v2)", ""]
+    gains = [f"{100 * (rl.avg - base.avg):+.1f}" for rl, base in (found[:2], found[2:])]
+    assert [row[3].text for row in made["trained-differences"].cells] == gains
+
+
 def test_a_checkpoint_that_the_scores_chose_is_said_to_be(tmp_path):
     folder = written(tmp_path / "a", "DAPO", {0: 0.3})
     assert "chosen by" not in str(tables(build(read_results([folder])))["trained"].notes)
