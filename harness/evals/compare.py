@@ -265,7 +265,8 @@ def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
             spread = stats.paired_spread(*values)
             if spread.between + spread.within > 0:
                 needed = f"{stats.problems_needed(gain, spread, samples):,}"
-                shown = f"{100 * stats.detectable_gain(spread, row.difference.n, samples):.1f}"
+                least = 100 * stats.detectable_gain(spread, row.difference.n, samples)
+                shown = f"{least:.1f}" if least <= 100 else "none"
         names = [row.result.benchmark, row.result.label, row.reference.label]
         cells.append([*names, f"{row.difference.n:,}", str(samples), shown, needed])
     head = ["benchmark", "decoding", "minus", "problems", "samples", "points these show"]

@@ -111,6 +111,8 @@ def claims(rows: Sequence[Comparison]) -> list[Finding]:
 def _mean(rows: Sequence[Comparison], claim: str, words: str) -> Finding:
     if (found := pooled(rows)) is None:
         return Finding(claim=claim, verdict="not tested")
+    if found.low != found.low:  # one problem has no interval
+        words = words.replace("95 %, ", "")
     return Finding(
         claim=claim,
         found=words.format(points(found), "".join(f", {each}" for each in _over(found, rows))),

@@ -123,6 +123,8 @@ def test_the_problems_that_a_gain_needs_are_said_where_that_is_asked_for(tmp_pat
     assert float(shown) == pytest.approx(100 * stats.detectable_gain(spread, 12, 8), abs=0.05)
     coins = [result(RL, 0.5, samples=1), result(CONTROL, 0.5, seed=1, samples=1)]
     assert problems_needed(made(coins), 0.02).splitlines()[-1].strip("| ").split("|")[-1].strip() == "1"  # the samples
+    few = made([result(RL, 0.5, problems=2, samples=2), result(CONTROL, 0.5, seed=1, problems=2, samples=2)])
+    assert "| none |" in " ".join(problems_needed(few, 0.02).split())  # not even 100 points
     for gain in ("0", "-1", "100", "nan"):
         assert "percentage points" in refused("compare", *files, "--gain", gain)
 

@@ -190,6 +190,11 @@ def test_what_an_import_does_not_tell_is_no_share_of_zero():
     assert not [name for name in column(made["beside-the-paper"], 0) if name.endswith("replaced")]
 
 
+def test_a_difference_without_an_interval_does_not_name_its_level():
+    said = [judged([result(Decoding(mode=mode), problems=n) for mode in ("base", "rl")])[CLAIMS[0]] for n in (1, 2)]
+    assert ["95 %" in one.found for one in said] == [False, True]
+
+
 def test_a_sentence_counts_only_what_was_averaged_and_says_what_was_pruned():
     control, more = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.2)
     extra = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
