@@ -304,6 +304,11 @@ class SweepSpec(Presentation, Search, frozen=True):
             raise UserError(
                 "decode.window is refused with a ratio of decode.tau, a share of all tokens; accepted: values"
             )
+        if self.matched and "decode.primary" in self.parameters:
+            raise UserError(
+                "decode.primary is varied with decode.tau.ratio: a threshold is found on the text of one of them; "
+                "accepted: decode.primary fixed, in a sweep for each"
+            )
         if self.pruner is not None:
             scored, *others = self.metric
             if others:

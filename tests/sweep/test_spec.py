@@ -44,6 +44,10 @@ TAU = {"decode.tau": {"values": [-0.3, -0.1]}}
             {"parameters": {**TAU, "decode.gamma": {"ratio": [0.1]}}},
             "gamma='ratio'",
         ),
+        (
+            {"parameters": {"decode.tau": {"ratio": [0.1]}, "decode.primary": {"values": ["base", "rl"]}}},
+            "decode.primary is varied with decode.tau.ratio",
+        ),
         ({"parameters": TAU, "decode": {"tau": -0.3}}, "both fixed (decode) and varied"),
         ({"parameters": {"decode.gamma": {"values": [0.1]}}}, "tau is missing"),
         ({"method": "grdi"}, "did you mean 'grid'?"),
