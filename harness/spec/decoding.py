@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
+from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -167,6 +168,10 @@ class Decoding(Spec, frozen=True):
         """
         alone = self.mode == "base" or (models == 2 and not self.gated)
         return 1 if alone else models
+
+    def drawn(self, tokens: float, share: float = 1.0) -> float:
+        """Return how many tokens are drawn for a response of so many, kept or not."""
+        return tokens
 
     def control(self) -> "Decoding":
         """Return an extrapolation's gamma = 0 control: the same gate, redrawn from RL. Anything else is its own."""
@@ -376,6 +381,11 @@ class Power(_Alone, frozen=True):
         default=192, ge=1, description="Of mode=power: tokens that are written before the chain moves (192)."
     )
     moves: int = Field(default=10, ge=0, description="Of mode=power: moves of the chain after each block (10).")
+
+    def drawn(self, tokens: float, share: float = 1.0) -> float:
+        """Count those of the moves too: each draws a `share` of what there is anew, all at most, half on average."""
+        ends = [min((number + 1) * self.block, tokens) for number in range(ceil(tokens / self.block))]
+        return tokens + share * self.moves * sum(ends)
 
     def label(self) -> str:
         """Return `power 4 of rl, 10 moves a 192 tokens`."""

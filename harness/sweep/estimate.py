@@ -29,12 +29,21 @@ from harness.tiny import checkpoints
 
 @dataclass(frozen=True, slots=True)
 class TrialCost:
-    """A point or a reference: what it is, how many responses it needs, how many are held (None: cannot be told)."""
+    """A point or a reference: what it is, how many responses it needs, how many are held (None: cannot be told).
+
+    Without a `decoding` a response costs the tokens that it has.
+    """
 
     pair: str
     label: str
     asked: int
     held: int | None
+    decoding: Decoding | None = None
+
+    @property
+    def missing(self) -> int:
+        """Responses to be decoded."""
+        return self.asked - (self.held or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +74,28 @@ class DecodingEstimate:
     @property
     def missing(self) -> int:
         """Responses to be decoded."""
-        return sum(row.asked - (row.held or 0) for row in self.rows)
+        return sum(row.missing for row in self.rows)
+
+    @property
+    def tokens(self) -> dict[str, float]:
+        """Tokens to be drawn for them, by pair."""
+        length, share = (self.max_tokens, 1.0) if self.mean_tokens is None else (self.mean_tokens, 0.5)
+        found = dict.fromkeys((row.pair for row in self.rows), 0.0)
+        for row in self.rows:
+            found[row.pair] += row.missing * (row.decoding.drawn(length, share) if row.decoding else length)
+        return found
 
     @property
     def total(self) -> Cost:
         """Return what is left to decode, at most, and on how many GPUs."""
         length = self.max_tokens if self.mean_tokens is None else self.mean_tokens
         gpus = {price.name: price.fewest(80) for price in self.prices}
-        left = dict(self.thresholds)
-        for row in self.rows:
-            left[row.pair] = left.get(row.pair, 0) + row.asked - (row.held or 0)
+        left = {pair: tokens + length * self.thresholds.get(pair, 0) for pair, tokens in self.tokens.items()}
         return Cost(
             ways=len(self.rows),
             responses=self.missing,
             thresholds=sum(self.thresholds.values()),
-            engines=tuple((round(count * length), gpus.get(pair)) for pair, count in left.items()),
+            engines=tuple((round(tokens), gpus.get(pair)) for pair, tokens in left.items()),
         )
 
     def text(self, *, points: bool) -> str:
@@ -97,11 +113,10 @@ class DecodingEstimate:
 
     def cost(self) -> str:
         """Say how many tokens and how much time it takes."""
+        tokens = round(sum(self.tokens.values()))
         if self.mean_tokens is None:
-            tokens = self.missing * self.max_tokens
             words = f"at most {tokens:,} tokens (no response of this pair is at hand to tell their length)"
         else:
-            tokens = round(self.missing * self.mean_tokens)
             words = f"about {tokens:,} tokens ({self.mean_tokens:.0f} each, as measured)"
         return f"{words}; {hours(tokens, self.speed, self.whose)}"
 
@@ -132,15 +147,14 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
             notes.append(f"{pair}: what the records hold cannot be told here ({reason[:160]})")
             for decoding, sampling in asked:
                 responses = each * sampling.samples // spec.sampling.samples
-                rows.append(TrialCost(pair, _label(spec, decoding, sampling), responses, None))
+                rows.append(TrialCost(pair, _label(spec, decoding, sampling), responses, None, decoding))
         else:
             for decoding, sampling in asked:
                 mine = [job for job in jobs[sampling] if job.decoding == decoding]
                 held = [tokens for job in mine for tokens in _held(store, job)]
                 lengths += held
-                rows.append(
-                    TrialCost(pair, _label(spec, decoding, sampling), sum(len(job.requests) for job in mine), len(held))
-                )
+                needed = sum(len(job.requests) for job in mine)
+                rows.append(TrialCost(pair, _label(spec, decoding, sampling), needed, len(held), decoding))
         rows += [TrialCost(pair, label, each, 0) for label in unknown]
         if refined and spec.refined:
             thresholds[pair] = refined * each

@@ -118,7 +118,7 @@ def test_every_token_that_is_drawn_is_counted():
 
     done = list(power_rollouts(plans_of(50, power=2.0, block=2, moves=3), counting, TOKENIZER))
     assert {r.request.sample: r.n_forwards for r in done} == seen
-    assert all(r.n_forwards > r.n_tokens for r in done)
+    assert all(r.n_tokens < r.n_forwards <= r.request.decoding.drawn(LENGTH) for r in done)
     alone = list(power_rollouts(plans_of(50, power=2.0, block=3, moves=0), decode, TOKENIZER))
     assert all(r.n_forwards == r.n_tokens for r in alone)
 
@@ -152,6 +152,8 @@ def test_settings_are_those_of_the_authors_unless_said_otherwise():
     decoding = parse_decoding("power")
     assert (decoding.power, decoding.block, decoding.moves, decoding.primary) == (4.0, 192, 10, "rl")
     assert parse(Decoding, decoding.model_dump()) == decoding
+    assert decoding.drawn(500) == 500 + 10 * (192 + 384 + 500)  # every move draws all of it anew, at most
+    assert Decoding(mode="rl").drawn(500) == 500
     assert not {"power", "block", "moves"} & set(Decoding(mode="rl").model_dump())
     for fields, words in (
         ({"mode": "power", "tau": -0.1}, "tau=-0.1 has no effect with mode='power'"),
