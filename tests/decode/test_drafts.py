@@ -139,10 +139,10 @@ WHOLE = pytest.mark.whole(reason="vLLM in a process of its own")
 
 
 @WHOLE
-def test_a_draft_of_any_kind_changes_no_token(transformers_engine, peaked_pair, tmp_path):
+def test_a_draft_of_any_kind_changes_no_token(vllm_engine, peaked_pair, tmp_path):
     """Mixed rules, traces, stop strings, begun responses, preemption, chunks of prompts, plain requests beside."""
     found = found_apart(tmp_path, "apart_drafts", peaked_pair, "all")
-    assert_all_same(transformers_engine, "all", found)
+    assert_all_same(vllm_engine, "all", found)
     assert found["looked up"]["preempted"] >= 3
     assert found["wrong"]["calls"] > found["random"]["calls"]  # logits were verified in several calls
     a_step = {source: seen["tokens"] / seen["requests"] for source, seen in found.items()}
