@@ -5,7 +5,7 @@ import pytest
 from tests.decode.found import found_apart
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="vLLM in a process of its own")]
 
 
 @pytest.fixture(scope="module")

@@ -31,12 +31,15 @@ def loaded(peaked_pair, dtype, **environment):
     return done.stdout.split()
 
 
+ANOTHER = pytest.mark.whole(reason="7 s in a process of its own")
+
+
 @pytest.mark.parametrize(
     ("dtype", "environment", "expected"),
     [
         ("float32", {}, ["ieee", "0", "False", "False"]),
-        ("float32", {"TRITON_F32_DEFAULT": "tf32x3"}, ["tf32x3", "0", "False", "False"]),
-        ("bfloat16", {}, ["None", "None", "True", "True"]),
+        pytest.param("float32", {"TRITON_F32_DEFAULT": "tf32x3"}, ["tf32x3", "0", "False", "False"], marks=ANOTHER),
+        pytest.param("bfloat16", {}, ["None", "None", "True", "True"], marks=ANOTHER),
     ],
     ids=["float32", "as-the-user-says", "bfloat16"],
 )
