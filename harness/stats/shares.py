@@ -11,13 +11,13 @@ def token_share(hits: ArrayLike, tokens: ArrayLike) -> Estimate:
 
     With r the share and v its variance by leaving out each of the n problems with tokens, the log odds of r are within
     t_{0.975, n-1} sqrt(v) / (r (1 - r)) of the truth's (the percentile bootstrap is too short with few problems:
-    docs/statistics.md). v is at least that of independent tokens. A share of 0 or 1 has Wilson's bound of n trials.
-    Raises ValueError for what is no share.
+    docs/statistics.md). v is at least that of independent tokens. A share of 0 or 1 has Wilson's bound of n trials. Of
+    no tokens there is none. Raises ValueError for what is no share.
     """
     hits, tokens = np.asarray(hits, dtype=float), np.asarray(tokens, dtype=float)
     hits, tokens = hits[tokens > 0], tokens[tokens > 0]
     if not tokens.size:
-        return Estimate(0.0, None, None)
+        return Estimate(None)
     value, n = float(hits.sum() / tokens.sum()), tokens.size
     if not -1e-9 <= value <= 1 + 1e-9:
         raise ValueError(f"{value} is no share; accepted: 0 to 1, and `token_mean` for other numbers")
@@ -38,12 +38,12 @@ def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
     """Return the mean over tokens of any number, from its sums and the tokens, each (problems,), with an interval.
 
     A t interval over problems, with the variance by leaving out each of the n problems with tokens
-    and n - 1 degrees of freedom.
+    and n - 1 degrees of freedom. Of no tokens there is none.
     """
     sums, tokens = np.asarray(sums, dtype=float), np.asarray(tokens, dtype=float)
     sums, tokens = sums[tokens > 0], tokens[tokens > 0]
     if not tokens.size:
-        return Estimate(0.0, None, None)
+        return Estimate(None)
     value = float(sums.sum() / tokens.sum())
     if tokens.size < 2:
         return Estimate(value, None, None)
@@ -54,7 +54,8 @@ def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
 def token_difference(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) -> Estimate:
     """Return the mean over tokens of `a` minus that of `b`, both (sums, tokens) by problem, in one order of problems.
 
-    A t interval, with the variance by leaving out each problem with both of its groups of tokens.
+    A t interval, with the variance by leaving out each problem with both of its groups of tokens. Where one side has
+    no tokens there is none.
     """
     (sa, na), (sb, nb) = ((np.asarray(s, dtype=float), np.asarray(n, dtype=float)) for s, n in (a, b))
     if not na.sum() or not nb.sum():

@@ -200,6 +200,8 @@ def test_the_interval_of_a_share_of_tokens_is_students_of_its_log_odds():
     more = stats.token_share([*1000 * values, 0, 0], [1000] * 30 + [0, 0])
     assert (more.low, more.high) == pytest.approx((ours.low, ours.high))  # a problem without tokens says nothing
     assert stats.token_share([0.5], [1]) == stats.Estimate(0.5, None, None)
+    for of in (stats.token_share, stats.token_mean):
+        assert of([0, 0], [0, 0]) == stats.Estimate(None)  # of no token there is none: not 0
     with pytest.raises(ValueError, match=r"1\.5 is no share"):
         stats.token_share([3.0, 6.0], [2, 4])
     whole = stats.token_mean(3000 * values, np.full(30, 1000))  # every problem weighs the same: the plain t interval
