@@ -73,10 +73,10 @@ def difference_over_runs(
 
     Interval and p are for other problems and other seeds of the training, and the only ones that trainings have:
     reports, summaries and `compare` call this. Paired by problem, and by seed where the two share any: then the other
-    seeds are left out. A base, which was sampled once, is the same of every seed. Its error has a part over problems
-    (`difference_error`, of `shares`) and one over seeds, put together by `combined`, each with its own degrees of
-    freedom; the noise of the samples counts in both. p is at least the sign-flip test's over problems. One seed says
-    nothing of others: then interval and p are over problems alone.
+    seeds are left out. A base, which was sampled once, is the same of every seed; its samples count once. The error has
+    a part over problems (`difference_error`, of `shares`) and one over seeds, put together by `combined`, each with its
+    own degrees of freedom; the noise of the samples counts in both. p is at least the sign-flip test's over problems.
+    One seed says nothing of others: then interval and p are over problems alone.
     """
     shared = [seed for seed in benchmarks[0][0] if all(seed in runs for pair in benchmarks for runs in pair)]
     by_problem, by_seed, samples = [], [], []
@@ -84,7 +84,7 @@ def difference_over_runs(
         one, other = (_table(runs, shared or list(runs)) for runs in pair)
         by_problem.append(one.mean(axis=1) - other.mean(axis=1))
         by_seed.append([(one - other).mean(axis=0)] if shared else [one.mean(axis=0), other.mean(axis=0)])
-        samples += [sum(np.shape(runs[seed])[1] for seed in shared or runs) for runs in pair]
+        samples += [_samples([runs[seed] for seed in shared or runs]) for runs in pair]
     alike = all(len({each.size for each in side}) == 1 for side in zip(*by_seed, strict=True))
     seeds = [np.mean(side, axis=0) for side in zip(*by_seed, strict=True)] if alike else []
     found = _crossed(by_problem, seeds, level, min(samples) if shares else None)
@@ -112,6 +112,13 @@ def _crossed(
     low, high, p = combined(mean, parts, level)
     error = float(np.sqrt(sum(part**2 for part, _ in parts)))
     return PairedDifference(mean, error, low, high, p, sum(each.size for each in problems))
+
+
+def _samples(runs: Sequence[ArrayLike]) -> int:
+    """Return the samples of all runs; those of a base, which are the same of every seed, count once."""
+    first, *others = map(np.asarray, runs)
+    once = all(np.array_equal(first, each) for each in others)
+    return first.shape[1] if once else sum(np.shape(each)[1] for each in runs)
 
 
 def _table(runs: Runs, seeds: Sequence[Hashable]) -> np.ndarray:

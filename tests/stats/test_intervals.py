@@ -10,6 +10,7 @@ from benchmarks.intervals import SIMULATIONS, bench_statistics
 from harness import stats
 from harness.errors import UserError
 from harness.markdown import interval
+from harness.stats.paired import difference_error
 
 
 def test_a_score_whose_problems_are_single_coins_has_wilsons_interval():
@@ -225,6 +226,14 @@ def test_differences_over_seeds_are_paired_by_seed_where_there_is_one_to_pair():
     assert apart.high - apart.low > 4 * (same.high - same.low)
     part = stats.difference_over_runs([({0: runs[0], 1: runs[1]}, {1: others[0], 9: others[2]})])
     assert part.mean == pytest.approx(runs[1].mean() - others[0].mean())  # of seed 1 alone
+
+
+def test_the_samples_of_a_base_count_once_however_many_trainings_it_stands_beside():
+    """One sample a problem, and no difference between the seeds: the error is that of one sample."""
+    base, trained = np.zeros((40, 1)), np.zeros((2, 40, 1))
+    trained[0, :4] = trained[1, 4:8] = 1
+    found = stats.difference_over_runs([(dict(enumerate(trained)), {0: base, 1: base})])
+    assert found.error == pytest.approx(difference_error([trained.mean(axis=(0, 2))], 1)[0])
 
 
 @pytest.mark.parametrize(
