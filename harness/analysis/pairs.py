@@ -153,8 +153,8 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     points); both again in Pass@n of all n samples, `kinds_pass` and `rules_pass`; `against` (the gain of delta log p
     less another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares of
     *changed* tokens, interpolated);
-    `placebos` (the gain in the first kind less that in a kind of pairs with the same bases). The p values of a table
-    and kind are corrected by Holm's method.
+    `placebos` (the gain in the first kind less that in a kind of pairs with the same bases, point by point of criteria
+    that have as many in both). The p values of a table and kind are corrected by Holm's method.
 
     Args:
         results: by kind, all of one benchmark and of the same problems.
@@ -238,10 +238,11 @@ def _rivals(kind: Kind, changed: Sequence[float]) -> list[Asked]:
 
 
 def _beside(first: Kind, kind: Kind) -> list[Asked]:
-    """Set the first kind's points against those of a kind with the same bases."""
+    """Set the first kind's points against those of a kind with the same bases, of criteria with as many points."""
     if not kind.pairs.keys() <= first.pairs.keys():
         return []
-    both = [each for each in kind.points if each in first.points]
+    counts, others = (Counter(criterion for criterion, _ in one.points) for one in (first, kind))
+    both = [each for each in kind.points if counts[each[0]] == others[each[0]]]
     return [(_about(kind, *each), first.point(*each), kind.point(*each)) for each in both]
 
 

@@ -132,6 +132,8 @@ def test_placebos_are_compared_on_the_same_bases_alone(kinds):
         "kinds-against",
         "kinds-placebos",
     ]
+    fewer = pair_statistics({"RL": kinds["RL"], "noise": kind("noise", gain=0.0, rules=RULES[1:])})
+    assert {each["criterion"] for each in fewer.tables["placebos"]} == {"kl"}  # the first of two is not the only one
     alone = pairs_chapter(pair_statistics({"RL": kinds["RL"]}))
     assert [section.name for section in alone.sections] == names[:-1]
 
