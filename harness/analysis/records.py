@@ -22,6 +22,11 @@ def about(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def once(jobs: Iterable[Job]) -> list[Job]:
+    """Leave out jobs of another's responses: of a benchmark that grades them by answers of its own."""
+    return [*{job.record: job for job in jobs}.values()]
+
+
 def limited(job: Job) -> str | None:
     """Return of what the problems of a job are a part (`16 of 83 problems`); None where it has all."""
     asked, whole = len({request.problem for request in job.requests}), job.benchmark.problems
@@ -29,13 +34,14 @@ def limited(job: Job) -> str | None:
 
 
 class TracedRecords:
-    """The responses of a spec, traced."""
+    """The responses of a spec, traced; those that two of its benchmarks share, once."""
 
     def __init__(self, spec: EvalSpec, records: str | Path, *, top: int = 0, progress: bool = True) -> None:
         with showing(progress), opened(spec) as engine:
-            self.jobs = traced(spec, records, engine=engine, top=top, progress=progress)
+            jobs = traced(spec, records, engine=engine, top=top, progress=progress)
             self.tokenizer: Any = engine.tokenizer
-            self.about = about(self.jobs, engine.info()["pair"])
+            self.about = about(jobs, engine.info()["pair"])
+        self.jobs = once(jobs)
         self._records = records
 
     def read(self, mode: str) -> Iterable[Row]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from harness.analysis.extrapolated import compare, estimates, strength, triples
-from harness.analysis.records import about
+from harness.analysis.records import about, once
 from harness.analysis.result import Analysis, columns
 from harness.analysis.texts import teacher_forced_logits
 from harness.analysis.weights import weight_statistics
@@ -168,7 +168,7 @@ def _texts(jobs: Sequence[Job], records: str | Path, samples: int, shared: int) 
     Those with a token that base does not know, `shared` or above, are left out, which is said.
     """
     store, found, unknown = RecordStore(records), list[Text](), 0
-    for job in jobs:
+    for job in once(jobs):
         record = store.read(*job.record.split("/"))
         for request in job.requests:
             if request.sample >= samples:

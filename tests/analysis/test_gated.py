@@ -1,11 +1,13 @@
 """What is counted of gated decodings, against loops over every token; and the whole command on the tiny pair."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from harness.analysis.gated import AFTER, RUNS, TOKENS, Gated
+from harness.analysis.records import once
 from harness.decode import Trace
 from harness.records import Row
 from tests.commands import refused, run
@@ -63,6 +65,12 @@ def test_every_count_is_that_of_a_loop_over_tokens(gated):
     mean, _ = one.estimate("entropy", 1, 0)
     assert mean.value == pytest.approx(entropy[1, 0, 0] / entropy[1, 0, 1])
     assert 1 < mean.low < mean.value < mean.high
+
+
+def test_responses_that_two_benchmarks_share_are_counted_once():
+    """As those to minerva, which minerva_r1zero grades by other answers."""
+    jobs = [SimpleNamespace(task=task, record=record) for task, record in (("a", "1/a"), ("b", "1/a"), ("c", "1/c"))]
+    assert [job.record for job in once(jobs)] == ["1/a", "1/c"]
 
 
 def test_the_command_counts_decodes_nothing_twice_and_is_drawn(tmp_path):
