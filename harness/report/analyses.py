@@ -114,9 +114,10 @@ def weight_chapter(found: Analysis, slug: str = "") -> Chapter:
         ]
     )
     note = (
-        f"Moved: by more than {facts['tolerance']:g}. Means over layers; the last four are of the {facts['rank']} "
-        "leading left singular directions: relative change of their values, the part of RL's that base's do not span, "
-        "the share of the difference's energy in base's (brackets: what a difference without direction has there), and "
+        f"Moved: by more than {facts['tolerance']:g}. The last four are means over the matrices that changed, of the "
+        f"{facts['rank']} leading left singular directions: relative change of their values, the part of RL's that "
+        "base's do not span, the share of the difference's energy in base's (brackets: what a difference without "
+        "direction has there), and "
         "‖D‖²F / ‖D‖²₂ of the difference D."
     )
     sections = [Section(f"weights{slug}", "What training changed, by kind of tensor.", kinds, (note,))]
