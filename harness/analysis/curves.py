@@ -32,6 +32,7 @@ NAMES = {
 MOST_VALUE = 1e30  # of what a figure can show
 STEPS = ("step", "training/global_step", "global_step", "update")
 SHARES = ("token_share", "gradient_share")  # by the tokens' probability
+KEPT = ("avg", "samples", "right", "limited", "metric")  # of a validation
 _VERL = re.compile(r"val-core/(?P<task>.+)/acc/mean@(?P<samples>\d+)")
 
 Validations = dict[str, list[dict[str, Any]]]  # by benchmark: step, avg, samples and, where it is known, right
@@ -59,6 +60,7 @@ def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> Anal
         if run.top_p:
             top_p.setdefault(run.method, set()).add(run.top_p)
     facts = {"step": step, "rollout_top_p": {method: sorted(values) for method, values in top_p.items()}}
+    facts["learned_from"] = list(dict.fromkeys(run.method for run in runs if run.learned_from))
     return Analysis(kind="training", facts=facts, tables={name: tuple(rows) for name, rows in tables.items()})
 
 
@@ -71,6 +73,7 @@ class _Run:
     records: Sequence[Mapping[str, Any]]
     base: Mapping[str, Any]  # the base's validation
     top_p: float | None  # of the rollouts
+    learned_from: bool  # the log knows no other rollouts: verl's with dynamic sampling
     drawn: str  # how responses are drawn in validations
 
     @classmethod
@@ -81,8 +84,9 @@ class _Run:
         if asked:
             sampling = parse(Sampling, asked, f"{folder}: validation.sampling.")
             drawn = f"{sampling.words}, {sampling.max_tokens:,} tokens"
-        top_p = (about.get("dapo") or {}).get("top_p")
-        return cls(method, number, read_log(path), read_json(folder / "base.json"), top_p, drawn)
+        dapo, verl = about.get("dapo") or {}, about.get("backend") == "verl"
+        base, learned_from = read_json(folder / "base.json"), verl and bool(dapo.get("dynamic_sampling"))
+        return cls(method, number, read_log(path), base, dapo.get("top_p"), learned_from, drawn)
 
     def curves(self) -> list[dict[str, Any]]:
         """Return its numbers step by step."""
@@ -97,24 +101,26 @@ class _Run:
 def _validated(runs: Sequence[_Run]) -> dict[str, list[dict[str, Any]]]:
     """Return the tables of validations: of each run, means over those of a method, and ways to choose a checkpoint.
 
-    What was drawn in another way, or on other problems, is another benchmark.
+    What was drawn in another way, or on other problems, is another benchmark. Of a metric of lm-eval's, which has its
+    own unit, `samples` is 0.
     """
-    benchmarks: dict[tuple[Any, ...], dict[str, list[list[dict[str, Any]]]]] = {}
+    benchmarks: dict[tuple[Any, ...], dict[str, dict[int, list[dict[str, Any]]]]] = {}
     for run in runs:
         for task, rows in validations(run.base, run.records).items():
             last = rows[-1]
-            key = (task, last.get("limited"), int(last.get("samples") or 0), run.drawn, _problems(last))
-            benchmarks.setdefault(key, {}).setdefault(run.method, []).append(rows)
+            samples = 0 if last.get("metric") else int(last.get("samples") or 0)
+            key = (task, last.get("limited"), samples, run.drawn, _problems(last))
+            benchmarks.setdefault(key, {}).setdefault(run.method, {})[run.number] = rows
     tables: dict[str, list[dict[str, Any]]] = {"runs": [], "means": [], "choices": []}
     often = Counter(task for task, *_ in benchmarks)
     for (task, limited, samples, drawn, _), methods in benchmarks.items():
         words = [word for word in (limited, drawn if often[task] > 1 else "") if word]
         told = {"benchmark": task + (f" ({'; '.join(words)})" if words else ""), "samples": samples, "drawn": drawn}
-        for method, each in methods.items():
-            named = {**told, "method": method}
+        for method, by_run in methods.items():
+            named, each = {**told, "method": method}, [*by_run.values()]
             tables["runs"] += [
                 {**named, "run": number, "step": row["step"], "avg": row["avg"]}
-                for number, rows in enumerate(each, 1)
+                for number, rows in by_run.items()
                 for row in rows
             ]
             tables["means"] += [
@@ -182,7 +188,7 @@ def validations(base: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -
         scores = row.get("validation")
         for task, score in (scores if isinstance(scores, Mapping) else {}).items():
             if isinstance(score, Mapping) and _number(score.get("avg")):
-                known = {name: score[name] for name in ("avg", "samples", "right", "limited") if score.get(name)}
+                known = {name: score[name] for name in KEPT if score.get(name)}
                 name = f"{task} (verl)" if isinstance(verl, Mapping) else task
                 found.setdefault(name, {})[float(step)] = {"step": float(step), "avg": 0.0, **known}
     return {task: [by[step] for step in sorted(by)] for task, by in found.items() if set(by) - {0.0}}
@@ -213,10 +219,13 @@ def samples_of(row: Mapping[str, Any]) -> np.ndarray:
 
 
 def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | None:
-    """Return what the ways of choosing a checkpoint score, as means over runs; None below two validations of a run."""
-    found = []
+    """Return what the ways of choosing a checkpoint score, as means over runs, of the validations that all runs have.
+
+    None where these are fewer than two.
+    """
+    found, shared = [], set.intersection(*({row["step"] for row in rows} for rows in runs))
     for rows in runs:
-        trained = [row for row in rows if row["step"] > 0]
+        trained = [row for row in rows if row["step"] > 0 and row["step"] in shared]
         if len(trained) < 2 or not trained[0].get("right") or len(set(map(_problems, trained))) > 1:
             return None
         one = stats.choice(np.stack([samples_of(row).mean(axis=1) for row in trained]))
@@ -232,8 +241,11 @@ def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | No
 
 
 def _gradient(records: Sequence[Mapping[str, Any]], step: int | None) -> list[dict[str, float]]:
-    """Return shares of tokens and of gradient mass by the tokens' probability: of a step, or the mean over all."""
-    rows = [row for row in records if all(_numbers(row.get(name)) for name in SHARES)]
+    """Return shares of tokens and of gradient mass by the tokens' probability: of a step, or the mean over all.
+
+    A step that learned from nothing has none.
+    """
+    rows = [row for row in records if all(_numbers(row.get(name)) and sum(row[name]) for name in SHARES)]
     rows = [row for row in rows if step is None or row.get("step") == step]
     if not rows or len({len(row[name]) for row in rows for name in SHARES}) > 1:
         return []

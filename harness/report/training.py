@@ -45,7 +45,7 @@ def training_chapter(found: Analysis, slug: str = "") -> Chapter:
     if found.tables["choices"]:
         sections.append(_choices(found, f"choosing{slug}"))
     if known:
-        sections.append(_rollouts(found.frame("curves"), known, f"training{slug}"))
+        sections.append(_rollouts(found, known, f"training{slug}"))
     if found.tables["gradient"]:
         sections.append(_mass(found, f"training-gradient{slug}"))
     methods = list(dict.fromkeys(str(row["method"]) for table in ("curves", "runs") for row in found.tables[table]))
@@ -86,7 +86,7 @@ def _curves(
                     axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
             axes.set_title(visible(title, 60))
             axes.set_xlabel("step")
-            if value == "avg":
+            if value == "avg" and runs["samples"].all():
                 percent_axis(axes.yaxis)
         if (named := made.axes[0, 0].get_legend_handles_labels())[0]:
             made.figure.legend(*named, loc="outside upper center", ncols=min(4, len(named[0])))
@@ -148,8 +148,8 @@ def _choices(found: Analysis, name: str) -> Section:
     return Section(name, "How the checkpoint is chosen.", frame(rows), (note,))
 
 
-def _rollouts(curves: Frame, known: Sequence[str], name: str) -> Section:
-    panels = {}
+def _rollouts(found: Analysis, known: Sequence[str], name: str) -> Section:
+    curves, panels = found.frame("curves"), {}
     for what in known:
         mine = curves[curves["curve"] == what]
         means = []
@@ -161,6 +161,8 @@ def _rollouts(curves: Frame, known: Sequence[str], name: str) -> Section:
     made, methods = _curves(name, panels, "value")
     titles = ", ".join(panels)
     note = "On the training's own problems. Thin lines are runs, thick ones the mean of a method's runs."
+    if part := found.facts.get("learned_from"):
+        note += f" Of {', '.join(part)} only those rollouts that were learned from, whose groups are right in part."
     alt = f"Line charts of {titles} over training steps for {len(methods)} methods."
     data = curves[curves["curve"].isin(list(known))].reset_index(drop=True)
     return Section(name, f"Rollouts during training: {titles}", data, (note,), made.svg, alt, "fig:training_curve")
@@ -247,10 +249,11 @@ def _by_step(found: Analysis, name: str) -> Section:
                 mine = text[text["writer"] == who]  # base against itself: nothing differs
                 points = [(0, Estimate(0.0)), *zip(mine["step"], estimates(mine, what), strict=True)]
                 draw(axes, what, words, points, colour, mark)
+        norm = _norm_of_base(found)
         for since, words, colour in (("base", "since base", 0), ("before", "since the checkpoint before", 2)):
             mine = [row for row in found.tables["weights"] if row["since"] == since]
             for axes, what in ((grid[2, 0], "moved"), (grid[2, 1], "norm")) if mine else ():
-                points = [(row["step"], Estimate(_share(row)[what])) for row in mine]
+                points = [(row["step"], Estimate(_share(row, norm)[what])) for row in mine]
                 draw(axes, f"weights {what}", words, points, COLOURS[colour], "o")
         titles = (
             "accuracy", "KL, mean of both ways, nats", "mean Δ log p, nats", f"tokens: ▲ Δ > {-tau:g}, ▼ Δ < {tau:g}",
@@ -271,12 +274,16 @@ def _by_step(found: Analysis, name: str) -> Section:
     return Section(name, title, frame(rows), (f"Step 0 is base. {OVER}",), made.svg, "Six line charts by step.")
 
 
-def _share(counted: Any) -> dict[str, float]:
-    """Return as shares what was counted of two checkpoints' weights."""
+def _norm_of_base(found: Analysis) -> float:
+    return next((row["norm"] for row in found.tables["weights"] if row["since"] == "base"), 0.0)
+
+
+def _share(counted: Any, norm: float) -> dict[str, float]:
+    """Return as shares what was counted of two checkpoints' weights; `norm` is base's."""
     return {
         "changed": counted["changed"] / counted["numbers"],
         "moved": counted["moved"] / counted["numbers"],
-        "norm": counted["difference"] / counted["norm"] if counted["norm"] else 0.0,
+        "norm": counted["difference"] / norm if norm else 0.0,
     }
 
 
@@ -305,8 +312,8 @@ def _accuracy(found: Analysis, whose: str, name: str) -> Section:
 
 def _changes(found: Analysis, whose: str, name: str) -> Section:
     """List what changed since base, of log-probabilities and of weights, checkpoint by checkpoint."""
-    tau, rows = found.facts["tau"], []
-    counted = {(row["checkpoint"], row["since"]): _share(row) for row in found.tables["weights"]}
+    tau, norm, rows = found.facts["tau"], _norm_of_base(found), []
+    counted = {(row["checkpoint"], row["since"]): _share(row, norm) for row in found.tables["weights"]}
     writers = {row["checkpoint"]: row for row in reversed(found.tables["checkpoints"])}  # base's where it is there
     for checkpoint, one in reversed(list(writers.items())):
         weights = counted.get((checkpoint, "base"), {})

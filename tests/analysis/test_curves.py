@@ -119,6 +119,37 @@ def test_the_best_checkpoint_is_scored_on_problems_that_did_not_choose_it(tmp_pa
     assert chosen["last_mean"] == pytest.approx(np.mean([right for _, right in rows[-5:]]) / 4)
 
 
+def test_checkpoints_are_chosen_among_the_validations_that_all_runs_have(tmp_path):
+    """One of two trainings is not at its end yet: its third validation was averaged with the other's second."""
+    [chosen] = curves(
+        {"DAPO": training(tmp_path / "a", [log((1, HALF), (2, HALF), (3, MOST)), log((1, HALF), (2, HALF))])}
+    ).tables["choices"]
+    assert (chosen["last"], chosen["last_step"], chosen["validations"]) == (0.5, 2.0, 2)
+
+
+def test_a_run_without_validations_keeps_its_number(tmp_path):
+    made = curves({"DAPO": training(tmp_path / "a", [log(), log((2, HALF))])})
+    assert {row["run"] for row in made.tables["runs"]} == {2}
+
+
+def test_a_metric_of_lm_evals_is_no_share_and_no_average_of_samples(tmp_path):
+    [file] = training(tmp_path / "a", [log((2, HALF))])
+    score = {"samples": 1, "problems": 2, "avg": 7.5, "metric": "ppl", "values": {"0": 7.0, "1": 8.0}}
+    file.write_text(json.dumps({"step": 2, "accuracy": 0.4, "validation": {"wiki ppl": score}}))
+    [section, *_] = training_chapter(curves({"DAPO": [file]})).sections
+    assert set(section.frame["benchmark"]) == {"wiki ppl"}
+    assert " %" not in section.svg
+
+
+def test_of_verl_the_rollouts_are_those_that_were_learned_from(tmp_path):
+    files = training(tmp_path / "a", [log()])
+    about = tmp_path / "a" / "train.yaml"
+    about.write_text(about.read_text().replace("dapo:", "backend: verl\ndapo:\n  dynamic_sampling: true"))
+    found = curves({"ours": training(tmp_path / "b", [log()]), "theirs": files})
+    [rollouts] = training_chapter(found).sections
+    assert "Of theirs only those rollouts that were learned from" in rollouts.notes[0]
+
+
 def test_curves_of_every_trainer(tmp_path):
     trl = [{"step": i, "reward": i / 10, "entropy": 1.0, "completions/mean_length": 30 + i} for i in (1, 2)]
     verl = [{"step": i, "data": {"critic/score/mean": i / 5, "actor/entropy": 0.5}} for i in (1, 2)]
@@ -140,6 +171,9 @@ def test_curves_of_every_trainer(tmp_path):
     shares = [(row["token_share"], row["gradient_share"]) for row in made.tables["gradient"]]
     assert shares == [(0.2, 0.9), (0.8, 0.1)]
     assert curves(paths, step=2).tables["gradient"] == made.tables["gradient"]
+    nothing = {"step": 3, "accuracy": 1.0, "token_share": [0.0, 0.0], "gradient_share": [0.0, 0.0]}
+    paths["ours"][0].write_text("\n".join(map(json.dumps, [*ours, nothing])))
+    assert curves(paths).tables["gradient"] == made.tables["gradient"]  # what taught nothing has no share, and not 0
     with pytest.raises(UserError, match="step=9:"):
         curves(paths, step=9)
     found = {}

@@ -9,6 +9,7 @@ from harness.decode import open_engine
 from harness.errors import UserError
 from harness.evals.places import read_results
 from harness.records import RecordStore
+from harness.report.training import trajectory_chapter
 from harness.spec import EngineSpec, find_pair
 from harness.tiny import checkpoints
 from tests.commands import invoke, run
@@ -129,6 +130,10 @@ def test_an_interrupted_command_goes_on_with_the_checkpoint_it_was_at(followed, 
 def test_the_report_draws_it(followed, tmp_path):
     run("report", "--analysis", str(followed[0] / "out" / "trajectory.json"), "--out", str(tmp_path))
     page = (tmp_path / "report.md").read_text()
+    weights = {row["since"]: row for row in followed[1].tables["weights"] if row["checkpoint"] == NAMES[1]}
+    drawn = trajectory_chapter(followed[1]).sections[0].frame
+    [last] = drawn[(drawn["what"] == "weights norm") & (drawn["of"] == "since the checkpoint before")]["value"]
+    assert last == weights["before"]["difference"] / weights["base"]["norm"]
     assert "2 checkpoints of one training, on tiny\\_easy (3 of 240 problems)" in page
     assert "base, tiny@2 → tiny@8" in (tmp_path / "figures" / "extrapolated.csv").read_text()
 
