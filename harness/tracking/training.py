@@ -153,7 +153,7 @@ def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
     found = {name: record.get(name) for name in _NAMES}
     found |= {f"groups/{name}": value for name, value in (record.get("groups") or {}).items()}
     for name in ("gradient_share", "token_share"):
-        if bins := record.get(name):
+        if sum(bins := record.get(name) or ()):  # a step that learned from nothing has none
             found[f"{name}_below_0.3"] = sum(bins[:_BINS])
     return {**{name: float(value) for name, value in found.items() if isinstance(value, int | float)}, **theirs}
 

@@ -195,7 +195,12 @@ def text(found: dict[str, Any]) -> str:
         lines += [markdown_table(head, rows, left=2), ""]
         lines += ["Differences are paired by problem and by seed; Holm's correction over each column of p.", ""]
         if vs:
-            lines += [f"{vs['label']} is in {vs['folder']}.", ""]
+            compared = (row["against"]["seeds"] for each in found["benchmarks"].values() for row in each.values())
+            both = next(compared, list(seeds))
+            of = f"; compared are the seeds that it has too: {', '.join(both)}" if len(both) < len(seeds) else ""
+            lines += [f"{vs['label']} is in {vs['folder']}{of}.", ""]
+        if (asked := str(training["checkpoint"])).startswith("best("):
+            lines += [f"Each seed's checkpoint was chosen by these very scores, {asked}: they are too high there.", ""]
     head = ["seed", "accuracy", "tokens", "entropy", "clipped", "weight", "gradient mass at π < 0.3", "groups", "s"]
     rows = []
     for seed, each in seeds.items():

@@ -33,6 +33,8 @@ def test_a_line_of_a_log_is_metrics_and_scores_are_percent():
     assert (found["accuracy"], found["groups/dropped"]) == (0.25, 5.0)
     assert found["gradient_share_below_0.3"] == pytest.approx(0.5)
     assert "weight" not in found
+    nothing = metrics_of({"step": 3, "gradient_share": [0.0] * 10, "token_share": [0.0] * 10})
+    assert nothing == {}  # a step that learned from nothing
     assert metrics_of({"step": 2, "validation": SCORES}) == {
         "validation/t/avg_at_8": 50.0,
         "validation/t/pass_at_4": 75.0,

@@ -53,6 +53,13 @@ PLAIN = {0: (4, 2, 6, 4, 5, 5), 1: (4, 4, 4, 6, 5, 5), 2: (3, 3, 6, 5, 4, 6)}
 OURS = {0: (5, 2, 6, 5, 5, 6), 1: (5, 4, 6, 6, 5, 6), 2: (4, 4, 6, 5, 4, 8), 3: (8, 8, 8, 8, 8, 8)}
 
 
+def test_a_summary_says_that_its_checkpoints_were_chosen_by_its_scores(tmp_path):
+    folder, spec = training(tmp_path / "best", PLAIN)
+    spec = spec.model_copy(update={"checkpoint": "best(t)"})
+    write_summary(folder, spec)
+    assert "chosen by these very scores, best(t)" in (folder.path / "summary.md").read_text()
+
+
 def test_three_seeds_paired_with_another_training(tmp_path):
     write_summary(*training(tmp_path / "dapo", PLAIN))
     folder, spec = training(tmp_path / "ours", OURS, method="low_prob")
@@ -65,6 +72,8 @@ def test_three_seeds_paired_with_another_training(tmp_path):
     ours, plain = (np.array(list(each.values())[:3]) / 8 for each in (OURS, PLAIN))
     assert against["mean"] == pytest.approx((ours - plain).mean())
     text = (folder.path / "summary.md").read_text()
+    assert "compared are the seeds that it has too: 0, 1, 2." in text
+    assert "chosen by" not in text
     first, _, *seeds = rows(text)
     low, high = row["low"], row["high"]
     assert (first[0], first[1], first[2]) == ("t (6 problems)", "Avg@8", "25.0")
