@@ -23,7 +23,9 @@ ITEMS = [Item("right", "5", boxed("5.0")), Item("right", "x+1", boxed("1+x")), I
         (bench_power, {"differs": 0.02}),
         (bench_records, {"responses": 32, "tokens": 2000, "decodings": 3}),
         (bench_report, {"samples": 2, "rounds": 1}),
-        (bench_train, {"rounds": 1, "sizes": TRAINING}),
+        pytest.param(
+            bench_train, {"rounds": 1, "sizes": TRAINING}, marks=pytest.mark.whole(reason="trainings of its own")
+        ),
         pytest.param(
             bench_serve, {"users": 8, "requests": 24, "rounds": 1, "tokens": 24, "eager": True},
             marks=[pytest.mark.vllm, pytest.mark.whole(reason="a server and an engine of its own")],

@@ -176,7 +176,7 @@ def test_only_rl_alone_writes_the_tokens_that_rl_alone_has(pairs, opened):
 def test_what_a_token_of_rls_own_rules_out_is_refused(pairs):
     prompt = Request("What is <think> 7?", "own", sampling=Sampling(max_tokens=4), trace=1, decoding=DECODINGS[1])
     with open_engine(pairs[ADDED], EngineSpec(backend="transformers")) as engine:
-        with pytest.raises(UserError, match="trace=1"):
+        with pytest.raises(UserError, match="mode='rl'"):
             list(engine.generate([prompt]))
         [one] = engine.generate([replace(prompt, decoding=DECODINGS[3])])  # base reads the prompt with a stand-in
         assert np.isfinite(one.trace.table).all()

@@ -195,7 +195,7 @@ ANOTHER_START = pytest.mark.whole(reason="vLLM in a process of its own")
         pytest.param("few_blocks", id="preempted", marks=ANOTHER_START),
         pytest.param("two_ranks", id="tensor-parallel", marks=ANOTHER_START),
         pytest.param("fused", id="fused-decision-on-v2", marks=ANOTHER_START),
-        pytest.param("runner_v2", id="runner-v2"),  # what GPUs run
+        pytest.param("runner_v2", id="runner-v2", marks=ANOTHER_START),  # what GPUs run
     ],
 )
 def test_another_engine_gives_the_same_tokens(vllm_engine, peaked_pair, tmp_path, how):

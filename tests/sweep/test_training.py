@@ -98,6 +98,9 @@ def test_a_folder_is_a_function_of_what_was_asked_and_not_of_its_seeds(tmp_path)
     assert folder_of(one, tmp_path).name.startswith("low_prob-0.2-")
 
 
+TRAINED = pytest.mark.whole(reason="six trainings, of which half a dozen tests ask")
+
+
 @pytest.fixture(scope="module")
 def whole(host, tmp_path_factory):
     out = tmp_path_factory.mktemp("trainings")
@@ -117,6 +120,7 @@ def values(out, **changes):
     return {key(trial.point): (trial.metrics, trial.about["seeds"]) for trial in complete}
 
 
+@TRAINED
 def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
     for metrics, seeds in values(whole).values():
         assert list(seeds) == ["0", "1"]
@@ -130,6 +134,7 @@ def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
         assert facts["scores"]["tiny_easy"]["avg"] == trial.about["seeds"][seed]["avg_at_2"]
 
 
+@TRAINED
 def test_the_summary_pairs_seeds_with_plain_dapo(whole):
     made = open_sweep(sweep(**TRAIN), Places.under(whole, track=False)).summary()
     assert [entry.label for entry in made.entries] == ["DAPO", "low_prob α0.2", "low_prob α2"]
@@ -141,6 +146,7 @@ def test_the_summary_pairs_seeds_with_plain_dapo(whole):
     assert task == "tiny_easy"
 
 
+@TRAINED
 def test_the_sweep_and_each_seed_are_runs(whole):
     from mlflow.tracking import MlflowClient
 
@@ -157,6 +163,7 @@ def test_the_sweep_and_each_seed_are_runs(whole):
     assert [m.step for m in client.get_metric_history(mine[0].info.run_id, "accuracy")] == [1, 2, 3]
 
 
+@TRAINED
 def test_a_sweep_whose_complete_points_read_other_files_is_not_gone_on_with(whole):
     """One point is made to look as if it had been trained from other weights: no other would be paired with it."""
     [file] = whole.glob("trainings/low_prob-0.2-*/inputs.json")
@@ -220,6 +227,7 @@ def test_a_point_is_not_behind_others_by_benchmarks_that_it_was_not_validated_on
         look(0, {"step": 1, "validation": {"tiny_hard": {**scores, "avg": 0.125}}})
 
 
+@TRAINED
 def test_confirm_trains_the_winner_and_plain_dapo_with_new_seeds(whole):
     spec = sweep(**TRAIN)
     folder, places = SweepFolder.of(spec, whole), Places.under(whole, track=False)
