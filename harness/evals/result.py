@@ -188,7 +188,7 @@ class EvalResult(Stored, frozen=True):
 
     @property
     def counted(self) -> bool:
-        """Whether its source tells how many tokens there are, were replaced and changed."""
+        """Tell whether its source says how many tokens there are, were replaced and changed."""
         return {"n_tokens", "n_replaced"}.isdisjoint(self.lacks)
 
     @property
@@ -309,7 +309,7 @@ class EvalResult(Stored, frozen=True):
 
     @property
     def per_seed(self) -> int | None:
-        """How many samples share their noise, as those of one seed of the authors' script do; None where none do."""
+        """Return how many samples share noise, as those of one seed of the authors' script do; None where none do."""
         return (self.provenance.get("source") or {}).get("per_seed")
 
     def sampling_error_of(self, values: np.ndarray) -> float:

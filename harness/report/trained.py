@@ -146,7 +146,7 @@ class _Row:
 
     @property
     def whole(self) -> bool:
-        """Whether the method of reference was scored on the same benchmarks."""
+        """Tell whether the method of reference was scored on the same benchmarks."""
         return self.others.keys() == self.found.keys()
 
     @property

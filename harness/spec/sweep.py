@@ -306,7 +306,7 @@ class SweepSpec(Presentation, Search, frozen=True):
             )
         if self.matched and "decode.primary" in self.parameters:
             raise UserError(
-                "decode.primary is varied with decode.tau.ratio: a threshold is found on the text of one of them; "
+                "decode.primary is varied with a ratio of decode.tau: a threshold is found on the text of one of them; "
                 "accepted: decode.primary fixed, in a sweep for each"
             )
         if self.pruner is not None:

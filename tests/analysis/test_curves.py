@@ -120,7 +120,7 @@ def test_the_best_checkpoint_is_scored_on_problems_that_did_not_choose_it(tmp_pa
 
 
 def test_checkpoints_are_chosen_among_the_validations_that_all_runs_have(tmp_path):
-    """One of two trainings is not at its end yet: its third validation was averaged with the other's second."""
+    """Average no third validation with another's second: one of two trainings is not at its end yet."""
     [chosen] = curves(
         {"DAPO": training(tmp_path / "a", [log((1, HALF), (2, HALF), (3, MOST)), log((1, HALF), (2, HALF))])}
     ).tables["choices"]

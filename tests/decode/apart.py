@@ -77,7 +77,7 @@ def add_plain_requests(engine):
 
 
 def main(how, pair):
-    """How many requests were preempted (None: nobody counted), and the rollouts."""
+    """Return how many requests were preempted (None: nobody counted), and the rollouts."""
     if how == "two_ranks":
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"
     if how in V2:

@@ -72,7 +72,7 @@ def chosen(pair, **settings):
 
 
 def main(folder):
-    """What vLLM chose, for engines in turn."""
+    """Return what vLLM chose, for engines in turn."""
     os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
     random_weights.SHAPES["tuned"] = (2048, 2, 16, 8, 6144)  # of a shape that vLLM has batch-invariant tables for
     tuned = random_weights.write_shape(folder / "tuned", "tuned")

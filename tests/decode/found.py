@@ -1,4 +1,4 @@
-"""What a module of this folder finds in a process of its own, in which vLLM has no other engine."""
+"""Runs a module of this folder in a process of its own, in which vLLM has no other engine."""
 
 import pickle
 import subprocess

@@ -1,4 +1,4 @@
-"""What is graded, by whom, and within which bounds; the last box, and the last line that says Answer."""
+"""Holds what is graded, by whom, and within which bounds; the last box, the last line that says Answer."""
 
 import os
 import signal

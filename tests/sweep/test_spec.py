@@ -46,7 +46,7 @@ TAU = {"decode.tau": {"values": [-0.3, -0.1]}}
         ),
         (
             {"parameters": {"decode.tau": {"ratio": [0.1]}, "decode.primary": {"values": ["base", "rl"]}}},
-            "decode.primary is varied with decode.tau.ratio",
+            "decode.primary is varied with a ratio of decode.tau",
         ),
         ({"parameters": TAU, "decode": {"tau": -0.3}}, "both fixed (decode) and varied"),
         ({"parameters": {"decode.gamma": {"values": [0.1]}}}, "tau is missing"),
