@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from harness.bench.random_pair import random_pair
+from harness.decode.vllm_pair.start import lasting
 from tests.skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 torch.set_num_threads(1)
@@ -65,6 +66,13 @@ def pytest_collection_modifyitems(items):
     here = Path(__file__).parent
     ranks = {here / name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Import all tests as what stays."""
+    with lasting():
+        return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """For `found_apart`: opens vLLM on one pair after the other, and decodes."""
 
-import gc
 import os
 
 
@@ -8,13 +7,10 @@ def main(sources):
     """{name: rollouts, or a refusal} of {name: (pair, settings, requests)}."""
     if any(settings.get("tensor_parallel_size", 1) > 1 for _, settings, _ in sources.values()):
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"
-    import vllm  # noqa: F401 - before garbage is counted
-
     from harness.decode import open_engine
     from harness.errors import UserError
     from tests.conftest import vllm_spec
 
-    gc.freeze()  # vLLM collects garbage eight times a start, through all that is imported
     found = {}
     for name, (pair, settings, requests) in sources.items():
         try:

@@ -6,6 +6,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from harness.decode.vllm_pair.start import lasting
+
 
 def found_apart(folder, module, *arguments):
     """Return what `main` of a module returns there."""
@@ -21,4 +23,6 @@ def found_apart(folder, module, *arguments):
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     name, given = pickle.loads((place / "asked").read_bytes())
-    (place / "found").write_bytes(pickle.dumps(import_module(f"tests.decode.{name}").main(*given)))
+    with lasting():
+        module = import_module(f"tests.decode.{name}")
+    (place / "found").write_bytes(pickle.dumps(module.main(*given)))
