@@ -20,15 +20,15 @@ read again costs nothing here, as prompts cost nothing.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
-import torch
 
 from harness.decode.plan import Plan, rollout
 from harness.decode.types import Request, Rollout
 from harness.errors import UserError
-from harness.policy.noise import ACCEPT, PLACE, move_key, uniform
+from harness.policy.noise import ACCEPT, PLACE, move_key, uniform_of_move
 from harness.policy.truncations import WHOLE
 from harness.spec import Decoding, Pair, Sampling
 from harness.spec.decoding import Power
@@ -99,14 +99,14 @@ class Chain:
     @property
     def place(self) -> int:
         """Return from which token on this move draws anew."""
-        return int(_noise(self.key, PLACE) * len(self.tokens)) if self.move else len(self.tokens)
+        return int(uniform_of_move(self.key, PLACE) * len(self.tokens)) if self.move else len(self.tokens)
 
     def wanted(self, tag: int) -> Plan:
         """Return what this move draws, as a plan whose request has the `tag`."""
-        decoding, request = self.decoding, self.plan.request
-        prefix, room = (*self.plan.token_ids, *self.tokens[: self.place]), self.limit - self.place
+        decoding, request, place = self.decoding, self.plan.request, self.place
+        prefix, room = (*self.plan.token_ids, *self.tokens[:place]), self.limit - place
         sampling = Sampling(temperature=1 / decoding.power, top_p=1.0, max_tokens=room, samples=1)
-        mode = Decoding(mode=decoding.primary)
+        mode = _alone(decoding.primary)
         asked = Request("", request.problem, request.sample, mode, sampling, prompt_token_ids=prefix, tag=tag)
         rule = replace(self.plan.rule, temperature=1 / decoding.power, truncation=WHOLE, tells="renyi")
         return Plan(rule, self.key, len(prefix), self.plan.end, asked, prefix, room)
@@ -115,7 +115,7 @@ class Chain:
         """Go on with what was drawn, kept or not; tell whether the response is done."""
         place, told = self.place, part.delta_logp.astype(float).tolist()
         self.forwards += part.n_tokens
-        if not self.move or _noise(self.key, ACCEPT) < math.exp(min(0.0, self._log_odds(place, told))):
+        if not self.move or uniform_of_move(self.key, ACCEPT) < math.exp(min(0.0, self._log_odds(place, told))):
             self.tokens[place:] = part.token_ids
             self.told[place:] = told
             self.ended = part.finish_reason == "stop"
@@ -133,6 +133,6 @@ class Chain:
         return gained + math.log(len(self.tokens) / (place + len(told)))
 
 
-def _noise(key: int, stream: int) -> float:
-    """Return the uniform number of one move; its tokens have streams of their own."""
-    return float(uniform(torch.tensor([key]), torch.zeros(1, dtype=torch.long), stream))
+@cache
+def _alone(model: str) -> Decoding:
+    return Decoding(mode=model)

@@ -59,6 +59,11 @@ def move_key(key: int, block: int, move: int) -> int:
     return _signed(_mix_int((mixed + move) & _MASK))
 
 
+def uniform_of_move(key: int, stream: int) -> float:
+    """Return `uniform` of one move of a chain, at no position; its tokens have streams of their own."""
+    return (_mix_int((_mix_int(key & _MASK) + stream) & _MASK) >> 11) * 2.0**-53
+
+
 def uniform(keys: torch.Tensor, positions: torch.Tensor, stream: int) -> torch.Tensor:
     """Return uniform numbers in [0, 1) with 53 random bits.
 
