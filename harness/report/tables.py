@@ -194,9 +194,9 @@ def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
 
 
 def compared_seeds(compared: Sequence[tuple[Any, Any]]) -> set[Any]:
-    """Return the seeds of trainings that differences are of: those that all have, if there are any."""
-    every = [set(side.runs) for pair in compared for side in pair]
-    return set.intersection(*every) or {seed for one, _ in compared for seed in one.units}
+    """Return the seeds of trainings that differences are of: those by which they are paired, if there are any."""
+    paired = stats.shared_seeds([(one.runs, other.runs) for one, other in compared])
+    return set(paired) or {seed for one, _ in compared for seed in one.units}
 
 
 def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] = ()) -> list[dict[str, Any]]:

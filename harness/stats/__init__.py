@@ -2,11 +2,7 @@
 
 from harness.stats.best import BestDifference, best_difference
 from harness.stats.choice import SPLITS, Choice, choice
-from harness.stats.clusters import (
-    clustered_errors,
-    difference_over_runs,
-    score_over_runs,
-)
+from harness.stats.clusters import clustered_errors, difference_over_runs, score_over_runs, shared_seeds
 from harness.stats.comparison import Comparison, Pooled, RunScores, Scores, family, pooled
 from harness.stats.crossing import Crossing, crossing
 from harness.stats.errors import (
@@ -72,6 +68,7 @@ __all__ = [
     "score_interval",
     "score_over_runs",
     "share_ratio",
+    "shared_seeds",
     "sign_flip_p",
     "standard_error",
     "t_interval",

@@ -78,7 +78,7 @@ def difference_over_runs(
     own degrees of freedom; the noise of the samples counts in both. p is at least the sign-flip test's over problems.
     One seed says nothing of others: then interval and p are over problems alone.
     """
-    shared = [seed for seed in benchmarks[0][0] if all(seed in runs for pair in benchmarks for runs in pair)]
+    shared = shared_seeds(benchmarks)
     by_problem, by_seed, samples = [], [], []
     for pair in benchmarks:
         one, other = (_table(runs, shared or list(runs)) for runs in pair)
@@ -92,6 +92,11 @@ def difference_over_runs(
         return found
     found = replace(found, low=max(found.low, -1.0), high=min(found.high, 1.0))
     return with_signs(found, in_one(by_problem), level)
+
+
+def shared_seeds(benchmarks: Sequence[tuple[Runs, Runs]]) -> list[Hashable]:
+    """Return the seeds that both sides have on every benchmark, by which `difference_over_runs` pairs."""
+    return [seed for seed in benchmarks[0][0] if all(seed in runs for pair in benchmarks for runs in pair)]
 
 
 def _crossed(
