@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from harness import stats
@@ -11,8 +12,13 @@ _RIGHT = re.compile(r"rlvr_dir/right/(?P<samples>\d+)/(?P<source>.+)/(?P<problem
 _SHARES = ("token_share", "gradient_share")
 
 
-def translate(line: Mapping[str, Any], dapo: DapoSettings) -> list[dict[str, Any]]:
-    """Turn a line of verl's log, `{"step": n, "data": metrics}`, into ours: a step's, a validation's, or both."""
+def translate(
+    line: Mapping[str, Any], dapo: DapoSettings, problems: Mapping[str, int] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """Turn a line of verl's log, `{"step": n, "data": metrics}`, into ours: a step's, a validation's, or both.
+
+    `problems` says how many each benchmark has: one of which verl says nothing has no right sample.
+    """
     step, data = int(line["step"]), dict(line["data"])
     numbers = {name: value for name, value in data.items() if isinstance(value, int | float)}
     theirs = {name: value for name, value in numbers.items() if not _ours(name)}
@@ -22,7 +28,9 @@ def translate(line: Mapping[str, Any], dapo: DapoSettings) -> list[dict[str, Any
     if "critic/score/mean" in data:
         records.append({"step": step, **_step(data, dapo), "verl": rest})
     if validated or not records:
-        records.append({"step": step, "validation": _validation(numbers), "verl": validated if records else theirs})
+        records.append(
+            {"step": step, "validation": _validation(numbers, problems), "verl": validated if records else theirs}
+        )
     return records
 
 
@@ -30,7 +38,7 @@ def _ours(name: str) -> bool:
     return bool(_RIGHT.fullmatch(name)) or name.startswith(tuple(f"rlvr_dir/{share}/" for share in _SHARES))
 
 
-def _validation(numbers: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+def _validation(numbers: Mapping[str, float], problems: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """Return the scores by benchmark, from the right samples of each problem that our trainer counts."""
     right: dict[str, dict[str, int]] = {}
     samples: dict[str, int] = {}
@@ -39,7 +47,8 @@ def _validation(numbers: Mapping[str, float]) -> dict[str, dict[str, Any]]:
             right.setdefault(match["source"], {})[match["problem"]] = int(value)
             samples[match["source"]] = int(match["samples"])
     found = {}
-    for source, by in right.items():
+    for source, told in right.items():
+        by = dict.fromkeys(map(str, range(problems.get(source, 0))), 0) | told
         n, counts = samples[source], [by[problem] for problem in sorted(by, key=int)]
         correct = [[sample < count for sample in range(n)] for count in counts]
         found[source] = {

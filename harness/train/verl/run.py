@@ -120,13 +120,14 @@ class VerlBackend(Backend):
         val_first = step % (spec.validation.every or 1) == 0 and not any(
             record["step"] == step and "validation" in record for record in folder.records()
         )
+        problems = {name: len(rows) for name, rows in self.watched.items()}
         lines = arguments(spec, seed, folder.path.parent, self.source.base, attempt, val_first=val_first)
         texts = [line.text for line in lines]
         write_file(work / "overrides.txt", "".join(text + "\n" for text in texts).encode())
         with Bar(steps, "step", f"seed {seed}", done=step) as bar:
 
             def on_line(line: dict[str, Any]) -> None:
-                for record in log.translate(line, self.dapo):
+                for record in log.translate(line, self.dapo, problems):
                     keep(record)
                     self._prune(folder, record)
                     if "validation" not in record:

@@ -250,6 +250,9 @@ def test_a_step_with_a_validation_is_two_lines_and_gradient_mass_is_kept():
     assert score["right"] == {"0": 4, "2": 0, "10": 1}
     assert (score["samples"], score["problems"], score["avg"]) == (4, 3, pytest.approx(5 / 12))
     assert validation["verl"] == {"val-core/aime24/acc/mean@4": 5 / 12}
+    [_, whole] = translate({"step": 5, "data": data}, verl_spec().dapo, {"aime24": 11})  # all samples of eight failed
+    assert list(whole["validation"]["aime24"]["right"].values()) == [4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert whole["validation"]["aime24"]["avg"] == pytest.approx(5 / 44)
 
 
 def test_verl_is_imported_in_its_own_processes_alone():
