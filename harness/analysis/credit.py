@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.analysis.records import about
+from harness.analysis.records import about, once
 from harness.analysis.result import Analysis, Frame, columns
 from harness.decode.trace import Trace
 from harness.decode.trace import columns as columns_of
@@ -68,6 +68,11 @@ def credit_statistics(
     asked = spec.model_copy(update={"decodings": tuple(dict.fromkeys(whose.values()))})
     with showing(progress), opened(spec) as engine:
         jobs = jobs_of(asked, engine, trace=0)
+        if len(once(jobs)) < len(jobs):
+            raise UserError(
+                f"tasks: of {', '.join(asked.tasks)} two have the same responses, and other right answers; accepted: "
+                "one of the two"
+            )
         for job in jobs:
             judge_of(job)
         if dry_run and (missing := sum(_missing(job, store) for job in jobs)):

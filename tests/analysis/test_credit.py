@@ -148,6 +148,13 @@ def test_vllm_replays_the_same(made, tmp_path):
     assert one.tables["check"][0]["tokens"] > 10
 
 
+def test_benchmarks_that_share_their_responses_are_refused(real_data, made, tmp_path):
+    shared = {"tasks": ("minerva", "minerva_r1zero"), "data_dir": real_data}
+    spec = made(2, Decoding(mode="replace", tau=-0.1)).model_copy(update=shared)
+    with pytest.raises(UserError, match="minerva, minerva_r1zero two have the same responses"):
+        credit_statistics(spec, tmp_path, progress=False)
+
+
 def test_the_command_tells_the_price_decodes_nothing_twice_and_is_drawn(tmp_path):
     def run(*command):
         done = CliRunner().invoke(app, list(command), catch_exceptions=False)
