@@ -29,7 +29,7 @@ def run_demo(
     out: Path,
     *,
     problems: int = PROBLEMS,
-    samples: int = 32,
+    samples: int = 16,
     backend: str = "auto",
     say: Callable[[str], None] = print,
 ) -> list[EvalResult]:

@@ -206,7 +206,7 @@ def demo(
         "runs/demo"
     ),
     problems: Annotated[int, typer.Option(help="Of each benchmark.", min=2)] = 60,
-    samples: Annotated[int, typer.Option(help="Responses a problem.", min=2)] = 32,
+    samples: Annotated[int, typer.Option(help="Responses a problem.", min=2)] = 16,
     backend: Annotated[str, typer.Option(help="auto, vllm or transformers.")] = "auto",
 ) -> None:
     """Decode the tiny pair every way; print one table."""

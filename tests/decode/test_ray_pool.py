@@ -201,6 +201,7 @@ def test_vllms_processes_end_with_a_killed_worker(cluster, peaked_pair):
         next(rollouts)
         [worker] = map(psutil.Process, pool.pids)
         started = worker.children(recursive=True)
-        assert any("EngineCore" in " ".join(process.cmdline()) for process in started)
+        names = [" ".join(process.cmdline()) for process in started]
+        assert any("EngineCore" in name for name in names), names
         worker.kill()
         assert psutil.wait_procs([worker, *started], timeout=60)[1] == []
