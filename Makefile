@@ -76,7 +76,7 @@ $(PYTEST) --allow-skips $(ALLOW_SKIPS) $(1); tested=$$?; \
 wait $$types || { cat $$said; tested=1; }; rm $$said; exit $$tested
 endef
 
-test: style $(CHROMIUM) ## Format check, lint, types, and the tests of one environment: 10 minutes on two cores
+test: style $(CHROMIUM) ## Format check, lint, types, and the tests of one environment: 8 minutes on two cores
 	$(call checked,-m "not whole")
 
 test-all: style $(CHROMIUM) $(VERL)/.installed $(INSPECT)/.installed ## The same with every test: verl, Inspect, PostgreSQL; 22 to 33 minutes
