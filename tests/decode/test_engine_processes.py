@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.cores import core_of
 from tests.said import started
 
 pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="a dozen starts of vLLM in processes of their own")]
@@ -55,13 +56,6 @@ def kill_and_watch(process):
     return descendants, left
 
 
-def core_of(process):
-    """The child that is vLLM's core, which has given itself a name; another one is multiprocessing's."""
-    children = psutil.Process(process.pid).children()
-    [core] = [child for child in children if "resource_tracker" not in " ".join(child.cmdline())]
-    return core
-
-
 def test_a_failed_start_a_lost_core_and_a_killed_owner(peaked_pair, tmp_path):
     with running("owner", peaked_pair, tmp_path) as (process, facts):
         word, sentence = next(facts)
@@ -72,7 +66,7 @@ def test_a_failed_start_a_lost_core_and_a_killed_owner(peaked_pair, tmp_path):
         )
 
         assert next(facts)[0] == "decoding"
-        core_of(process).kill()
+        core_of(process.pid).kill()
         word, sentence = next(facts)
         assert word == "lost"
         assert sentence.startswith("vLLM's processes ended while they decoded: ")

@@ -3,13 +3,13 @@
 import json
 
 import httpx
-import psutil
 import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from openai import BadRequestError, NotFoundError, OpenAI
 
+from tests.cores import core_of
 from tests.serve.server import problems, served
 
 KEY = "a-key-for-tests"
@@ -154,7 +154,7 @@ def test_a_thousand_malformed_requests_leave_it_serving(server, client):
 
 def test_in_the_end_a_core_that_dies_ends_the_server_with_a_word(server):
     """The last one in this file: no other test wants this server any more."""
-    [core] = [each for each in psutil.Process(server.process.pid).children() if "EngineCore" in each.name()]
+    core = core_of(server.process.pid)
     assert not core.children()  # it computes by itself: with a worker, each would spin while the other computes
     core.kill()
     assert server.process.wait(timeout=60) == 2
