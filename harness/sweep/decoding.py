@@ -198,11 +198,16 @@ class Decodings(Sweep[SweepSpec]):
         self, best: CompleteTrial, made: Any, seeds: Sequence[int], tasks: Sequence[str] | None, limit: int | None,
         run: SweepRun,
     ) -> Iterator[Again]:  # fmt: skip
-        """Decode the winner, base, RL and its gamma = 0 control; `limit` takes the first of the unused problems."""
+        """Decode the winner, base, RL and its gamma = 0 control; `limit` takes the first of the unused problems.
+
+        The winner is compared with RL and its control; RL itself, which has neither, with base.
+        """
         spec, winner = self.spec, best.results[0].decoding
         found = preflight(tasks or spec.tasks, spec.data_dir, spec, spec.include_path)
         parts = {each.name: unused(spec, each) for each in found.values()}
-        decodings = list(dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), winner.control(), winner]))
+        base, rl = Decoding(mode="base"), Decoding(mode="rl")
+        decodings = list(dict.fromkeys([base, rl, winner.control(), winner]))
+        controls = [each for each in dict.fromkeys([rl, winner.control()]) if each != winner] or [base]
         results: list[EvalResult] = []
         make_folder(self.folder.path / "confirm")
         for seed, part in product(seeds, dict.fromkeys(parts.values())):
@@ -223,9 +228,8 @@ class Decodings(Sweep[SweepSpec]):
             one = by[subject, winner]
             kind = "the same {}" if parts[one.first.task] == spec.part else "{} others"
             said = (kind if one.first.task in mine else "{} of another benchmark").format(len(one.units))
-            for control in dict.fromkeys([Decoding(mode="rl"), winner.control()]):
-                if control != winner:
-                    yield Again(one, by[subject, control], said)
+            for control in controls:
+                yield Again(one, by[subject, control], said)
 
     def close(self) -> None:
         """Close the engine."""
