@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.analysis.records import about, once
+from harness.analysis.records import about, drawn_alike, once
 from harness.analysis.result import Analysis, Frame, columns
 from harness.decode.trace import Trace
 from harness.decode.trace import columns as columns_of
@@ -67,7 +67,7 @@ def credit_statistics(
     store = RecordStore(records)
     asked = spec.model_copy(update={"decodings": tuple(dict.fromkeys(whose.values()))})
     with showing(progress), opened(spec) as engine:
-        jobs = jobs_of(asked, engine, trace=0)
+        jobs = drawn_alike(jobs_of(asked, engine, trace=0))
         if len(once(jobs)) < len(jobs):
             raise UserError(
                 f"tasks: of {', '.join(asked.tasks)} two have the same responses, and other right answers; accepted: "

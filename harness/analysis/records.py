@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.evals.loop import Job, opened
+from harness.errors import UserError
+from harness.evals.loop import Job, jobs_of, opened
 from harness.evals.traces import rollouts, traced
 from harness.progress import showing
 from harness.records import Row
@@ -20,6 +21,22 @@ def about(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, Any]:
         "sampling": jobs[0].sampling.model_dump(mode="json"),
         "records": [job.record for job in jobs],
     }
+
+
+def drawn_alike(jobs: Sequence[Job]) -> Sequence[Job]:
+    """Return jobs, all of whose tokens are drawn in one way: an analysis counts them together and says how.
+
+    Raises:
+        UserError: two tasks are drawn in ways of their own.
+    """
+    ways = {job.sampling.words: job.task for job in reversed(jobs)}
+    if len(ways) > 1:
+        told = "; ".join(f"{task}: {words}" for words, task in ways.items())
+        raise UserError(
+            f"sampling: tasks draw in ways of their own ({told}); accepted: tasks that draw alike, or a sampling for "
+            "all of them (--temperature, --top-p)"
+        )
+    return jobs
 
 
 def once(jobs: Iterable[Job]) -> list[Job]:
@@ -38,6 +55,7 @@ class TracedRecords:
 
     def __init__(self, spec: EvalSpec, records: str | Path, *, top: int = 0, progress: bool = True) -> None:
         with showing(progress), opened(spec) as engine:
+            drawn_alike(jobs_of(spec, engine))
             jobs = traced(spec, records, engine=engine, top=top, progress=progress)
             self.tokenizer: Any = engine.tokenizer
             self.about = about(jobs, engine.info()["pair"])

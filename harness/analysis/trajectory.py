@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from harness.analysis.extrapolated import compare, estimates, strength, triples
-from harness.analysis.records import about, once
+from harness.analysis.records import about, drawn_alike, once
 from harness.analysis.result import Analysis, columns
 from harness.analysis.texts import teacher_forced_logits
 from harness.analysis.weights import weight_statistics
@@ -127,9 +127,9 @@ def _decoded(
         modes = ("base", "rl") if one is last else ("rl",)  # base is decoded beside the last one
         asked = spec.model_copy(update={"pair": one.pair, "decodings": tuple(Decoding(mode=mode) for mode in modes)})
         with showing(progress), opened(asked) as engine:
-            results = evaluate(asked, engine=engine, records=records, progress=progress)
             if one is last:
-                jobs, shared = jobs_of(asked, engine), engine.checkpoints.shared
+                jobs, shared = drawn_alike(jobs_of(asked, engine)), engine.checkpoints.shared
+            results = evaluate(asked, engine=engine, records=records, progress=progress)
         for result in results:
             label = BASE if result.decoding.mode == "base" else one.name
             mine = [Setting.of([each]) for each in result.by_metric()]

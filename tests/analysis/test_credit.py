@@ -10,6 +10,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from harness.analysis.credit import chosen, credit_statistics
+from harness.analysis.traced import token_statistics
 from harness.cli import app
 from harness.decode import open_engine
 from harness.errors import UserError
@@ -153,6 +154,30 @@ def test_benchmarks_that_share_their_responses_are_refused(real_data, made, tmp_
     spec = made(2, Decoding(mode="replace", tau=-0.1)).model_copy(update=shared)
     with pytest.raises(UserError, match="minerva, minerva_r1zero two have the same responses"):
         credit_statistics(spec, tmp_path, progress=False)
+
+
+THEIRS = """
+task: theirs
+dataset_path: json
+dataset_kwargs: {data_files: {test: "DATA"}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{problem}}"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["."], do_sample: false}
+metric_list: [{metric: exact_match}]
+"""
+
+
+@pytest.mark.parametrize("statistics", [credit_statistics, token_statistics])
+def test_tasks_that_draw_in_ways_of_their_own_are_refused(statistics, made, tmp_path):
+    (tmp_path / "data.jsonl").write_text('{"problem": "p1", "answer": "1"}\n')
+    (tmp_path / "theirs.yaml").write_text(THEIRS.replace("DATA", str(tmp_path / "data.jsonl")))
+    spec = made(2, DELTA)
+    asked = {"tasks": (*spec.tasks, "theirs"), "include_path": tmp_path, "sampling": Sampling(max_tokens=12)}
+    with pytest.raises(UserError, match=r"theirs: greedy; toy: T = 1, top-p 0\.7"):
+        statistics(spec.model_copy(update=asked), tmp_path / "records", progress=False)
+    assert not (tmp_path / "records").exists()
 
 
 def test_the_command_tells_the_price_decodes_nothing_twice_and_is_drawn(tmp_path):
