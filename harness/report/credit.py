@@ -25,9 +25,10 @@ def credit_chapter(found: Analysis, slug: str = "") -> Chapter:
         "rule's token minus the verdict with the proposed one; a token matters if the verdict changes at all. "
         "docs/credit.md says what that can tell and what not."
     )
-    sections = [_effects(found, f"credit{slug}"), _depth(found.frame("strata"), f"credit-depth{slug}")]
+    these = "changed" if facts["undo"] else "flagged"
+    sections = [_effects(found, f"credit{slug}", these), _depth(found.frame("strata"), f"credit-depth{slug}", these)]
     if found.tables["signs"]:
-        sections.append(_signs(found.frame("signs"), f"credit-signs{slug}"))
+        sections.append(_signs(found.frame("signs"), f"credit-signs{slug}", these))
     if found.tables["check"]:
         sections.append(_check(found.frame("check"), f"credit-check{slug}"))
     title = f"Does this token matter? {pair_title(str(facts['pair'].get('rl')))}"
@@ -39,8 +40,8 @@ def _cell(row: Mapping[str, Any] | None, name: str, *, plus: bool = True) -> Cel
     return cell(estimate(row, name) if row else Estimate(None), 1, plus=plus)
 
 
-def _effects(found: Analysis, name: str) -> Section:
-    """List what changing a token does, beside tokens that are not flagged and beside second draws."""
+def _effects(found: Analysis, name: str, these: str) -> Section:
+    """List what changing one of these tokens does, beside tokens that are not flagged and beside second draws."""
     by = {(one["label"], one["kind"], one["over"], one["verdict"]): one for one in found.tables["effects"]}
     minus = {(one["label"], one["minus"]): one for one in found.tables["differences"]}
     rows = []
@@ -49,7 +50,7 @@ def _effects(found: Analysis, name: str) -> Section:
         rows.append(
             {
                 "Rule": label,
-                "Flagged tokens": flagged["tokens"],
+                f"{these.capitalize()} tokens": flagged["tokens"],
                 "really changed": flagged["changed"],
                 "Effect": _cell(flagged, "effect"),
                 "of changed ones": _cell(changed, "effect"),
@@ -69,8 +70,8 @@ def _effects(found: Analysis, name: str) -> Section:
     return Section(name, "The verdict, when one token is another", frame(rows), (note,))
 
 
-def _depth(strata: Frame, name: str) -> Section:
-    """Draw the share of flagged tokens that matter, and their mean effect, by depth."""
+def _depth(strata: Frame, name: str, these: str) -> Section:
+    """Draw the share of these tokens that matter, and their mean effect, by depth."""
     data = strata[(strata["by"] == "tenth") & (strata["kind"] == "flagged")].reset_index(drop=True)
     with drawing(name, 5.6, 2.9, 1, 2) as made:
         panels = (("effect", "mean effect"), ("matter", "tokens that matter"))
@@ -82,13 +83,13 @@ def _depth(strata: Frame, name: str) -> Section:
             axes.set_ylabel(title)
             percent_axis(axes.yaxis)
         made.figure.legend(*made.axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    title = "The effect of a flagged token, and the share of them that matter, by the part of the response before it"
+    title = f"The effect of a {these} token, and the share of them that matter, by the part of the response before it"
     alt = "Two line charts by depth in the response, one line a rule: mean effect, and share of tokens that matter."
     return Section(name, title, data, ("Bars: 95 % intervals over problems.",), made.svg, alt)
 
 
-def _signs(data: Frame, name: str) -> Section:
-    """Compare tokens that RL made less likely with likelier ones of the same size."""
+def _signs(data: Frame, name: str, these: str) -> Section:
+    """Compare those tokens that RL made less likely with likelier ones of the same size."""
     rows = [
         {
             "Rule": one["label"],
@@ -103,7 +104,8 @@ def _signs(data: Frame, name: str) -> Section:
         }
         for one in data.to_dict("records")
     ]
-    note = f"Flagged tokens in one stratum of |Δ log p|, over all of them, changed or not. {OVER}"
+    every = ", over all of them, changed or not" if these == "flagged" else ""
+    note = f"{these.capitalize()} tokens in one stratum of |Δ log p|{every}. {OVER}"
     return Section(name, "What the sign of Δ log p adds to its size", frame(rows), (note,))
 
 

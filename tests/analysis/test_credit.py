@@ -16,6 +16,7 @@ from harness.decode import open_engine
 from harness.errors import UserError
 from harness.evals.loop import jobs_of, run_jobs
 from harness.records import Record, RecordStore
+from harness.report.credit import credit_chapter
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
 from harness.stats import token_difference
 from tests.analysis.made_pair import RL_LEFT, V, made_pair
@@ -85,6 +86,7 @@ def test_an_undone_token_has_the_credit_of_the_done_one(made, tmp_path):
     assert row["tokens"] == row["changed"] > 200
     assert holds(row, "effect", WORTH)
     assert row["effect_low"] > 0
+    assert list(credit_chapter(found).sections[0].frame["Changed tokens"]) == [row["tokens"]]
     mirror = Decoding(mode="extrapolate", primary="rl", gamma=-1.0, criterion="delta_logp", side="above", tau=0.1)
     [row] = rows_of(
         credit_statistics(made(60, mirror), tmp_path, tokens=10, noises=0, progress=False),
