@@ -54,6 +54,15 @@ def test_every_way_of_drawing_is_exact(top_p):
         assert draw_by_head(mass.clone(), share, u, head).tolist() == wanted
 
 
+def test_a_number_times_a_mass_is_rounded_down_exactly():
+    made = torch.Generator().manual_seed(3)
+    u = torch.rand(2000, dtype=torch.float64, generator=made)
+    mass = torch.randint(1 << 61, (2000,), generator=made)
+    u[:2], mass[1:3] = 1 - 2**-53, (1 << 61) - 1
+    wanted = [int(x * 2**53) * m >> 53 for x, m in zip(u.tolist(), mass.tolist(), strict=True)]
+    assert nucleus._times(u, mass).tolist() == wanted
+
+
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("scale", [0.3, 3.0, 8.0], ids=["flat", "usual", "peaked"])
 def test_rows_of_one_batch_have_their_own_top_p(scale, ties):
