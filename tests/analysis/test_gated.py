@@ -81,6 +81,8 @@ def test_the_command_counts_decodes_nothing_twice_and_is_drawn(tmp_path):
     run(*asked, *decodings)
     found = json.loads((tmp_path / "gated.json").read_text())["tables"]
     assert [one["label"] for one in found["decodings"]] == ["replace τ-0.1", "extrapolate γ-0.5 always @4:"]
+    every = found["decodings"][1]
+    assert (every["runs_5"], every["runs_6"]) == (0, 6)  # from the fifth token to the end, in each of six responses
     everywhere = [one for one in found["positions"] if one["label"].startswith("extra") and one["by"] == "by_token"]
     assert [one["share"] for one in everywhere[:5]] == [0.0, 0.0, 0.0, 1.0, 1.0]
     held = {path: path.read_bytes() for path in (tmp_path / "records").rglob("*") if path.is_file()}

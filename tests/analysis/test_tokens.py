@@ -1,13 +1,23 @@
 """Token statistics against the definitions, computed once more without any streaming."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 
 from harness.analysis.histogram import Histogram
+from harness.analysis.records import TracedRecords
+from harness.analysis.result import Analysis
 from harness.analysis.selected import nucleus, selections, threshold
-from harness.analysis.tokens import DELTA_EDGES, TAILS, Generation
+from harness.analysis.tokens import BINS, DELTA_EDGES, TAILS, Generation
+from harness.analysis.traced import TOP, token_statistics
+from harness.evals.traces import trace_of
 from harness.policy.statistics import entropy, kl_divergence
+from harness.report.responses import token_chapter
+from harness.spec import EngineSpec, EvalSpec, Sampling
+
+FACTS = (*BINS, "logp_base", "logp_rl")
 
 
 @pytest.fixture(scope="module")
@@ -113,12 +123,7 @@ def test_thresholds_are_strict_and_ties_fall_short():
 
 
 def test_from_the_tiny_pair_to_a_chapter(tmp_path):
-    """End to end on the reference engine: records, counts, a file, figures without a gap."""
-    from harness.analysis.result import Analysis
-    from harness.analysis.traced import token_statistics
-    from harness.report.responses import token_chapter
-    from harness.spec import EngineSpec, EvalSpec, Sampling
-
+    """End to end on the reference engine: records, every table as by hand, a file, figures without a gap."""
     spec = EvalSpec(
         tasks=("tiny_easy",),
         sampling=Sampling(samples=2, max_tokens=48),
@@ -135,6 +140,33 @@ def test_from_the_tiny_pair_to_a_chapter(tmp_path):
     assert [one.name for one in chapter.sections] == [
         "histogram-delta", "histogram-magnitude", "tails", "probability-by-delta", "gradient", "selected", "likelier",
     ]  # fmt: skip
-    tokens = {row["generation"]: row["tokens"] for row in found.tables["generations"]}
-    for who, mine in found.frame("by_delta").groupby("generation"):
-        assert mine["tokens"].sum() == tokens[who]
+    records = TracedRecords(spec.replace(decodings=("base", "rl")), tmp_path, top=TOP, progress=False)
+    for who in ("base", "rl"):
+        traces = [trace_of(row) for row in records.read(who)]
+        facts = {name: np.concatenate([trace.fact(name) for trace in traces]).astype(float) for name in FACTS}
+        delta, p = facts["delta_logp"], {each: np.exp(facts[f"logp_{each}"]) for each in ("base", "rl")}
+        rows = {name: [row for row in table if row.get("generation") == who] for name, table in found.tables.items()}
+        [told] = rows["generations"]
+        assert (told["tokens"], told["near_zero"]) == (delta.size, (np.abs(delta) < 1e-3).sum())
+        last = len(rows["gradient"]) - 1
+        for i, row in enumerate(rows["gradient"]):
+            assert (row["p_from"], row["p_to"]) == pytest.approx((i / 10, (i + 1) / 10))
+            mine = (p[who] >= row["p_from"]) & ((p[who] < row["p_to"]) | (i == last))
+            assert row["tokens"] == pytest.approx(mine.mean())
+            assert row["mass"] == pytest.approx((1 - p[who])[mine].sum() / (1 - p[who]).sum(), abs=1e-5)
+        edges = pairwise([-np.inf, *DELTA_EDGES, np.inf])
+        for row, (low, high) in zip(rows["by_delta"], edges, strict=True):
+            mine = (delta >= low) & (delta < high)
+            assert row["tokens"] == mine.sum()
+            for each in p if mine.any() else ():
+                assert row[f"p_{each}"] == pytest.approx(p[each][mine].mean())
+        for row in rows["histograms"]:
+            values = facts[row["fact"]]
+            assert row["tokens"] == pytest.approx(((values >= row["from"]) & (values < row["to"])).sum(), abs=1)
+    proposed = np.concatenate([trace.proposed for trace in traces])
+    assert found.tables["likelier"]
+    for row in found.tables["likelier"]:  # of RL's own responses
+        mine = proposed == row["id"]
+        assert row["count"] == mine.sum()
+        for name, values in {"delta_logp": delta, "p_base": p["base"], "p_rl": p["rl"]}.items():
+            assert row[name] == pytest.approx(values[mine].mean())
