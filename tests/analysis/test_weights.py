@@ -25,6 +25,7 @@ def pair(tmp_path):
         "lm_head.weight": torch.randn(50, 12, generator=random),
     }
     rl = {name: tensor.clone() for name, tensor in base.items() if name != "lm_head.weight"}
+    base["wider"], rl["wider"] = torch.ones(2), torch.ones(3)
     rl["model.embed_tokens.weight"][3] += 0.5
     rl["model.layers.0.self_attn.q_proj.weight"] += torch.outer(torch.ones(40), torch.linspace(0, 0.2, 30))
     rl["model.layers.1.self_attn.q_proj.weight"][0, :7] += 1e-6
@@ -40,7 +41,8 @@ def test_counts_and_norms_are_those_of_the_whole_tensors(pair, monkeypatch, at_o
     named, base, rl = pair
     found = weight_statistics(named, progress=False)
     tensors = found.tables["tensors"]
-    assert (found.facts["only_base"], found.facts["only_rl"]) == (["lm_head.weight"], [])
+    names = {name: found.facts[name] for name in ("only_base", "only_rl", "other_shape")}
+    assert names == {"only_base": ["lm_head.weight"], "only_rl": [], "other_shape": ["wider"]}
     assert [(row["layer"], row["kind"]) for row in tensors] == [
         (0, "self_attn.q_proj"), (1, "self_attn.q_proj"), (None, "embed_tokens"), (None, "norm"),
     ]  # fmt: skip
