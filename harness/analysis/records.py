@@ -23,7 +23,7 @@ def about(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def drawn_alike(jobs: Sequence[Job]) -> Sequence[Job]:
+def drawn_alike(jobs: list[Job]) -> list[Job]:
     """Return jobs, all of whose tokens are drawn in one way: an analysis counts them together and says how.
 
     Raises:
