@@ -19,6 +19,7 @@ def about(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, Any]:
         "tasks": list(dict.fromkeys(job.task for job in jobs)),
         "limited": {job.task: part for job in jobs if (part := limited(job))},
         "sampling": jobs[0].sampling.model_dump(mode="json"),
+        "samples": {job.task: job.sampling.samples for job in jobs},
         "records": [job.record for job in jobs],
     }
 

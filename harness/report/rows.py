@@ -29,7 +29,8 @@ def tasks_of(found: Analysis) -> str:
 def drawn(found: Analysis) -> str:
     """Say how an analysis' responses were drawn."""
     sampling = parse(Sampling, found.facts["sampling"])
-    return f"{sampling.samples} samples, {sampling.words}"
+    many = {*found.facts.get("samples", {}).values()} or {sampling.samples}  # tasks of lm-eval have their own
+    return f"{' or '.join(map(str, sorted(many)))} samples, {sampling.words}"
 
 
 def limited(found: Analysis, sections: Iterable[Section]) -> tuple[Section, ...]:

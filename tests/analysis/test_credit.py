@@ -10,6 +10,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from harness.analysis.credit import chosen, credit_statistics
+from harness.analysis.gated import gated_statistics
 from harness.analysis.traced import token_statistics
 from harness.cli import app
 from harness.decode import open_engine
@@ -17,6 +18,7 @@ from harness.errors import UserError
 from harness.evals.loop import jobs_of, run_jobs
 from harness.records import Record, RecordStore
 from harness.report.credit import credit_chapter
+from harness.report.rows import drawn
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
 from harness.stats import token_difference
 from tests.analysis.made_pair import RL_LEFT, V, made_pair
@@ -166,20 +168,30 @@ test_split: test
 output_type: generate_until
 doc_to_text: "{{problem}}"
 doc_to_target: "{{answer}}"
-generation_kwargs: {until: ["."], do_sample: false}
+generation_kwargs: {until: ["."], DRAWING}
 metric_list: [{metric: exact_match}]
 """
 
 
+def beside_theirs(made, folder, drawing):
+    """Ask for a task of lm-eval's as well, which draws in its own way where nothing else is said."""
+    (folder / "data.jsonl").write_text('{"problem": "p1", "answer": "1"}\n')
+    (folder / "theirs.yaml").write_text(THEIRS.replace("DATA", str(folder / "data.jsonl")).replace("DRAWING", drawing))
+    spec = made(2, DELTA)
+    asked = {"tasks": (*spec.tasks, "theirs"), "include_path": folder, "sampling": Sampling(max_tokens=12)}
+    return spec.model_copy(update=asked)
+
+
 @pytest.mark.parametrize("statistics", [credit_statistics, token_statistics])
 def test_tasks_that_draw_in_ways_of_their_own_are_refused(statistics, made, tmp_path):
-    (tmp_path / "data.jsonl").write_text('{"problem": "p1", "answer": "1"}\n')
-    (tmp_path / "theirs.yaml").write_text(THEIRS.replace("DATA", str(tmp_path / "data.jsonl")))
-    spec = made(2, DELTA)
-    asked = {"tasks": (*spec.tasks, "theirs"), "include_path": tmp_path, "sampling": Sampling(max_tokens=12)}
     with pytest.raises(UserError, match=r"theirs: greedy; toy: T = 1, top-p 0\.7"):
-        statistics(spec.model_copy(update=asked), tmp_path / "records", progress=False)
+        statistics(beside_theirs(made, tmp_path, "do_sample: false"), tmp_path / "records", progress=False)
     assert not (tmp_path / "records").exists()
+
+
+def test_tasks_may_have_samples_of_their_own(made, tmp_path):
+    spec = beside_theirs(made, tmp_path, "do_sample: true, temperature: 1.0, top_p: 0.7")
+    assert drawn(gated_statistics(spec, tmp_path / "records", progress=False)) == "1 or 32 samples, T = 1, top-p 0.7"
 
 
 def test_the_command_tells_the_price_decodes_nothing_twice_and_is_drawn(tmp_path):
