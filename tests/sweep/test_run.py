@@ -253,7 +253,7 @@ def test_the_winner_is_confirmed_with_new_seeds_and_elsewhere(grid):
 def test_rl_as_a_winner_is_confirmed_against_base(host, look, tmp_path):
     changes = {"parameters": {"decode.mode": {"values": ["rl"]}}, "limit": 2}
     assert host.run(tmp_path, **changes) == 0
-    confirm(open_sweep(sweep(**changes), Places.under(tmp_path, track=False), lambda text: None), [5])
+    confirm(open_sweep(sweep(**changes), Places.under(tmp_path, track=False), lambda text: None), [5], limit=2)
     [row] = json.loads((look(tmp_path, **changes)[1].path / "confirm.json").read_text())
     assert (row["winner"], row["minus"]) == ("rl", "base")
     assert row["before"] is not None
