@@ -26,7 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that runs us
 
 # The files that take minutes, longest first: begun last, one of them would be all that runs.
 LONGEST = (
-    "decode/test_drafts.py", "decode/test_engine_processes.py", "sweep/test_training.py", "decode/test_vllm_pair.py",
+    "decode/test_engine_processes.py", "sweep/test_training.py", "decode/test_vllm_pair.py",
     "bench/test_checklist.py", "bench/test_bench.py", "train/test_run.py", "train/test_dapo.py",
     "policy/test_kernels.py", "decode/test_lora.py",
     "test_cli.py", "train/verl/test_environment.py", "bench/test_benchmarks.py",

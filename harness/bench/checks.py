@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import count as counted_from
 from itertools import product
 from typing import Any
@@ -192,11 +191,7 @@ def shuffle(pair: Pair, settings: Findings) -> Findings:
 
 
 def speed(pair: Pair, settings: Findings) -> Findings:
-    """Measure the pair's tokens a second and replacement ratio, and the KV cache that it found room for.
-
-    With drafts also where the very same responses were written just before, so that nearly all drafts are right; the
-    others are nearly all wrong, since the models are random.
-    """
+    """Measure the pair's tokens a second and replacement ratio, and the KV cache that it found room for."""
     began = time.monotonic()
     with _open(pair, settings) as engine:
         started, prompts = time.monotonic() - began, _long_prompts(engine.tokenizer, settings)
@@ -210,8 +205,6 @@ def speed(pair: Pair, settings: Findings) -> Findings:
             return sum(r.n_tokens for r in done), sum(r.n_replaced for r in done)
 
         found: Findings = {"ok": None, "sizes": _timed(decode, settings["sequences"])}
-        if "draft" in settings:
-            found["sizes_drafts_right"] = _timed(partial(decode, seed=0), settings["sequences"])
         return {**found, "start_s": round(started, 1), **_cache(engine._llm, 2), "engine": _facts(engine)}
 
 

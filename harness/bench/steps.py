@@ -46,20 +46,6 @@ def _speed(name: str, shape: str, minutes: tuple[float, float], first: bool = Tr
     }  # fmt: skip
 
 
-def _drafted(name: str, shape: str, **settings: Any) -> dict[str, Step]:
-    """Return the steps that measure one model, the pair, and the pair with 2, 4, 8 and `auto` drafts a step."""
-    return {
-        **_speed(name, shape, (4, 6), first=False, **settings),
-        **{
-            f"{name}-draft-{draft}": Step(
-                "speed", f"the pair of the {shape} shape, draft={draft}", 6, shape, needs=("cuda", "v2"), first=False,
-                settings={**_BFLOAT16, **settings, "draft": draft},
-            )
-            for draft in (2, 4, 8, "auto")
-        },
-    }  # fmt: skip
-
-
 STEPS: dict[str, Step] = {
     "decision": Step("decision", "the fused kernels checked, and timed beside the torch path", 2),
     "logits-single": Step(
@@ -120,21 +106,9 @@ STEPS: dict[str, Step] = {
     "added": Step("gates", "gates of a pair whose RL has added tokens", 2, "added", _NEAR, first=False),
     "shuffle": Step("shuffle", "same tokens in any order, float32: 98 %", 2, settings=_NEAR, first=False),
     **_speed("speed-1.5b", "1.5b", (3, 5), first=False),
-    "gates-draft": Step(
-        "gates", "gates with four drafts a step", 3, settings={**_NEAR, "draft": 4}, needs=("cuda", "v2"), first=False
-    ),
-    "waits-draft": Step(
-        "gates",
-        "waits with four drafts a step",
-        3,
-        settings={**_NEAR, **_STRICT, "draft": 4},
-        environment={"VLLM_GPU_SYNC_CHECK": "error"},
-        needs=("cuda", "v2"),
-        first=False,
-    ),
-    **_drafted("1k", "7b", prompt=1000, max_model_len=1536, sequences=[256]),
-    **_drafted("8k", "7b", prompt=8000, max_model_len=8448, sequences=[64]),
-    **_drafted("16k", "7b", prompt=16_000, max_model_len=16_448, sequences=[16]),
+    **_speed("1k", "7b", (4, 6), first=False, prompt=1000, max_model_len=1536, sequences=[256]),
+    **_speed("8k", "7b", (4, 6), first=False, prompt=8000, max_model_len=8448, sequences=[64]),
+    **_speed("16k", "7b", (4, 6), first=False, prompt=16_000, max_model_len=16_448, sequences=[16]),
     "logits-lora": Step("logits", "logits-single of a LoRA pair", 2, "lora", _EXACT, first=False),
     "logits-v1": Step("logits", "logits-single with runner V1", 2, "wide", _EXACT, _V1, needs=("v2",), first=False),
     "gates-v1": Step("gates", "gates with runner V1", 2, "small", _NEAR, _V1, needs=("v2",), first=False),

@@ -8,8 +8,6 @@ import typer
 
 from harness.bench.steps import LIMIT_S, STEPS
 from harness.cli.base import group, numbers
-from harness.errors import UserError, unknown
-from harness.markdown import markdown_table
 
 app = group("Speed and memory, measured side by side in one run.")
 
@@ -52,50 +50,6 @@ def bench_decode_command(
         "\nTwo forwards that share nothing: pair at 0.50 x single. stock: transformers with its own caches and "
         "attention. calls: two engines, one token a call."
     )
-
-
-@app.command("draft")
-def bench_draft_command(
-    records: Annotated[Path, typer.Option(help="A store: responses decoded here, with their tokens.")],
-    record: Annotated[str, typer.Argument(help="One of its records, by the beginning of its hash; default all.")] = "",
-    model: Annotated[str, typer.Option(help="Whose size both models have: a folder, or a known hub id.")] = (
-        "Qwen/Qwen2.5-7B"
-    ),
-    card: Annotated[str, typer.Option(help="GPU: A100, H100, H200 or B200.")] = "H200",
-    gpus: Annotated[int, typer.Option(help="That share each layer.", min=1)] = 1,
-    context: Annotated[int, typer.Option(help="Tokens of a row on the average, prompt included.", min=1)] = 8000,
-    drafts: Annotated[str, typer.Option(help="Drafts a step, comma-separated.")] = "2,4,8",
-    siblings: Annotated[str, typer.Option(help="Samples a problem, comma-separated; all come last.")] = "1,8",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
-) -> None:
-    """Say what look-up drafts would be worth, from responses that a store holds.
-
-    Nothing is decoded: a draft is kept where it equals what was written. Gains are arithmetic, not measured."""
-    from harness.bench.draft import bench_draft
-    from harness.decode.memory import shape_of
-    from harness.decode.worth import CARDS, Worth
-
-    if card not in CARDS:
-        raise unknown("card", card, CARDS)
-    if (shape := shape_of(model)) is None:
-        raise UserError(f"model={model!r} has no configuration here; accepted: a folder with one, or a known hub id")
-    found = bench_draft(
-        records, Worth((shape, shape), CARDS[card], gpus), context=context, name=record,
-        drafts=numbers("drafts", drafts, least=1), siblings=numbers("siblings", siblings, least=1),
-        say=lambda text: typer.echo(text, err=True),
-    )  # fmt: skip
-    if as_json:
-        typer.echo(json.dumps(found))
-        return
-    typer.echo(f"two models as {model} on {gpus} {card}, rows of {context} tokens: {found['rows']} at once\n")
-    columns = [f"{k} drafts" for k in found["records"][0]["gain"]]
-    rows = [
-        [each["record"], each["rule"], each["top_p"], each["siblings"]]
-        + [f"{tokens:.2f} → {each['gain'][k]:.2f}×" for k, tokens in each["tokens_a_step"].items()]
-        for each in found["records"]
-    ]
-    typer.echo(markdown_table(["record", "rule", "top-p", "siblings", *columns], rows))
-    typer.echo("\nTokens a row and step → speed against no drafts, by arithmetic (no GPU has measured it).")
 
 
 @app.command("checklist")

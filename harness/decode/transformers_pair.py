@@ -42,8 +42,6 @@ class TransformersPair(Engine):
                 "deterministic=True is refused by backend='transformers': its kernels sum in another order in another "
                 "batch; accepted: backend=vllm on an NVIDIA GPU"
             )
-        if isinstance(spec.draft, int):
-            raise UserError(f"draft={spec.draft} is refused by backend='transformers'; accepted: none, auto")
         super().__init__(pair, spec)
         self.device = _device(spec.device)
         self.models: dict[str, Any] = {}  # by role, once they are loaded

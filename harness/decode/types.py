@@ -30,7 +30,6 @@ class Request:
     `prompt` is text as it goes to the tokenizer, chat template already applied; `prompt_token_ids` overrides it.
     `begun` has the first tokens of the response, where these are written already: what follows is drawn as if they had
     been decoded, by the noise and the window of its place in the response.
-    `expected` has tokens that the response is likely to have, from its first on: an engine with drafts looks into them.
     """
 
     prompt: str
@@ -43,7 +42,6 @@ class Request:
     trace: int | None = None  # ask for `Rollout.trace`, with so many of each model's likeliest tokens (0 to MAX_TOP)
     tag: Any = None  # handed back untouched on `Rollout.request`
     begun: tuple[int, ...] = ()
-    expected: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -277,11 +277,6 @@ def run_jobs(
         yield from _run([job], engine, store, progress=progress)
 
 
-def _expecting(request: Request, record: Record | None) -> Request:
-    row = record.rows.get((request.problem, request.sample)) if record else None
-    return request if row is None else replace(request, expected=row.token_ids or ())
-
-
 def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, progress: bool) -> Iterator[Done]:
     """Run jobs of which no two share a record."""
     with ExitStack() as stack:
@@ -289,8 +284,6 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
         requests = [replace(request, tag=index) for index, job in enumerate(jobs) for request in job.requests]
         held = [(r, record.get((r.problem, r.sample)) if (record := records[r.tag]) else None) for r in requests]
         missing = [request for request, row in held if row is None]
-        if engine.spec.draft != "none":  # what is decoded again, for its trace, is drafted by itself
-            missing = [_expecting(request, records[request.tag]) for request in missing]
         right: list[list[bool]] = [[] for _ in jobs]
         board = stack.enter_context(closing(Board(jobs, right, len(missing), progress and bool(missing))))
         pool = ThreadPoolExecutor(GRADERS, "grader")

@@ -109,7 +109,7 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
             whole = read(change.problem, change.sample)[0]
             tokens = whole[: change.at] if token is None else (*whole[: change.at], token)
             request = requests[change.problem, change.sample]
-            return replace(request, begun=tokens, expected=whole, sampling=sampling, trace=None, **how)
+            return replace(request, begun=tokens, sampling=sampling, trace=None, **how)
 
         def keep(change: Change, noise: int, tokens: Sequence[int], **known: Any) -> None:
             known |= {"token": tokens[change.at], "n_tokens": len(tokens)}

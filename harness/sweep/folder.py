@@ -31,7 +31,7 @@ from harness.sweep.specs import load
 FREE = ("workers", "retries", "batch", "equal_forwards")
 FREE_ENGINE = (
     "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_gib", "self_test", "workers",
-    "ray_address", "enforce_eager", "draft",
+    "ray_address", "enforce_eager",
 )  # fmt: skip
 
 

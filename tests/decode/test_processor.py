@@ -168,28 +168,6 @@ def test_what_would_move_one_model_only_is_refused(name, value):
         PairProcessor.validate_params(good)
 
 
-def test_each_draft_has_a_row_that_is_decided_at_its_own_position():
-    """Three requests with three, one and two rows, verified in two calls; from one step to the next nothing waits."""
-    runner, keys = Runner(), [request_key(0, "p", s) for s in range(3)]
-    runner.update({slot: (params(ROWS[slot % 3], keys[slot % 3], 4), 4, []) for slot in (5, 2, 9)})
-    batch = SimpleNamespace(idx_mapping_np=np.array([5, 2, 9]), cu_num_logits_np=np.array([0, 3, 4, 6]))
-    runner.model.texts, runner.model.step = object(), (batch, None)
-    at, rows = [7, 8, 9, 20, 11, 12], [2, 2, 2, 2, 0, 0]
-    numbers = [keys[2]] * 4 + [keys[0]] * 2
-    for step in range(3):
-        logits, runner.model.logits = runner.rl.clone(), {"base": runner.base}
-        for slots, part in ([5, 2], slice(0, 4)), ([9], slice(4, 6)):
-            decide_them = runner.step(logits[part], slots, torch.tensor(at[part]) + step)
-            with PATHS["as on a GPU"]():
-                found = watched(decide_them)
-            assert found["waits"] == [] or step == 0
-        after = [i + 1 + step for i in at]
-        want = expected(runner.base, runner.rl, [ROWS[i] for i in rows], numbers, after, runner.vocab)
-        assert [token for token, _ in forced(logits)] == want.token.tolist()
-    with pytest.raises(RuntimeError, match="other rows"):
-        runner.apply(runner.rl.clone(), [5, 2], torch.zeros(6))
-
-
 @pytest.mark.parametrize(
     ("ours", "trace"),
     [(range(6), None), (range(6), 2), ((0, 1, 3, 5), None), ((0, 1, 3, 5), 2)],

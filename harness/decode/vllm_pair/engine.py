@@ -8,20 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import count
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from harness.decode.compat import ties_head
-from harness.decode.memory import ModelShape
 from harness.decode.plan import Plan, broken_logits, plan_requests, rollout
 from harness.decode.precision import exact_float32
 from harness.decode.progress import Progress, reporting
 from harness.decode.trace import MAX_TOP, columns
 from harness.decode.types import BrokenLogits, Request, Rollout
-from harness.decode.vllm_pair import batch_invariance, channel, drafting
-from harness.decode.vllm_pair.plugin import ARCHITECTURE, EXPECTED, EXTRA_ARG
+from harness.decode.vllm_pair import batch_invariance, channel
+from harness.decode.vllm_pair.plugin import ARCHITECTURE, EXTRA_ARG
 from harness.decode.vllm_pair.self_test import TestedPair, self_test
 from harness.decode.vllm_pair.start import (
     LEVEL,
@@ -48,7 +46,7 @@ ALONE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself
 
 _REFUSED_ARGS = {
-    "speculative_config": "a pair has drafts of its own (draft)",
+    "speculative_config": "drafts would be verified by one model only",
     "pipeline_parallel_size": "the two submodels are not cut into stages",
     "enable_lora": "an adapter would apply to one submodel only (RL as an adapter of base is given as rl)",
     "logits_processors": "the pair's own processor decides each token",
@@ -96,7 +94,6 @@ class VllmPair(TestedPair):
         self._llm: Any = None
         self._engine: Any = None
         self._log: Log | None = None
-        self._drafter: TemporaryDirectory[str] | None = None  # what vLLM opens as a draft model
         self._eager = bool(spec.enforce_eager)
         self._lost = False  # whether vLLM's processes ended by themselves
         self.self_test = "off"
@@ -187,8 +184,6 @@ class VllmPair(TestedPair):
         if spec.max_num_seqs > DEFAULT_GRAPHS and not (self._eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
             # beyond its default vLLM would decode full batches without a graph; sizes go up in steps of 16
             arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
-        if spec.draft != "none" and (speculation := self._speculation()):
-            arguments["speculative_config"] = speculation
         for name in spec.vllm_args:
             if name in arguments and name not in ("disable_log_stats", "use_tqdm_on_load"):
                 raise UserError(
@@ -203,17 +198,6 @@ class VllmPair(TestedPair):
             passes = {**(given.get("pass_config") or {}), "fuse_allreduce_rms": False}
             arguments["compilation_config"] = {**given, "pass_config": passes}
         return arguments
-
-    def _speculation(self) -> dict[str, Any] | None:
-        """Return vLLM's settings of the drafter that looks up; None where `auto` expects to lose by it."""
-        shapes = [ModelShape.of(config, self.pair.trust_remote_code) for config in self.checkpoints.configs.values()]
-        longest = max(self.context.length, self.context.rl_alone)
-        if (settings := drafting.settings(self.spec, shapes, longest, on_cpu=on_cpu())) is None:
-            return None
-        self._drafter = TemporaryDirectory(prefix="rlvr-dir-draft-")
-        opened = self.checkpoints.configs["rl" if self.checkpoints.adapter is None else "base"]
-        vocab = opened.get_text_config().vocab_size
-        return settings | {"model": drafting.write_drafter(self._drafter.name, vocab, self.spec.tensor_parallel_size)}
 
     def _starts_eager(self) -> bool:
         """Tell whether vLLM shall compile nothing: as is asked, or on a CPU where little is to be decoded."""
@@ -284,8 +268,6 @@ class VllmPair(TestedPair):
 
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         """Yield rollouts as they finish; see `Engine.decode`."""
-        if self._drafter is not None:
-            plans = drafting.in_turn(plans, drafting.TOGETHER * self.spec.max_num_seqs)
         return self._generate(iter(plans), len(plans), progress)
 
     def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
@@ -420,15 +402,8 @@ class VllmPair(TestedPair):
             logprobs=0 if plan.request.trace is None else 1 + columns(plan.request.trace),
             flat_logprobs=True,
             output_kind=kind or RequestOutputKind.FINAL_ONLY,
-            extra_args={EXTRA_ARG: plan.plain(), **self._expected(plan)},
+            extra_args={EXTRA_ARG: plan.plain()},
         )
-
-    def _expected(self, plan: Plan) -> dict[str, Any]:
-        """Return the text that a response is expected to have, for drafts to be looked up in."""
-        expected = plan.request.expected
-        if self._drafter is None or not expected:
-            return {}
-        return {EXPECTED: [*plan.token_ids[: plan.start], *expected]}
 
     def _submit(self, plan: Plan) -> str:
         """Hand one plan to vLLM; return the request's name."""
@@ -515,8 +490,6 @@ class VllmPair(TestedPair):
                 clean_up()
         if self._log is not None:
             self._log.discard()
-        if self._drafter is not None:
-            self._drafter.cleanup()
 
 
 def refuse(spec: EngineSpec) -> None:

@@ -26,7 +26,6 @@ from harness.decode.vllm_pair.plugin import CONTEXT_KEY
 from harness.decode.vllm_pair.step import rehearse
 from harness.policy.combine import combination_of
 
-DECIDED_AT_ONCE = 2048  # rows, where a row is a draft's: vLLM verifies 1 GiB of logits at a time, 1,766 rows of 152,000
 PROFILED = ("cuda", "xpu")  # devices whose memory vLLM measures in a dummy step before it sizes the KV cache
 
 
@@ -61,15 +60,6 @@ class RLVRPairForCausalLM(nn.Module):
             tokens = vllm_config.scheduler_config.max_num_batched_tokens
             self.base_ids = torch.zeros(tokens, dtype=torch.long)  # on vLLM's default device, as its models are built
         self.logits: dict[str, torch.Tensor | None] = {}  # beside RL's, of the step in hand: same rows, same stream
-        self.positions = 1  # that a row reads in a step: its drafts, and one more
-        if vllm_config.speculative_config is not None:
-            self.positions += vllm_config.speculative_config.num_speculative_tokens
-            from harness.decode.vllm_pair.drafter import DraftedState  # runner V2 only
-
-            self.get_model_state_cls = lambda: DraftedState
-        self.texts: Any = None  # where drafts are looked up; with it the step in hand, and its drafts
-        self.step: Any = None
-        self.drafts: torch.Tensor | None = None
         self.watched: list[tuple[int, int]] | None = None  # of each step: rows, and rows whose two halves are the same
         self._rehearsed = False
         vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
@@ -145,20 +135,15 @@ class RLVRPairForCausalLM(nn.Module):
             rl, base = halves["rl"], halves["base"]
             same = int((rl == base).all(dim=-1).sum()) if rl.shape == base.shape else 0
             self.watched.append((len(rl), same))
-        logits = self._logits_of(halves)
+        logits: dict[str, Any] = {
+            role: getattr(self, role).compute_logits(half.contiguous()) for role, half in halves.items()
+        }
         if not self._rehearsed and logits["rl"] is not None and logits["rl"].device.type in PROFILED:
-            if self.positions > 1:  # vLLM itself measures a step without drafts
-                all_rows = self._logits_of({role: half.repeat(self.positions, 1) for role, half in halves.items()})
-                rehearse({role: each[:DECIDED_AT_ONCE] for role, each in all_rows.items()}, self.combination)
-            else:
-                rehearse(logits, self.combination)
+            rehearse(logits, self.combination)
         self._rehearsed = True
         rl = logits.pop("rl")
         self.logits = logits
         return rl
-
-    def _logits_of(self, halves: dict[str, torch.Tensor]) -> dict[str, Any]:
-        return {role: getattr(self, role).compute_logits(half.contiguous()) for role, half in halves.items()}
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         """Load the first model's weights from names without another one's prefix (`base.`). See `load_whole`."""

@@ -3,9 +3,7 @@
 from harness.watch import end_with_parent
 
 ARCHITECTURE = "RLVRPairForCausalLM"
-DRAFTER = "RLVRLookupForCausalLM"
 EXTRA_ARG = "rlvr"  # of a request's sampling parameters: what a step needs to know of it
-EXPECTED = "rlvr_expected"  # the tokens that its text is expected to be like, prompt first, where drafts are looked up
 CONTEXT_KEY = "rlvr_pair"  # where the logits processor finds the model, in the engine's own forward context
 
 
@@ -18,4 +16,3 @@ def register() -> None:
     from vllm import ModelRegistry
 
     ModelRegistry.register_model(ARCHITECTURE, "harness.decode.vllm_pair.model:RLVRPairForCausalLM")
-    ModelRegistry.register_model(DRAFTER, "harness.decode.vllm_pair.drafter:LookupDrafter")

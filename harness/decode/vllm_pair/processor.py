@@ -115,21 +115,6 @@ class PairProcessor(*_INTERFACES):
     def apply_staged_writes(self) -> None:
         """Do nothing: what `add_request` was told goes to the device with the next batch."""
 
-    def _rows_of(self, model: Any, slots: np.ndarray, n: int) -> tuple[np.ndarray, dict[str, torch.Tensor]]:
-        """Return the slot of each row of logits, (n,), and the other models' logits of these rows.
-
-        With drafts a request has a row for each of them, and one more; and vLLM verifies many rows in several calls, of
-        whole requests, one after the other.
-        """
-        if model.texts is None:
-            return slots, model.logits
-        batch = model.step[0]
-        first = int(np.flatnonzero(batch.idx_mapping_np == slots[0])[0])
-        ends = batch.cu_num_logits_np[first : first + len(slots) + 1]
-        if ends[-1] - ends[0] != n:
-            raise RuntimeError("vLLM verifies other rows than those of the step in hand")
-        return np.repeat(slots, np.diff(ends)), {role: each[ends[0] : ends[-1]] for role, each in model.logits.items()}
-
     # Both ------------------------------------------------------------------------------------------------------
 
     def apply(self, logits: torch.Tensor, ctx: Any = None) -> torch.Tensor:
@@ -137,14 +122,11 @@ class PairProcessor(*_INTERFACES):
         if not self._table.rows:
             return logits
         model = self._context[CONTEXT_KEY]
-        slots, others = np.arange(logits.shape[0]), model.logits
-        if ctx is not None:
-            slots, others = self._rows_of(model, ctx.idx_mapping_np, logits.shape[0])
-        batch = self._table.batch(slots)
+        batch = self._table.batch(np.arange(logits.shape[0]) if ctx is None else ctx.idx_mapping_np)
         if not any(batch.rows):
             return logits
         requests = batch.at(self._written(batch) if ctx is None else ctx.pos.long() + 1)
-        decision = decide_step({**others, "rl": logits}, batch.rules, requests, model.combination)
+        decision = decide_step({**model.logits, "rl": logits}, batch.rules, requests, model.combination)
         if batch.end is not None:  # so that the host hears at once of a response that cannot go on
             decision = replace(decision, token=decision.token.masked_fill(decision.delta_logp.isnan(), batch.end))
         force(logits, decision, batch.decided)
