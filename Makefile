@@ -110,7 +110,7 @@ ui: $(STAMP) ## Open the MLflow pages of the last demo (127.0.0.1:5000)
 PAPER := runs/paper-tiny
 # All 240 problems of the benchmark, 8 samples each: a sweep by itself asks the first 60.
 WHOLE := --set limit=240 --set sampling.samples=8 --set metric.name=avg_at_8
-paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, the theorem; one report in reports/tiny
+paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; one report in reports/tiny
 	@# Trainings first, whatever is done is kept: three seeds in two processes, plain DAPO once for both sweeps.
 	for sweep in tiny_reweight tiny_rollout_top_p; do \
 		$(BIN)/rlvr-dir sweep run $$sweep --set 'seeds=[0, 1, 2]' --set workers.count=2 --out $(PAPER) || exit; \
@@ -121,9 +121,6 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, t
 	$(BIN)/rlvr-dir sweep run tiny_sharpening --out $(PAPER)
 	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --samples 8 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
-	$(BIN)/rlvr-dir analyse trajectory --tasks tiny_medium --limit 60 --samples 16 --max-tokens 256 \
-		--backend transformers --records $(PAPER)/records --out $(PAPER)/trajectory
-	$(BIN)/rlvr-dir analyse theorem --out $(PAPER)/analysis
 	rm -rf reports/tiny  # an older report may have had other figures
 	$(BIN)/rlvr-dir report $(PAPER)/sweeps/tiny_{tau_gamma,on_rl,criteria,controls,interpolate}/results \
 		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
@@ -131,8 +128,6 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens, t
 		--findings examples/tiny_findings.yaml \
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny
 	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
-	$(BIN)/rlvr-dir report --analysis $(PAPER)/trajectory --title "The tiny pair's training, step by step" \
-		--out reports/tiny/trajectory
 
 STAGE := runs/paper-stage
 SEEDS ?= 1 2 3 4 5

@@ -15,7 +15,7 @@ from harness.files import make_folder, write_file
 from harness.spec.stored import Number, Plain, Stored, Text, read_stored
 from harness.stats import Estimate
 
-Kind = Literal["tokens", "gated", "credit", "weights", "trajectory", "theorem", "training", "pairs"]
+Kind = Literal["tokens", "gated", "credit", "training", "pairs"]
 Frame: TypeAlias = Any  # a pandas.DataFrame, whose own types say too little
 if TYPE_CHECKING:
     Scalar: TypeAlias = Any

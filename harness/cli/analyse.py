@@ -1,7 +1,6 @@
-"""`rlvr-dir analyse …`: numbers about tokens, texts, training and Theorem 1, for `rlvr-dir report` to draw."""
+"""`rlvr-dir analyse …`: numbers about tokens, texts and trainings, for `rlvr-dir report` to draw."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,14 +13,12 @@ from harness.files import check_writable, write_file
 from harness.progress import phase
 from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 from harness.spec.base import read_jsonl
-from harness.spec.pair import PAIR_OPTIONS
 
 if TYPE_CHECKING:
     from harness.analysis.result import Analysis
 
-app = group("Token statistics, trainings and Theorem 1, for reports.")
+app = group("Token statistics and trainings, for reports.")
 
-OF_BASE = ("pair", "base", "base_revision", "trust_remote_code")  # options of a pair whose RL has several checkpoints
 AnalysisOut = Annotated[Path, typer.Option(help="Receives the analysis as JSON.")]
 OUT = Path("runs/analysis")
 CREDITED = (
@@ -133,88 +130,6 @@ def analyse_credit(
         _keep(found, out)
 
 
-@app.command("weights")
-@spec_options(Pair, without=("trust_remote_code",))
-def analyse_weights(
-    options: dict[str, Any],
-    spectra: Annotated[
-        bool, typer.Option(help="Look at the matrices' singular directions too; it takes longer.")
-    ] = True,
-    out: AnalysisOut = OUT,
-) -> None:
-    """Compare the two models' weights: OUT/weights.json.
-
-    How many changed, by how much, in which directions.
-
-    \b
-        rlvr-dir analyse weights --pretrained my-rl --base my-base
-    """
-    with phase("starting"):
-        from harness.analysis.weights import weight_statistics
-        from harness.tiny import checkpoints
-
-    pair = checkpoints(load_eval({"tasks": "tiny_medium"}, options).pair)
-    check_writable(out)
-    _keep(weight_statistics(pair, spectra=spectra), out)
-
-
-@app.command("trajectory")
-@spec_options(
-    EvalSpec, Pair, Sampling, EngineSpec,
-    without=("grader", *(name for name in PAIR_OPTIONS if name not in OF_BASE)),
-)  # fmt: skip
-def analyse_trajectory(
-    options: dict[str, Any],
-    checkpoints: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[CHECKPOINT]...",
-            help="RL checkpoints in order: NAME@STEP, folders, hub ids with @REVISION; default all that are listed of "
-            "the pair.",
-        ),
-    ] = None,
-    steps: Annotated[
-        str | None, typer.Option(help="Their steps, 100,200,…; default the number a name ends in.")
-    ] = None,
-    texts: Annotated[
-        int, typer.Option(help="Responses of base and of the last checkpoint a problem, scored by all.", min=1)
-    ] = 4,
-    positions: Annotated[
-        int, typer.Option(help="Of their tokens, at which whole logits are kept and extrapolated.", min=2)
-    ] = 2000,
-    tau: Annotated[float, typer.Option(help="Tokens with Δ log p below it, and above −τ, are counted.", max=0)] = -0.1,
-    records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
-        "runs/records"
-    ),
-    out: AnalysisOut = OUT,
-) -> None:
-    """Follow a training by its checkpoints: OUT/trajectory.json.
-
-    Accuracy, Δ log p and changed weights by step.
-
-    Logits that earlier checkpoints extrapolate to are compared with the real later ones.
-    One checkpoint at a time is beside base; a command that was interrupted goes on where it was. For example:
-
-    \b
-        rlvr-dir analyse trajectory --tasks tiny_medium --samples 16 --limit 60
-        rlvr-dir analyse trajectory tiny@2 tiny@4 tiny@8
-        rlvr-dir analyse trajectory org/run@step_100 org/run@step_200 --base org/base --tasks aime24
-    """
-    from harness.spec.trajectory import trajectory_of
-
-    named = {name: options.pop(name) for name in OF_BASE if name in options}
-    found = trajectory_of(checkpoints or (), named, None if steps is None else numbers("steps", steps, float))
-    with phase("starting"):
-        from harness.analysis.trajectory import trajectory_statistics
-        from harness.tiny import checkpoints as resolved
-
-    asked = load_eval({"tasks": "tiny_medium"}, options)
-    check_writable(out, records)
-    found = [replace(each, pair=resolved(each.pair)) for each in found]
-    kept = out / "trajectory"
-    _keep(trajectory_statistics(found, asked, records, kept, texts=texts, positions=positions, tau=tau), out)
-
-
 @app.command("texts")
 @spec_options(Pair, Sampling, EngineSpec, without=Sampling.options().keys() - {"temperature"})
 def analyse_texts(
@@ -250,18 +165,6 @@ def analyse_texts(
             write_file(out, (f"{line}\n".encode() for line in lines))
     finally:
         engine.close()
-
-
-@app.command("theorem")
-def analyse_theorem(
-    bandits: Annotated[int, typer.Option(min=2)] = 400, seed: Annotated[int, typer.Option()] = 0, out: AnalysisOut = OUT
-) -> None:
-    """Check Theorem 1 by numbers, on random bandits.
-
-    Natural policy gradient, reward against γ, with and without noise."""
-    from harness.analysis.bandit import theorem, trials
-
-    _keep(theorem(trials(bandits=bandits, seed=seed)), out)
 
 
 @app.command("curves")

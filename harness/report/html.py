@@ -70,7 +70,7 @@ _CITED = {
     "fig:replicate": "figure of repeated trainings", "fig:probs": "figure of token probabilities",
     "fig:hist_logp_diffs": "histograms of Δ log p", "fig:hist_dapo_magnitudes": "those of DAPO",
     "fig:hist_unireason_magnitudes": "histograms of UniReason's magnitudes", "fig:hist_orz_magnitudes": "those of ORZ",
-    "fig:top_tokens": "figure of replaced tokens", "theorem:extra": "theorem on extrapolation",
+    "fig:top_tokens": "figure of replaced tokens",
     "fig:word_cloud": "word clouds", "tab:main": "main table", "tab:compare": "table of reweightings",
     "tab:rl_minerva": "table of trainings on Minerva", "tab:rl_extra": "table of extrapolations on RL",
     "tab:full_param_extra": "table of τ and γ", "tab:minerva_param_extra": "table of τ and γ on Minerva",

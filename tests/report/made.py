@@ -111,33 +111,3 @@ def gated():
         ],
     }  # fmt: skip
     return Analysis(kind="gated", facts=ABOUT, tables={name: tuple(rows) for name, rows in tables.items()})
-
-
-def trajectory():
-    """What `rlvr-dir analyse trajectory` writes of two checkpoints."""
-    text = ("below", "above", "delta_logp", "kl", "entropy_rl")
-    counted = {"numbers": 9, "changed": 8, "moved": 7, "norm": 2.0, "difference": 0.1}
-    three, ends = {"early": "base", "late": "s@1", "real": "s@2", "gamma": 1.0}, {"value": 0.5, "low": 0.4, "high": 0.6}
-    whats = {"all": ("kl_late", "kl", "r2_late", "r2", "explained", "worse", "best_gamma")}
-    whats |= dict.fromkeys(("top", "nucleus"), whats["all"][2:])
-    tables = {
-        "texts": [{"writer": who, "problems": 3, "responses": 6, "tokens": 99} for who in ("base", "rl")],
-        "scores": [
-            {"checkpoint": name, "step": step, "task": "tiny_easy", **columns(accuracy=KNOWN)}
-            for name, step in (("base", 0.0), ("s@1", 1.0), ("s@2", 2.0))
-        ],
-        "differences": [
-            {"task": "tiny_easy", "label": "s@1", "minus": "base", "holm_p": 0.04, **columns(difference=KNOWN)}
-        ],
-        "checkpoints": [
-            {"checkpoint": f"s@{i}", "step": float(i), "writer": who, **columns(**dict.fromkeys(text, KNOWN))}
-            for i in (1, 2) for who in ("base", "rl")
-        ],
-        "weights": [{"checkpoint": f"s@{i}", "step": float(i), "since": "base", **counted} for i in (1, 2)],
-        "extrapolated": [
-            {**three, "over": over, "what": what, "positions": 9, **ends}
-            for over, names in whats.items() for what in names
-        ],
-    }  # fmt: skip
-    about = {**ABOUT, "tau": -0.1}
-    return Analysis(kind="trajectory", facts=about, tables={name: tuple(rows) for name, rows in tables.items()})

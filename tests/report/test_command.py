@@ -36,16 +36,15 @@ def test_a_mistake_is_one_sentence(arguments, sentence, tmp_path, monkeypatch):
     assert sentence in refused(*arguments)
 
 
-def test_theorem_and_curves_are_drawn(tmp_path):
+def test_curves_are_drawn_and_a_result_beside_them_is_left_alone(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text("\n".join(json.dumps({"step": i, "reward": i / 9}) for i in range(9)))
     where = tmp_path / "analysis"
-    run("analyse", "theorem", "--bandits", 20, "--out", where)
     run("analyse", "curves", f"DAPO={log}", f"DAPO={log}", "--out", where)
     (where / "tiny_easy-rl-0.json").write_text("{}")  # a result, as `--out runs` of both puts it there
     run("report", "--analysis", where, "--out", tmp_path / "out")
     names = {path.stem for path in (tmp_path / "out" / "figures").glob("*.svg")}
-    assert {name.rpartition("-")[0] or name for name in names} == {"theorem", "training"}
+    assert {name.rpartition("-")[0] or name for name in names} == {"training"}
 
 
 def test_texts_are_scored_a_line_each(tmp_path):
