@@ -1,10 +1,10 @@
-"""Say of a pair whether it will run, on which GPUs, and what will be warned of: no weights needed, none read.
+"""Say of a pair whether it will run, and what will be warned of: no weights needed, none read.
 
     found = examine(Pair(base="Qwen/Qwen2.5-7B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-7B"))
     print(found.verdict, found.why, found.warned)
 
 What is checked is `harness.decode.compat.check_pair`, with which every engine begins, so that the two cannot
-disagree; the GPUs are `harness.price`'s.
+disagree.
 """
 
 import warnings
@@ -16,12 +16,10 @@ from typing import Any, Literal
 
 from harness.errors import UserError
 from harness.markdown import markdown_table
-from harness.price import CARDS, GIB, PairPrice, pair_table
 from harness.spec import EngineSpec, Pair, zoo
 from harness.spec.zoo import ZooPair
 from harness.tiny import checkpoints
 
-UNLIMITED = 2**31  # tokens of a response: the context ends it
 Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are not here and the hub cannot be asked
 
 
@@ -36,7 +34,6 @@ class Examined:
     warned: tuple[str, ...] = ()
     context: tuple[int, int] | None = None  # tokens of prompt and response: where all models are read, of RL alone
     dtype: str | None = None  # in which it is decoded
-    price: PairPrice | None = None
     known: ZooPair | None = None
 
     def lines(self) -> list[str]:
@@ -54,11 +51,10 @@ class Examined:
             said.append(f"note: {self.known.note}")
         if self.known and self.known.unverified:
             said.append(f"not verified in the zoo: {', '.join(self.known.unverified)}")
-        return [*said, "", *"\n".join(pair_table([self.price])).splitlines()] if self.price else said
+        return said
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain JSON values; `gpus` maps gigabytes to the fewest GPUs, None where none will do."""
-        price = self.price
+        """Return it as plain JSON values."""
         return {
             "name": self.name,
             **self.pair.model_dump(),
@@ -67,11 +63,6 @@ class Examined:
             "warnings": list(self.warned),
             "context": None if self.context is None else dict(zip(("all", "rl_alone"), self.context, strict=True)),
             "dtype": self.dtype,
-            "parameters": price and dict(zip(self.pair.models, (each.parameters for each in price.sizes), strict=True)),
-            "weights_gib": price and round(price.weights / GIB, 2),
-            "cache_bytes_a_token": price and price.cache,
-            "tokens": price and price.tokens,
-            "gpus": price and {str(card): price.fewest(card) for card in CARDS},
             "zoo": self.known and self.known.model_dump(mode="json"),
         }
 
@@ -86,14 +77,12 @@ def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") 
         verdict, why, checked = _checked(pair, engine)
     warned = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
     if checked is None:
-        price = PairPrice.of(pair, engine, name, UNLIMITED) if verdict == "unknown" else None
-        return found(verdict, why, tuple(warned), price=price)
+        return found(verdict, why, tuple(warned))
     for role in checked.without_weights:
         warned.append(f"{pair.named(role)} has no weights yet, without which nothing can be loaded")
     context = (checked.context.length, checked.context.rl_alone)
     dtype = checked.dtype if engine.dtype == "auto" else engine.dtype
-    as_run = engine.replace(max_model_len=max(context), dtype=dtype)
-    return found(verdict, None, tuple(warned), context, dtype, PairPrice.of(pair, as_run, name, UNLIMITED))
+    return found(verdict, None, tuple(warned), context, dtype)
 
 
 def _checked(pair: Pair, engine: EngineSpec) -> tuple[Verdict, str | None, Any]:

@@ -199,31 +199,6 @@ def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
     spec.check_chosen_by(each.name for each in asked if each.name not in theirs)
 
 
-def price(spec: "TrainSpec", speed: float | None = None) -> str:
-    """Say how long the rollouts of a training take, at so many tokens a second, and what it takes of GPUs.
-
-    Raises:
-        UserError: the data cannot be read.
-    """
-    from harness.price import rollouts
-
-    tokens = len(spec.seeds) * spec.dapo.steps * spec.dapo.step_tokens
-    return "\n".join([rollouts(tokens, speed), *gpu_lines(spec)])
-
-
-def gpu_lines(spec: "TrainSpec") -> list[str]:
-    """Say what a training takes of GPUs, a line each; for a single GPU the data's longest prompt is counted.
-
-    Raises:
-        UserError: the data cannot be read.
-    """
-    from harness.price import training_lines
-
-    if spec.backend == "verl":
-        return training_lines(spec)  # whose settings say how long a prompt may be
-    return training_lines(spec, [row["prompt"] for row in source(spec).problems(spec.seeds[0])])
-
-
 def benchmarks(spec: "TrainSpec", tasks: Sequence[str]) -> "dict[str, Benchmark]":
     """Return some benchmarks of a validation by what was asked; none where there are none.
 

@@ -41,7 +41,7 @@ def sweep_list() -> None:
 def sweep_run(
     file: Annotated[str, typer.Argument(help="A YAML file, or the name of a sweep that ships with rlvr-dir.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print points, what the records hold, and the price; run nothing.")
+        bool, typer.Option("--dry-run", help="Print points, what the records hold, and what is missing; run nothing.")
     ] = False,
     extend: Annotated[
         bool, typer.Option("--extend", help="Add the points that the file has more than before.")
@@ -52,7 +52,6 @@ def sweep_run(
     out: SweepOut = OUT,
     records: Records = None,
     track: Track = True,
-    speed: Annotated[float | None, typer.Option(min=1e-3, help="Tokens a second, for the hours.")] = None,
 ) -> None:
     """Run a sweep, or go on with it after an interruption.
 
@@ -65,17 +64,17 @@ def sweep_run(
     """
     if several := _several(file, change or [], extend):
         if dry_run:
-            _price(several, out, records, speed)
+            _show_costs(several, out, records)
             return
         for name in several:
             say(f"sweep {name}")
-            sweep_run(name, out=out, records=records, track=track, speed=speed)
+            sweep_run(name, out=out, records=records, track=track)
         return
     spec = read(file, change or [])
-    found = _open(spec, out, records).estimate(speed)
+    found = _open(spec, out, records).estimate()
     echo(found.text(points=dry_run), err=not dry_run, lines=True)
     if not dry_run:
-        _run(spec, out, records, track, extend=extend, refused=found.refusal)
+        _run(spec, out, records, track, extend=extend)
 
 
 def _several(file: str, changes: list[str], extend: bool) -> dict[str, str]:
@@ -89,21 +88,19 @@ def _several(file: str, changes: list[str], extend: bool) -> dict[str, str]:
     return parse(Several, data).sweeps
 
 
-def _price(several: dict[str, str], out: Path, records: Path | None, speed: float | None) -> None:
-    """Print what several sweeps cost, a line each, and all of them."""
+def _show_costs(several: dict[str, str], out: Path, records: Path | None) -> None:
+    """Print what is left of several sweeps, a line each, and all of them."""
     from harness.sweep.several import cost_table
 
-    found = {
-        name: (makes, _open(read(name, []), out, records).estimate(speed).total) for name, makes in several.items()
-    }
-    echo(cost_table(found, speed), lines=True)
+    found = {name: (makes, _open(read(name, []), out, records).estimate().total) for name, makes in several.items()}
+    echo(cost_table(found), lines=True)
 
 
 @app.command("resume")
 def sweep_resume(name: SweepName, out: SweepOut = OUT, records: Records = None, track: Track = True) -> None:
     """Go on with a sweep as it was begun."""
     spec, place = _stored(name, out)[1], _place(name, out)
-    _run(spec, place, records, track, refused=_open(spec, place, records).estimate().refusal)
+    _run(spec, place, records, track)
 
 
 @app.command("status")
@@ -157,10 +154,7 @@ def sweep_work(name: SweepName, out: SweepOut = OUT, records: Records = None) ->
     It must see the sweep's folder and storage (PostgreSQL)."""
     from harness.sweep.worker import join
 
-    folder, spec = _stored(name, out)
-    if refused := _open(spec, _place(name, out), records).estimate().refusal:
-        raise UserError(refused)
-    join(folder.path, records)
+    join(_stored(name, out)[0].path, records)
 
 
 def read(file: str, changes: list[str]) -> "Search":
@@ -217,12 +211,7 @@ def _open(spec: "Search", out: Path, records: Path | None, track: bool = False) 
     return open_sweep(spec, Places.under(out, records=records, track=track), say)
 
 
-def _run(
-    spec: "Search", out: Path, records: Path | None, track: bool, *, extend: bool = False, refused: str | None
-) -> None:
-    """Run a sweep, unless this machine cannot: what it has `refused` before anything loads."""
-    if refused:
-        raise UserError(refused)
+def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend: bool = False) -> None:
     from harness.sweep.run import run_sweep
 
     sweep = _open(spec, out, records, track)

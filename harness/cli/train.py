@@ -44,11 +44,8 @@ def train_command(
     track: Annotated[bool, typer.Option(help="Log each seed to MLflow, step by step.")] = True,
     tracking: Tracking = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Open the data, print training, work and price; run nothing.")
+        bool, typer.Option("--dry-run", help="Open the data, print the training and its work; run nothing.")
     ] = False,
-    speed: Annotated[
-        float | None, typer.Option(min=1e-3, help="Tokens a second of the rollouts, for the hours of a dry run.")
-    ] = None,
 ) -> None:
     """Train with DAPO and save the result as a pair with its base.
 
@@ -77,26 +74,21 @@ def train_command(
     check_machine(spec)
     where = out or Path("runs/train") / (file.stem if file else spec.dapo.label.replace(" α", "-").replace(" ", "-"))
     if dry_run and spec.backend == "verl":
-        _show_verl(spec, where, speed)
+        _show_verl(spec, where)
         return
     if dry_run:
         with phase("opening the data"):
-            from harness.training import estimate, price
+            from harness.training import estimate
 
-            work, told = estimate(spec, where), price(spec, speed)
+            work = estimate(spec, where)
         text = yaml.safe_dump({**plain(spec), "out": str(where)}, sort_keys=False, allow_unicode=True)
         echo(text.rstrip(), lines=True)
-        say(told)
         say(work)
         return
     with phase("starting"):
-        from harness.price import training_refusal
         from harness.tracking import Training, tracking_place
         from harness.train.run import TrainerError
         from harness.training import run
-
-    if refused := training_refusal(spec):
-        raise UserError(refused)
 
     beside = where.parents[1] if where.parent.name == "train" else where.parent
     told = Training(tracking_place(beside, tracking, track=track), spec.dapo.label, plain(spec))
@@ -133,13 +125,13 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
     return complete(data)
 
 
-def _show_verl(spec: "TrainSpec", out: Path, speed: float | None) -> None:
-    """Print verl's arguments for the first seed, checked by verl where its environment is there, and the price."""
+def _show_verl(spec: "TrainSpec", out: Path) -> None:
+    """Print verl's arguments for the first seed, checked by verl where its environment is there, and the work."""
     from harness.train.verl.departures import departures
     from harness.train.verl.run import arguments
     from harness.train.verl.spec import Verl
     from harness.train.verl.validate import validate
-    from harness.training import estimate, lacks, price
+    from harness.training import estimate, lacks
 
     lines = arguments(spec, spec.seeds[0], out, spec.base)
     python = (spec.verl or Verl()).python
@@ -153,7 +145,6 @@ def _show_verl(spec: "TrainSpec", out: Path, speed: float | None) -> None:
         echo(line.text)
     with phase("opening the data"):
         missing = lacks(spec)
-    say(price(spec, speed))
     for line in departures(spec):
         say(line)
     for sentence in missing:

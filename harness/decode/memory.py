@@ -1,6 +1,6 @@
 """Does it fit this machine? What models need in memory, worked out from their configurations before anything is loaded.
 
-`ModelShape` is what decoding, training and prices know of a model's size. vLLM measures for itself what a GPU has room
+`ModelShape` is what decoding and training know of a model's size. vLLM measures for itself what a GPU has room
 for; `vllm_bytes` is what it cannot do without. The reference engine has no paged cache: every row of a batch may
 grow to its longest, and all models keep the keys and values of all of it. On a GPU what does not fit ends a run of
 hours, so it is refused, or decoded fewer rows at a time; which rows share a batch changes no token.
@@ -9,7 +9,7 @@ hours, so it is refused, or decoded fewer rows at a time; which rows share a bat
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import reduce
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from harness.errors import UserError
-from harness.spec.published import KNOWN
 
 GIB = 2**30
 LIMITED = {"cuda"}  # kinds of device whose memory cannot be lent from anywhere: refused there, elsewhere a warning
@@ -78,33 +77,6 @@ class ModelShape:
         """Count the numbers that a layer keeps of a token for the gradients."""
         return 10 * self.hidden + 4 * self.intermediate
 
-    def can_share(self, gpus: int) -> bool:
-        """Tell whether so many GPUs can share each layer: all get as many heads; key-value heads are cut or copied."""
-        fits = self.heads % gpus == 0 and self.intermediate % gpus == 0
-        return fits and (self.kv_heads % gpus == 0 or gpus % self.kv_heads == 0)
-
-
-@cache
-def shape_of(name: str, revision: str | None = None, trust_remote_code: bool = False) -> ModelShape | None:
-    """Return a checkpoint's shape; None where its configuration is neither here nor known, or writes no text."""
-    from transformers import AutoConfig
-
-    place = Path(name).expanduser()
-    try:
-        where = str(place) if place.is_dir() else name
-        config = AutoConfig.from_pretrained(
-            where, revision=revision, trust_remote_code=trust_remote_code, local_files_only=True
-        )
-    except (OSError, ValueError):
-        if name not in KNOWN:
-            return None
-        kind, fields = KNOWN[name]
-        config = AutoConfig.for_model(kind, **fields)
-    try:
-        return ModelShape.of(config, trust_remote_code)
-    except (AttributeError, ValueError):
-        return None
-
 
 def dtype_of(config: Any) -> str:
     """Return the type of a checkpoint's weights, as its configuration says."""
@@ -126,20 +98,12 @@ def gib(size: float) -> str:
     return f"{max(size, 0) / GIB:.3g}"
 
 
-def vllm_bytes(held: Iterable[ModelShape], read: Iterable[ModelShape], width: int, tokens: int, gpus: int = 1) -> float:
-    """Return the bytes on each of the GPUs that share the layers: the weights, and the cache of one whole response.
+def vllm_bytes(shape: ModelShape, width: int, tokens: int) -> int:
+    """Return the bytes of the weights and of the cache of one whole response of so many tokens, its prompt included.
 
-    vLLM refuses to start where a response of the longest length has no room.
-
-    Args:
-        held: the models whose weights are there.
-        read: the models that run, each with a cache of its own.
-        width: bytes of a weight, and of a number of the cache.
-        tokens: of the response, its prompt among them.
-        gpus: key-value heads are cut over them as far as there are any.
+    vLLM refuses to start where a response of the longest length has no room. `width` is bytes a number.
     """
-    cached = sum(shape.kv / min(gpus, shape.kv_heads) for shape in read)
-    return width * (sum(shape.parameters for shape in held) / gpus + cached * tokens)
+    return width * (shape.parameters + shape.kv * tokens)
 
 
 def batch_bytes(shapes: Sequence[ModelShape], rows: int, prompt: int, new: int, width: int) -> int:

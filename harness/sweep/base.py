@@ -61,11 +61,6 @@ class Estimate(Protocol):
     """What a sweep will cost."""
 
     @property
-    def refusal(self) -> str | None:
-        """Say why this machine cannot do what is missing, and what could; None where it can."""
-        ...
-
-    @property
     def total(self) -> Cost:
         """Return what is left to do, at most."""
         ...
@@ -121,8 +116,8 @@ class Sweep(ABC, Generic[S]):
         """Refuse what cannot be run here, before anything loads; raises UserError."""
 
     @abstractmethod
-    def estimate(self, speed: float | None = None) -> Estimate:
-        """Estimate what is missing, at so many tokens a second."""
+    def estimate(self) -> Estimate:
+        """Estimate what is missing."""
 
     @abstractmethod
     def references(self, points: Sequence[Point]) -> list[Point]:

@@ -75,9 +75,9 @@ class Decodings(Sweep[SweepSpec]):
         """
         check_metrics(self.spec, preflight_of(self.spec), self.spec.sampling.samples, (*SHARES, "mean_tokens"))
 
-    def estimate(self, speed: float | None = None) -> DecodingEstimate:
+    def estimate(self) -> DecodingEstimate:
         """Estimate from the records."""
-        return estimate(self.spec, self.places.out, self.places.records, speed)
+        return estimate(self.spec, self.places.out, self.places.records)
 
     def references(self, points: Sequence[Point]) -> list[Point]:
         """Return base, RL, controls, and what else is asked for, of each pair.

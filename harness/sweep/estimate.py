@@ -12,8 +12,7 @@ from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import GROUPS, benchmark_size
 from harness.evals.data import NoDataError, preflight_of
 from harness.evals.loop import Job, jobs_of
-from harness.evals.show import markdown_table
-from harness.price import PROMPT, Machine, PairPrice, hours, pair_table
+from harness.markdown import duration, markdown_table
 from harness.records import RecordStore
 from harness.spec import Decoding, Sampling
 from harness.spec.stored import Number, Plain, Stored, read_stored
@@ -50,7 +49,7 @@ class TrialCost:
 class DecodingEstimate:
     """What a sweep will cost. `mean_tokens` is measured on held responses; None where there are none.
 
-    `speed` is in tokens a second, by `whose` account; None where nobody has one.
+    `speed` is in tokens a second, of an earlier sweep here; None where there is none.
     """
 
     rows: list[TrialCost]
@@ -58,18 +57,8 @@ class DecodingEstimate:
     mean_tokens: float | None
     max_tokens: int
     speed: float | None
-    whose: str
     notes: tuple[str, ...]
-    prices: tuple[PairPrice, ...] = ()
     thresholds: Mapping[str, int] = field(default_factory=dict)  # by pair: responses, at most, that refine thresholds
-
-    @property
-    def refusal(self) -> str | None:
-        """Say why this machine cannot decode what is missing, and what could; None where it can."""
-        lacking = {row.pair for row in self.rows if (row.held or 0) < row.asked}
-        machine = Machine.here() if lacking else None
-        told = (price.refusal(machine) for price in self.prices if machine and price.name in lacking)
-        return next((each for each in told if each), None)
 
     @property
     def missing(self) -> int:
@@ -87,15 +76,14 @@ class DecodingEstimate:
 
     @property
     def total(self) -> Cost:
-        """Return what is left to decode, at most, and on how many GPUs."""
+        """Return what is left to decode, at most."""
         length = self.max_tokens if self.mean_tokens is None else self.mean_tokens
-        gpus = {price.name: price.fewest(80) for price in self.prices}
-        left = {pair: tokens + length * self.thresholds.get(pair, 0) for pair, tokens in self.tokens.items()}
+        refining = sum(self.thresholds.values())
         return Cost(
             ways=len(self.rows),
             responses=self.missing,
-            thresholds=sum(self.thresholds.values()),
-            engines=tuple((round(tokens), gpus.get(pair)) for pair, tokens in left.items()),
+            thresholds=refining,
+            tokens=round(sum(self.tokens.values()) + length * refining),
         )
 
     def text(self, *, points: bool) -> str:
@@ -106,10 +94,7 @@ class DecodingEstimate:
             cells = [[r.pair, r.label, f"{r.asked:,}", "?" if r.held is None else f"{r.held:,}"] for r in self.rows]
             lines += ["", markdown_table(["pair", "decoding", "responses", "in the records"], cells, left=2), ""]
         lines.append(f"in the records: {held:,}; to be decoded: {self.missing:,}, {self.cost()}")
-        if points and self.prices:
-            lines += ["", *pair_table(self.prices)]
-        refused = [refusal] if points and (refusal := self.refusal) else []
-        return "\n".join([*lines, *self.notes, *refused])
+        return "\n".join([*lines, *self.notes])
 
     def cost(self) -> str:
         """Say how many tokens and how much time it takes."""
@@ -118,10 +103,12 @@ class DecodingEstimate:
             words = f"at most {tokens:,} tokens (no response of this pair is at hand to tell their length)"
         else:
             words = f"about {tokens:,} tokens ({self.mean_tokens:.0f} each, as measured)"
-        return f"{words}; {hours(tokens, self.speed, self.whose)}"
+        if self.speed is None:
+            return words
+        return f"{words}; {duration(tokens / self.speed)} at {self.speed:,.0f} tokens/s (an earlier sweep here)"
 
 
-def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = None) -> DecodingEstimate:
+def estimate(spec: SweepSpec, out: Path, records: Path) -> DecodingEstimate:
     """Estimate from the records; load no weights, write nothing.
 
     Without the problems of a shipped benchmark, or the checkpoints, their numbers still tell what all of it costs.
@@ -165,20 +152,13 @@ def estimate(spec: SweepSpec, out: Path, records: Path, speed: float | None = No
     if spec.method not in LISTED:
         kinds = ("to be proposed", "its control") if spec.extrapolates else ("to be proposed",)
         rows += [TrialCost(next(iter(spec.pairs)), kind, each, 0) for kind in kinds * (spec.run_cap or 0)]
-    whose = "as --speed says"
-    if speed is None:
-        speed, whose = _speed(out, spec), "an earlier sweep here"
-    longest = PROMPT + spec.sampling.max_tokens
-    priced = [PairPrice.of(spec.pairs[pair], spec.engine, pair, longest) for pair in spec.pairs]
     return DecodingEstimate(
         rows,
         spec.size(),
         sum(lengths) / len(lengths) if lengths else None,
         spec.sampling.max_tokens,
-        speed,
-        whose,
+        _speed(out, spec),
         tuple(notes),
-        tuple(price for price in priced if price is not None),
         thresholds,
     )
 

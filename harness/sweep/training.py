@@ -18,7 +18,6 @@ from harness.evals import EvalResult
 from harness.evals.places import read_training
 from harness.evals.trainings import TrainingPlace
 from harness.markdown import duration, markdown_table
-from harness.price import rollouts, training_refusal
 from harness.report.sweep import CompleteTrial, TrainingSummary, against
 from harness.spec.search import LISTED
 from harness.sweep.base import Again, Sweep, check_metrics
@@ -31,7 +30,7 @@ from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.run import TrainerError, ValidationScores
 from harness.train.spec import TrainSpec, check_machine, plain
 from harness.train.verl.departures import departures
-from harness.training import benchmarks, gpu_lines, inputs
+from harness.training import benchmarks, inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,35 +109,22 @@ def metrics(spec: TrainingSweep, scores: ValidationScores) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class TrainingEstimate:
-    """What a sweep of trainings will cost. `seconds` of a seed is measured on finished ones; None without any.
-
-    `speed` is that of the rollouts, in tokens a second; None where nobody states one.
-    """
+    """What a sweep of trainings will cost. `seconds` of a seed is measured on finished ones; None without any."""
 
     size: str
     rows: list[tuple[TrainSpec, int]]  # each training, and how many of its seeds are done
     seconds: float | None
     store: Path
-    speed: float | None = None
-
-    @property
-    def refusal(self) -> str | None:
-        """Say why this machine cannot hold the trainings that are missing; None where it can, or nobody can tell."""
-        lacking = [spec for spec, done in self.rows if done < len(spec.seeds)]
-        return training_refusal(lacking[0]) if lacking else None
 
     @property
     def total(self) -> Cost:
-        """Return the rollouts left to learn from, at most; an engine of verl's has the GPUs that share its tensors."""
+        """Return the rollouts left to learn from, at most."""
         left = [(spec, len(spec.seeds) - done) for spec, done in self.rows]
         return Cost(
             ways=sum(seeds for _, seeds in left),
             responses=sum(spec.dapo.steps * spec.dapo.responses * seeds for spec, seeds in left),
             thresholds=0,
-            engines=tuple(
-                (spec.dapo.steps * spec.dapo.step_tokens * seeds, spec.verl.tensor_parallel if spec.verl else 1)
-                for spec, seeds in left
-            ),
+            tokens=sum(spec.dapo.steps * spec.dapo.step_tokens * seeds for spec, seeds in left),
         )
 
     def text(self, *, points: bool) -> str:
@@ -156,10 +142,12 @@ class TrainingEstimate:
         if self.seconds is not None:
             cost = f"{duration(self.seconds * left)} of steps ({duration(self.seconds)} a seed, as measured)"
         else:
-            cost = rollouts(self.total.tokens, self.speed)
+            cost = (
+                f"rollouts that are learned from have at most {self.total.tokens:,} tokens; those that dynamic "
+                "sampling throws away, updates and validations are not counted"
+            )
         lines.append(f"seeds done: {sum(done for _, done in self.rows)}; to be trained: {left}, {cost}")
         if points:
-            lines += gpu_lines(self.rows[0][0])
             lines += departures(self.rows[0][0])
         return "\n".join(lines)
 
@@ -192,7 +180,7 @@ class Trainings(Sweep[TrainingSweep]):
         check_metrics(self.spec, tasks, 1, SHARED, means=True)  # no Pass@k but the one that is named
         check_machine(asked)
 
-    def estimate(self, speed: float | None = None) -> TrainingEstimate:
+    def estimate(self) -> TrainingEstimate:
         """Estimate from the trainings that are there; load no weights, write nothing.
 
         A search shows plain DAPO and as many times the file's own training as it may propose points.
@@ -209,7 +197,7 @@ class Trainings(Sweep[TrainingSweep]):
             rows.append((each, len(done)))
             seconds += [facts["seconds"] for facts in done]
         mean = sum(seconds) / len(seconds) if seconds else None
-        return TrainingEstimate(spec.size(), rows, mean, self.store, speed)
+        return TrainingEstimate(spec.size(), rows, mean, self.store)
 
     def references(self, points: Sequence[Point]) -> list[Point]:
         """Return plain DAPO, unless a point is just that."""

@@ -170,7 +170,7 @@ def _beside_vllm(
             f"vllm.max_model_length={context} is less than the longest prompt and a response, {length} tokens; "
             "accepted: at least that, or leave it out"
         )
-    least = (vllm_bytes([shape], [shape], 2, context) + VLLM_OWN) / gpu.total  # bfloat16, a single response
+    least = (vllm_bytes(shape, 2, context) + VLLM_OWN) / gpu.total  # bfloat16, a single response
     most = (usable - kept) / gpu.total
     # all responses of a step at once, if there is room; without sleep mode vLLM keeps its share while an update is made
     wanted = least + 2 * shape.kv * context * (spec.dapo.responses - 1) / gpu.total

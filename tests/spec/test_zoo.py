@@ -1,8 +1,9 @@
 """The zoo and the checkpoints of trainings: its file is whole, names work wherever a pair is named, and mistakes."""
 
 import pytest
+from transformers import AutoConfig
 
-from harness.decode.memory import shape_of
+from harness.decode.memory import ModelShape
 from harness.errors import UserError
 from harness.spec import Pair, find_pair, load_eval, parse, preset, zoo
 from harness.spec.pair import pair_of
@@ -41,9 +42,10 @@ def test_sizes_context_and_vocabulary_are_those_of_the_configuration_that_is_kno
     if pair.base not in KNOWN:
         assert "size" in pair.unverified
         return
-    sizes = shape_of(pair.base)
+    kind, fields = KNOWN[pair.base]
+    sizes = ModelShape.of(AutoConfig.for_model(kind, **fields))
     assert round(sizes.parameters / 1e9, 1) == pair.size
-    assert KNOWN[pair.base][0] == pair.type
+    assert kind == pair.type
     assert (pair.context or [None])[0] in (None, sizes.context)
     assert (pair.vocabulary or [None])[0] in (None, sizes.vocab)
 

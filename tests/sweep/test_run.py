@@ -85,7 +85,7 @@ def test_result_files_that_are_missing_or_damaged_are_made_again_from_the_record
 
 def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
     spec = sweep(parameters={"decode.tau": {"values": [-0.3, -0.1, -0.2]}, "decode.gamma": {"values": [0.0, 0.1]}})
-    found = estimate(spec, grid, grid / "records", speed=100.0)
+    found = estimate(spec, grid, grid / "records")
     assert found.size == "3 tau x 2 gamma = 6 points"
     assert [row.held for row in found.rows] == [6, 6, 6, 6, 6, 6, 0, 0]
     assert found.missing == 12
