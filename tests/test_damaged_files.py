@@ -25,10 +25,6 @@ from harness.evals.data import find_benchmark
 from harness.evals.from_records import grade_again, show_record
 from harness.evals.places import read_results
 from harness.evals.settings import settings_of
-from harness.exchange.export import export
-from harness.exchange.imported import import_foreign, read_foreign
-from harness.exchange.material import Target
-from harness.exchange.official import read_official
 from harness.records import RecordStore
 from harness.records.commands import gc_records, list_records, verify_records
 from harness.records.entries import decode, encode
@@ -50,9 +46,6 @@ from harness.train.forms import Input
 from harness.train.spec import load_train
 from harness.train.summary import write_summary
 from tests.commands import run
-from tests.exchange import fixture_official, foreign
-from tests.exchange.made import MODES as exchange_modes
-from tests.exchange.made import results as exchange_results
 from tests.records import made
 from tests.report.made import result
 from tests.report.made import theirs as lm_eval_result
@@ -311,8 +304,6 @@ def some_records(path):
     settings = {"about": {"base": "org/base", "rl": "org/rl"}}
     with RecordStore(path).open(made.config(), "tiny_easy", problems, 2, **settings) as record:
         made.resume(record)
-    import_foreign(path, [fixture_official.write(path / "theirs")], graders=("plain",))
-    shutil.rmtree(path / "theirs")
     for name in RecordStore(path).names():
         with suppress(UserError):
             grade_again(RecordStore(path).read(*name), grader="plain")
@@ -412,52 +403,12 @@ def look_at_data(path, file, rng):
     yield lambda: curves({each.name: [each] for each in logs}).model_dump_json()
 
 
-def some_foreign_files(path):
-    """Files of other programs, and what we export in their formats."""
-    foreign.write_lm_eval(path / "samples_gsm8k_2026-05-01.jsonl", foreign.lm_eval_rows())
-    foreign.write_lm_eval(path / "x_samples.jsonl", foreign.eee_rows())
-    foreign.write_eval(path / "old.eval", foreign.inspect_log())
-    shutil.copy(foreign.ZSTANDARD, path / "log.eval")
-    (path / "log.json").write_text(json.dumps(foreign.inspect_log()))
-    one = exchange_results(path / "../exported", exchange_modes[2:3], problems=2, samples=2)
-    for form in ("eee", "inspect", "lm-eval"):
-        export(one, form, path / form, Target())
-    return Folder(path)
-
-
-def look_at_foreign_files(path, file, rng):
-    """The damaged file, or the one whose settings it says, is read and becomes a record that is compared."""
-    beside = [each for each in file.parent.iterdir() if each.is_file() and ("samples" in each.name or each == file)]
-    chosen = beside[-1] if file.suffix == ".json" and "log" not in file.name else file
-
-    def read():
-        for each in read_foreign(chosen).responses:
-            assert isinstance(each.text, str)
-            assert max((*each.replaced, *each.changed, -1)) < (each.n_tokens or 0) or not each.replaced
-
-    def imported():
-        decoding = None if "rlvr-dir" in str(chosen) else Decoding(mode="rl")
-        told = import_foreign(path / "store", [chosen], task="theirs", decoding=decoding, graders=())
-        json.dumps(told, allow_nan=False)
-        found = read_results([path / "store"], grader="official") if told["judge"] else []
-        assert all(0.0 <= each.avg <= 1.0 for each in found)
-        build(found)
-
-    yield read
-    yield imported
-
-
 SCENES = {
     "results": (some_results, look_at_results),
     "records": (some_records, look_at_records),
     "sweeps": (some_sweeps, look_at_sweeps),
     "trainings": (some_trainings, look_at_trainings),
     "data": (some_data, look_at_data),
-    "files of other programs": (some_foreign_files, look_at_foreign_files),
-    "files of the authors' script": (
-        lambda path: Folder(fixture_official.write(path)),
-        lambda path, file, rng: [lambda: read_official(path).responses],
-    ),
 }
 
 

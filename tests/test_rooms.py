@@ -22,7 +22,6 @@ ROOMS = {
     "pairs": {"spec", "decode", "tiny"},
     "evals": {"policy", "spec", "grading", "stats", "decode", "records", "tiny"},
     "analysis": {"policy", "spec", "stats", "decode", "records", "evals"},
-    "exchange": {"spec", "grading", "stats", "records", "evals"},
     "tracking": {"spec", "records", "evals", "analysis"},
     "report": {"policy", "spec", "stats", "decode", "records", "train", "evals", "analysis"},
     "serve": {"policy", "spec", "decode", "tiny", "report"},

@@ -46,11 +46,8 @@ class OnePair:
         if how.mode in ("base", "rl"):
             self.levels[how.mode] = result.correct
         elif how.mode == "replace" and how.primary == "base":
-            replaced, changed = result.replacement_ratio, result.changed_ratio
-            if replaced is None or changed is None:
-                raise UserError(f"{result.pair[1]}: {result.label} does not tell how many tokens it replaced")
             points = self.criteria[how.criterion]
-            points.append((replaced, changed, result.correct))
+            points.append((result.replacement_ratio, result.changed_ratio, result.correct))
             points.sort(key=lambda point: point[0])
 
     @property

@@ -30,7 +30,6 @@ COMMANDS = {
     "table": "evaluate:table_command",
     "demo": "evaluate:demo",
     "report": "report:report",
-    "export": "exchange:export_command",
     "train": "train:train_command",
     "data": "data:data_command",
     "view": "view:view",

@@ -132,12 +132,11 @@ def _moved(setting: Setting, reference: Setting) -> bool:
 def unlike(one: Setting, other: Setting, across: Collection[str] = ()) -> list[str]:
     """Return the names of `ALIKE` in which two settings differ, but for those of `across`.
 
-    Data and settings of the sampling that either does not tell are not among them: imported records have no digest of
-    their data, and may not say how they were drawn. Their problems are compared by id.
+    Data that either does not tell are not among them: the problems are compared by id.
     """
     mine, theirs = one.first.alike(), other.first.alike()
     differing = [name for name in ALIKE if name not in across and mine[name] != theirs[name]]
-    return [name for name in differing if name in ("grader", "problems") or None not in (mine[name], theirs[name])]
+    return [name for name in differing if name != "data" or None not in (mine[name], theirs[name])]
 
 
 def _against(settings: Sequence[Setting], against: str, across: Collection[str]) -> _Pairs:

@@ -161,7 +161,7 @@ def models_of(setting: Setting) -> int:
 def answers_of(setting: Setting) -> list[Answer]:
     """Return a setting's ways to an answer: one sample, and majorities of 2, 4, ... as far as one seed has samples."""
     most = min(result.samples for result in setting.results)
-    if setting.lacks("votes") or any(result.votes is None for result in setting.results):
+    if any(result.votes is None for result in setting.results):
         most = 1
     return [Answer(setting, 2**i) for i in range(most.bit_length())]
 
@@ -172,15 +172,12 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
     With k samples of c models, one model may have one sample, or the majority of the most samples that cost no more
     than c k forwards a token. Settings meet that are of one pair and alike, but for what `across` names.
 
-    Power sampling of an import, which does not tell what its chains drew, is left out.
-
     Raises:
         UserError: nothing is left that could meet.
     """
     by: dict[Any, list[Setting]] = {}
     for setting in settings:
-        untold = setting.decoding.mode == "power" and any(each.n_forwards is None for each in setting.results)
-        if setting.first.shares and not untold and not setting.lacks("n_tokens", "truncated"):
+        if setting.first.shares:
             by.setdefault((setting.task, setting.first.pair, setting.first.name), []).append(setting)
     lots: list[MatchedGroup] = []
     for lot in (lot for group in by.values() for lot in alike_lots(group, across)):

@@ -48,9 +48,8 @@ def _columns(result: EvalResult) -> dict[str, Any]:
     """Return a value, or a value a response, problem by problem, by column."""
     decoding, sampling, samples = result.decoding, result.sampling, result.samples
     base, rl = result.pair
-    tables = {name.removeprefix("n_"): (name, getattr(result, name)) for name in (*COUNTS, *FLAGS)}
-    untold = {*result.lacks, *(() if result.counted or not decoding.gated else ("n_replaced", "n_changed"))}
-    said = {
+    tables = {name.removeprefix("n_"): getattr(result, name) for name in (*COUNTS, *FLAGS)}
+    return {
         "task": result.task,
         "name": result.name or None,
         "base": base,
@@ -61,7 +60,7 @@ def _columns(result: EvalResult) -> dict[str, Any]:
         "criterion": decoding.criterion or None,
         "tau": decoding.tau,
         "gamma": decoding.gamma if decoding.gated or decoding.gamma else None,
-        "truncation": None if "top_p" in result.lacks else sampling.truncation.words,
+        "truncation": sampling.truncation.words,
         "temperature": sampling.temperature,
         "max_tokens": sampling.max_tokens,
         "seed": sampling.seed,
@@ -72,6 +71,5 @@ def _columns(result: EvalResult) -> dict[str, Any]:
         "problem": np.repeat(result.problem_ids, samples),
         "sample": np.tile(np.arange(samples), len(result.problem_ids)),
         **{name: np.repeat(of, samples // of.shape[1], axis=1).ravel() for name, of in result.values.items()},
-        **{to: None if of is None or name in untold else of.ravel() for to, (name, of) in tables.items()},
+        **{name: None if table is None else table.ravel() for name, table in tables.items()},
     }
-    return {name: None if name in untold else value for name, value in said.items()}

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import stats
 from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
 from harness.evals.data import TWINS, find_benchmark
@@ -20,10 +19,9 @@ from harness.evals.theirs import GRADER, StoredScores, stored_scores
 from harness.grading import DEFAULT_GRADER, Gold, grader_name
 from harness.records import Record, RecordStore, judge_name
 from harness.records.commands import counts, findings_of, summary_of
-from harness.records.verdicts import OFFICIAL, versions
+from harness.records.verdicts import versions
 from harness.spec import Presentation, Sampling, parse
 from harness.spec.evaluation import is_task_file
-from harness.spec.sampling import Drawing
 
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
 
@@ -69,33 +67,26 @@ def result_of_record(
         UserError: samples are missing and `partial` was not asked for (or not one sample of every problem is there),
             or something has to be graded and the gold answers are not known (`NoResultError`).
     """
-    if (config := record.config) is None or config.decoding is None:
-        raise DamagedError(f"record {record.name}: {'; '.join(record.damage) or 'no decoding'}; run its command again")
+    if (config := record.config) is None:
+        raise DamagedError(f"record {record.name}: {'; '.join(record.damage)}; run its command again")
     task, by, told = task or record.task, {}, {}
-    lacks = [*config.lacks]
     if scores := stored_scores(record):
         by = _scores(record, scores, problems, samples, partial)
         names, width, facts = by.problems, by.samples, BenchmarkFacts(by.data, by.documents)
         told = {"grader": GRADER, "graded_with": by.graded_with}
     else:
         names, width, told["partial"] = _extent(record, problems, samples, partial)
-        given, grader = judge, judge.split("+")[0] if judge else _name(grader or record.about.grader or DEFAULT_GRADER)
-        judge, keys = (
-            given or judge_name(grader, task, record.task),
-            [(name, k) for name in names for k in range(width)],
-        )
+        stored_only, keys = judge is not None, [(name, k) for name in names for k in range(width)]
+        grader = judge.split("+")[0] if judge else grader_name(grader or record.about.grader or DEFAULT_GRADER)
+        judge = judge or judge_name(grader, task, record.task)
         if (held := record.verdicts(judge)).keys() >= {*keys}:
             by = {key: held[key].verdict for key in keys}
-        elif given or judge == OFFICIAL:
+        elif stored_only:
             raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
         else:
             by = record.grade(_golds(record, task, data_dir), judge, keys)
         facts = _facts(record, task, data_dir)
         told |= {"grader": grader, "graded_with": record.about.graded_with.get(judge, versions(grader))}
-        if grader == OFFICIAL:
-            told["graded_with"] = {**told["graded_with"], "judge": str(config.source.get("judge") or grader)}
-            if all(verdict.answer is None for verdict in by.values()):
-                lacks += ["no_box", "votes"]
     said = {
         "settings": record.record_hash,
         **config.facts,
@@ -104,29 +95,21 @@ def result_of_record(
         "chat": record.about.chat,
         **facts.provenance(),
         "engine": {**config.engine, "pair": {"base": None, "rl": None, **record.about.models}},
-        "source": config.source or None,
-        "lacks": lacks if config.source else None,
         **told,
     }
     provenance = {name: value for name, value in said.items() if value is not None}
-    known = {name: config.source[name] for name in Drawing.options() if name in config.source}  # else the paper's
-    sampling = parse(Sampling, {"samples": width, **(config.sampling.model_dump() if config.sampling else known)})
+    sampling = parse(Sampling, {"samples": width, **config.sampling.model_dump()})
     return result_of(task, config.decoding, sampling, names, record.rows, by, provenance=provenance)
 
 
 def judged(record: Record, judge: str) -> dict[str, Any]:
-    """Return the scores of a record by one judge; of an imported one of several seeds with errors over these too.
+    """Return the scores of a record by one judge.
 
     Raises:
         UserError: it is not complete, or not graded to the end.
     """
     result = result_of_record(record, task=judge.partition("+")[2] or None, judge=judge)
     found: dict[str, Any] = {**result.metrics(), "problems": len(result.problem_ids)}
-    n, per_seed = result.samples, record.config.source.get("per_seed") if record.config else None
-    if isinstance(per_seed, int) and per_seed > 0 and n % per_seed == 0:
-        errors = stats.clustered_errors(result.correct, per_seed)
-        found |= {f"avg@{n}_se_seeds": errors["over_seeds"], f"avg@{n}_se_both": errors["over_both"]}
-        del found[f"avg@{n}_se_sampling"]
     return {name: value for name, value in found.items() if math.isfinite(value)}  # one sample has no sampling error
 
 
@@ -166,7 +149,7 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
         UserError: it is not its own, and its responses are not at hand to be graded again.
     """
     own = result.provenance.get("grader")
-    if not result.shares or grader is None or _name(grader) == own:
+    if not result.shares or grader is None or grader_name(grader) == own:
         return result
     if (record := record_of(result)) is None:
         raise UserError(
@@ -206,9 +189,9 @@ def _scores(
 
 
 def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:
-    """Return what a record says of its benchmark; of an imported one nothing is known."""
+    """Return what a record says of its benchmark."""
     about, config = record.about, record.config
-    if config is None or config.source:
+    if config is None:
         return BenchmarkFacts()
     shown = about.presentation.model_dump(mode="json", exclude_none=True) if about.presentation else None
     try:
@@ -251,11 +234,6 @@ def _extent(
             "result; run its command again"
         )
     return latest, width, f"first {width} of {wanted} samples"
-
-
-def _name(grader: str) -> str:
-    """Return the name of a grader's verdicts; the authors' own keep theirs."""
-    return grader if grader == OFFICIAL else grader_name(grader)
 
 
 def grade_again(
@@ -310,8 +288,6 @@ def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | Non
         NoResultError: it is not at hand, is not the one the record was decoded from, or would take code to be read.
     """
     task, config, file = task or record.task, record.config, record.about.file
-    if config is not None and config.source:
-        raise NoResultError(f"the imported record {record.name} came without its benchmark")
     if is_task_file(str(file or task)):
         raise NoResultError(f"record {record.name}: no code is run because a record names it; run its command again")
     try:

@@ -103,7 +103,7 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
         @lru_cache(maxsize=256)
         def read(problem: str, sample: int) -> tuple[tuple[int, ...], int]:
             row = record.rows[problem, sample].load()
-            return row.token_ids or (), len(row.prompt_token_ids or ())
+            return row.token_ids, len(row.prompt_token_ids)
 
         def begun(change: Change, sampling: Sampling, token: int | None = None, **how: Any) -> Request:
             whole = read(change.problem, change.sample)[0]

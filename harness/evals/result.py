@@ -82,8 +82,8 @@ _PROVENANCE: dict[str, Any] = {
     **dict.fromkeys(("settings", "shared", "data", "grader", "partial", "part", "records", "record"), Text),
     **dict.fromkeys(("benchmark_size", "examples"), Count),
     **dict.fromkeys(("weights", "graded_with"), dict[str, Text]),
-    **dict.fromkeys(("engine", "versions", "source"), Plain),
-    **dict.fromkeys(("argv", "lacks"), tuple[Text, ...]),
+    **dict.fromkeys(("engine", "versions"), Plain),
+    "argv": tuple[Text, ...],
     "pruned": dict[Text, Count],
     "training": create_model("Training", __base__=Stored, name=(Text, ...), seed=(Count, ...)),
 }
@@ -182,16 +182,6 @@ class EvalResult(Stored, frozen=True):
         return self.provenance.get("partial")
 
     @property
-    def lacks(self) -> tuple[str, ...]:
-        """Names what its source did not say (`seed`, `n_tokens`, ...); empty for what was decoded here."""
-        return tuple(self.provenance.get("lacks") or ())
-
-    @property
-    def counted(self) -> bool:
-        """Tell whether its source says how many tokens there are, were replaced and changed."""
-        return {"n_tokens", "n_replaced"}.isdisjoint(self.lacks)
-
-    @property
     def label(self) -> str:
         """The decoding's label, marked where the result is partial."""
         return self.decoding.label() + (f" ({self.partial})" if self.partial else "")
@@ -271,11 +261,11 @@ class EvalResult(Stored, frozen=True):
     def alike(self) -> dict[str, Any]:
         """Return what must be equal in results that are compared (`ALIKE`), as values that can be hashed.
 
-        The grader is its name with the versions that it graded with, and with lm-eval's metric; None is what the result
-        does not say. `top_p` is however policies were truncated.
+        The grader is its name with the versions that it graded with, and with lm-eval's metric; data is None where the
+        result does not say it. `top_p` is however policies were truncated.
         """
         p, sampling = self.provenance, self.sampling
-        found = {
+        return {
             "grader": (self.metric, p.get("grader"), json.dumps(p.get("graded_with"), sort_keys=True)),
             "data": p.get("data"),
             "problems": self.problem_ids,
@@ -283,7 +273,6 @@ class EvalResult(Stored, frozen=True):
             "top_p": sampling.truncation.words,
             "max_tokens": sampling.max_tokens,
         }
-        return {name: None if name in self.lacks else value for name, value in found.items()}
 
     # Its numbers
 
@@ -305,19 +294,7 @@ class EvalResult(Stored, frozen=True):
     @property
     def sampling_error(self) -> float:
         """Of `avg`, from sampling alone, the benchmark held fixed; NaN of lm-eval's, which has one value a problem."""
-        return self.sampling_error_of(self.correct) if self.shares else float("nan")
-
-    @property
-    def per_seed(self) -> int | None:
-        """Return how many samples share noise, as those of one seed of the authors' script do; None where none do."""
-        return (self.provenance.get("source") or {}).get("per_seed")
-
-    def sampling_error_of(self, values: np.ndarray) -> float:
-        """Return the error from sampling alone of a mean of values, one a sample; over seeds where they share noise."""
-        if self.per_seed is None:
-            return stats.sampling_error(values)
-        whole = isinstance(self.per_seed, int) and self.per_seed > 0 and self.samples % self.per_seed == 0
-        return stats.clustered_errors(values, self.per_seed)["over_seeds"] if whole else float("nan")
+        return stats.sampling_error(self.correct) if self.shares else float("nan")
 
     def pass_at(self, k: int) -> float:
         """Return Pass@k as a fraction, for any k up to `samples`; of a benchmark of ours."""
@@ -329,18 +306,14 @@ class EvalResult(Stored, frozen=True):
         return self.metrics().get(f"maj@{self.samples}")
 
     @property
-    def replacement_ratio(self) -> float | None:
-        """Positions where the criterion held over generated tokens, summed over all responses; None where not told."""
-        return self._share(self.n_replaced)
+    def replacement_ratio(self) -> float:
+        """Positions where the criterion held over generated tokens, summed over all responses."""
+        return float(self.n_replaced.sum() / max(1, self.n_tokens.sum()))
 
     @property
-    def changed_ratio(self) -> float | None:
-        """Positions where another token was drawn than the proposed one over generated tokens; None where not told."""
-        return self._share(self.n_changed)
-
-    def _share(self, counted: np.ndarray) -> float | None:
-        told = self.counted or not self.decoding.gated
-        return float(counted.sum() / max(1, self.n_tokens.sum())) if told else None
+    def changed_ratio(self) -> float:
+        """Positions where another token was drawn than the proposed one over generated tokens."""
+        return float(self.n_changed.sum() / max(1, self.n_tokens.sum()))
 
     def metrics(self) -> dict[str, float]:
         """Return every metric of ours by the name it has in lm-eval's tables, Avg@n with its two error bars."""
@@ -356,9 +329,8 @@ class EvalResult(Stored, frozen=True):
 
     def responses(self, i: int) -> stats.Responses:
         """Return what is known of the responses to the i-th problem."""
-        untold = {*self.lacks, *(() if self.counted else COUNTS)}
-        told = [name for name in (*COUNTS, *FLAGS, "votes") if name not in untold and getattr(self, name) is not None]
-        known = {name: getattr(self, name)[i].tolist() for name in told}
+        names = [name for name in (*COUNTS, *FLAGS, "votes") if getattr(self, name) is not None]
+        known = {name: getattr(self, name)[i].tolist() for name in names}
         if "votes" in known:
             known["votes"] = [None if vote < 0 else vote for vote in known["votes"]]
         return stats.Responses(correct=self.correct[i].tolist() if self.shares else None, **known)

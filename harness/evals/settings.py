@@ -60,11 +60,6 @@ class Setting(stats.Scores):
         return next((result.partial for result in self.results if result.partial), None)
 
     @property
-    def counted(self) -> bool:
-        """Return whether all of its seeds tell how many tokens were replaced and changed."""
-        return all(result.counted for result in self.results)
-
-    @property
     def replacement_ratio(self) -> float:
         """Return positions where the criterion held over generated tokens, summed over all responses."""
         return self.share("n_replaced").value or 0.0
@@ -74,36 +69,17 @@ class Setting(stats.Scores):
         """Return positions where another token was drawn than the proposed one over generated tokens."""
         return self.share("n_changed").value or 0.0
 
-    def share(self, counted: str) -> stats.Estimate:
-        """Return the share of tokens of one kind, `n_replaced` or `n_changed`, with its interval over problems.
-
-        None where a seed does not tell it.
-        """
-        if not self.counted:
-            return stats.Estimate(None)
-        return stats.token_share(*(self.all(name).sum(axis=1) for name in (counted, "n_tokens")))
+    def share(self, name: str) -> stats.Estimate:
+        """Return the share of tokens of one kind, `n_replaced` or `n_changed`, with its interval over problems."""
+        return stats.token_share(*(self.all(table).sum(axis=1) for table in (name, "n_tokens")))
 
     def all(self, name: str) -> np.ndarray:
         """Return a table of all seeds, side by side: (problems, samples of all seeds)."""
         return np.hstack([getattr(result, name) for result in self.results])
 
-    def lacks(self, *names: str) -> bool:
-        """Return whether one of its seeds does not say one of these."""
-        return any({*names} & {*result.lacks} for result in self.results)
-
     def pass_at(self, k: int) -> float:
         """Return Pass@k from the samples of all seeds."""
         return stats.pass_at_k(self.values, k)
-
-    def minus(self, other: stats.Scores, family: int = 1) -> stats.PairedDifference:
-        """Return the difference to another setting's; where samples share noise none is known for these problems alone.
-
-        Raises:
-            UserError: the problems differ.
-        """
-        found = stats.Scores.minus(self, other, family)
-        shared = any(result.per_seed for one in (self, other) if isinstance(one, Setting) for result in one.results)
-        return replace(found, sampling=(float("nan"), float("nan"))) if shared else found
 
 
 def settings_of(
@@ -175,7 +151,7 @@ def cut_unlike(pairs: Iterable[tuple[Setting, Setting]]) -> list[str]:
     """
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for pair in pairs:
-        cut = [0 if one.lacks("n_tokens", "truncated", "max_tokens") else _cut_by_context(one) for one in pair]
+        cut = [_cut_by_context(setting) for setting in pair]
         lengths = {_context(result) for one in pair for result in one.results}
         if not any(cut) or (len(lengths) == 1 and None not in lengths):
             continue
@@ -226,7 +202,6 @@ def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = No
     """Return in words what can tell a result from others but its decoding; what it does not say is empty."""
     said, data, shown = result.provenance, result.provenance.get("data"), result.provenance.get("examples")
     drawn = {**_drawn(result.sampling), "max_tokens": f"{result.sampling.max_tokens} tokens"}
-    untold = {"temperature": "T unknown", "top_p": "truncation unknown", "max_tokens": "most tokens unknown"}
     return {
         "model": result.name or (models or {}).get(result.pair, ""),
         "grader": str(said.get("grader") or ""),
@@ -234,7 +209,7 @@ def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = No
         "examples": "" if shown is None else f"{shown or 'no'} example{'' if shown == 1 else 's'}",
         "data": f"data {data[:6]}" if data else "",
         "problems": result.limited or f"{len(result.problem_ids)} problems",
-        **{name: untold[name] if name in result.lacks else words for name, words in drawn.items()},
+        **drawn,
         **{name: value if name == "backend" else f"{name} {value}" for name, value in engine_of(result).items()},
     }
 

@@ -31,7 +31,7 @@ def list_records(store: str | Path) -> list[dict[str, Any]]:
 
 
 def counts(record: Record) -> dict[str, Any]:
-    """Return sizes and ratios, which need no verdicts; of an imported record those that its source tells.
+    """Return sizes and ratios, which need no verdicts.
 
     `replacement_ratio` is over all tokens; `replacement_ratio_per_response` is the plain mean of per-response ratios,
     which the authors' notebook prints.
@@ -39,16 +39,16 @@ def counts(record: Record) -> dict[str, Any]:
     rows = [*record]
     if not rows:
         return {"rollouts": 0, "problems": 0}
-    lacks = record.config.lacks if record.config else ()
-    counted: dict[str, Any] = {}
-    if {"n_tokens", "n_replaced"}.isdisjoint(lacks):
-        counted = {name: [getattr(row, name) for row in rows] for name in ("n_tokens", "n_replaced", "n_changed")}
-    truncated = None if "truncated" in lacks else [row.finish_reason == "length" for row in rows]
-    all_in_one = stats.Responses(truncated=truncated, **counted)
+    all_in_one = stats.Responses(
+        n_tokens=[row.n_tokens for row in rows],
+        n_replaced=[row.n_replaced for row in rows],
+        n_changed=[row.n_changed for row in rows],
+        truncated=[row.finish_reason == "length" for row in rows],
+    )
     return {
         "rollouts": len(rows),
         "problems": len({row.problem for row in rows}),
-        **({} if "n_tokens" in lacks else {"tokens": sum(row.n_tokens for row in rows)}),
+        "tokens": sum(row.n_tokens for row in rows),
         **stats.benchmark_metrics([all_in_one]),
     }
 
@@ -58,14 +58,14 @@ def summary_of(record: Record) -> dict[str, Any]:
     about, sizes = record.about, counts(record)
     return {
         "record": record.name,
-        "decoding": record.config.label() if record.config else "unknown",
+        "decoding": record.config.decoding.label() if record.config else "unknown",
         "pair": " / ".join(about.models.values()),
         "created": (about.created or "")[:16],
         "problems": sizes["problems"],
         "held": sizes["rollouts"],
         "asked": about.asked.problems * about.asked.samples if about.asked else 0,
         "finished": record.finished,
-        "tokens": sizes.get("tokens"),  # None, here and below, where a source does not tell
+        "tokens": sizes.get("tokens"),  # None, here and below, of a record without a response
         "replaced": sizes.get("replacement_ratio"),  # of the tokens
         "changed": sizes.get("changed_ratio"),
         "graders": record.judges,

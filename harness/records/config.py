@@ -1,12 +1,13 @@
 """What a record's rollouts have in common: everything that can change a token, and nothing else, under one hash."""
 
+import json
 import os
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness.digest import digest_of
 from harness.spec import Decoding, Pair, Sampling, Spec
@@ -14,6 +15,8 @@ from harness.spec.sampling import Drawing
 
 # What an engine tells of itself that cannot change a token; anything else it tells is part of the hash.
 NOT_HASHED = ("pair", "self_test", "workers")
+# Fields of earlier versions, hashed as they were so that a hash names the same tokens as before.
+_GONE: dict[str, Any] = {"kind": "decoded", "source": {}}
 _WEIGHTS = (
     "*.safetensors", "*.bin", "*.index.json", "*.py", "config.json", "adapter_config.json", "generation_config.json",
 )  # fmt: skip
@@ -27,19 +30,28 @@ class RecordConfig(Spec, frozen=True):
 
     `weights` identify models, not places: by role, the fingerprint of a local checkpoint, or hub id and commit.
     `prompt` is the digest of the first problem's prompt as the models read it, which stands for how prompts are made.
-    `imported` records hold other people's rollouts; `source` then says what is known of them.
     """
 
-    kind: Literal["decoded", "imported"] = "decoded"
     weights: dict[str, str] = Field(default_factory=dict)
-    decoding: Decoding | None = None
-    sampling: Drawing | None = None
+    decoding: Decoding
+    sampling: Drawing
     stop: tuple[str, ...] = ()
     prompt: str | None = None
     data: str | None = None
     engine: dict[str, Any] = Field(default_factory=dict)
-    source: dict[str, Any] = Field(default_factory=dict)
     format: Literal[1] = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_gone(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {name: value for name, value in data.items() if name not in _GONE or value != _GONE[name]}
+
+    def canonical(self) -> str:
+        """Return the text that is hashed, with the fields that earlier versions had (`_GONE`)."""
+        fields = _GONE | self.model_dump(mode="json")
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
     @classmethod
     def of(
@@ -67,29 +79,15 @@ class RecordConfig(Spec, frozen=True):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return what results say of their settings: `weights`, by role, and `shared`, where they are known.
+        """Return what results say of their settings: `weights`, by role, where they are known, and `shared`.
 
-        `shared` is the digest of all that can change a token but weights, decoding and seed. Imported records have
-        none. How long a context may be depends on the decoding, and is no part of it.
+        `shared` is the digest of all that can change a token but weights, decoding and seed. How long a context may be
+        depends on the decoding, and is no part of it.
         """
-        facts: dict[str, Any] = {"weights": self.weights} if self.weights else {}
-        if self.sampling is not None:
-            engine = {name: value for name, value in self.engine.items() if name != "max_model_len"}
-            drawing = self.sampling.replace(seed=0).model_dump(mode="json")
-            facts["shared"] = digest_of([drawing, list(self.stop), self.prompt, self.data, engine])
-        return facts
-
-    @property
-    def lacks(self) -> tuple[str, ...]:
-        """Names what the source of an imported record did not say, in the words of results; of others nothing."""
-        said = self.source.get("lacks")
-        return tuple(name for name in said if isinstance(name, str)) if isinstance(said, list | tuple) else ()
-
-    def label(self) -> str:
-        """Return a short name for lists: the decoding's, or where an imported record came from."""
-        if self.decoding is not None:
-            return self.decoding.label()
-        return str(self.source.get("folder", self.kind))
+        engine = {name: value for name, value in self.engine.items() if name != "max_model_len"}
+        drawing = self.sampling.replace(seed=0).model_dump(mode="json")
+        shared = digest_of([drawing, list(self.stop), self.prompt, self.data, engine])
+        return {**({"weights": self.weights} if self.weights else {}), "shared": shared}
 
 
 def engine_facts(info: Mapping[str, Any], decoding: Decoding) -> dict[str, Any]:

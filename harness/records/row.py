@@ -24,7 +24,7 @@ from harness.errors import DamagedError
 from harness.spec.stored import Count, Name, Stored
 
 Key = tuple[str, int]  # problem, sample
-FinishReason = Literal["stop", "length", "unknown"]
+FinishReason = Literal["stop", "length"]
 DELTA_ERROR = 2.0**-11  # relative; below 6e-5 absolute, by at most 3e-8
 MOST_TOKENS = 1 << 22  # of a response
 _TEXT_BYTES, _PROMPT_BYTES = 1 << 22, 1 << 24  # what a text may have whatever its tokens, and the ids of a prompt
@@ -38,8 +38,8 @@ class Row(Stored, frozen=True):
     """A response: what is counted, and compressed columns of one entry a generated token.
 
     Everything but `delta_logp` and `trace` (the table of `harness.decode.trace`, where one was asked for) is exact: the
-    noise is counter-based, so any batch and any engine run gives the same. Imported responses have neither of the two,
-    and no token ids. The columns are in memory, or in the file of a record, where each access reads them.
+    noise is counter-based, so any batch and any engine run gives the same. The columns are in memory, or in the file of
+    a record, where each access reads them.
     """
 
     problem: Name
@@ -63,7 +63,7 @@ class Row(Stored, frozen=True):
             raise ValueError("more tokens are flagged than there are")
         if self.n_forwards is not None and self.n_forwards < self.n_tokens:
             raise ValueError("fewer forwards than tokens")
-        if not {"text", "replaced", "changed"} <= self.columns.keys():
+        if not {*_EXACT, "delta_logp"} <= self.columns.keys():
             raise ValueError("a column is missing")
         return self
 
@@ -80,8 +80,8 @@ class Row(Stored, frozen=True):
             rollout.changed,
             rollout.token_ids,
             rollout.prompt_token_ids,
-            digest(request.prompt) if request.prompt_token_ids is None else None,
             rollout.delta_logp,
+            digest(request.prompt) if request.prompt_token_ids is None else None,
             None if rollout.trace is None else rollout.trace.table,
             rollout.n_forwards,
         )
@@ -95,10 +95,10 @@ class Row(Stored, frozen=True):
         finish_reason: FinishReason,
         replaced: ArrayLike,
         changed: ArrayLike,
-        token_ids: ArrayLike | None = None,
-        prompt_token_ids: ArrayLike | None = None,
+        token_ids: ArrayLike,
+        prompt_token_ids: ArrayLike,
+        delta_logp: ArrayLike,
         prompt: str | None = None,
-        delta_logp: ArrayLike | None = None,
         trace: ArrayLike | None = None,
         n_forwards: int | None = None,
     ) -> "Row":
@@ -110,23 +110,23 @@ class Row(Stored, frozen=True):
         flags = {"replaced": np.asarray(replaced, dtype=bool), "changed": np.asarray(changed, dtype=bool)}
         table = None if trace is None else np.asarray(trace, dtype="<f4")
         given = {
-            "token_ids": None if token_ids is None else np.asarray(token_ids, dtype="<u4"),
-            "prompt_token_ids": None if prompt_token_ids is None else np.asarray(prompt_token_ids, dtype="<u4"),
-            "delta_logp": None if delta_logp is None else _rounded(delta_logp, table is not None),
-            "trace": table,
+            "token_ids": np.asarray(token_ids, dtype="<u4"),
+            "prompt_token_ids": np.asarray(prompt_token_ids, dtype="<u4"),
+            "delta_logp": _rounded(delta_logp, table is not None),
+            **({} if table is None else {"trace": table}),
         }
         n = len(flags["replaced"])
         for name, values in (flags | given).items():
-            if values is not None and name != "prompt_token_ids" and len(values) != n:
+            if name != "prompt_token_ids" and len(values) != n:
                 raise ValueError(f"{name} of {problem} sample {sample} has {len(values)} entries, not {n}")
         data = {
             "text": text.encode("utf-8", "surrogatepass"),
             **{name: np.packbits(values).tobytes() for name, values in flags.items()},
-            **{name: values.tobytes() for name, values in given.items() if values is not None},
+            **{name: values.tobytes() for name, values in given.items()},
         }
         exact = sha256(json.dumps([problem, sample, prompt, finish_reason, n, n_forwards]).encode())
         for name in _EXACT:
-            exact.update(b"\n%s %d\n" % (name.encode(), len(data.get(name, b""))) + data.get(name, b""))
+            exact.update(b"\n%s %d\n" % (name.encode(), len(data[name])) + data[name])
         packed = {name: zlib.compress(column) for name, column in data.items()}
         payload = b"".join(packed.values())
         row = cls(
@@ -160,7 +160,7 @@ class Row(Stored, frozen=True):
     @property
     def text(self) -> str:
         """Return the response."""
-        return (self._column("text") or b"").decode("utf-8", "surrogatepass")
+        return self._column("text").decode("utf-8", "surrogatepass")
 
     @property
     def replaced(self) -> np.ndarray:
@@ -173,26 +173,27 @@ class Row(Stored, frozen=True):
         return self._flags("changed", self.n_changed)
 
     @property
-    def token_ids(self) -> tuple[int, ...] | None:
+    def token_ids(self) -> tuple[int, ...]:
         """Return the generated tokens."""
         return self._ids("token_ids")
 
     @property
-    def prompt_token_ids(self) -> tuple[int, ...] | None:
+    def prompt_token_ids(self) -> tuple[int, ...]:
         """Return the prompt's tokens."""
         return self._ids("prompt_token_ids")
 
     @property
-    def delta_logp(self) -> np.ndarray | None:
+    def delta_logp(self) -> np.ndarray:
         """Return log π_RL - log π_Base of the proposed tokens, (tokens,) float32."""
-        data = self._column("delta_logp")
-        return None if data is None else np.frombuffer(data, "<f4" if self.trace_columns else "<f2").astype(np.float32)
+        kind = "<f4" if self.trace_columns else "<f2"
+        return np.frombuffer(self._column("delta_logp"), kind).astype(np.float32)
 
     @property
     def trace(self) -> np.ndarray | None:
         """Return the table of `harness.decode.trace`, (tokens, columns) float32."""
-        data = self._column("trace")
-        return None if data is None else np.frombuffer(data, "<f4").reshape(self.n_tokens, self.trace_columns)
+        if "trace" not in self.columns:
+            return None
+        return np.frombuffer(self._column("trace"), "<f4").reshape(self.n_tokens, self.trace_columns)
 
     def counts(self) -> dict[str, Any]:
         """Return what the engine counted, by the names of lm-eval's samples file."""
@@ -240,10 +241,8 @@ class Row(Stored, frozen=True):
         """Say where the columns are: these bytes, or in a file from some byte on."""
         self._source = source  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _column(self, name: str) -> bytes | None:
+    def _column(self, name: _Column) -> bytes:
         """Decompress a column, to no more bytes than so many tokens can have."""
-        if name not in self.columns:
-            return None
         names = list(self.columns)
         at = sum(self.columns[each] for each in names[: names.index(name)])
         least, most = self._bytes(name)
@@ -256,7 +255,7 @@ class Row(Stored, frozen=True):
             raise self._damaged(f"column {name} is cut short, or too large")
         return data
 
-    def _bytes(self, name: str) -> tuple[int, int]:
+    def _bytes(self, name: _Column) -> tuple[int, int]:
         """Return how many bytes a column can have, at least and at most."""
         n, flags = self.n_tokens, (self.n_tokens + 7) // 8
         if name == "text":
@@ -267,17 +266,17 @@ class Row(Stored, frozen=True):
         exact = {"token_ids": 4 * n, "delta_logp": delta, "trace": 4 * n * self.trace_columns}.get(name, flags)
         return exact, exact
 
-    def _flags(self, name: str, count: int) -> np.ndarray:
-        found = np.unpackbits(np.frombuffer(self._column(name) or b"", np.uint8), count=self.n_tokens).astype(bool)
+    def _flags(self, name: _Column, count: int) -> np.ndarray:
+        found = np.unpackbits(np.frombuffer(self._column(name), np.uint8), count=self.n_tokens).astype(bool)
         if found.sum() != count:
             raise self._damaged(f"{name} is not what was counted")
         return found
 
-    def _ids(self, name: str) -> tuple[int, ...] | None:
+    def _ids(self, name: _Column) -> tuple[int, ...]:
         data = self._column(name)
-        if data is not None and len(data) % 4:
+        if len(data) % 4:
             raise self._damaged(f"column {name} is cut short")
-        return None if data is None else tuple(np.frombuffer(data, "<u4").tolist())
+        return tuple(np.frombuffer(data, "<u4").tolist())
 
     def _damaged(self, why: object) -> DamagedError:
         where = f"{self._source[0]}: " if isinstance(self._source, tuple) else ""

@@ -13,7 +13,6 @@ from harness.grading import VERDICT_KINDS, Gold, Verdict
 from harness.records.row import Key
 from harness.spec.stored import Count, Name, Stored, Text
 
-OFFICIAL = "official"  # the judge whose verdicts came with an imported record
 _GRADING = ("math-verify", "latex2sympy2-extended", "sympy")
 
 
@@ -51,4 +50,4 @@ def judge_name(grader: str, task: str, recorded: str) -> str:
 
 def versions(judge: str) -> dict[str, str]:
     """Return what verdicts depend on beside text and gold answer: the grader's version, and the libraries'."""
-    return {"grader": judge.split("+")[0], **(installed(*_GRADING) if judge != OFFICIAL else {})}
+    return {"grader": judge.split("+")[0], **installed(*_GRADING)}

@@ -100,9 +100,7 @@ def _main_figure(group: Group) -> Section | None:
     """Draw accuracy against the share of changed tokens on the benchmark with the most ways of replacing."""
     ways = {
         task: [
-            one
-            for one in group.settings
-            if one.task == task and one.decoding.gated and one.decoding.primary == "base" and one.counted
+            one for one in group.settings if one.task == task and one.decoding.gated and one.decoding.primary == "base"
         ]
         for task in group.tasks
     }
@@ -110,7 +108,7 @@ def _main_figure(group: Group) -> Section | None:
     if task is None or len(ways[task]) < 2:
         return None
     mine = [one for one in group.settings if one.task == task]
-    plain = [one for one in mine if not one.decoding.gated or (one.decoding.primary == "base" and one.counted)]
+    plain = [one for one in mine if not one.decoding.gated or one.decoding.primary == "base"]
     word, part = figures.in_legible_parts(plain)[0]
     title = f"{tables.benchmark_title(mine[0].benchmark)}, {group.pair}"
     return figures.against_share(part, f"changed-{word}{group.slug}{task}", title, scale=0.7)

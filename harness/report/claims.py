@@ -92,7 +92,6 @@ def claims(rows: Sequence[Comparison]) -> list[Finding]:
     trained = [row for row in rows if comparison_kind(row) == "trained"]
     plain = [row for row in rows if comparison_kind(row) == "against rl" and row.result.decoding.mode == "replace"]
     plain = [row for row in plain if row.result.decoding.primary == "base" and not row.result.decoding.everywhere]
-    plain = [row for row in plain if row.result.counted]
     beyond = [row for row in rows if extrapolates(row)]
     gated = [row for row in beyond if not row.result.decoding.everywhere]
     found = [_mean(trained, CLAIMS[0], "RL changed accuracy by {} (95 %, paired by problem{})")]

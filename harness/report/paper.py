@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from harness import stats
 from harness.errors import unknown
 from harness.evals.result import EvalResult
 from harness.evals.trainings import called, of_training, run_of
@@ -232,11 +233,11 @@ def _row(what: str, theirs: float, ours: Estimate, half: float, one: EvalResult)
 
 
 def _drawn_otherwise(one: EvalResult) -> str | None:
-    """Say how a result was drawn if the paper did it otherwise; what it does not tell counts as alike."""
+    """Say how a result was drawn if the paper did it otherwise."""
     sampling, words = one.sampling, []
-    if "temperature" not in one.lacks and sampling.temperature != PAPER.temperature:
+    if sampling.temperature != PAPER.temperature:
         words.append("greedy" if sampling.greedy else f"T = {sampling.temperature:g}")
-    if "top_p" not in one.lacks and sampling.truncation != PAPER.truncation and not sampling.greedy:
+    if sampling.truncation != PAPER.truncation and not sampling.greedy:
         words.append(sampling.truncation.words)
     return ", ".join(words) or None
 
@@ -248,7 +249,7 @@ def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float,
     """
     d, task, found = one.decoding, benchmark_title(one.task), []
     short = one.sampling.max_tokens
-    cut = f", at most {short:,} tokens" if short < PAPER.max_tokens and "max_tokens" not in one.lacks else ""
+    cut = f", at most {short:,} tokens" if short < PAPER.max_tokens else ""
 
     def of_both(error: float, samples: int) -> float:
         return error * (1 + one.samples / samples) ** 0.5
@@ -273,9 +274,9 @@ def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float,
             and (d.primary == "rl") == (theirs != every)
         ):
             scored(what, theirs.samples, theirs.scores[key])
-            if bool(d.gamma) == (d.primary == "rl") and one.counted:  # printed once a threshold
+            if bool(d.gamma) == (d.primary == "rl"):  # printed once a threshold
                 shares = one.n_replaced / np.maximum(1, one.n_tokens)
-                error = of_both(one.sampling_error_of(shares), theirs.samples)
+                error = of_both(stats.sampling_error(shares), theirs.samples)
                 ours = Estimate(float(shares.mean()), None, error)
                 found.append((f"{what}, replaced", theirs.ratios[key[0]], ours, 0.05))
     model = model_called(one.pair[0], base)

@@ -81,7 +81,7 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
         where = f"{benchmark_title(mine[0].benchmark)}, {group.pair}"
         shown += [one for primary in ("base", "rl") if (one := _grid(mine, primary, group.slug + task, where, rows))]
         for primary, name, on in (("base", "", ""), ("rl", "-on-rl", ", RL proposing")):
-            ways = [one for one in mine if not one.decoding.gated or (one.decoding.primary == primary and one.counted)]
+            ways = [one for one in mine if not one.decoding.gated or one.decoding.primary == primary]
             if sum(one.decoding.gated for one in ways) > 1:
                 for share, start in (("changed", "changed"), ("replaced", "ratio")):
                     drawn += [
@@ -98,7 +98,7 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
         base, rl = (next((one for one in mine if one.decoding.mode == mode), None) for mode in ("base", "rl"))
         if len(cells := cells_of(mine, "base")) > 3 and min(len(set(axis)) for axis in zip(*cells, strict=True)) > 1:
             drawn.append(figures.heat_map(cells, rl, f"heat-{group.slug}{task}", where))
-        steps = [one for (_, gamma), one in cells.items() if not gamma and one.counted]
+        steps = [one for (_, gamma), one in cells.items() if not gamma]
         if base is not None and len(steps) > 1:
             drawn.append(figures.per_problem(problems(base, steps, rl), f"problems-{group.slug}{task}", where))
     return Chapter(f"Scores of the {group.pair}" if several else "Scores", (), (*shown, *drawn))
@@ -142,8 +142,8 @@ def _grid(
     }
     controls = {tau: one for (tau, gamma), one in sorted(cells.items(), reverse=True) if on_rl or not gamma}
     shares = {
-        "replaced": {tau: one.replacement_ratio for tau, one in controls.items() if one.counted},
-        "changed": {tau: one.changed_ratio for tau, one in controls.items() if one.counted},
+        "replaced": {tau: one.replacement_ratio for tau, one in controls.items()},
+        "changed": {tau: one.changed_ratio for tau, one in controls.items()},
     }
     expo = [
         f"γ {one.decoding.gamma:g}: {Estimate(one.avg, *one.interval).text(2)}"
@@ -310,10 +310,9 @@ def lm_eval_chapter(results: Sequence[EvalResult], settings: Sequence[Setting], 
     for subject in dict.fromkeys(one.task for one in settings):
         mine = [one for one in settings if one.task == subject]
         compared = [row for row in rows if row.task == subject]
-        ways = [one for one in mine if not one.decoding.gated or one.counted]
-        if sum(one.decoding.gated for one in ways) > 1:
+        if sum(one.decoding.gated for one in mine) > 1:
             for share, start in (("changed", "changed"), ("replaced", "ratio")):
-                parts.append(figures.against_share(ways, f"{start}-{subject}", mine[0].benchmark, share))
+                parts.append(figures.against_share(mine, f"{start}-{subject}", mine[0].benchmark, share))
         if compared:
             parts.append(figures.differences(compared, f"differences-{subject}"))
     said = [
@@ -337,7 +336,7 @@ def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
         "config hash": result.config_hash,
         "pair": f"{place(group.base)} → {place(group.rl)}",
         "decoding": result.decoding.label(),
-        "drawn": ", ".join([*words, "seed unknown" if "seed" in result.lacks else f"seed {s.seed}"]),
+        "drawn": ", ".join([*words, f"seed {s.seed}"]),
         "problems": f"{result.limited or len(result.problem_ids)} of {result.task}, digest {p.get('data', 'unknown')}",
         "shown before each problem": drawn["examples"] if p.get("examples") else "",
         "graded": str(p.get("grader", "unknown")),

@@ -2,7 +2,7 @@
 
 from harness.stats.best import BestDifference, best_difference
 from harness.stats.choice import SPLITS, Choice, choice
-from harness.stats.clusters import clustered_errors, difference_over_runs, score_over_runs, shared_seeds
+from harness.stats.clusters import difference_over_runs, score_over_runs, shared_seeds
 from harness.stats.comparison import Comparison, Pooled, RunScores, Scores, family, pooled
 from harness.stats.crossing import Crossing, crossing
 from harness.stats.errors import (
@@ -39,7 +39,6 @@ __all__ = [
     "benchmark_metrics",
     "best_difference",
     "choice",
-    "clustered_errors",
     "combined",
     "crossing",
     "detectable_gain",

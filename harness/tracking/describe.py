@@ -18,7 +18,7 @@ _COLOURS = {"base": "#8c8c8c", "rl": "#d55e00", "expo": "#8a5cc2", "power": "#cc
 def run_name(result: EvalResult) -> str:
     """Name the run as all pages name its decoding; a partial result is marked before all else."""
     words = ["part" if result.partial else "", result.decoding.label()]
-    words.append(f"seed {result.sampling.seed}" if result.sampling.seed and "seed" not in result.lacks else "")
+    words.append(f"seed {result.sampling.seed}" if result.sampling.seed else "")
     return " ".join(filter(None, words))
 
 
@@ -42,7 +42,7 @@ def params_of(result: EvalResult) -> dict[str, str]:
     """Return what was run, as flat parameters; τ, γ and the criterion only where a criterion was asked."""
     decoding = result.decoding
     gate = {name: getattr(decoding, name) for name in ("primary", "criterion", "tau", "gamma")}
-    pair, source = result.engine.get("pair") or {}, result.provenance.get("source") or {}
+    pair = result.engine.get("pair") or {}
     values = {
         "task": result.task,
         "mode": decoding.mode,
@@ -59,10 +59,7 @@ def params_of(result: EvalResult) -> dict[str, str]:
         "chat": result.provenance.get("chat"),
         "grader": result.provenance.get("grader"),
     }
-    values |= {"imported": source.get("format") or ("official" if source else None)}
-    values |= {"lacks": ", ".join(result.lacks) or None}
-    told = {name: value for name, value in values.items() if value is not None and name not in result.lacks}
-    return {name: visible(value, _LONGEST_PARAM) for name, value in told.items()}
+    return {name: visible(value, _LONGEST_PARAM) for name, value in values.items() if value is not None}
 
 
 def tags_of(result: EvalResult) -> dict[str, str]:
@@ -112,7 +109,7 @@ def colour(result: EvalResult) -> str:
 def description(result: EvalResult) -> str:
     """Write in Markdown what was decoded, what came out with its error bar, and the command that does it again."""
     n, said, metrics, s = result.samples, result.provenance, result.metrics(), result.sampling
-    problems, lacks, source = len(result.problem_ids), ", ".join(result.lacks), said.get("source")
+    problems = len(result.problem_ids)
     scores = ", ".join(f"**{name} {(result.scores or {})[name]:.4g}**" for name in result.metric_names)
     if result.shares:
         errors = [f"{100 * e:.2f}" if math.isfinite(e) else "?" for e in (result.standard_error, result.sampling_error)]
@@ -123,21 +120,13 @@ def description(result: EvalResult) -> str:
     if result.decoding.gated and "replacement_ratio" in metrics:
         scores += f", {100 * metrics['replacement_ratio']:.2f} % of tokens replaced"
         scores += f", {100 * metrics['changed_ratio']:.2f} % changed"
-    drawn = {
-        "temperature": f"temperature {s.temperature:g}",
-        "top_p": s.truncation.words,
-        "max_tokens": f"at most {s.max_tokens:,} tokens",
-        "seed": f"seed {s.seed}",
-    }
-    how = "".join(f", {each}" for name, each in drawn.items() if name not in result.lacks)
+    how = f"temperature {s.temperature:g}, {s.truncation.words}, at most {s.max_tokens:,} tokens, seed {s.seed}"
     whose = pair_title(result) or "an unnamed pair"
     argv = [*map(str, said.get("argv") or ())]
     command = visible(shlex.join([Path(argv[0]).name, *argv[1:]]), None) if argv else ""
-    format_ = visible((source or {}).get("format") or "the authors", None)
     lines = [
         f"{scores}.",
-        f"`{result.decoding.label()}` of {whose} on {result.task}: {problems} problems × {n} samples{how}.",
-        f"Imported from files of {format_}{f'; not told: {lacks}' if lacks else ''}." if source else "",
+        f"`{result.decoding.label()}` of {whose} on {result.task}: {problems} problems × {n} samples, {how}.",
         f"Only a part: {result.partial}." if result.partial else "",
         f"Only problems {said['part']}." if said.get("part") else "",
         f"Only {result.limited}: for a look, not for a score." if result.limited else "",

@@ -16,10 +16,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UserError
-from harness.evals.from_records import result_of_record
 from harness.evals.result import FLAGS, EvalResult, read_result
-from harness.records import RecordStore
-from harness.records.verdicts import OFFICIAL
 from harness.text import visible
 from harness.tracking.describe import metrics_of, params_of, run_name, tags_of
 from harness.tracking.store import TrackingStore, every, patience, reason
@@ -112,15 +109,15 @@ def _table(result: EvalResult) -> dict[str, Any]:
     if result.shares:
         shares = np.round(100 * result.correct.mean(axis=1), 2)
         scores = {f"avg_at_{result.samples}": shares, "correct": result.correct.sum(axis=1)}
-    total, lacks = np.maximum(1, result.n_tokens.sum(axis=1)), {*result.lacks}
+    total = np.maximum(1, result.n_tokens.sum(axis=1))
     tokens = {
         "mean_tokens": np.round(result.n_tokens.mean(axis=1), 1),
         "replacement_ratio": np.round(100 * result.n_replaced.sum(axis=1) / total, 2),
         "changed_ratio": np.round(100 * result.n_changed.sum(axis=1) / total, 2),
     }
-    flags = {name: table for name in FLAGS if (table := getattr(result, name)) is not None and name not in lacks}
+    flags = {name: table for name in FLAGS if (table := getattr(result, name)) is not None}
     counts = {name: table.sum(axis=1) for name, table in flags.items()}
-    columns = {**scores, **({} if {"n_tokens", "n_replaced"} & lacks else tokens), **counts}
+    columns = {**scores, **tokens, **counts}
     rows = zip(result.problem_ids, *(column.tolist() for column in columns.values()), strict=True)
     return {"columns": ["problem", *columns], "data": [list(row) for row in rows]}
 
@@ -177,8 +174,7 @@ class SyncReport:
 def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -> SyncReport:
     """Log each result file `<folder>/*.json` whose config hash no finished run of the store has.
 
-    So is the result of each imported record of a store of records (`<folder>` or `<folder>/records`): by the verdicts
-    that it came with, where it has any. Doing it again does nothing more.
+    Doing it again does nothing more.
 
     Raises:
         UserError: the folder does not exist, or MLflow cannot be written to; what was logged until then stays.
@@ -193,15 +189,6 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
             found.append((path.name, path.stat().st_mtime, read_result(path)))
         except UserError:
             report.skipped.append(path.name)
-    for records in (RecordStore(folder), RecordStore(folder / "records")):
-        for name in records.names():
-            try:
-                record = records.read(*name)
-                if record.config is None or record.config.kind == "imported":
-                    by = OFFICIAL if OFFICIAL in record.judges else None
-                    found.append((record.name, record.path.stat().st_mtime, result_of_record(record, grader=by)))
-            except UserError:
-                report.skipped.append("/".join(name))
     try:
         with patience():
             client = place.client() if found else None

@@ -32,6 +32,8 @@ def made():
         proposed = torch.multinomial(lb.exp(), 1, generator=random)[:, 0]
         flags = np.zeros(n, bool)
         table = trace(lb, lr, proposed, 10).numpy()
-        rollout = Row.make(f"t/p{i % 4}", i // 4, "", "stop", flags, flags, tuple(proposed.tolist()), trace=table)
+        delta = (lr - lb).gather(1, proposed[:, None])[:, 0].numpy()
+        ids = tuple(proposed.tolist())
+        rollout = Row.make(f"t/p{i % 4}", i // 4, "", "stop", flags, flags, ids, (1,), delta, trace=table)
         rows.append((rollout, lb, lr, proposed))
     return rows

@@ -21,7 +21,17 @@ def gated(made):
         replaced = random.random(len(rollout.token_ids)) < 0.4
         changed = replaced & (random.random(replaced.size) < 0.6)
         rollouts.append(
-            Row.make(*rollout.key, "", "stop", replaced, changed, token_ids=rollout.token_ids, trace=rollout.trace)
+            Row.make(
+                *rollout.key,
+                "",
+                "stop",
+                replaced,
+                changed,
+                rollout.token_ids,
+                (1,),
+                rollout.delta_logp,
+                trace=rollout.trace,
+            )
         )
     return rollouts
 

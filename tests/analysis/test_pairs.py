@@ -147,7 +147,6 @@ def test_what_does_not_fit_together_is_refused(kinds):
         ({"RL": [*kinds["RL"], *pair("c", grader="robust")]}, "differ in grader"),
         ({"RL": [*kinds["RL"], *pair("c", seed=1)]}, "differ in seed"),
         ({"RL": [*kinds["RL"], *pair("c"), pair("c")[-1]]}, "is given twice"),
-        ({"RL": [*kinds["RL"], *pair("c", lacks=["n_replaced"])]}, "does not tell how many tokens it replaced"),
     ):
         with pytest.raises(UserError, match=words):
             pair_statistics(given)

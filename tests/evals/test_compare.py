@@ -305,8 +305,6 @@ def test_a_side_that_its_context_ended_earlier_is_told_of():
     assert "same room" not in markdown(made([cut(base, 4096, most), cut(rl, 32768, most)]))  # by max_tokens
     untold = [cut(one, None, 4000) for one in (base, rl)]
     assert "rl 2 of 96; base 2 of 96. One" in markdown(made(untold))
-    unknown = [one.replace(provenance=one.provenance | {"lacks": ["n_tokens"]}) for one in untold]
-    assert "same room" not in markdown(made(unknown))
 
 
 def test_half_without_an_answer_or_cut_is_warned_of():
@@ -342,11 +340,8 @@ def test_of_one_seed_the_result_with_the_most_samples_has_the_setting():
 
 
 def test_what_a_result_does_not_say_is_missing():
-    rows = frame([result(Decoding(mode="rl"), 0.5, lacks=["n_tokens", "seed"]), result(GATED, 0.5)])
-    assert rows["tokens"].isna().tolist() == [True] * 96 + [False] * 96
-    assert rows["seed"].isna().sum() == 96
-    assert rows["changed"].isna().sum() == 0  # of RL nothing is
-    assert frame([result(GATED, 0.5, lacks=["n_replaced"])])[["replaced", "changed"]].isna().all(axis=None)
+    rows = frame([result(Decoding(mode="rl"), 0.5).replace(no_box=None), result(GATED, 0.5)])
+    assert rows["no_box"].isna().tolist() == [True] * 96 + [False] * 96
     assert frame([]).empty
 
 

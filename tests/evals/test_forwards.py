@@ -76,8 +76,6 @@ def test_power_sampling_is_priced_by_what_its_chains_drew():
     others = [[answer.label for answer in verdict.others] for verdict in lot.verdicts]
     name = setting.label
     assert others == [["rl", "rl, majority of 2"], ["rl", name, "rl, majority of 4"]]
-    imported = lot_of(result(EXTRA, 3), result(RL, 2), power.replace(n_forwards=None))
-    assert [one.label for one in imported.settings] == ["extrapolate τ-0.3 γ0.1", "rl"]
 
 
 def test_the_best_of_each_side_meet_at_equal_forwards():

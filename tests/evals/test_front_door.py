@@ -19,10 +19,7 @@ from harness.evals.data import find_benchmark
 from harness.evals.places import read_results
 from harness.evals.result import read_result
 from harness.evals.theirs import _loaded
-from harness.exchange.export import export
-from harness.exchange.imported import import_foreign
-from harness.exchange.material import Target
-from harness.spec import Decoding
+from harness.records import Record
 from harness.sweep.base import Places, open_sweep
 from harness.sweep.specs import load
 from tests.commands import run as ours
@@ -90,46 +87,23 @@ def where(tmp_path_factory):
     return folder, done
 
 
-def test_the_samples_files_that_are_exported_are_those_that_lm_eval_wrote(where, tmp_path):
-    """But for the prompt, of which a record keeps the digest, and what is told of each response besides."""
-    [theirs] = (where[0] / "logged").rglob("samples_tiny_easy_*.jsonl")
-    [logged] = (where[0] / "logged").rglob("results_*.json")
-    found = read_results([*(where[0] / "runs/records").glob("*/tiny_easy")], grader="plain")
-    written = export(found, "lm-eval", tmp_path, Target())
-    results, samples = (file.read_text() for file in written.files)
-    ours, aside = [json.loads(row) for row in samples.splitlines()], {"arguments", "prompt_hash", "doc", "doc_hash"}
-    for mine, row in zip(ours, map(json.loads, theirs.read_text().splitlines()), strict=True):
-        assert {name: mine.get(name) for name in row.keys() - aside} == {name: row[name] for name in row.keys() - aside}
-        assert mine["doc"]["id"] == row["doc"]["id"]
-        for sample in row["doc"]["samples"]:
-            assert sample.keys() >= {"verdict", "answer", "grader", "n_tokens", "finish_reason"}
-            assert sample["n_changed"] <= sample["n_replaced"] <= sample["n_tokens"]
-        said = row["arguments"]["gen_args_0"]["arg_1"]
-        assert mine["arguments"]["gen_args_0"]["arg_1"].items() <= said.items()
-    mine, said = json.loads(results), json.loads(logged.read_text())
-    scores = {name: value for name, value in said["results"]["tiny_easy"].items() if "_stderr" not in name}
-    told = {name: mine["results"]["tiny_easy"].get(name) for name in scores}
-    for name, value in told.items():
-        assert value == (pytest.approx(scores[name]) if isinstance(value, float) else scores[name]), name
-    assert mine["n-samples"]["tiny_easy"] == said["n-samples"]["tiny_easy"]
-    assert mine["higher_is_better"]["tiny_easy"] == said["higher_is_better"]["tiny_easy"]
-
-
-def test_samples_files_that_lm_eval_wrote_are_imported(where, tmp_path):
-    """Ours says of each response what it is; another task's has three responses and one score, so ours is the judge."""
-    logged, rule = where[0] / "logged", Decoding(mode="replace", tau=-0.3)
-    [ours], [theirs] = (list(logged.rglob(f"samples_{task}_*.jsonl")) for task in ("tiny_easy", "sums_of_theirs"))
-    told = import_foreign(tmp_path / "store", [ours], decoding=rule, graders=())
-    assert told["judge"] == "verdicts of rlvr-dir"
-    [again] = read_results([tmp_path / "store"], grader="official")
-    [found] = read_results([*(where[0] / "runs/records").glob("*/tiny_easy")], grader="plain")
-    assert (again.correct == found.correct).all()
-    assert again.problem_ids == found.problem_ids
-    assert (again.sampling.temperature, again.sampling.top_p) == (found.sampling.temperature, found.sampling.top_p)
-    told = import_foreign(tmp_path / "store", [theirs], decoding=rule, task="sums")
-    assert told["judge"] is None
-    assert (told["counts"]["rollouts"], told["counts"]["problems"]) == (12, 4)
-    assert {"n_replaced", "verdicts"} < {*told["lacks"]}
+def test_the_samples_that_lm_eval_logs_are_the_rows_of_the_record(where):
+    """Of `--log_samples`: each text, what the engine counted of it, its verdict, and the problem's own metrics."""
+    [logged] = (where[0] / "logged").rglob("samples_tiny_easy_*.jsonl")
+    [place] = (where[0] / "runs/records").glob("*/tiny_easy")
+    record, [result] = Record(place).read(), read_results([place], grader="plain")
+    verdicts, lines = record.latest_verdicts("plain"), [json.loads(line) for line in logged.read_text().splitlines()]
+    assert [str(line["doc"]["id"]) for line in lines] == list(result.problem_ids)
+    for line, correct in zip(lines, result.correct, strict=True):
+        keys = [(f"tiny_easy/{line['doc']['id']}", k) for k in range(result.samples)]
+        rows = [record.rows[key] for key in keys]
+        assert line["resps"] == [[row.text for row in rows]]
+        assert line["target"] == verdicts[keys[0]].gold
+        assert line["avg@2"] == correct.mean()
+        assert line["pass@2"] == correct.any()
+        for sample, row, key in zip(line["doc"]["samples"], rows, keys, strict=True):
+            assert sample.items() >= row.counts().items()
+            assert (sample["verdict"], sample["answer"]) == (verdicts[key].kind, verdicts[key].answer)
 
 
 def runs(folder):

@@ -1,11 +1,9 @@
-"""`rlvr-dir records ...` without its printing, the authors' result files, and error bars by seed."""
+"""`rlvr-dir records ...` without its printing."""
 
 import json
 
-import numpy as np
 import pytest
 
-from harness import stats
 from harness.errors import UserError
 from harness.evals.from_records import show_record
 from harness.records import RecordStore
@@ -20,17 +18,6 @@ from tests.commands import invoke, run
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, row
 
 NAME = f"{config().hash()}/{TASK}"
-
-
-def test_clustered_errors_are_the_known_ones_where_there_are_known_ones():
-    rng = np.random.default_rng(0)
-    x = rng.random((40, 12)) < 0.4
-    errors = stats.clustered_errors(x, per_seed=4)
-    assert errors["over_problems"] == pytest.approx(stats.standard_error(x))
-    per_seed = x.reshape(40, 3, 4).mean(axis=(0, 2))
-    assert errors["over_seeds"] == pytest.approx(per_seed.std(ddof=1) / 3**0.5)
-    assert np.isnan(stats.clustered_errors(x, per_seed=12)["over_seeds"])
-    assert stats.clustered_errors(x, per_seed=12)["over_both"] == pytest.approx(errors["over_problems"], rel=0.05)
 
 
 def test_list_and_show(tmp_path):

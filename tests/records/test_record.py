@@ -46,6 +46,7 @@ def entries(path):
 
 def delta(values, **fields):
     flags = np.zeros(len(values), bool)
+    fields = {"token_ids": np.zeros(len(values), int), "prompt_token_ids": (1,), **fields}
     return Row.make("p/0", 0, "", "stop", flags, flags, delta_logp=np.asarray(values, np.float32), **fields)
 
 
@@ -83,7 +84,7 @@ def test_a_few_bytes_never_unpack_to_more_than_their_tokens_could_have(name, mos
 
 def test_a_response_that_contradicts_itself_is_not_made():
     with pytest.raises(ValueError, match="3 entries, not 2"):
-        Row.make("p", 0, "", "stop", np.zeros(2, bool), np.zeros(2, bool), token_ids=(1, 2, 3))
+        Row.make("p", 0, "", "stop", np.zeros(2, bool), np.zeros(2, bool), (1, 2, 3), (1,), np.zeros(2))
 
 
 # A record

@@ -179,17 +179,6 @@ def test_a_cell_of_the_heat_map_is_of_all_seeds_and_of_the_plain_target():
         assert row["avg"] == pytest.approx(scores[row["tau"], row["gamma"]])
 
 
-def test_what_an_import_does_not_tell_is_no_share_of_zero():
-    """`0.0 % changed, which keeps 100 % of the gain` was confirmed of files that do not say what was replaced."""
-    ways = [*PLAIN, *DIRECTION, gate("kl", 0.1, 8), gate("kl", 0.2, 8)]
-    told = [one.replace(provenance={**one.provenance, "lacks": ["n_replaced"]}) for one in ways]
-    assert {judged(told)[claim].verdict for claim in CLAIMS[1:3]} == {"not tested"}
-    made = sections(build(told))
-    assert made["picked"].cells[0][-1].text == "–"
-    assert not {"changed-aime24", "ratio-aime24", "problems-aime24"} & made.keys()
-    assert not [name for name in column(made["beside-the-paper"], 0) if name.endswith("replaced")]
-
-
 def test_a_difference_without_an_interval_does_not_name_its_level():
     said = [judged([result(Decoding(mode=mode), problems=n) for mode in ("base", "rl")])[CLAIMS[0]] for n in (1, 2)]
     assert ["95 %" in one.found for one in said] == [False, True]

@@ -19,7 +19,7 @@ from harness.report.viewer.pieces import Pieces, segments
 from harness.spec import Decoding
 from tests.chromium import settle
 from tests.records.made import PROBLEMS, TASK, fill
-from tests.report.viewer_pages import HOSTILE, PLAIN, WORDS, Table, answers, rollout, words_only
+from tests.report.viewer_pages import HOSTILE, PLAIN, WORDS, Table, answers, rollout
 
 HOSTILE_IDS = list(range(len(HOSTILE))) * 3
 LINE = "x<b>" * 262_144  # one line of 1 MiB
@@ -99,13 +99,15 @@ def test_replays_are_put_together_by_place_and_by_who_drew_the_token():
 
 def test_less_is_known_of_other_records():
     plain = replace(answers(9)[2], rollout=rollout(9, traced=False))
-    imported = replace(plain, rollout=words_only("a\nb  c" + "y" * 70), lacks=("n_tokens", "n_replaced"))
-    data = viewer_data({"p": [plain, imported]}, PLAIN)
-    first, second = data["problems"][0]["answers"]
+    [first] = viewer_data({"p": [plain]}, PLAIN)["problems"][0]["answers"]
     assert "delta_logp" in first
     assert not {"entropy_base", "proposed", "top"} & first.keys()
+    assert not first["words"]
+    long = replace(plain, rollout=rollout(1, tokenizer=Table(["a\nb  c" + "y" * 70])))
+    data = viewer_data({"p": [long]})  # without a tokenizer
+    [second] = data["problems"][0]["answers"]
     assert second["words"]
-    assert (first["generated"], second["generated"], second["n_replaced"]) == (9, None, None)
+    assert (first["generated"], second["generated"], second["n_replaced"]) == (9, 1, long.rollout.n_replaced)
     assert [data["pieces"][i] for i in column(second, "token")] == [
         "a",
         "\n",
@@ -188,8 +190,7 @@ def test_hostile_text_stays_text(show):
     table = Table((*HOSTILE, LINE))
     ids = [*HOSTILE_IDS, len(HOSTILE)]
     rows = answers(0, table, ids)
-    untold = {"decoding": rows[2].decoding, "lacks": ("n_tokens", "n_replaced")}
-    rows.append(replace(rows[0], label=HOSTILE[0], gold=HOSTILE[1], rollout=words_only(LINE + HOSTILE[1]), **untold))
+    rows.append(replace(rows[0], label=HOSTILE[0], gold=HOSTILE[1], decoding=rows[2].decoding))
     page = show({HOSTILE[0]: rows, HOSTILE[1]: rows[:1]}, table)
     dangerous = "document.querySelectorAll('img, iframe, svg, b, i[onload], [onerror], [onload], .tv a').length"
     for answer in range(len(rows)):
@@ -206,8 +207,6 @@ def test_hostile_text_stays_text(show):
     for hidden in "\u202e\u202c\u2066\u2069\u200f\u200b\ufeff\u2028\u2029\x00\x07\x08\x1b\x7f\x9b\ud800":
         assert hidden not in shown
     assert HOSTILE[0] in shown
-    assert "an unknown number of tokens" in shown
-    assert "what was replaced is not known" in shown
     assert "⟨U+202E⟩evil⟨U+202C⟩" in shown
     assert page.evaluate("Math.max(...[...document.querySelectorAll('.t')].map(one => one.textContent.length))") < 500
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -100,9 +100,3 @@ def answers(n, tokenizer=PLAIN, ids=None, decodings=DECODINGS):
         Answer(each.label(), rollout(n, seed, each, tokenizer, ids=ids), each, ("wrong", "correct")[seed % 2], "42")
         for seed, each in enumerate(decodings)
     ]
-
-
-def words_only(text):
-    """An imported response: text, and counts without tokens."""
-    flags = np.zeros(12, bool)
-    return Row.make("made/1", 0, text, "unknown", flags, flags)

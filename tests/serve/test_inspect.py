@@ -1,7 +1,5 @@
 """The real Inspect asks the server, with the task of `examples/inspect`, and scores what `rlvr-dir eval` scores."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,12 +7,9 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 
 
 from harness.evals import evaluate
-from harness.evals.from_records import result_of_record
 from harness.records import RecordStore
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
-from harness.tiny import checkpoints
-from tests import commands
-from tests.exchange.real_inspect import HOUSE, needs_inspect, read_log, run
+from tests.serve.real_inspect import HOUSE, needs_inspect, read_log, run
 
 pytestmark = [pytest.mark.vllm, needs_inspect, pytest.mark.whole(reason="Inspect's environment")]
 RULE = Decoding(mode="replace", tau=-0.1)
@@ -64,14 +59,3 @@ def test_it_scores_each_sample_as_our_own_evaluation_does(server, tmp_path):
     assert (np.array(theirs) == ours.correct).all()
     assert log["scores"]["last_box"]["accuracy"] == pytest.approx(ours.avg)
     assert 0 < ours.avg < 1
-    # the same log, opened by us
-    pair = checkpoints("tiny")
-    words = ["records", "import", str(path), "-d", "replace,tau=-0.1", "--store", str(tmp_path / "store")]
-    done = commands.run(*words, "--base", pair.base, "--rl", pair.rl)
-    told = json.loads(done.stdout)
-    assert told["judge"] == "last_box"
-    again = result_of_record(RecordStore(tmp_path / "store").one(told["record"]), grader="official")
-    assert again.problem_ids == ours.problem_ids
-    assert (again.correct == ours.correct).all()
-    assert (again.n_tokens == ours.n_tokens).all()
-    assert (again.sampling, again.decoding) == (ours.sampling, RULE)

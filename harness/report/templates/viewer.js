@@ -115,9 +115,9 @@ class Answer {
     text.addEventListener("toggle", () => {
       if (text.open && text.children.length === 1) text.append(element("pre", {tabIndex: 0, textContent: visible(cut(this.text(), TEXT), "\n\t")}));
     });
-    const finish = {stop: "", length: ", cut at the limit", unknown: ""}[data.finish] ?? "";
-    const facts = element("p", {}, [`${data.generated === null ? "an unknown number of" : count(data.generated)} tokens${finish}; `, this.verdict()]);
-    const replaced = data.n_replaced === null ? "what was replaced is not known" : data.gate || data.n_replaced ? `${count(data.n_replaced)} replaced (${percent(data.n_replaced, data.generated)}), ${count(data.n_changed)} changed` : "nothing replaced";
+    const finish = {stop: "", length: ", cut at the limit"}[data.finish] ?? "";
+    const facts = element("p", {}, [`${count(data.generated)} tokens${finish}; `, this.verdict()]);
+    const replaced = data.gate || data.n_replaced ? `${count(data.n_replaced)} replaced (${percent(data.n_replaced, data.generated)}), ${count(data.n_changed)} changed` : "nothing replaced";
     this.root = element("section", {className: "tv-answer", ariaLabel: visible(data.label)}, [
       element("h3", {}, breakable(visible(data.label))), facts, element("p", {textContent: replaced}), this.marked, this.strip, this.scroll, this.flow, text,
     ]);
@@ -502,7 +502,7 @@ class Viewer {
     if (more.length) tables.push(element("table", {}, [element("tbody", {}, more)]));
     for (const [model, name] of data.top ? [["base", "base"], ["rl", "RL"]] : []) tables.push(this.list(answer, i, model, name, proposed, piece));
     if (answer.is("replayed", i)) tables[this.metric === "credit" ? "unshift" : "push"](this.replays(answer, i));
-    if (!tables.length) tables.push(element("p", {textContent: data.words ? "This response came without tokens: only its text is known." : "No numbers are recorded for this token."}));
+    if (!tables.length) tables.push(element("p", {textContent: data.words ? "Without a tokenizer only the text is known." : "No numbers are recorded for this token."}));
     this.facts.replaceChildren(...tables);
   }
   replays(answer, i) {

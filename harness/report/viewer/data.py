@@ -42,7 +42,6 @@ class Answer:
     verdict: str | None = None  # "correct", "wrong", …
     gold: str | None = None
     replays: Sequence[Replay] = ()  # with one of its tokens changed, by the judge of `verdict`
-    lacks: Sequence[str] = ()  # what the source of an imported one does not say
 
 
 def answer_of(
@@ -67,13 +66,12 @@ def answer_of(
     gold, row = verdict.gold if verdict else None, record.rows[key].load()
     mine = [one for one in record.replays.values() if (one.problem, one.sample, one.response) == (*key, row.digest)]
     return Answer(
-        label or (record.config.label() if record.config else record.record_hash[:8]),
+        label or (record.config.decoding.label() if record.config else record.record_hash[:8]),
         row,
         record.config.decoding if record.config else None,
         verdict.kind if verdict else None,
         gold if isinstance(gold, str) or gold is None else " or ".join(gold),
         [one for one in mine if verdict is not None and one.judge in (None, verdict.judge)],
-        record.config.lacks if record.config else (),
     )
 
 
@@ -114,7 +112,7 @@ def stored_answers(
 
 def _labels(records: Sequence[Record]) -> list[str]:
     """Return the decodings' labels; equal ones with the beginning of the record's hash."""
-    labels = [one.config.label() if one.config else one.record_hash[:8] for one in records]
+    labels = [one.config.decoding.label() if one.config else one.record_hash[:8] for one in records]
     return [
         f"{label} ({one.record_hash[:4]})" if labels.count(label) > 1 else label
         for label, one in zip(labels, records, strict=True)
@@ -136,14 +134,13 @@ def viewer_data(problems: Mapping[str, Sequence[Answer]], tokenizer: Any = None)
 
 def _question(answers: Sequence[Answer], tokenizer: Any) -> dict[str, Any]:
     gold = next((answer.gold for answer in answers if answer.gold is not None), None)
-    ids = next((answer.rollout.prompt_token_ids for answer in answers if answer.rollout.prompt_token_ids), None)
+    ids = answers[0].rollout.prompt_token_ids if answers else ()
     return {"gold": gold, "prompt": tokenizer.decode(list(ids)) if tokenizer is not None and ids else None}
 
 
 def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
     rollout, decoding = answer.rollout, answer.decoding
-    gate, tokens = None, "n_tokens" not in answer.lacks
-    flags = decoding is None or not decoding.gated or (tokens and "n_replaced" not in answer.lacks)
+    gate = None
     if decoding is not None and decoding.gated:
         gate = {"criterion": decoding.criterion, "tau": decoding.tau, "gamma": decoding.gamma}
     data: dict[str, Any] = {
@@ -153,20 +150,19 @@ def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
         "verdict": answer.verdict,
         "gate": gate,
         "primary": decoding.primary if decoding is not None else None,
-        "generated": rollout.n_tokens if tokens else None,
-        "n_replaced": rollout.n_replaced if flags else None,
-        "n_changed": rollout.n_changed if flags else None,
+        "generated": rollout.n_tokens,
+        "n_replaced": rollout.n_replaced,
+        "n_changed": rollout.n_changed,
     }
-    if rollout.token_ids is None or not pieces.known:  # flags belong to tokens: which text is which token's?
+    if not pieces.known:  # flags belong to tokens: which text is which token's?
         return data | {"words": True, "token": _column(pieces.words(rollout.text), "u4")}
     data |= {
         "words": False,
         "token": _column(pieces.response(rollout.token_ids), "u4"),
         "replaced": _column(rollout.replaced, "u1"),
         "changed": _column(rollout.changed, "u1"),
+        "delta_logp": _column(rollout.delta_logp, "f4"),
     }
-    if rollout.delta_logp is not None:
-        data["delta_logp"] = _column(rollout.delta_logp, "f4")
     if answer.replays:
         data["credit"] = _credit(answer, pieces)
     return data | _traced(rollout.trace, pieces)
@@ -177,7 +173,7 @@ def _credit(answer: Answer, pieces: Pieces) -> list[dict[str, Any]]:
 
     `draws` counts the replays and `right` the right ones; both are 0 where the token came out as it was.
     """
-    tokens = answer.rollout.token_ids or ()
+    tokens = answer.rollout.token_ids
     own, other = ("RL", "base") if answer.decoding is not None and answer.decoding.primary == "rl" else ("base", "RL")
     who = {OWN: own, PROPOSED: "the proposed one", _REPLACE: other, _SET_TO_BASE: other}
     found: dict[tuple[int, str, int], dict[str, Any]] = {}

@@ -72,7 +72,7 @@ class Pieces:
             return "".join(f"#{token}" for token in tokens)
 
     def words(self, text: str) -> np.ndarray:
-        """Return the indices of a text cut at spaces and line ends, long words into parts: for lack of token ids."""
+        """Return the indices of a text cut at spaces and line ends, long words into parts: for lack of a tokenizer."""
         return np.array([self.place(-1, word) for word in segments(text)], np.uint32)
 
 
