@@ -27,7 +27,7 @@ ROOMS = {
     "tracking": {"spec", "records", "evals", "analysis"},
     "report": {"policy", "spec", "stats", "decode", "records", "train", "evals", "analysis"},
     "serve": {"policy", "spec", "decode", "tiny", "report"},
-    "bench": {"policy", "spec", "decode", "records", "tiny"},
+    "bench": {"spec", "decode"},
     "training": {"spec", "decode", "records", "train", "tiny", "price", "evals"},
     "sweep": {
         "policy",

@@ -111,7 +111,7 @@ def _run(python: str, arguments: Sequence[str]) -> subprocess.CompletedProcess[s
 
 
 def _error(output: str) -> str:
-    """Return what a program says of its end, on one line: the error of a traceback, else all but warnings and Hydra's advice."""
+    """Return the error of a traceback, else all that a program says but noise, on one line."""
     noise = ("WARNING", "Set the environment variable HYDRA_FULL_ERROR")
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith(noise)]
     traceback = any(line.startswith("Traceback") for line in lines)
