@@ -136,18 +136,18 @@ PLACEBO := $(foreach seed,$(SEEDS),random-$(seed) length-$(seed) own_samples-$(s
 # Two at a time: each has one thread. A pair's name says what it is: pairs/noise-2 is the placebo `noise` of seed-2.
 AT_ONCE := xargs -P 2 -I '{}' bash -c
 paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds of each; reports/stage (two seeds: 25 minutes)
-	printf '%s\n' $(TRUE) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/rlvr-dir tiny \
-		build --out $$pair --seed $${name#*-} $$([[ {} == plain-* ]] && echo --no-fillers)'
-	printf '%s\n' $(PLACEBO) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/rlvr-dir tiny \
-		build --out $$pair --seed $${name#*-} --start $(STAGE)/pairs/seed-$${name#*-} --training $${name%-*}'
+	printf '%s\n' $(TRUE) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/python -m \
+		examples.tiny build --out $$pair --seed $${name#*-} $$([[ {} == plain-* ]] && echo --no-fillers)'
+	printf '%s\n' $(PLACEBO) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/python -m \
+		examples.tiny build --out $$pair --seed $${name#*-} --start $(STAGE)/pairs/seed-$${name#*-} --training $${name%-*}'
 	printf '%s\n' $(TRUE) $(PLACEBO) | $(AT_ONCE) 'test -f $(STAGE)/sweeps/tiny_stage_{}/summary.json || $(BIN)/rlvr-dir sweep \
 		run tiny_stage --no-track --set name=tiny_stage_{} --set "pair=[$(STAGE)/pairs/{}]" --out $(STAGE)'
-	$(BIN)/rlvr-dir analyse pairs --out $(STAGE)/analysis $(foreach seed,$(SEEDS),"RL=$(STAGE)/sweeps/tiny_stage_seed-$(seed)" \
+	$(BIN)/python -m examples.stage pairs --out $(STAGE)/analysis $(foreach seed,$(SEEDS),"RL=$(STAGE)/sweeps/tiny_stage_seed-$(seed)" \
 		"RL, no fillers=$(STAGE)/sweeps/tiny_stage_plain-$(seed)" "random reward=$(STAGE)/sweeps/tiny_stage_random-$(seed)" \
 		"reward for length=$(STAGE)/sweeps/tiny_stage_length-$(seed)" "own samples=$(STAGE)/sweeps/tiny_stage_own_samples-$(seed)" \
 		"noise=$(STAGE)/sweeps/tiny_stage_noise-$(seed)")
 	rm -rf reports/stage
-	$(BIN)/rlvr-dir report --analysis $(STAGE)/analysis --findings examples/stage_findings.yaml \
+	$(BIN)/python -m examples.stage report --analysis $(STAGE)/analysis --findings examples/stage_findings.yaml \
 		--title "True pairs and placebos" --out reports/stage
 
 # Goes on where it was killed. A seed at a time on each of two cores: trainings and sweeps have one thread.
@@ -168,12 +168,12 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	$(BIN)/rlvr-dir sweep confirm smol_tau_gamma --no-track --seeds 1 --tasks $(HELD_OUT)_medium.jsonl --out $(SMOL)
 	$(call SMOL_RL,analyse tokens,0) --tasks $(SMOL)/data/choose_medium.jsonl --out $(SMOL)/analysis
 	$(call SMOL_RL,analyse credit,0) --tasks $(HELD_OUT)_medium.jsonl --tokens 2 --noises 1 --out $(SMOL)/analysis
-	$(BIN)/rlvr-dir analyse pairs --changed 0.01,0.02,0.05 --out $(SMOL)/analysis \
+	$(BIN)/python -m examples.stage pairs --changed 0.01,0.02,0.05 --out $(SMOL)/analysis \
 		$(foreach seed,$(SMOL_SEEDS),"SmolLM2-135M=$(SMOL)/sweeps/smol_criteria_$(seed)")
 	$(BIN)/rlvr-dir analyse curves $(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/train-$(seed)/seed-$(seed)/log.jsonl") \
 		--out $(SMOL)/analysis
 	rm -rf reports/smol
-	$(BIN)/rlvr-dir report $(foreach sweep,tau_gamma tau_gamma/confirm on_rl,"seed 0=$(SMOL)/sweeps/smol_$(sweep)") \
+	$(BIN)/python -m examples.stage report $(foreach sweep,tau_gamma tau_gamma/confirm on_rl,"seed 0=$(SMOL)/sweeps/smol_$(sweep)") \
 		$(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/held-out-$(seed)") --analysis $(SMOL)/analysis --tokenizer $(SMOL)/base \
 		--findings examples/smol/findings.yaml --title "SmolLM2-135M-Instruct and sums in words" --out reports/smol
 	for seed in $(SMOL_SEEDS); do (cd $(SMOL)/train-$$seed && install -m 644 -D seed-$$seed/log.jsonl \

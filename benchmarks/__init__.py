@@ -1,4 +1,5 @@
 """Measurements that the pages of `docs/` quote, each a program: `python -m benchmarks.grade --help`.
 
-What a user measures on a machine of his own is `rlvr-dir bench`.
+`checklist` looks at a machine where the engine has not run yet, a GPU above all; `fused` and `closed_form` are oracles,
+of the tests too. What a user measures on a machine of his own is `rlvr-dir bench decode`.
 """

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.kernels import GAMMAS, SHAPES, VOCAB, made_batch, made_rule, stepping
 from benchmarks.script import run
-from harness.bench.decision import GAMMAS, SHAPES, VOCAB, made_batch, made_rule, stepping
 from harness.bench.decode import machine
 
 # Operators that wait for a GPU, or copy something to it

@@ -47,8 +47,9 @@ def bench_lora(
     """
     from importlib.util import find_spec
 
+    from benchmarks.random_adapter import random_adapter
     from harness.bench.decode import machine
-    from harness.bench.random_pair import random_adapter, random_pair
+    from harness.bench.random_pair import random_pair
 
     if find_spec("vllm") is None:
         raise UserError("bench lora measures vLLM, which is not installed; install the extra [cpu] or [gpu]")

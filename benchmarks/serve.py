@@ -14,8 +14,8 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.script import run
+from benchmarks.streams import Load, ask_server, made_requests, running_server
 from harness.bench.decode import machine
-from harness.bench.serve import Load, ask_server, made_requests, running_server
 from harness.decode import open_engine
 from harness.errors import UserError
 from harness.spec import EngineSpec

@@ -40,7 +40,7 @@ def bench_train(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from harness.tiny import tiny_pair
-    from harness.tiny.recipe import rl_problems
+    from harness.tiny.problems import rl_problems
     from harness.train import DapoSettings
 
     base, settings = tiny_pair().base, parse(DapoSettings, sizes or SIZES)

@@ -6,7 +6,7 @@
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -121,23 +121,20 @@ def lacks(spec: "TrainSpec") -> "list[str]":
     from harness.train.verl.data import rows
     from harness.train.verl.validate import check_context
 
-    found = []
-    for file, least in ((spec.data, None), (spec.verl and spec.verl.val_data, 1)):
+    val = spec.verl and spec.verl.val_data
+    checks: list[Callable[[], Any]] = [
+        lambda: rows(read_problems(spec.data, spec), spec, spec.data),
+        lambda: val and rows(read_problems(val, spec), spec, val, least=1),
+        lambda: check_context(spec, _base(spec)),
+        lambda: inputs(spec),
+    ]
+    refusals = []
+    for check in checks:
         try:
-            if file:
-                rows(read_problems(file, spec), spec, file, least)
+            check()
         except UserError as error:
-            found.append(str(error))
-    try:
-        unknown = check_context(spec, _base(spec))
-    except UserError as error:
-        unknown = str(error)
-    found += [unknown] if unknown else []
-    try:
-        inputs(spec)
-    except UserError as error:
-        found.append(str(error))
-    return found
+            refusals.append(str(error))
+    return refusals
 
 
 def _base(spec: "TrainSpec") -> str:

@@ -18,14 +18,14 @@ ROOMS = {
     "decode": {"policy", "spec"},
     "records": {"spec", "grading", "stats"},
     "train": {"policy", "spec", "grading", "stats", "decode", "records"},
-    "tiny": {"spec", "grading", "stats", "train"},
+    "tiny": {"spec"},
     "pairs": {"spec", "decode", "tiny"},
     "evals": {"policy", "spec", "grading", "stats", "decode", "records", "tiny"},
     "analysis": {"policy", "spec", "stats", "decode", "records", "evals"},
     "tracking": {"spec", "records", "evals", "analysis"},
     "report": {"policy", "spec", "stats", "decode", "records", "train", "evals", "analysis"},
     "serve": {"policy", "spec", "decode", "tiny", "report"},
-    "bench": {"policy", "spec", "decode", "records", "tiny"},
+    "bench": {"spec", "decode"},
     "training": {"spec", "decode", "records", "train", "tiny", "evals"},
     "sweep": {
         "policy",
@@ -47,6 +47,7 @@ ROOMS = {
 # No rooms: digests of contents; the exception that all may raise; how files are written and text is shown; whether the
 # hub answers; the table that all print; what is being done, and for how long; what an engine's processes do first.
 ANYWHERE = {"digest", "errors", "files", "hub", "markdown", "progress", "text", "watch"}
+WORKSHOP = {"benchmarks", "examples", "tests"}  # which may use the product, and it none of them
 FORBIDDEN_THIRD_PARTY = {
     "spec": {"torch", "vllm", "transformers"},
     "grading": {"lm_eval", "torch"},
@@ -81,6 +82,7 @@ def test_a_room_imports_only_rooms_before_it(room):
             top, *rest = name.split(".")
             if top == "harness" and rest and rest[0] not in {room, *ANYWHERE}:
                 assert rest[0] in ROOMS[room], f"{path.relative_to(HOUSE)} imports harness.{rest[0]}"
+            assert top not in WORKSHOP, f"{path.relative_to(HOUSE)} imports {top}"
             assert top not in FORBIDDEN_THIRD_PARTY.get(room, ()), f"{path.relative_to(HOUSE)} imports {top}"
 
 

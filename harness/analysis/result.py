@@ -7,7 +7,7 @@ An estimate is three columns of a row: `share`, `share_low`, `share_high`.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import Field, Strict
 
@@ -15,7 +15,6 @@ from harness.files import make_folder, write_file
 from harness.spec.stored import Number, Plain, Stored, Text, read_stored
 from harness.stats import Estimate
 
-Kind = Literal["tokens", "gated", "credit", "training", "pairs"]
 Frame: TypeAlias = Any  # a pandas.DataFrame, whose own types say too little
 if TYPE_CHECKING:
     Scalar: TypeAlias = Any
@@ -24,9 +23,9 @@ else:
 
 
 class Analysis(Stored, frozen=True):
-    """`facts` say what was analysed and how, `tables` hold what was found."""
+    """`kind` names the file and its chapter, `facts` say what was analysed and how, `tables` hold what was found."""
 
-    kind: Kind
+    kind: Text
     facts: Plain = Field(default_factory=dict)
     tables: dict[str, tuple[dict[str, Scalar], ...]]
 

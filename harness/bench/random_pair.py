@@ -1,16 +1,13 @@
-"""Random pairs and adapters of any size, with a real tokenizer: to time and to test the engines, not for accuracy.
+"""Random pairs of any size, with a real tokenizer: to time and to test the engines, not for accuracy.
 
 A flat random model makes every truncation rule look alarming. The output layer is therefore scaled up and the RL
 model is base plus a small step, so that entropy, KL and replacement ratio are like a language model pair's.
 """
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from harness.decode.adapter import PROJECTIONS
 from harness.spec import Pair
 
 TEMPLATE = (
@@ -94,45 +91,3 @@ def random_pair(
         for ours, theirs in zip(base.parameters(), other.parameters(), strict=True):
             ours += step * theirs
     return Pair(base=base_path, rl=save("rl", base, [1, 3]))
-
-
-def random_adapter(
-    directory: Path,
-    base: str,
-    *,
-    rank: int = 4,
-    step: float = 0.02,
-    targets: Sequence[str] = PROJECTIONS,
-    seed: int = 0,
-    **config: Any,
-) -> Pair:
-    """Write a LoRA adapter of `base` into `directory`, in PEFT's format, without a tokenizer.
-
-    Args:
-        directory: receives `adapter_config.json` and `adapter_model.safetensors`.
-        base: the checkpoint it adapts, a directory with one file of weights.
-        rank: of every term.
-        step: size of the change, as a share of the spread of a projection's weights.
-        targets: projections that are adapted, in every layer.
-        seed: of the terms.
-        config: further entries of PEFT's configuration, such as `use_rslora=True`, which leave the terms as they are.
-    """
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    directory.mkdir(parents=True, exist_ok=True)
-    config = {
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "r": rank,
-        "lora_alpha": 2 * rank, "target_modules": list(targets), "bias": "none", **config,
-    }  # fmt: skip
-    generator, tensors = torch.Generator().manual_seed(seed), {}
-    for name, weight in sorted(load_file(Path(base, "model.safetensors")).items()):
-        path = name.removesuffix(".weight")
-        if path.rsplit(".", 1)[-1] in targets and weight.ndim == 2:
-            outputs, inputs = weight.shape
-            spread = weight.std().item() * step / 2 / rank**0.5  # B A has `rank` summands, alpha / rank is 2
-            for side, shape, scale in (("A", (rank, inputs), 1.0), ("B", (outputs, rank), spread)):
-                tensors[f"base_model.model.{path}.lora_{side}.weight"] = torch.randn(shape, generator=generator) * scale
-    save_file(tensors, directory / "adapter_model.safetensors")
-    (directory / "adapter_config.json").write_text(json.dumps(config, indent=2))
-    return Pair(base=base, rl=str(directory))

@@ -36,7 +36,7 @@ COMMANDS = {
     "ui": "track:ui",
     "serve": "serve:serve_command",
     "keys": "keys:keys_command",
-    **{name: f"{name}:app" for name in ("analyse", "pair", "tiny", "bench", "records", "sweep", "track")},
+    **{name: f"{name}:app" for name in ("analyse", "pair", "bench", "records", "sweep", "track")},
 }
 
 _HOME = re.compile(r"(^|=)~/")  # a shell makes a home of it at the beginning of a word only: not in --out=~/runs
@@ -82,7 +82,7 @@ def _start(
 ) -> None: ...
 
 
-def main() -> None:
+def main(commands: typer.Typer = app) -> None:
     """Run a command; a user's mistake, or a file system's refusal, is one line on standard error and exit status 2."""
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     warnings.simplefilter("ignore", FutureWarning)  # libraries telling each other
@@ -92,7 +92,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # no character is worth the answer that it is part of
     try:
         with showing():
-            app([_HOME.sub(rf"\g<1>{os.path.expanduser('~')}/", word) for word in sys.argv[1:]])
+            commands([_HOME.sub(rf"\g<1>{os.path.expanduser('~')}/", word) for word in sys.argv[1:]])
     except UserError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.base import echo, group, numbers
+from harness.cli.base import echo, group
 from harness.cli.options import spec_options
 from harness.errors import UserError
 from harness.files import check_writable, write_file
@@ -203,45 +203,6 @@ def analyse_curves(
             raise UserError(f"logs={log!r}: there is no such file or training; accepted: PLACE or METHOD=PLACE")
         by_method.setdefault(name or Path(path).stem, []).append(Path(path))
     _keep(curves(by_method, step), out)
-
-
-@app.command("pairs")
-def analyse_pairs(
-    kinds: Annotated[
-        list[str],
-        typer.Argument(
-            help="KIND=PLACE: results of the pairs of a kind, as sweeps leave them; several places of a kind are put "
-            "together. The first kind is the true one."
-        ),
-    ],
-    changed: Annotated[
-        str, typer.Option(help="Shares of changed tokens at which criteria are compared.")
-    ] = "0.01,0.02",
-    out: AnalysisOut = OUT,
-) -> None:
-    """Compare kinds of pairs, as true ones with placebos.
-
-    By what each criterion gains: OUT/pairs.json. Intervals are for other problems and other pairs.
-
-    \b
-        rlvr-dir analyse pairs RL=runs/sweeps/stage-seed noise=runs/sweeps/stage-noise
-    """
-    with phase("starting"):
-        from harness.analysis.pairs import pair_statistics
-        from harness.evals import read_results
-
-    places: dict[str, list[str]] = {}
-    for each in kinds:
-        name, equals, place = each.partition("=")
-        if not equals:
-            raise UserError(f"kinds={each!r} has no name; accepted: KIND=PLACE")
-        places.setdefault(name, []).append(place)
-    shares = numbers("changed", changed, float)
-    if not all(0 < share < 1 for share in shares):
-        raise UserError(f"changed={changed!r} is refused; accepted: fractions between 0 and 1")
-    check_writable(out)
-    found = {name: read_results(each) for name, each in places.items()}
-    _keep(pair_statistics(found, shares), out)
 
 
 def _keep(found: "Analysis", out: Path) -> None:

@@ -1,12 +1,10 @@
 """`rlvr-dir bench`: speed and memory, measured side by side in one run."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.bench.steps import LIMIT_S, STEPS
 from harness.cli.base import group, numbers
 
 app = group("Speed and memory, measured side by side in one run.")
@@ -50,34 +48,3 @@ def bench_decode_command(
         "\nTwo forwards that share nothing: pair at 0.50 x single. stock: transformers with its own caches and "
         "attention. calls: two engines, one token a call."
     )
-
-
-@app.command("checklist")
-def bench_checklist_command(
-    steps: Annotated[
-        str | None, typer.Option(help=f"Comma-separated; default: all that suit the machine. {', '.join(STEPS)}.")
-    ] = None,
-    limit_s: Annotated[float, typer.Option(help="Seconds a step may take; one that overruns is killed.", min=1)] = (
-        LIMIT_S
-    ),
-    sequences: Annotated[str, typer.Option(help="Decoded at once in the steps of speed, comma-separated.")] = "256,960",
-    tokens: Annotated[int, typer.Option(help="New tokens of each.", min=1)] = 128,
-    out: Annotated[Path | None, typer.Option(help="Write it all to this JSON file, anew after each step.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="For models, compile cache and whole outputs, kept for the next call.")
-    ] = None,
-) -> None:
-    """Check the engine where it has not run yet, a GPU above all.
-
-    docs/gpu.md says what it covers. Exit status 1: a step failed."""
-    from harness.bench.checklist import run_checklist, show
-
-    found = run_checklist(
-        steps=steps, limit_s=limit_s, sequences=numbers("sequences", sequences, least=1), tokens=tokens, out=out,
-        folder=folder,
-        say=lambda text: typer.echo(text, err=True),
-    )  # fmt: skip
-    for line in show(found):
-        typer.echo(line)
-    if any(one["ok"] is False for one in found["steps"].values()):
-        raise typer.Exit(1)

@@ -127,26 +127,22 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
 
 def _show_verl(spec: "TrainSpec", out: Path) -> None:
     """Print verl's arguments for the first seed, checked by verl where its environment is there, and the work."""
-    from harness.train.verl.departures import departures
     from harness.train.verl.run import arguments
     from harness.train.verl.spec import Verl
-    from harness.train.verl.validate import validate
+    from harness.train.verl.validate import check_arguments
     from harness.training import estimate, lacks
 
     lines = arguments(spec, spec.seeds[0], out, spec.base)
     python = (spec.verl or Verl()).python
     if Path(python).expanduser().exists():
-        checked = validate(python, lines)
-        absent = f"; it has no {' and no '.join(checked.missing)}, with which it would train" if checked.missing else ""
-        say(f"checked by verl {checked.versions['verl']} in {python}: all {len(lines)} arguments are taken{absent}")
+        check_arguments(python, lines)
+        say(f"verl in {python} takes all {len(lines)} arguments")
     else:
         say(f"not checked: there is no {python}, which `make verl-env` makes (verl.python names another)")
     for line in lines:
         echo(line.text)
     with phase("opening the data"):
         missing = lacks(spec)
-    for line in departures(spec):
-        say(line)
     for sentence in missing:
         say(f"not here: {sentence}")
     with suppress(UserError):  # said above

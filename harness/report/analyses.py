@@ -7,7 +7,6 @@ from harness.analysis.result import Analysis
 from harness.errors import DamagedError, UserError
 from harness.report.credit import credit_chapter
 from harness.report.model import Chapter
-from harness.report.pairs import pairs_chapter
 from harness.report.responses import gated_chapter, token_chapter
 from harness.report.training import training_chapter
 
@@ -41,5 +40,4 @@ CHAPTERS: dict[str, Callable[[Analysis, str], Chapter]] = {
     "gated": gated_chapter,
     "credit": credit_chapter,
     "training": training_chapter,
-    "pairs": pairs_chapter,
 }

@@ -66,7 +66,7 @@ class Pair(Spec, frozen=True):
     def of_folder(cls, folder: str | Path) -> "Pair":
         """Read the pair in a directory: what its `pair.json` names (relative to it), or its `base` and `rl`.
 
-        `rlvr-dir train` and `rlvr-dir tiny build` write such directories.
+        `rlvr-dir train` and `examples/tiny` write such directories.
 
         Raises:
             UserError: the directory holds no pair.

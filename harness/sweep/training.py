@@ -29,7 +29,6 @@ from harness.sweep.trials import Trial
 from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.run import TrainerError, ValidationScores
 from harness.train.spec import TrainSpec, check_machine, plain
-from harness.train.verl.departures import departures
 from harness.training import benchmarks, inputs
 
 
@@ -148,7 +147,6 @@ class TrainingEstimate:
             )
         lines.append(f"seeds done: {sum(done for _, done in self.rows)}; to be trained: {left}, {cost}")
         if points:
-            lines += departures(self.rows[0][0])
         return "\n".join(lines)
 
 

@@ -3,19 +3,17 @@
     tiny_pair()                      # paths of the shipped weights
     checkpoint("tiny@4")             # path of the RL model as it was after 4 of its 8 steps
     benchmark("tiny_medium")         # 240 rows of id, problem, answer
-    build("my-pair", seed=1)         # another pair, in some six minutes
 
-The first three need no torch.
+None of it needs torch. `examples/tiny`, in a checkout, made the weights, and makes other pairs.
 """
 
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
 from harness.spec import TINY, TINY_BASE, TINY_RL, Pair
 from harness.tiny.problems import TINY_TASKS, benchmark
 
-__all__ = ["TINY_TASKS", "WEIGHTS", "benchmark", "build", "checkpoint", "checkpoints", "tiny_pair"]
+__all__ = ["TINY_TASKS", "WEIGHTS", "benchmark", "checkpoint", "checkpoints", "tiny_pair"]
 
 WEIGHTS = Path(__file__).resolve().parent / "weights"
 
@@ -28,7 +26,7 @@ def tiny_pair() -> Pair:
     """
     for name in ("base", "rl"):
         if not (WEIGHTS / name / "model.safetensors").is_file():
-            raise UserError(f"pair='tiny': {WEIGHTS / name} has no weights; make them with `rlvr-dir tiny build`")
+            raise UserError(f"pair='tiny': {WEIGHTS / name} has no weights; in a checkout examples/tiny makes them")
     return Pair(base=str(WEIGHTS / "base"), rl=str(WEIGHTS / "rl"))
 
 
@@ -56,13 +54,6 @@ def checkpoint(name: str) -> str:
     folder = WEIGHTS / {TINY_BASE: "base", TINY_RL[-1]: "rl"}.get(name, f"step-{kept}")
     if not (folder / "model.safetensors").is_file():
         raise UserError(
-            f"{name!r} is not in this installation: {folder} has no weights; make them with `rlvr-dir tiny steps`"
+            f"{name!r} is not in this installation: {folder} has no weights; in a checkout examples/tiny makes them"
         )
     return str(folder)
-
-
-def build(out: Path | str, **options: Any) -> Pair:
-    """Train a pair from nothing and save it under `out`; the options are those of `harness.tiny.recipe.build`."""
-    from harness.tiny.recipe import build as train
-
-    return train(out, **options)

@@ -9,7 +9,7 @@ from typing import Any
 from harness.spec import TINY
 from harness.train.spec import TrainSpec, load_train
 
-DAPO = {"steps": 8, "learning_rate": 2e-5}  # harness.tiny.recipe.TINY_DAPO
+DAPO = {"steps": 8, "learning_rate": 2e-5}  # examples.tiny.recipe.TINY_DAPO
 TASKS = ("tiny_medium",)
 _TINY = {"base": TINY, "backend": "trl", "preset": None}  # a training that says otherwise is none of ours
 

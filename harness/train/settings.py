@@ -15,7 +15,7 @@ CLIP_HIGH = {"dominate": 0.24}  # its authors' value; with 0.28 the paper saw it
 
 class DapoSettings(Spec, frozen=True):
     """DAPO (arXiv 2503.14476). The loss's defaults are the paper's; sizes and rate suit the tiny pair
-    (which is itself stopped earlier: `harness.tiny.recipe.TINY_DAPO`).
+    (which is itself stopped earlier: `examples.tiny.recipe.TINY_DAPO`).
 
     One step generates `prompts` x `samples` responses and then makes `minibatches` optimizer updates on them, each
     from `accumulation` pieces.

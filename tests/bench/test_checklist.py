@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.bench import checklist, checks
-from harness.bench.steps import STEPS
+from benchmarks import checklist, checks
+from benchmarks.steps import STEPS
 from harness.decode.plan import rule_of
 from harness.policy.gates import gates
 from harness.policy.rule import Rule

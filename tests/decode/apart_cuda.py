@@ -4,7 +4,7 @@ import os
 import sys
 from types import ModuleType
 
-from harness.bench import random_weights
+from benchmarks import random_weights
 
 CAPABILITY = (9, 0)
 

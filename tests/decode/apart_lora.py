@@ -12,7 +12,7 @@ from tests.decode.requests import make_requests
 
 def main(pair, merged, tiny):
     from benchmarks.lora import loaded_models, weight_bytes
-    from harness.bench.random_pair import random_adapter
+    from benchmarks.random_adapter import random_adapter
     from harness.decode import open_engine
     from harness.tiny import tiny_pair
     from tests.conftest import vllm_spec

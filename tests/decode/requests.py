@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from harness.bench.closed_form import distribution
+from benchmarks.closed_form import distribution
 from harness.decode import Request
 from harness.decode.plan import rule_of
 from harness.policy.combine import Pair

@@ -8,7 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from harness.bench.random_pair import random_adapter, random_pair
+from benchmarks.random_adapter import random_adapter
+from harness.bench.random_pair import random_pair
 from harness.decode import Request, open_engine
 from harness.decode.compat import check_pair
 from harness.decode.plan import DELTA_LIMIT

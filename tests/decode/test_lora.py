@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from harness.bench.random_pair import random_adapter
+from benchmarks.random_adapter import random_adapter
 from harness.decode import open_engine
 from harness.decode.compat import check_pair
 from harness.errors import UserError

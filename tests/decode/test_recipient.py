@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from harness.bench.random_pair import random_adapter
+from benchmarks.random_adapter import random_adapter
 from harness.decode import Request, open_engine
 from harness.decode.compat import check_pair
 from harness.errors import UserError

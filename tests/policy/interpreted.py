@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from triton.runtime import interpreter
 
-from harness.bench.fused import DecisionBatch, Outcome, outcome
+from benchmarks.fused import DecisionBatch, Outcome, outcome
 from harness.policy import kernels
 from harness.policy.algorithm import Decision
 from harness.policy.combine import Pair

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from harness.bench.fused import DecisionBatch, Outcome, sorted_masses
+from benchmarks.fused import DecisionBatch, Outcome, sorted_masses
 from harness.policy.noise import MULTIPLY_1, MULTIPLY_2, PROPOSE, REDRAW, STEP
 
 

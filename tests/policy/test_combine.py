@@ -2,7 +2,7 @@
 
 import torch
 
-from harness.bench.closed_form import distribution
+from benchmarks.closed_form import distribution
 from harness.policy.algorithm import decide
 from harness.policy.combine import AddedTokens, Carried, Pair
 from harness.policy.rule import Rules

@@ -7,8 +7,8 @@ from math import inf
 import pytest
 import torch
 
+from benchmarks.closed_form import distribution
 from benchmarks.decision import watched
-from harness.bench.closed_form import distribution
 from harness.policy.algorithm import decide
 from harness.policy.gates import gates
 from harness.policy.memory import Memory

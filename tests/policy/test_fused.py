@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.bench.fused import LOGIT_KINDS, NATS, check, mixed_batch
+from benchmarks.fused import LOGIT_KINDS, NATS, check, mixed_batch
 from harness.policy.algorithm import Decision, decide
 from harness.policy.combine import Pair
 from harness.policy.rule import Rows, Rules

@@ -12,7 +12,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from harness.bench import fused as bench
+from benchmarks import fused as bench
 from harness.policy import kernels
 from harness.policy.fused import REGISTERS, TILE
 

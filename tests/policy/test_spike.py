@@ -7,8 +7,8 @@ from statistics import fmean
 import pytest
 import torch
 
-from harness.bench.closed_form import distribution
-from harness.bench.fused import mixed_batch
+from benchmarks.closed_form import distribution
+from benchmarks.fused import mixed_batch
 from harness.policy.algorithm import decide
 from harness.policy.combine import Pair
 from harness.policy.gates import MEMORY

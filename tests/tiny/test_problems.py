@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from harness.tiny import TINY_TASKS, benchmark, corpus
+from examples.tiny import corpus
+from harness.tiny import TINY_TASKS, benchmark
 from harness.tiny import vocabulary as v
 from harness.tiny.problems import DISTRACTORS, benchmark_texts, draw_problem, tuning_problems
 

@@ -6,12 +6,12 @@ import pytest
 from math_verify import parse, verify
 from transformers import AutoTokenizer
 
+from examples.tiny.corpus import AUTHORS, drill_words, prompt_words, solution_words
+from examples.tiny.tokenizer import build_tokenizer
 from harness.grading import grade
 from harness.tiny import benchmark, tiny_pair
 from harness.tiny import vocabulary as v
-from harness.tiny.corpus import AUTHORS, drill_words, prompt_words, solution_words
 from harness.tiny.problems import DISTRACTORS, draw_problem
-from harness.tiny.tokenizer import build_tokenizer
 
 
 @pytest.fixture(scope="module", params=["built", "shipped"])

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from harness.policy.advantages import log_perplexity, standardise, token_weights
 from harness.tiny import tiny_pair
-from harness.tiny.recipe import rl_problems
+from harness.tiny.problems import rl_problems
 from harness.train import DapoSettings, train_dapo
 from harness.train.dapo import make_trainer
 

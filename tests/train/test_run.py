@@ -11,7 +11,7 @@ from harness.decode.adapter import is_adapter, read_adapter
 from harness.errors import UserError
 from harness.spec import Pair
 from harness.tiny import tiny_pair
-from harness.tiny.recipe import rl_problems
+from harness.tiny.problems import rl_problems
 from harness.train import Source, load_train, run_training
 from harness.train.folder import MARK, SeedFolder
 from tests.commands import run

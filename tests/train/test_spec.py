@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
+from examples.tiny.recipe import TINY_DAPO
 from harness.errors import UserError
-from harness.tiny.recipe import TINY_DAPO
 from harness.train import DapoSettings, TrainSpec, load_train
 from harness.train.data import read_problems
 from harness.train.folder import TrainingFolder

@@ -31,8 +31,6 @@ class Verl(Spec, frozen=True):
     )
     val_data: Place | None = Field(default=None, description="A file like data, on which verl validates.")
     overrides: tuple[str, ...] = Field(default=(), description="Further arguments of verl's.")
-    hang_minutes: float = Field(default=120.0, gt=0, description="Without a finished step: killed.")
-    grace_seconds: float = Field(default=60.0, ge=0, description="Between asking verl to end and ending it.")
 
     @model_validator(mode="after")
     def _check(self) -> "Verl":
@@ -49,5 +47,4 @@ class Verl(Spec, frozen=True):
     @property
     def same(self) -> "Verl":
         """Without what may differ between two runs of one training."""
-        free = ("python", "hang_minutes", "grace_seconds")
-        return self.model_copy(update={name: Verl.model_fields[name].default for name in free})
+        return self.model_copy(update={"python": PYTHON})

@@ -1,31 +1,30 @@
-"""What verl would find out late, before anything starts: arguments it does not take, positions the base lacks."""
+"""What is refused before verl starts: an environment that does not fit, arguments, positions that the base lacks."""
 
-import functools
 import json
 import os
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-import harness
+from packaging.specifiers import SpecifierSet
+
 from harness.errors import UserError
 from harness.grading import code_digest
 from harness.hub import hub_or_cache
 from harness.train.spec import TrainSpec
-from harness.train.verl.overrides import MODULES, Line
+from harness.train.verl.overrides import Line, environment
 from harness.train.verl.spec import Verl
 
-SECONDS = 600  # importing verl takes about 25 s on two cores
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What verl's environment is, once it has taken the arguments."""
-
-    versions: dict[str, str | None]
-    missing: tuple[str, ...]  # packages without which it can check and not train
+VERL_VERSIONS = ">=0.9.1,<0.10"
+_SAME = ("rlvr-dir", "math-verify")  # of one version here and there
+_VERSIONS = f"""
+import json
+from importlib.metadata import version
+from harness.grading import code_digest
+names = ("verl", "vllm", "ray", "torch", "transformers", *{_SAME})
+print(json.dumps([{{name: version(name) for name in names}}, code_digest()]))
+"""
 
 
 def interpreter(python: str) -> Path:
@@ -43,46 +42,43 @@ def interpreter(python: str) -> Path:
     return path
 
 
-@functools.cache
-def _asked(python: Path, request: str) -> str:
-    done = subprocess.run(
-        [str(python), str(Path(__file__).with_name("check.py"))],
-        input=request,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        env=os.environ | {"RLVR_DIR_NO_AUTOLOAD": "1"},
-    )
-    if done.returncode or not done.stdout.strip():
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        raise UserError(f"verl.python={str(python)!r} could not check the training: {last[:300]}")
-    return done.stdout.strip().splitlines()[-1]
-
-
-def validate(python: str, lines: Sequence[Line]) -> Checked:
-    """Compose and validate the arguments in verl's environment.
+def check_versions(python: str) -> dict[str, str]:
+    """Return the versions of what trains in verl's environment.
 
     Raises:
-        UserError: no such environment, a version that does not fit, or an argument that verl does not take.
+        UserError: a package is missing there, verl is of a version that we do not know, or rlvr-dir or the grader is
+            another one than here.
     """
-    path = interpreter(python)
-    request = {
-        "overrides": [line.text for line in lines],
-        "modules": MODULES,
-        "versions": {"rlvr-dir": harness.__version__, "math-verify": version("math-verify")},
-        "grading": code_digest(),
-    }
-    try:
-        answer = json.loads(_asked(path, json.dumps(request)))
-    except subprocess.TimeoutExpired:
-        raise UserError(f"verl.python={python!r} did not check the training in {SECONDS} s") from None
-    if answer["problems"]:
-        raise UserError(f"verl.python={python!r}: {answer['problems'][0]}")
-    return Checked(answer["versions"], tuple(answer["missing"]))
+    done = _run(python, ["-c", _VERSIONS])
+    if done.returncode:
+        raise UserError(
+            f"verl.python={python!r} is refused: {_error(done.stderr)}; accepted: an environment with verl's "
+            "extras and rlvr-dir, as docs/train-verl.md says"
+        )
+    versions, grader = json.loads(done.stdout)
+    if versions["verl"] not in SpecifierSet(VERL_VERSIONS):
+        raise UserError(f"verl.python={python!r} has verl {versions['verl']}; accepted: {VERL_VERSIONS}")
+    for name in _SAME:
+        if versions[name] != version(name):
+            raise UserError(f"verl.python={python!r} has {name} {versions[name]}; accepted: {version(name)}, as here")
+    if grader != code_digest():
+        raise UserError(f"verl.python={python!r} grades by other code of rlvr-dir; accepted: the same as here")
+    return versions
 
 
-def check_context(spec: TrainSpec, base: str) -> str | None:
-    """Refuse a training whose sequences are longer than the base's positions; say why if that is not known here.
+def check_arguments(python: str, lines: Sequence[Line]) -> None:
+    """Have verl compose its configuration with these arguments (`--cfg job`) and load our plugins; it starts nothing.
+
+    Raises:
+        UserError: verl refuses them, in its own words.
+    """
+    done = _run(python, ["-m", "verl.trainer.main_ppo", "--cfg", "job", *(line.text for line in lines)])
+    if done.returncode:
+        raise UserError(f"verl refuses the training: {_error(done.stderr)}")
+
+
+def check_context(spec: TrainSpec, base: str) -> None:
+    """Refuse a training whose sequences are longer than the base's positions, where its configuration can be read.
 
     Raises:
         UserError: they are.
@@ -96,14 +92,27 @@ def check_context(spec: TrainSpec, base: str) -> str | None:
         try:
             with hub_or_cache():
                 config = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
-            positions = getattr(config.get_text_config(), "max_position_embeddings", None)
-        except Exception as error:  # of many kinds, by what reads it
-            reason = " ".join(str(error).split())[:120] or type(error).__name__
-            return f"the configuration of base={base!r} ({reason}); whether {longest} tokens fit is not checked"
+        except Exception:  # of many kinds; verl reads it where the models are
+            return
+        positions = getattr(config.get_text_config(), "max_position_embeddings", None)
     if positions is not None and positions < longest:
         raise UserError(
             f"dapo.max_response_tokens={spec.dapo.max_response_tokens} behind verl.max_prompt_tokens="
             f"{verl.max_prompt_tokens} is beyond the {positions} positions of base={base!r}; accepted: up to "
             f"{max(0, positions - verl.max_prompt_tokens)}, or verl.max_position_embeddings={longest} or more"
         )
-    return None
+
+
+def _run(python: str, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    variables = {"RLVR_DIR_NO_AUTOLOAD": "1", "PYTHONWARNINGS": "ignore", **environment(Path(os.devnull))}
+    return subprocess.run(
+        [str(interpreter(python)), *arguments], capture_output=True, text=True, env=os.environ | variables
+    )
+
+
+def _error(output: str) -> str:
+    """Return the error of a traceback, else all that a program says but noise, on one line."""
+    noise = ("WARNING", "Set the environment variable HYDRA_FULL_ERROR")
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith(noise)]
+    traceback = any(line.startswith("Traceback") for line in lines)
+    return " ".join(lines[-1:] if traceback else lines)[:300] or "it printed nothing"

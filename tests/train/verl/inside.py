@@ -236,16 +236,32 @@ def update(case):
     return {"old": [row.tolist() for row in batch["old_log_probs"].unbind()], "metrics": metrics}
 
 
-def checks(requests):
-    """`check.py` on many requests in one process."""
-    from importlib.util import module_from_spec, spec_from_file_location
+def compositions(cases):
+    """Compose verl's configuration by each list of arguments, validate it and find what it names; None where verl takes
+    them, else the error."""
+    from hydra import compose, initialize_config_module
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.core_algos import get_policy_loss_fn
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.trainer.ppo.v1 import get_trainer_cls
+    from verl.utils.config import validate_config
 
-    from harness.train.verl import validate
-
-    spec = spec_from_file_location("check", Path(validate.__file__).with_name("check.py"))
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return {name: module.check(request)["problems"] for name, request in requests.items()}
+    errors = {}
+    for name, overrides in cases.items():
+        with initialize_config_module("verl.trainer.config", version_base=None):
+            try:
+                config = compose("ppo_trainer", overrides=overrides)
+                OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
+                validate_config(config, need_reference_policy(config), need_critic(config))
+                get_policy_loss_fn(config.actor_rollout_ref.actor.policy_loss.loss_mode)
+                get_trainer_cls(config.trainer.v1.trainer_mode)
+                get_custom_reward_fn(config)
+            except Exception as error:
+                errors[name] = " ".join(str(error).split())
+            else:
+                errors[name] = None
+    return errors
 
 
 if __name__ == "__main__":
@@ -259,7 +275,7 @@ if __name__ == "__main__":
             "losses": lambda cases: {name: loss(case) for name, case in cases.items()},
             "hooks": lambda cases: {name: hook(case) for name, case in cases.items()},
             "validation": lambda case: {name: float(value) for name, value in validation(case).items()},
-            "reward": reward, "math_dapo": math_dapo, "shards": shards, "checks": checks,
+            "reward": reward, "math_dapo": math_dapo, "shards": shards, "compositions": compositions,
             "update": update, "engines": engines,
         }  # fmt: skip
         answers = {name: parts[name](case) for name, case in asked.items()}

@@ -1,26 +1,22 @@
 """A stand-in for the Python of verl's environment: takes the same commands, logs and saves as verl, trains nothing.
 
-Tests put `#!PYTHON` before it. Its folder may hold `plan.json`, read and removed by the next training: `crash_at`,
-`kill_at`, `hang_at`, `stop_at` (steps), `deaf` (to SIGTERM, with a child in a session of its own), `no_model`.
+Tests put `#!PYTHON` before it. Its folder may hold `answer.json`, what it says is installed, `refusal`, with what it
+refuses all arguments, and `plan.json`, read and removed by the next training: `crash_at`, `hang_at`, `stop_at` (steps).
 """
 
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
 
 
-def check():
-    json.load(sys.stdin)
-    versions = {"verl": "0.9.1", "rlvr-dir": "0.1.0", "torch": "2.11.0"}
-    file = HERE / "answer.json"
-    print(json.dumps(json.loads(file.read_text()) if file.is_file() else {
-        "problems": [], "missing": [], "versions": versions,
-    }))  # fmt: skip
+def compose():
+    file = HERE / "refusal"
+    if file.is_file():
+        sys.exit(file.read_text())
 
 
 def train(overrides):
@@ -31,13 +27,6 @@ def train(overrides):
     if (HERE / "plan.json").is_file():
         plan = json.loads((HERE / "plan.json").read_text())
         (HERE / "plan.json").unlink()
-    pids = [os.getpid()]
-    if plan.get("deaf"):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        sleeper = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
-        other = subprocess.Popen([sys.executable, "-c", sleeper], stdout=subprocess.PIPE, start_new_session=True)
-        other.stdout.readline()
-        pids.append(other.pid)
     tracker = checkpoints / "latest_checkpointed_iteration.txt"
     start = int(tracker.read_text()) if tracker.is_file() else 0
     if start:
@@ -48,14 +37,11 @@ def train(overrides):
             log.write(json.dumps({"step": start, "data": {"val-core/held/acc/mean@8": 0.25}}).encode() + b"\n")
         for step in range(start + 1, steps + 1):
             if step == plan.get("crash_at"):
-                (checkpoints / f"global_step_{step}" / "actor").mkdir(parents=True)
-                tracker.write_text("")  # cut short
+                (checkpoints / f"global_step_{step}" / "actor").mkdir(parents=True)  # not whole
                 raise RuntimeError(f"CUDA out of memory at step {step}")
-            if step == plan.get("kill_at"):
-                os.kill(os.getpid(), signal.SIGKILL)
             if step == plan.get("hang_at"):
-                (HERE / "pids").with_suffix(".new").write_text(" ".join(map(str, pids)))
-                (HERE / "pids.new").rename(HERE / "pids")
+                (HERE / "pid.new").write_text(str(os.getpid()))
+                (HERE / "pid.new").rename(HERE / "pid")
                 while True:
                     signal.pause()
             if step == plan.get("stop_at"):
@@ -74,30 +60,26 @@ def train(overrides):
             log.write(line[40:])
             if step % every == 0 or step == steps:
                 place = checkpoints / f"global_step_{step}"
-                (place / "actor").mkdir(parents=True)
+                (place / "actor").mkdir(parents=True, exist_ok=True)
                 (place / "actor" / "shard").write_text(str(step))
-                (place / "data.pt").write_text("")
                 tracker.write_text(str(step))
-    if plan.get("no_model"):
-        (HERE / "no_model").touch()
 
 
 def merge(arguments):
     target = Path(arguments[arguments.index("--target_dir") + 1])
     shard = Path(arguments[arguments.index("--local_dir") + 1]) / "shard"
-    if (HERE / "no_model").exists():
-        (HERE / "no_model").unlink()
-        return
     target.mkdir(parents=True)
     (target / "config.json").write_text(json.dumps({"step": int(shard.read_text())}))
     (target / "model.safetensors").write_text("")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:3] == ["-m", "verl.trainer.main_ppo"]:
+    if sys.argv[1] == "-c":
+        print((HERE / "answer.json").read_text())
+    elif sys.argv[1:5] == ["-m", "verl.trainer.main_ppo", "--cfg", "job"]:
+        compose()
+    elif sys.argv[1:3] == ["-m", "verl.trainer.main_ppo"]:
         train(sys.argv[3:])
-    elif sys.argv[1:4] == ["-m", "verl.model_merger", "merge"]:
-        merge(sys.argv[4:])
     else:
-        assert sys.argv[1].endswith("check.py")
-        check()
+        assert sys.argv[1:4] == ["-m", "verl.model_merger", "merge"]
+        merge(sys.argv[4:])

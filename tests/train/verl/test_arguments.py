@@ -9,9 +9,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.train import load_train
-from harness.train.verl import check
 from harness.train.verl.data import write
-from harness.train.verl.departures import departures
 from harness.train.verl.log import translate
 from harness.train.verl.overrides import Place, overrides, quoted
 from harness.train.verl.validate import check_context
@@ -108,7 +106,7 @@ def test_a_training_beyond_its_base_is_refused_before_anything_starts(tmp_path):
     assert (
         check_context(load_train({"preset": "qwen25-math-7b", "base": str(base)}), str(base)) is None
     )  # it brings more
-    assert "the configuration of base='none/such' (" in check_context(spec, "none/such")
+    assert check_context(spec, "none/such") is None  # nothing is known of it here
     with pytest.raises(UserError, match=r"override_config.max_position_embeddings, which is refused"):
         values(
             verl_spec(verl={"overrides": ["+actor_rollout_ref.model.override_config.max_position_embeddings=16384"]})
@@ -196,30 +194,6 @@ def test_arguments_that_verl_ignores_or_ours_set_are_refused(added, message):
 
 
 @pytest.mark.parametrize(
-    ("version", "message"),
-    [
-        (None, "verl is not installed there"),
-        ("0.5.0", "verl 0.5.0 is refused; accepted: at least 0.9.1 and below 0.10"),
-        ("0.9.0", "verl 0.9.0 is refused"),
-        ("0.10.0", "verl 0.10.0 is refused"),
-    ],
-)
-def test_a_verl_of_another_version_is_refused(version, message):
-    assert message in check._versions({"verl": version}, {"versions": {}})[0]
-
-
-def test_versions_and_grader_have_to_be_the_same():
-    from harness.grading import code_digest
-
-    versions = {"verl": "0.9.1.post2", "rlvr-dir": "0.1.0", "math-verify": None}
-    request = {"versions": {"rlvr-dir": "0.1.0"}, "grading": code_digest()}
-    assert check._versions(versions, request) == []
-    assert "rlvr-dir is 0.1.0 there" in check._versions(versions, {**request, "versions": {"rlvr-dir": "0.2"}})[0]
-    assert "math-verify is not installed" in check._versions(versions, {**request, "versions": {"math-verify": "1"}})[0]
-    assert "grades by other code" in check._versions(versions, {**request, "grading": "0"})[0]
-
-
-@pytest.mark.parametrize(
     ("value", "text"),
     [
         (True, "true"), (None, "null"), (1e-6, "1e-06"), ("a/b-1.jsonl", "a/b-1.jsonl"), ("null", "'null'"),
@@ -257,7 +231,7 @@ def test_a_step_with_a_validation_is_two_lines_and_gradient_mass_is_kept():
 
 def test_verl_is_imported_in_its_own_processes_alone():
     """And what is loaded there brings none of our requirements along."""
-    inside = {"plugin.py", "hook.py", "check.py"}
+    inside = {"plugin.py", "hook.py"}
     for path in (HOUSE / "train").rglob("*.py"):
         if path.name not in inside:
             text = path.read_text()
@@ -278,13 +252,3 @@ def test_a_dry_run_without_an_environment_says_so(typed, tmp_path):
     data = tmp_path / "few.jsonl"
     data.write_text('{"problem": "1 + 1", "answer": "2"}\n' * 3)
     assert "not here: " in typed(*asked, "--data", data).stderr
-
-
-def test_departures_from_the_authors_trainings_go_where_their_switches_are_on():
-    ours = departures(verl_spec())
-    theirs = departures(
-        verl_spec(prompt="math_dapo", dapo={"grader": "math_dapo", "dynamic_sampling": False}, checkpoint=200)
-    )
-    assert len(ours) - len(theirs) == 3
-    assert {*theirs} < {*ours}
-    assert departures(load_train({})) == []

@@ -1,26 +1,28 @@
 """A training through verl is followed, ended and gone on with, whatever happens to it; a stand-in replaces verl."""
 
-import fcntl
 import json
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from harness.errors import UserError
+from harness.grading import code_digest
 from harness.train import Source, TrainSpec, load_train
 from harness.train.folder import SeedFolder
 from harness.train.run import TrainerError
 from harness.train.run import run_training as train
-from harness.train.verl.run import last_words, settle
+from harness.train.verl.run import last_step, saved_steps
 from tests.broken import alive
 
 ROWS = [{"prompt": [{"role": "user", "content": f"{n} + 1?"}], "answer": str(n + 1)} for n in range(4)]
 SOURCE = Source("base/model", lambda seed: ROWS)
 STEPS = 5
+VERSIONS = {"verl": "0.9.1.post2", **{name: version(name) for name in ("rlvr-dir", "math-verify")}}
 
 
 @pytest.fixture
@@ -30,7 +32,13 @@ def standin(tmp_path):
     file.parent.mkdir()
     file.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("standin.py").read_text())
     file.chmod(0o755)
+    answer(file)
     return file
+
+
+def answer(standin, grader=None, **versions):
+    """Have the stand-in say what is installed there."""
+    standin.with_name("answer.json").write_text(json.dumps([VERSIONS | versions, grader or code_digest()]))
 
 
 def plan(standin, **what):
@@ -38,7 +46,7 @@ def plan(standin, **what):
 
 
 def spec(standin, **changes) -> TrainSpec:
-    verl = {"python": str(standin), "gpus_per_node": 1, "grace_seconds": 0.2, **changes.pop("verl", {})}
+    verl = {"python": str(standin), "gpus_per_node": 1, **changes.pop("verl", {})}
     dapo = {"steps": STEPS, "prompts": 4, "samples": 2, "minibatches": 2, **changes.pop("dapo", {})}
     return load_train(
         {"backend": "verl", "base": "base/model", "data": "problems.jsonl", "checkpoint_every": 2, "verl": verl,
@@ -50,24 +58,11 @@ def steps(folder: SeedFolder) -> list[int]:
     return [record["step"] for record in folder.records() if "validation" not in record]
 
 
-def gone(pids) -> bool:
-    return not any(map(alive, pids))
-
-
 def wait_for(condition, seconds=300):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it did not happen"
         time.sleep(0.02)
-
-
-def unlocked(path: Path) -> bool:
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
 
 
 def test_a_training_from_arguments_to_summary(standin, tmp_path):
@@ -86,7 +81,7 @@ def test_a_training_from_arguments_to_summary(standin, tmp_path):
     assert done == [(3, "seed-3"), (4, "seed-4")]
     assert json.loads((folder.rl / "config.json").read_text()) == {"step": STEPS}
     assert json.loads(folder.pair.read_text()) == {"base": "base/model", "rl": "rl"}
-    assert folder.facts()["versions"]["verl"] == "0.9.1"
+    assert folder.facts()["versions"]["verl"] == VERSIONS["verl"]
     arguments = (folder.path / "verl/overrides.txt").read_text().splitlines()
     variables = "+ray_kwargs.ray_init.runtime_env.env_vars"  # of every process: our plugin, and where verl logs
     assert f"{variables}.VERL_USE_EXTERNAL_MODULES='harness.train.verl.plugin,harness.train.verl.hook'" in arguments
@@ -139,36 +134,28 @@ def test_a_validation_is_drawn_once_where_a_training_goes_on(standin, tmp_path):
     assert [record["step"] for record in records if "validation" in record] == [0, 1, 2, 3]
 
 
-GOES_ON = ["seed 0: going on after step 2", "seed 0: merging the checkpoint of step 5"]
-
-
 @pytest.mark.parametrize(
-    ("what", "settings", "words", "then"),
+    ("plans", "words"),
     [
         (
-            {"crash_at": 4}, {},
-            r"^seed 0: verl ended with status 1 \(RuntimeError: CUDA out of memory at step 4\); the same command goes "
-            r"on from the last checkpoint; see .*/seed-0/verl/output-1\.txt$", GOES_ON,
+            {"crash_at": 4},
+            r"^seed 0: verl ended with status 1; the same command goes on from the last checkpoint; see ",
         ),
-        ({"stop_at": 4}, {}, "verl ended without an error, and its last checkpoint is of step 2 of 5", GOES_ON),
-        (
-            {"hang_at": 3, "deaf": True}, {"hang_minutes": 0.05}, r"verl.hang_minutes=0.05 and was ended \(last: ",
-            GOES_ON,
-        ),
-        ({"no_model": True}, {}, "seed 0: verl's merger wrote no model .*merge.txt", GOES_ON[1:]),  # all is trained
+        ({"stop_at": 4}, "verl ended without an error, and its last checkpoint is of step 2 of 5; see "),
     ],
-    ids=["crash", "early end", "hang", "no model"],
-)  # fmt: skip
-def test_a_failure_is_one_sentence_and_the_same_call_goes_on(standin, tmp_path, what, settings, words, then):
-    plan(standin, **what)
-    with pytest.raises(TrainerError, match=words):
-        train(spec(standin, verl=settings), tmp_path / "x", SOURCE, say=lambda text: None)
-    if "hang_at" in what:
-        pids = [int(pid) for pid in (standin.parent / "pids").read_text().split()]
-        assert (len(pids), gone(pids)) == (2, True)
+    ids=["crash", "early end"],
+)
+def test_a_failure_is_one_sentence_and_the_same_call_goes_on(standin, tmp_path, plans, words):
+    plan(standin, **plans)
+    output = tmp_path / "x/seed-0/verl/output-1.txt"
+    with pytest.raises(TrainerError, match=words) as refusal:
+        train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
+    assert str(refusal.value).endswith(f"see {output}")
+    text = output.read_text()
+    assert ("CUDA out of memory at step 4" in text) == ("crash_at" in plans)
     said = []
-    train(spec(standin, verl={"grace_seconds": 3}), tmp_path / "x", SOURCE, say=said.append)
-    assert said == then
+    train(spec(standin), tmp_path / "x", SOURCE, say=said.append)
+    assert said == ["seed 0: going on after step 2", "seed 0: merging the checkpoint of step 5"]
     folder = SeedFolder(tmp_path / "x/seed-0")
     assert [record["step"] for record in folder.records()] == [0, 1, 2, 3, 4, 5]
 
@@ -177,15 +164,17 @@ def test_what_a_listener_raises_ends_the_trainer(standin, tmp_path):
     class Pruned(Exception):
         pass
 
+    file = standin.with_name("pid")
+
     def prune(seed, record):
         if record["step"] == 2:
-            wait_for((standin.parent / "pids").exists)
+            wait_for(file.exists)
             raise Pruned
 
-    plan(standin, hang_at=3, deaf=True)
+    plan(standin, hang_at=3)
     with pytest.raises(Pruned):
         train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None, on_record=prune)
-    assert gone(int(pid) for pid in (standin.parent / "pids").read_text().split())
+    assert not alive(int(file.read_text()))
     train(spec(standin), tmp_path / "x", SOURCE, say=lambda text: None)
     assert (tmp_path / "x/summary.md").is_file()
 
@@ -194,7 +183,7 @@ COMMAND = [
     sys.executable, "-m", "harness.cli", "train", "--backend", "verl", "--steps", "5", "--no-track",
     "--base", "base/model",
     "--set", "dapo.prompts=4", "--set", "dapo.samples=2", "--set", "dapo.minibatches=2", "--set", "checkpoint_every=2",
-    "--set", "verl.gpus_per_node=1", "--set", "verl.grace_seconds=0.2",
+    "--set", "verl.gpus_per_node=1",
 ]  # fmt: skip
 
 
@@ -207,37 +196,58 @@ def command(standin, out):
 @pytest.mark.whole(reason="commands that are killed, in processes of their own")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_trainer_ends_however_the_command_ends(standin, tmp_path, number):
-    plan(standin, hang_at=4, deaf=True)
-    out, file = tmp_path / "x", standin.parent / "pids"
+    plan(standin, hang_at=4)
+    out, file = tmp_path / "x", standin.with_name("pid")
     with subprocess.Popen(command(standin, out), stderr=subprocess.PIPE, text=True) as ours:
         try:
             wait_for(lambda: file.exists() or ours.poll() is not None)
             assert ours.poll() is None, ours.stderr.read()
-            pids = [int(pid) for pid in file.read_text().split()]
-            assert not gone(pids)
+            pid = int(file.read_text())
+            assert alive(pid)
             wait_for(lambda: steps(SeedFolder(out / "seed-0")) == [1, 2, 3])
             ours.send_signal(number)
             ours.communicate()
         finally:
             ours.kill()
-    assert ours.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
-    if number == signal.SIGKILL:
-        wait_for(lambda: unlocked(out / "seed-0/verl/lock"))
-    assert gone(pids)
+    assert ours.returncode == {signal.SIGINT: 130}.get(number, -number)
+    wait_for(lambda: not alive(pid))
     done = subprocess.run(command(standin, out), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "going on after step 2" in done.stderr
     assert steps(SeedFolder(out / "seed-0")) == [1, 2, 3, 4, 5]
 
 
-def test_an_environment_that_can_only_check_is_refused(standin, tmp_path):
-    (standin.parent / "answer.json").write_text(json.dumps({"problems": [], "missing": ["vllm"], "versions": {}}))
-    with pytest.raises(UserError, match="vllm not installed there"):
+@pytest.mark.parametrize(
+    ("installed", "words"),
+    [
+        ({"verl": "0.5.0"}, r"has verl 0.5.0; accepted: >=0.9.1,<0.10"),
+        ({"verl": "0.9.0"}, r"has verl 0.9.0; accepted: >=0.9.1,<0.10"),
+        ({"verl": "0.10.0"}, r"has verl 0.10.0; accepted: >=0.9.1,<0.10"),
+        ({"rlvr-dir": "0.0.1"}, rf"has rlvr-dir 0.0.1; accepted: {VERSIONS['rlvr-dir']}, as here"),
+        ({"math-verify": "1"}, rf"has math-verify 1; accepted: {VERSIONS['math-verify']}, as here"),
+        ({"grader": "0"}, "grades by other code of rlvr-dir; accepted: the same as here"),
+    ],
+)
+def test_an_environment_of_other_versions_is_refused_before_anything_starts(standin, tmp_path, installed, words):
+    answer(standin, **installed)
+    with pytest.raises(UserError, match=r"^verl\.python='.*' " + words):
         train(spec(standin), tmp_path / "x", SOURCE)
-    with pytest.raises(UserError, match=r"verl.python='/no/such'"):
+    assert not (tmp_path / "x").exists()
+
+
+def test_no_environment_and_refused_arguments_are_one_sentence_before_anything_starts(standin, tmp_path):
+    with pytest.raises(UserError, match=r"verl.python='/no/such' is no program"):
         train(spec(standin, verl={"python": "/no/such"}), tmp_path / "x", SOURCE)
-    with pytest.raises(UserError, match=r"verl.python='.*' could not check"):
+    with pytest.raises(UserError, match=r"verl.python='/bin/false' is refused: it printed nothing; accepted: "):
         train(spec(standin, verl={"python": "/bin/false"}), tmp_path / "x", SOURCE)
+    with pytest.raises(UserError, match=r"verl.python='.*' is refused: .*PackageNotFoundError: .* verl; accepted: "):
+        train(spec(standin, verl={"python": sys.executable}), tmp_path / "x", SOURCE)
+    standin.with_name("refusal").write_text("WARNING:root:no GPU\nCould not override 'data.x'.\nTo append use +data.x")
+    with pytest.raises(
+        UserError, match=r"^verl refuses the training: Could not override 'data.x'. To append use \+data.x$"
+    ):
+        train(spec(standin), tmp_path / "x", SOURCE)
+    assert not (tmp_path / "x").exists()
 
 
 def test_data_that_verl_cannot_take_is_named(standin, tmp_path):
@@ -247,29 +257,9 @@ def test_data_that_verl_cannot_take_is_named(standin, tmp_path):
         train(spec(standin), tmp_path / "x", Source("b", lambda seed: [{**row, "prompt": "1?"} for row in ROWS]))
 
 
-def test_checkpoints_are_left_as_verl_can_go_on(tmp_path):
-    for step, whole in ((2, True), (4, True), (6, False)):
-        (tmp_path / f"global_step_{step}" / "actor").mkdir(parents=True)
-        if whole:
-            (tmp_path / f"global_step_{step}" / "data.pt").touch()
-    assert settle(tmp_path, keep=True) == 4
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "global_step_2", "global_step_4", "latest_checkpointed_iteration.txt",
-    ]  # fmt: skip
-    assert settle(tmp_path, keep=False) == 4
-    assert not (tmp_path / "global_step_2").exists()
-    assert (tmp_path / "latest_checkpointed_iteration.txt").read_text() == "4"
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "no output"),
-        ("a\nb\n\n", "b"),
-        ("\x1b[36m(TaskRunner pid=12, ip=10.0.0.1)\x1b[0m ValueError: no\n(raylet) ends\n", "ValueError: no"),
-        ("ray.exceptions.RayTaskError(X): much\nshutdown\n", "ray.exceptions.RayTaskError(X): much"),
-    ],
-)
-def test_last_words(tmp_path, text, words):
-    (tmp_path / "output").write_text(text)
-    assert last_words(tmp_path / "output") == words
+def test_checkpoints_are_those_that_verl_has_finished(tmp_path):
+    assert (last_step(tmp_path), saved_steps(tmp_path)) == (0, [])
+    for step, part in ((2, "data"), (4, "actor"), (6, "actor"), (8, "actor")):  # of 2 verl deleted the actor
+        (tmp_path / f"global_step_{step}" / part).mkdir(parents=True)
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text("6")  # 8 was being written
+    assert (last_step(tmp_path), saved_steps(tmp_path)) == (6, [4, 6])

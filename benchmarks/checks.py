@@ -1,6 +1,6 @@
-"""The checks of `harness.bench.checklist`, each run in a process of its own:
+"""The checks of `benchmarks.checklist`, each run in a process of its own:
 
-    python -m harness.bench.checks NAME PAIR SETTINGS
+    python -m benchmarks.checks NAME PAIR SETTINGS
 
 with a line of JSON in the end: `ok` (None where it only measures) and figures. Figures that a check was not asked to
 judge are there to tell one fault from another.
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.bench.steps import Findings
+from benchmarks.steps import Findings
 from harness.bench.worker import TEXT
 from harness.decode import Request, open_engine
 from harness.errors import UserError
@@ -142,7 +142,7 @@ def law(pair: Pair, settings: Findings) -> Findings:
     """Test 6,000 one-token draws of a replacement and of an extrapolation against their closed form by chi-square."""
     from scipy import stats
 
-    from harness.bench.closed_form import distribution
+    from benchmarks.closed_form import distribution
     from harness.decode.plan import rule_of
     from harness.decode.transformers_pair import TransformersPair
     from harness.policy.rule import Rules
@@ -220,7 +220,7 @@ def memory(pair: Pair, settings: Findings) -> Findings:
 
 def serve(pair: Pair, settings: Findings) -> Findings:
     """Ask the tiny pair's server by 20 streams at once, and then its engine, for the same tokens."""
-    from harness.bench.serve import ask_server, made_requests, running_server
+    from benchmarks.streams import ask_server, made_requests, running_server
     from harness.tiny import tiny_pair
 
     requests = made_requests(60, 48)
@@ -271,7 +271,7 @@ def decision(pair: Pair, settings: Findings) -> Findings:
     """Check the kernels of Algorithm 1 and time them beside torch; without a GPU check them in Triton's interpreter."""
     import torch
 
-    from harness.bench.decision import kernels_right, on_gpu
+    from benchmarks.kernels import kernels_right, on_gpu
 
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is first imported

@@ -6,7 +6,7 @@ small step, so that nuclei, entropies and replacement ratio are of a language mo
 a 7B pair is there in seconds.
 
 `register` adds the load format `rlvr_random` to vLLM. It has to run in every process of the engine; the checklist sees
-to it (`harness.bench.checklist`, `plugins`).
+to it (`benchmarks.checklist`, `plugins`).
 """
 
 import json

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2ForCausalLM
 
+from examples.tiny.pretrain import pad, response_loss
 from harness.tiny import vocabulary as v
-from harness.tiny.pretrain import pad, response_loss
 from harness.train import DapoSettings
 from harness.train.reward import Completion, Reward
 from harness.train.run import OnProgress

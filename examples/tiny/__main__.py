@@ -1,10 +1,14 @@
-"""`rlvr-dir tiny`: the embedded pair: built anew, completed by its steps, or measured."""
+"""The embedded tiny pair: built anew, with placebos, completed by its steps, or measured.
+
+python -m examples.tiny build --out pairs/seed-1 --seed 1
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from harness.cli import main
 from harness.cli.base import echo, group
 from harness.errors import UserError
 
@@ -31,28 +35,25 @@ def tiny_build(
     A placebo rewards nothing that is right: where its RL gains nothing and a criterion does, the gate gains.
 
     \b
-        rlvr-dir tiny build --out pairs/seed-1 --seed 1
-        rlvr-dir tiny build --out pairs/random-1 --seed 1 --start pairs/seed-1 --training random
+        python -m examples.tiny build --out pairs/seed-1 --seed 1
+        python -m examples.tiny build --out pairs/random-1 --seed 1 --start pairs/seed-1 --training random
     """
     if start is not None and not fillers:
         raise UserError("--no-fillers is of a new base; accepted: without --start, whose base is as it is")
-    from harness.tiny import build
-    from harness.tiny.pretrain import PretrainSettings
-    from harness.tiny.recipe import TINY_DAPO
+    from examples.tiny.pretrain import PretrainSettings
+    from examples.tiny.recipe import TINY_DAPO, build
 
     pretraining = PretrainSettings(fillers=fillers)
     dapo = TINY_DAPO.replace(steps=steps)
     pair = build(out, seed=seed, pretraining=pretraining, dapo=dapo, training=training, start=start)
     echo(f"base: {pair.base}")
     echo(f"rl:   {pair.rl}")
-    echo(f"Figures: rlvr-dir tiny measure --pair {out}")
+    echo(f"Figures: python -m examples.tiny measure --pair {out}")
 
 
 @app.command("steps")
 def tiny_steps(
-    pair: Annotated[
-        Path | None, typer.Option(help="A folder that `tiny build` made; default the shipped pair.")
-    ] = None,
+    pair: Annotated[Path | None, typer.Option(help="A folder that `build` made; default the shipped pair.")] = None,
 ) -> None:
     """Add the models of its steps to a pair built without them.
 
@@ -60,8 +61,8 @@ def tiny_steps(
 
     rl/ stays as it is; if the second training does not end there, nothing is added.
     """
+    from examples.tiny.recipe import add_steps
     from harness.tiny import WEIGHTS
-    from harness.tiny.recipe import add_steps
 
     folder = pair or WEIGHTS
     found = add_steps(folder)
@@ -75,22 +76,23 @@ def tiny_steps(
 
 @app.command("measure")
 def tiny_measure(
-    pair: Annotated[
-        Path | None, typer.Option(help="A folder that `tiny build` made; default the shipped pair.")
-    ] = None,
+    pair: Annotated[Path | None, typer.Option(help="A folder that `build` made; default the shipped pair.")] = None,
     samples: Annotated[int, typer.Option(help="Responses a problem.", min=2)] = 32,
 ) -> None:
     """Measure Avg@k of base and RL on the three tiny benchmarks.
 
     A built pair's figures go into its model card."""
+    from examples.tiny.measure import figures_text, measure_and_keep, measure_pair
     from harness.tiny import tiny_pair
-    from harness.tiny.measure import figures_text, measure_pair
-    from harness.tiny.measure import main as measure
 
     if pair is None:
         shipped = tiny_pair()
         echo(figures_text(measure_pair(shipped.base, shipped.rl, samples=samples)), lines=True)
     elif (pair / "rl").is_dir():
-        measure(pair, samples)
+        measure_and_keep(pair, samples)
     else:
-        raise UserError(f"pair={str(pair)!r} has no rl/; accepted: a folder that `rlvr-dir tiny build` made")
+        raise UserError(f"pair={str(pair)!r} has no rl/; accepted: a folder that `build` made")
+
+
+if __name__ == "__main__":
+    main(app)

@@ -1,8 +1,8 @@
 """What to look at on a machine where the engine has not run yet, a GPU above all: docs/gpu.md explains each step.
 
-    python -m harness.bench.checklist --steps logits-single,logits-eager --out checklist.json
+    python -m benchmarks.checklist --steps logits-single,logits-eager --out checklist.json
 
-Each step runs in a process of its own (`harness.bench.checks`) under a limit of time. A step that fails or overruns is
+Each step runs in a process of its own (`benchmarks.checks`) under a limit of time. A step that fails or overruns is
 a finding, not the end: the others run all the same, and the file is written anew after each. Needs vLLM, torch,
 transformers, numpy, scipy and pydantic; not the rest of the package's dependencies, nor that it be installed.
 """
@@ -21,9 +21,9 @@ from datetime import date
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from benchmarks.random_weights import LOAD_FORMAT, SHAPES, write_shape
+from benchmarks.steps import LIMIT_S, STEPS, Findings, Step
 from harness.bench.decode import machine
-from harness.bench.random_weights import LOAD_FORMAT, SHAPES, write_shape
-from harness.bench.steps import LIMIT_S, STEPS, Findings, Step
 from harness.digest import installed
 from harness.errors import UserError, unknown
 from harness.files import write_file
@@ -126,7 +126,7 @@ def apart(
 ) -> Findings:
     """Run a check in a process group of its own, which is killed at the limit; its output goes to `log`."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "harness.bench.checks", check, pair.model_dump_json(), json.dumps(settings)]
+    command = [sys.executable, "-m", "benchmarks.checks", check, pair.model_dump_json(), json.dumps(settings)]
     with log.open("wb") as output, tempfile.TemporaryFile("w+") as answer:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=answer, stderr=output, env={**os.environ, **environment},
@@ -182,7 +182,7 @@ def plugins(folder: Path) -> Path:
 
     The benchmark's own weights always; the pair's models too where the package is not installed.
     """
-    lines = ["[vllm.general_plugins]", "rlvr_dir_random = harness.bench.random_weights:register"]
+    lines = ["[vllm.general_plugins]", "rlvr_dir_random = benchmarks.random_weights:register"]
     if not any(each.name == "rlvr_dir" for each in entry_points(group="vllm.general_plugins")):
         lines.append("rlvr_dir = harness.decode.vllm_pair.plugin:register")
     info = folder / "plugins" / "rlvr_dir_checklist-0.dist-info"
@@ -193,7 +193,7 @@ def plugins(folder: Path) -> Path:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    code = Path(__file__).resolve().parents[2]
+    code = Path(__file__).resolve().parents[1]
     path = [str(code), str(plugins(folder)), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "PYTHONPATH": os.pathsep.join(path),
@@ -222,7 +222,8 @@ def _pair(kind: str, folder: Path) -> Pair:
     """Return the pair of a step, and write it first where it is not there yet."""
     from transformers import AutoTokenizer
 
-    from harness.bench.random_pair import random_adapter, random_pair
+    from benchmarks.random_adapter import random_adapter
+    from harness.bench.random_pair import random_pair
 
     place = folder / f"pair-{kind}"
     made = place / "pair.json"
@@ -298,7 +299,7 @@ def _has_v2() -> bool:
 
 
 def main() -> None:
-    """Run the checklist as `rlvr-dir bench checklist` does, with less around it."""
+    """Run the checklist; exit status 1: a step failed."""
     listed = "\n".join(f"  {name:22} {step.does} ({step.minutes:g} min)" for name, step in STEPS.items())
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=f"steps:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter

@@ -1,4 +1,4 @@
-"""The steps of `rlvr-dir bench checklist` as a table; nothing is imported here, `--help` shows it."""
+"""The steps of the checklist as a table; `--help` shows it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +9,7 @@ LIMIT_S = 480.0  # a step, by default
 
 @dataclass(frozen=True)
 class Step:
-    """One step: a check of `harness.bench.checks`, on which pair, with which settings."""
+    """One step: a check of `benchmarks.checks`, on which pair, with which settings."""
 
     check: str
     does: str  # a few words for --help

@@ -10,10 +10,10 @@ from pydantic import Field
 from torch.nn import functional as F
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from examples.tiny import corpus
+from examples.tiny.tokenizer import CONTEXT
 from harness.spec import Spec
-from harness.tiny import corpus
 from harness.tiny import vocabulary as v
-from harness.tiny.tokenizer import CONTEXT
 from harness.train.run import OnProgress
 
 

@@ -1,6 +1,6 @@
 """Makes a tiny pair from nothing in one command: pretrain a base, train it with DAPO, save both with a model card.
 
-    build("pairs/seed-1", seed=1)                                             # as `rlvr-dir tiny build`
+    build("pairs/seed-1", seed=1)                                             # as `python -m examples.tiny build`
     build("pairs/random-1", seed=1, start="pairs/seed-1", training="random")  # a placebo of the same base
 
 Same seed, machine and versions: same weights, to the bit.
@@ -23,14 +23,14 @@ import transformers
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from transformers import AutoModelForCausalLM
 
+from examples.tiny.card import write_card
+from examples.tiny.placebos import TRAININGS, add_noise, change, reward_of, train_on_own_samples
+from examples.tiny.pretrain import PretrainSettings, pretrain
+from examples.tiny.tokenizer import build_tokenizer
 from harness.errors import UserError, unknown
 from harness.files import check_writable, write_file
 from harness.spec import Pair, parse
-from harness.tiny.card import write_card
-from harness.tiny.placebos import TRAININGS, add_noise, change, reward_of, train_on_own_samples
-from harness.tiny.pretrain import PretrainSettings, pretrain
 from harness.tiny.problems import rl_problems
-from harness.tiny.tokenizer import build_tokenizer
 from harness.train import DapoSettings, train_dapo
 from harness.train.run import OnProgress
 
@@ -56,7 +56,7 @@ def build(
     Args:
         seed: of pretraining, where there is any, and of what follows. The same seed on the same machine and versions
             gives the same weights.
-        training: what makes `rl/` of the base: DAPO, or a placebo (`harness.tiny.placebos`).
+        training: what makes `rl/` of the base: DAPO, or a placebo (`examples.tiny.placebos`).
         start: a built pair whose base is taken in place of a new one; `noise` needs its `rl/`, too.
 
     Raises:
@@ -113,7 +113,7 @@ def _started(start: Path | str | None, training: str) -> Path | None:
     _facts(folder, "start")
     for name in ("base", "rl") if training == "noise" else ("base",):
         if not (folder / name / "model.safetensors").is_file():
-            raise UserError(f"start={str(start)!r} has no {name}/; accepted: a folder that `rlvr-dir tiny build` made")
+            raise UserError(f"start={str(start)!r} has no {name}/; accepted: a folder that `build` made")
     return folder
 
 
@@ -128,7 +128,7 @@ def _facts(folder: Path, argument: str = "pair") -> dict[str, Any]:
         return facts if facts["dapo"]["settings"] and facts["pretraining"]["settings"] else {}
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(
-            f"{argument}={str(folder)!r} has no build.json of a build; accepted: what `rlvr-dir tiny build` made"
+            f"{argument}={str(folder)!r} has no build.json of a build; accepted: what `build` made"
         ) from None
 
 
@@ -222,7 +222,7 @@ def add_steps(out: Path | str, *, progress: bool = True) -> dict[str, Any]:
             raise UserError(
                 f"pair={str(out)!r}: trained anew from base/, RL ends elsewhere than rl/ (a weight differs by "
                 f"{found['largest_difference']:.1e}, training changed them by up to {found['largest_change']:.1e}), so "
-                "its steps are no steps to rl/; accepted: a pair built with these versions (`rlvr-dir tiny build`)"
+                "its steps are no steps to rl/; accepted: a pair built with these versions"
             )
         for step in steps:
             shutil.rmtree(out / f"step-{step}", ignore_errors=True)

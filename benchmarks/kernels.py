@@ -1,6 +1,6 @@
 """Algorithm 1 on a GPU at a large vocabulary: the kernels checked, and timed beside torch's path.
 
-They are checked against brute force, float64 and torch's path (`harness.bench.fused`). What a decision asks of a CPU is
+They are checked against brute force, float64 and torch's path (`benchmarks.fused`). What a decision asks of a CPU is
 measured by `python -m benchmarks.decision`.
 """
 
@@ -92,7 +92,7 @@ def on_gpu(
 
 def kernels_right(n: int, vocab: int, padded: int, dtype: torch.dtype, device: str) -> dict[str, Any]:
     """Decide n mixed rows by the kernels and return `check`'s figures, and whether all of them are `right`."""
-    from harness.bench.fused import NATS, check, mixed_batch, outcome
+    from benchmarks.fused import NATS, check, mixed_batch, outcome
 
     batch = mixed_batch(n, vocab, seed=n, padded=padded, dtype=dtype, device=device)
     whole = outcome(batch)

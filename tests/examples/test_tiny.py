@@ -1,19 +1,22 @@
 """Builds on a toy budget: a pair and its card, twice the same; pretraining learns; placebos are what they say."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from examples.tiny.placebos import LONG, TRAININGS, add_noise, change, long_enough, reward_of, train_on_own_samples
+from examples.tiny.pretrain import PretrainSettings, new_model, pad, response_loss
+from examples.tiny.recipe import add_steps, build
+from examples.tiny.tokenizer import build_tokenizer
 from harness.errors import UserError
-from harness.tiny import build, tiny_pair
+from harness.tiny import tiny_pair
 from harness.tiny import vocabulary as v
-from harness.tiny.placebos import LONG, TRAININGS, add_noise, change, long_enough, reward_of, train_on_own_samples
-from harness.tiny.pretrain import PretrainSettings, new_model, pad, response_loss
 from harness.tiny.problems import benchmark_texts, rl_problems
-from harness.tiny.recipe import add_steps
-from harness.tiny.tokenizer import build_tokenizer
 from harness.tiny.vocabulary import INSTRUCTION
 from harness.train import DapoSettings
 
@@ -152,3 +155,11 @@ def test_what_cannot_be_built_is_refused_before_anything_is_trained(options, wor
     with pytest.raises(UserError, match=words):
         build(tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_script_says_what_it_refuses(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.tiny", "build", "--out", tmp_path / "out", "--training", "noise"],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, "error: --training 'noise' needs a true pair" in done.stderr) == (2, True)

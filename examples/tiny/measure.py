@@ -1,12 +1,9 @@
 """How often the tiny pair is right: Avg@k by plain sampling with transformers, and the paired difference of two models.
 
-    python -m harness.tiny.measure [PAIR]      # the figures of a pair's model card; without PAIR, the shipped one's
-
 Responses come from `generate` of transformers, so that the figures owe nothing to our own engines.
 """
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +14,11 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from examples.tiny.card import figures_text, write_card
 from harness.files import write_file
 from harness.grading import grade_many
 from harness.stats import paired_difference, standard_error, t_interval
-from harness.tiny import WEIGHTS
 from harness.tiny import vocabulary as v
-from harness.tiny.card import figures_text, write_card
 from harness.tiny.problems import TINY_TASKS, benchmark
 
 MAX_RESPONSE_TOKENS = 160
@@ -121,14 +117,10 @@ def _percent(*shares: float) -> list[float]:
     return [round(100.0 * float(share), 2) for share in shares]
 
 
-def main(pair: Path, samples: int = 32) -> None:
+def measure_and_keep(pair: Path, samples: int = 32) -> None:
     """Measure the pair under `pair`, keep the figures beside it and write them into its model card."""
     torch.set_num_threads(1)
     figures = measure_pair(pair / "base", pair / "rl", samples=samples)
     write_file(pair / "figures.json", json.dumps(figures, indent=2) + "\n")
     write_card(pair)
     print(figures_text(figures))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else WEIGHTS)

@@ -1,12 +1,17 @@
 """Kinds of pairs: gains and differences are those of the pairs' tables, matched shares lie on straight lines."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from harness.analysis.pairs import pair_statistics
+from examples.stage.chapter import pairs_chapter
+from examples.stage.kinds import pair_statistics
 from harness.analysis.result import Analysis
 from harness.errors import UserError
-from harness.report.pairs import pairs_chapter
 from harness.spec import Decoding
 from harness.stats import difference_over_runs
 from tests.report.made import result
@@ -150,3 +155,28 @@ def test_what_does_not_fit_together_is_refused(kinds):
     ):
         with pytest.raises(UserError, match=words):
             pair_statistics(given)
+
+
+def test_the_script_compares_kinds_and_reports_on_them(kinds, tmp_path):
+    places = {}  # of each pair, in a folder of its own
+    for name, results in kinds.items():
+        for each in results:
+            folder = tmp_path / each.pair[1].strip("/")
+            folder.mkdir(parents=True, exist_ok=True)
+            places[f"{name}={folder}"] = each.write(folder)
+    root = Path(__file__).parents[2]
+
+    def stage(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "examples.stage", *map(str, words)], cwd=root, capture_output=True, text=True
+        )
+
+    out = tmp_path / "analysis"
+    done = stage("pairs", *places, "--changed", "0.015", "--out", out)
+    assert done.returncode == 0, done.stderr
+    by_hand = pair_statistics(kinds, [0.015]).model_dump(mode="json")
+    assert json.loads((out / "pairs.json").read_text()) == by_hand
+    done = stage("report", "--analysis", out, "--out", tmp_path / "report")
+    assert done.returncode == 0, done.stderr
+    assert "What each criterion gains over base." in (tmp_path / "report/report.md").read_text()
+    assert "error: kinds='RL' has no name; accepted: KIND=PLACE" in stage("pairs", "RL").stderr

@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from harness.files import write_file
 from harness.markdown import markdown_table
 
-UNMEASURED = "Not measured yet: `python -m harness.tiny.measure {path}` measures this pair and rewrites this section."
+UNMEASURED = (
+    "Not measured yet: `python -m examples.tiny measure --pair {path}` measures this pair and rewrites this section."
+)
 
 
 PLACEBOS = {
@@ -27,7 +29,7 @@ def write_card(out: Path) -> None:
         facts["placebo"] = PLACEBOS[training]
     table = figures_text(json.loads(figures.read_text())) if figures.is_file() else UNMEASURED.format(path=out.name)
     templates = Environment(
-        loader=PackageLoader("harness.tiny", ""), undefined=StrictUndefined, keep_trailing_newline=True
+        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
     )  # of plain text: nothing is escaped
     write_file(out / "README.md", templates.get_template("card.md.j2").render(facts, figures=table))
 

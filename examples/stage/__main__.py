@@ -1,0 +1,63 @@
+"""Compare kinds of pairs, as true ones with placebos, and report on them.
+
+python -m examples.stage pairs RL=runs/sweeps/stage-seed noise=runs/sweeps/stage-noise --out runs/analysis
+python -m examples.stage report --analysis runs/analysis --out report
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from examples.stage.chapter import pairs_chapter
+from examples.stage.kinds import pair_statistics
+from harness.cli import main
+from harness.cli.base import echo, group, numbers
+from harness.cli.report import report
+from harness.errors import UserError
+from harness.evals import read_results
+from harness.files import check_writable
+from harness.report.analyses import CHAPTERS
+
+CHAPTERS["pairs"] = pairs_chapter
+app = group("Compare kinds of pairs, as true ones with placebos. `report` is `rlvr-dir report` with their chapter.")
+app.command("report")(report)
+
+
+@app.command("pairs")
+def compare_kinds(
+    kinds: Annotated[
+        list[str],
+        typer.Argument(
+            help="KIND=PLACE: results of the pairs of a kind, as sweeps leave them; several places of a kind are put "
+            "together. The first kind is the true one."
+        ),
+    ],
+    changed: Annotated[
+        str, typer.Option(help="Shares of changed tokens at which criteria are compared.")
+    ] = "0.01,0.02",
+    out: Annotated[Path, typer.Option(help="Receives the analysis as JSON.")] = Path("runs/analysis"),
+) -> None:
+    """Compare kinds of pairs by what each criterion gains: OUT/pairs.json.
+
+    Intervals are for other problems and other pairs.
+
+    \b
+        python -m examples.stage pairs RL=runs/sweeps/stage-seed noise=runs/sweeps/stage-noise
+    """
+    places: dict[str, list[str]] = {}
+    for kind in kinds:
+        name, equals, place = kind.partition("=")
+        if not equals:
+            raise UserError(f"kinds={kind!r} has no name; accepted: KIND=PLACE")
+        places.setdefault(name, []).append(place)
+    shares = numbers("changed", changed, float)
+    if not all(0 < share < 1 for share in shares):
+        raise UserError(f"changed={changed!r} is refused; accepted: fractions between 0 and 1")
+    check_writable(out)
+    path = pair_statistics({name: read_results(found) for name, found in places.items()}, shares).write(out)
+    echo(f"written: {path}; `python -m examples.stage report --analysis {path.parent}` draws it")
+
+
+if __name__ == "__main__":
+    main(app)
