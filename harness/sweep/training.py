@@ -146,7 +146,6 @@ class TrainingEstimate:
                 "sampling throws away, updates and validations are not counted"
             )
         lines.append(f"seeds done: {sum(done for _, done in self.rows)}; to be trained: {left}, {cost}")
-        if points:
         return "\n".join(lines)
 
 
