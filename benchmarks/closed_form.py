@@ -28,7 +28,7 @@ def distribution(
     Args:
         logits: of each role, (n, padded vocabulary).
         rules: n rules.
-        requests: of these rows; only windows, and gates that look back, look at them (by default, first tokens).
+        requests: of these rows; only windows look at them (by default, first tokens).
 
     Returns:
         (n, vocab) float64, rows sum to 1; (n,) float64.
@@ -51,7 +51,7 @@ def distribution(
             rows.write(held, torch.where(below, chance, 1 - chance))
         else:
             columns = []
-            for token in range(vocab) if gate.memory == 0 else [0]:
+            for token in range(vocab):
                 step = Step(rows, requests, torch.full((n,), token), policies)
                 columns.append(gate.value(step).double())
             value = torch.stack(columns, 1).expand(-1, vocab)

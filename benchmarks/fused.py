@@ -32,7 +32,6 @@ from harness.policy.statistics import cross_entropy, entropy, kl_divergence
 from harness.policy.step import Requests, Step
 from harness.policy.table import STATISTICS
 from harness.policy.target import Policies, extrapolate
-from harness.policy.truncations import Greedy, TopP
 
 CLOSE = 2e-6  # float32's error in a cumulative mass: of the normaliser, and of the logits over the temperature
 NATS = 1e-5  # accepted of a statistic
@@ -57,12 +56,12 @@ GATES = (
     ),
 )
 RULES = tuple(
-    Rule(gate, primary, gamma, truncation, temperature, since, until)
+    Rule(gate, primary, gamma, top_p, greedy, temperature, since, until)
     for gate in GATES
     for primary in ("base", "rl")
     for gamma in (0.0, 0.1, 0.7, -0.4, -1.0)
-    for truncation in (*(TopP(top_p=p) for p in (0.5, 0.7, 0.95, 1.0, 1e-6)), Greedy())
-    for temperature in (1.0, 0.6, 1.7)[: 1 if truncation.greedy else 3]
+    for top_p, greedy in (*((p, False) for p in (0.5, 0.7, 0.95, 1.0, 1e-6)), (1.0, True))
+    for temperature in (1.0, 0.6, 1.7)[: 1 if greedy else 3]
     for since, until in ((0, inf), (0, inf), (10_000, 20_000))
 )
 # Row i is of kind i % 8: deviation of base's logits, how much sharper RL's are, and their deviation from that.
@@ -235,7 +234,7 @@ def check(batch: DecisionBatch, got: Outcome) -> dict[str, float]:
 def _inexact(batch: DecisionBatch, got: Outcome) -> int:
     """Count rows whose totals, proposal, gate or token do not follow from the kernels' own masses and statistics."""
     rules, requests = batch.rules, batch.requests
-    top_p = [row.truncation.mass for row in batch.rows]
+    top_p = [row.top_p for row in batch.rows]
     proposed = _brute_force(got.mass[:, 0], top_p, requests.noise(PROPOSE))
     redrawn = _brute_force(got.mass[:, 1], top_p, requests.noise(REDRAW))
     policies = Policies(batch.base[:, : batch.vocab_size], batch.rl[:, : batch.vocab_size], rules)
@@ -343,7 +342,7 @@ def _differences(batch: DecisionBatch, got: Outcome) -> tuple[int, int]:
     rounding, propose, redraw = _rounding(batch), *map(batch.requests.noise, (PROPOSE, REDRAW))
     unexplained = 0
     for i in rows:
-        p = 0.0 if batch.rows[i].truncation.greedy else batch.rows[i].truncation.mass
+        p = 0.0 if batch.rows[i].greedy else batch.rows[i].top_p
         if ours.proposed[i] != torchs.proposed[i]:
             explained = _near(primary[i], p, propose[i], ours.proposed[i], rounding[i])
         elif ours.replaced[i] != torchs.replaced[i]:

@@ -29,10 +29,9 @@ def made_batch(scale: Any, rows: int, vocab: int, dtype: Any = None, device: str
 def made_rule(gamma: float, rows: int, top_p: float, device: str = "cpu") -> Any:
     from harness.policy.gates import gate_of
     from harness.policy.rule import Rule, Rules
-    from harness.policy.truncations import TopP
 
     gate = gate_of({"criterion": "delta_logp", "tau": -0.05})
-    return Rules.compile([Rule(gate, gamma=gamma, truncation=TopP(top_p=top_p))] * rows, device)
+    return Rules.compile([Rule(gate, gamma=gamma, top_p=top_p)] * rows, device)
 
 
 def stepping(base: Any, rl: Any, numbers: Any) -> Callable[..., Any]:

@@ -159,7 +159,7 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
             rows = table.loc[places].assign(kind=kind, problem=problem, weight=weight)
             found.append(rows.assign(match=(matches or -1) if kind == FLAGGED else places))
     whole: Frame = pandas.concat(found, ignore_index=True).assign(label=rule.label())
-    kept = {name: getattr(rule, name) for name in ("mode", "primary", "gamma", "plausibility")}
+    kept = {name: getattr(rule, name) for name in ("mode", "primary", "gamma")}
     own = {"mode": "replace", "primary": "rl"} if rule.primary == "rl" else {"mode": "extrapolate", "gamma": -1.0}
     target, own = Decoding(**kept, criterion="always"), Decoding(**own, criterion="always")
     whole["change"], whole["own"] = None, None

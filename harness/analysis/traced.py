@@ -12,9 +12,8 @@ from harness.analysis.records import TracedRecords
 from harness.analysis.result import Analysis, columns
 from harness.analysis.selected import selections
 from harness.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, TAILS, Generation
-from harness.errors import UserError
 from harness.progress import phase, showing
-from harness.spec import Decoding, EvalSpec, Sampling
+from harness.spec import Decoding, EvalSpec
 from harness.stats import share_ratio, token_share
 
 TOP = 10  # likeliest tokens listed a position
@@ -31,14 +30,11 @@ def token_statistics(
     What the records hold is not decoded again.
 
     Raises:
-        UserError: what `evaluate` refuses, or responses that are not drawn by top-p: a trace does not list all tokens
-            that other truncations keep.
+        UserError: what `evaluate` refuses.
     """
-    _check_nucleus(spec.sampling)
     both = spec.model_copy(update={"decodings": (Decoding(mode="base"), Decoding(mode="rl"))})
     found = TracedRecords(both, records, top=TOP, progress=progress)
     drawn = found.jobs[0].sampling
-    _check_nucleus(drawn)
     with showing(progress), phase("counting"):
         base, rl = Generation("base").add_all(found.read("base")), Generation("rl").add_all(found.read("rl"))
         chosen, positions = selections(lambda: found.read("base"), selected, drawn.top_p)
@@ -83,11 +79,6 @@ def token_statistics(
     facts = {**found.about, "ratio": selected, "positions": positions, "least": least}
     made = {**tables, "tails": _tails(base, rl), "likelier": likelier}
     return Analysis(kind="tokens", facts=facts, tables={name: tuple(rows) for name, rows in made.items()})
-
-
-def _check_nucleus(sampling: Sampling | None) -> None:
-    if sampling is not None and not sampling.by_nucleus:
-        raise UserError(f"{sampling.truncation.words} is refused for statistics of tokens; accepted: top_p")
 
 
 def word_floor(tokens: int) -> int:

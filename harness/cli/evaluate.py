@@ -155,7 +155,7 @@ def compare_command(
         str,
         typer.Option(
             help="In what, comma-separated, compared results may differ: grader, data, problems (the common "
-            "ones are taken), temperature, top_p (whatever the truncation), max_tokens."
+            "ones are taken), temperature, top_p, max_tokens."
         ),
     ] = "",
     gain: Annotated[

@@ -9,7 +9,6 @@ from typing import Any, Self
 from harness.decode.compat import Checkpoints, check_pair, template_digest
 from harness.decode.expo import check_expo, expo_pair
 from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests
-from harness.decode.power import check_power, power_rollouts
 from harness.decode.progress import Progress, reporting
 from harness.decode.types import Request, Rollout
 from harness.progress import phase
@@ -113,8 +112,7 @@ class Engine(ABC):
         """Yield rollouts as they finish, in any order; `progress` is a bool, or a `Progress` to report to.
 
         A caller that stops early leaves nothing running. Requests of `mode=expo` come last: another model decodes them,
-        in the place of this engine's two, which are loaded again when they are next needed. Those of `mode=power` come
-        after them.
+        in the place of this engine's two, which are loaded again when they are next needed.
 
         Raises:
             UserError: a request cannot be served; nothing has been decoded then.
@@ -124,31 +122,22 @@ class Engine(ABC):
         self.context.warn_of_cuts(plans)
         if not self.started:
             self.work = expected_tokens(plans)
-        apart: dict[str, list[Plan]] = {"": [], "expo": [], "power": []}
-        for plan in plans:
-            mode = plan.request.decoding.mode
-            apart["" if mode not in apart or (mode == "expo" and self.pair.single) else mode].append(plan)
-        if apart["expo"]:
+        expo = [] if self.pair.single else [plan for plan in plans if plan.request.decoding.mode == "expo"]
+        if expo:
             check_expo(self.pair)
-        check_power(apart["power"], self.pair)
-        if not (apart["expo"] or apart["power"]):
-            self.start()
-            return self.decode(plans, progress)
-        return self._in_turn(apart, progress)
+            return self._in_turn([plan for plan in plans if plan not in expo], expo, progress)
+        self.start()
+        return self.decode(plans, progress)
 
-    def _in_turn(self, apart: dict[str, list[Plan]], progress: bool | Progress) -> Iterator[Rollout]:
-        """Yield the rollouts of plans by what they need: these models, then extrapolated weights, then chains."""
+    def _in_turn(self, plans: list[Plan], expo: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+        """Yield the rollouts of plans that these models decode, then of those that extrapolated weights do."""
         settings = self.spec.replace(dtype=self.dtype, max_model_len=self.max_model_len)
-
-        def decode(parts: list[Plan], bar: bool | Progress = False) -> Iterator[Rollout]:
-            self.start()
-            return self.decode(parts, bar)
-
-        with reporting(progress, sum(map(len, apart.values()))) as bar:
-            if apart[""]:
-                yield from decode(apart[""], bar)
-            for gamma in dict.fromkeys(plan.request.decoding.gamma for plan in apart["expo"]):
-                requests = [plan.request for plan in apart["expo"] if plan.request.decoding.gamma == gamma]
+        with reporting(progress, len(plans) + len(expo)) as bar:
+            if plans:
+                self.start()
+                yield from self.decode(plans, bar)
+            for gamma in dict.fromkeys(plan.request.decoding.gamma for plan in expo):
+                requests = [plan.request for plan in expo if plan.request.decoding.gamma == gamma]
                 self.close()  # another model takes the place of these
                 with expo_pair(self.pair, gamma, self.eos_token_ids) as pair:
                     with warnings.catch_warnings():
@@ -156,9 +145,6 @@ class Engine(ABC):
                         other = type(self)(pair, settings)
                     with other:
                         yield from other.generate(requests, progress=bar)
-            for done in power_rollouts(apart["power"], decode, self.tokenizer):
-                bar.finished(done)
-                yield done
 
     @property
     def eos_token_ids(self) -> frozenset[int]:

@@ -20,7 +20,6 @@ from harness.errors import UserError
 from harness.policy.algorithm import Decision, decide
 from harness.policy.combine import combination_of
 from harness.policy.gates import GateError
-from harness.policy.memory import Memory
 from harness.policy.rule import Rules
 from harness.policy.step import Requests
 from harness.spec import Pair
@@ -64,20 +63,18 @@ class LockStep:
         self.combination = combination_of(self.models, known.vocab_size, known.shared)
         self.written: list[list[Facts]] = [[] for _ in plans]
         self.traces: dict[int, list[np.ndarray]] = {}
-        self.memory = Memory(n, self.device) if any(plan.looks_back for plan in plans) else None
         self.running = list(range(n))  # row -> index into plans
         self.finished: set[int] = set()
         self.broken: list[int] = []  # plans whose last token comes from logits that are no distribution
         self.prepare_rows()
 
     def prepare_rows(self) -> None:
-        """Make the tables of the rows there are: rules, noise keys, lengths, and cells of the memory."""
+        """Make the tables of the rows there are: rules, noise keys and lengths."""
         plans = [self.plans[i] for i in self.running]
         self.rules = Rules.compile([plan.rule for plan in plans], self.device)
         self.keys = torch.tensor([plan.key for plan in plans], device=self.device)
         self.starts = torch.tensor([plan.start for plan in plans], device=self.device)
         self.lengths = torch.tensor([len(plan.token_ids) for plan in plans], device=self.device)
-        self.cells = torch.tensor(self.running, device=self.device)
 
     def decode(self, bar: Progress) -> Iterator[Rollout]:
         """Yield the rollouts as they finish; the bar is told of the phase and of tokens.
@@ -89,7 +86,7 @@ class LockStep:
         bar.now("prefilling")
         while self.running:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
-            requests = Requests(self.keys, self.lengths + step, self.starts, self.memory, self.cells)
+            requests = Requests(self.keys, self.lengths + step, self.starts)
             try:
                 decision = decide(logits, self.rules, requests, self.combination)
             except GateError as error:

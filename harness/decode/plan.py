@@ -15,7 +15,6 @@ from harness.decode.types import BrokenLogits, Plan, Request, Rollout
 from harness.errors import UserError
 from harness.policy.algorithm import decide
 from harness.policy.gates import Gate, GateError
-from harness.policy.memory import Memory
 from harness.policy.noise import request_key
 from harness.policy.own import NotLoaded
 from harness.policy.rule import Rule, Rules
@@ -36,11 +35,11 @@ def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) ->
         gate=decoding.gate,
         primary=decoding.primary,
         gamma=decoding.gamma if decoding.gated else 0.0,
-        truncation=sampling.truncation,
+        top_p=sampling.top_p,
+        greedy=sampling.greedy,
         temperature=sampling.criterion_temperature,
         since=since,
         until=inf if until is None else until,
-        plausibility=decoding.plausibility,
         trace=trace,
     )
 
@@ -53,7 +52,7 @@ def _try_out(gate: Gate, vocab_size: int) -> None:
     """
     base, rl = torch.randn(2, 2, vocab_size, generator=torch.Generator().manual_seed(0))
     zeros = torch.zeros(2, dtype=torch.long)
-    requests = Requests(zeros, zeros, zeros, Memory(2), torch.arange(2))
+    requests = Requests(zeros, zeros, zeros)
     try:
         decide({"base": base, "rl": rl}, Rules.compile([Rule(gate)] * 2), requests)
     except GateError as error:
@@ -134,7 +133,7 @@ def _check_begun(request: Request, checkpoints: Checkpoints, most: int) -> None:
     """Refuse a response that cannot be gone on with from the tokens it has.
 
     Raises:
-        UserError: it has ended, or what decodes it looks back at what was written.
+        UserError: it has ended.
     """
     said = f"problem={request.problem!r}: begun has {len(request.begun)} tokens and"
     if len(request.begun) >= most:
@@ -143,11 +142,6 @@ def _check_begun(request: Request, checkpoints: Checkpoints, most: int) -> None:
         raise UserError(f"{said} one that ends a response; accepted: tokens before it")
     if request.stop:
         raise UserError(f"{said} stop={request.stop!r} could lie across its end; accepted: no stop strings")
-    if request.decoding.mode == "power" or (request.decoding.gate is not None and request.decoding.gate.memory):
-        raise UserError(
-            f"{said} {request.decoding.label()} looks back at what was written; accepted: a rule that decides each "
-            "token by itself"
-        )
 
 
 def encode_prompt(tokenizer: Any, prompt: str) -> tuple[int, ...]:
@@ -192,11 +186,6 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
         f"{'' if known else 'one of '}{names}: NaN or infinite logits after {after} tokens of "
         f"the response to problem={request.problem!r} (sample={request.sample}, {request.decoding.label()}), so no "
         "token can be drawn; responses that were finished before stand; accepted: a checkpoint with finite logits"
-        + (
-            f"; or what {request.decoding.criterion} looks back at was lost, which is a bug"
-            if plan.looks_back and not known
-            else ""
-        )
         + ("" if dtype == "float32" else f", or dtype=float32 if {dtype} is too narrow for it")
     )
 

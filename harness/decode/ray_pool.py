@@ -123,8 +123,6 @@ class RayEngines(Engine):
         """
         requests = list(requests)
         modes = {request.decoding.mode for request in requests}
-        if "power" in modes:
-            raise UserError(f"mode=power is refused with workers={self.spec.workers}; accepted: workers=1")
         if "expo" in modes and self._address is not None and not self.pair.single:
             raise UserError(
                 f"mode=expo is refused with ray_address={self._address!r}: its weights are written on this machine; "

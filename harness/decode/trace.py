@@ -68,11 +68,10 @@ class Trace:
 
 
 class _Replay:
-    """Show a gate a whole response as one step: its positions are the rows, and each looks back at those before it."""
+    """Show a gate a whole response as one step: its positions are the rows."""
 
     def __init__(self, trace: Trace) -> None:
         self._table = trace.table
-        self._kept = torch.zeros(len(trace.table))
 
     def __getattr__(self, name: str) -> torch.Tensor:
         raise KeyError(name)
@@ -91,15 +90,6 @@ class _Replay:
     def written(self) -> torch.Tensor:
         """Count the tokens that come before each."""
         return torch.arange(len(self._table))
-
-    def remember(self, numbers: torch.Tensor) -> None:
-        """Keep a number of every position."""
-        self._kept = numbers.float()
-
-    def recall(self, count: int) -> torch.Tensor:
-        """Return the numbers of the `count` positions before each, the latest first; 0 before the response began."""
-        at = self.written[:, None] - 1 - torch.arange(count)
-        return self._kept[at.clamp(min=0)].masked_fill(at < 0, 0.0)
 
 
 __all__ = ["MAX_TOP", "Trace", "columns"]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from uuid import uuid4
 
 import numpy as np
 
@@ -59,19 +58,12 @@ class Plan:
     token_ids: tuple[int, ...] = ()  # what is read at first: the prompt, and what is begun
     max_new_tokens: int = 0
     begun: int = 0  # tokens of the response that are written already; a step looks at it, too
-    memory: str | None = None  # of a row: by which what it looks back at is found after it was preempted
     output: Sequence[int] = ()  # of a row, where the model runner (V1) says by it how much was written
-
-    @property
-    def looks_back(self) -> bool:
-        """Whether the rule's gate asks for what was written before."""
-        return self.rule.gate is not None and self.rule.gate.memory > 0
 
     def plain(self) -> dict[str, Any]:
         """Return what a step looks at, as plain values."""
-        memory = uuid4().hex if self.looks_back else None
         numbers = {"key": self.key, "start": self.start, "end": self.end, "begun": self.begun}
-        return {"rule": self.rule.plain(), "memory": memory, **numbers}
+        return {"rule": self.rule.plain(), **numbers}
 
     @classmethod
     def of_plain(cls, fields: Mapping[str, Any], output: Sequence[int] = ()) -> "Plan":
@@ -100,7 +92,6 @@ class Rollout:
     changed: np.ndarray  # (tokens,) bool
     delta_logp: np.ndarray  # (tokens,) float32
     trace: Trace | None = None
-    n_forwards: int | None = None  # tokens that one model was run for, of `mode=power`; None: each of `token_ids`
 
     @property
     def n_tokens(self) -> int:

@@ -8,7 +8,6 @@ so two models with one sample cost as much as one model with two. Power sampling
 Beside it stand accuracy within a number of tokens, and paired differences of length and truncation.
 """
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,28 +37,19 @@ class Answer:
         return models_of(self.setting)
 
     @cached_property
-    def runs(self) -> float:
-        """Return how often a model is run for one token that is left: 1, but for power sampling."""
-        drawn = [r.n_tokens if r.n_forwards is None else r.n_forwards for r in self.setting.results]
-        return float(np.hstack(drawn).mean()) / max(1e-9, self.tokens)
-
-    @cached_property
     def tokens(self) -> float:
         """Return the mean number of tokens a response."""
         return float(self.setting.all("n_tokens").mean())
 
     @property
     def cost(self) -> int:
-        """Return the forwards that one token of each sample costs: models times votes, rounded up.
-
-        Of power sampling it is what its chains drew for each token that is left.
-        """
-        return math.ceil(self.models * self.runs - 1e-9) * self.votes
+        """Return the forwards that one token of each sample costs: models times votes."""
+        return self.models * self.votes
 
     @property
     def forwards(self) -> float:
         """Return the forwards per answer: the mean number of tokens, times what is run for each, times votes."""
-        return self.models * self.runs * self.votes * self.tokens
+        return self.models * self.votes * self.tokens
 
     @cached_property
     def values(self) -> np.ndarray:
@@ -199,7 +189,7 @@ def _verdicts(lot: Sequence[Setting]) -> list[BestComparison]:
     """Return the comparisons at 1, 2, 4, ... samples of several models, as far as one model has samples for them."""
     answers = [answer for setting in lot for answer in answers_of(setting)]
     several, single = ([a for a in answers if (a.models > 1) is many] for many in (True, False))
-    most, found = max((answer.cost for answer in single if answer.runs == 1), default=0), []
+    most, found = max((answer.cost for answer in single), default=0), []
     for votes in sorted({answer.votes for answer in several}):
         ones = [answer for answer in several if answer.votes == votes]
         cost = max(answer.cost for answer in ones)
@@ -247,7 +237,7 @@ def markdown(lots: Sequence[MatchedGroup]) -> str:
     """Write the lots as Markdown: verdicts, accuracy against forwards, token budgets, lengths, and the crossing."""
     note = (
         "One sample, and majorities of as many samples as cost so many forwards a token. `forwards` are those of "
-        "one sample: its tokens times the models run for each; of power sampling all that its chain drew."
+        "one sample: its tokens times the models run for each."
     )
     parts: list[str] = []
     for lot in lots:

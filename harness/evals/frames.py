@@ -26,7 +26,7 @@ def frame(results: Sequence[EvalResult]) -> "pandas.DataFrame":
 
     Columns: the label that comparisons give its setting (`setting`; missing where another result of the same seed has
     more samples, which counts in its place), what was asked (`task`, `name`, `base`, `rl`, `decoding`, `mode`,
-    `primary`, `criterion`, `tau`, `gamma`, `truncation`, `temperature`, `max_tokens`, `seed`), who graded (`grader`,
+    `primary`, `criterion`, `tau`, `gamma`, `top_p`, `temperature`, `max_tokens`, `seed`), who graded (`grader`,
     `data`), of what it is a part (`partial`), the result's `config_hash`, then `problem`, `sample`, `correct`,
     `tokens`, `replaced` and `changed` (of them), `truncated`, `no_box`, `ungraded`. What a result does not say is
     missing. lm-eval's own tasks judge a problem, not a response: `correct` is missing, and each metric that is a mean
@@ -60,7 +60,7 @@ def _columns(result: EvalResult) -> dict[str, Any]:
         "criterion": decoding.criterion or None,
         "tau": decoding.tau,
         "gamma": decoding.gamma if decoding.gated or decoding.gamma else None,
-        "truncation": sampling.truncation.words,
+        "top_p": sampling.top_p,
         "temperature": sampling.temperature,
         "max_tokens": sampling.max_tokens,
         "seed": sampling.seed,

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError, unknown
 from harness.spec import Sampling, parse
-from harness.spec.sampling import TRUNCATIONS
 
 if TYPE_CHECKING:
     from harness.decode import Engine
 
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-DRAWS = ("temperature", *TRUNCATIONS)
+DRAWS = ("temperature", "top_p")
 ACCEPTED = (*DRAWS, "do_sample", "until", *LENGTHS)
 NO_LENGTH = 256  # new tokens where a task names no number: what every model of lm-eval gives then
-_FOR_DRAWS = ("top_k",)  # no engine of ours honours it, and greedy decoding has no use for it
+_FOR_DRAWS = ("top_k", "min_p", "typical_p")  # no engine of ours honours them, and greedy decoding has no use for them
+_NO_EFFECT = {"num_beams": 1, "min_p": 0, "typical_p": 1}  # values that ask for nothing
 
 
 def has_template(engine: "Engine") -> bool:
@@ -58,8 +58,8 @@ def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tu
     given = {name: value for name, value in gen_kwargs.items() if value is not None}
     draws = given.get("do_sample", bool(given.get("temperature"))) not in (False, 0) and given.get("temperature") != 0
     for name in given:
-        beams = name == "num_beams" and given[name] == 1  # no search
-        if name not in ACCEPTED and not beams and (draws or name not in _FOR_DRAWS):
+        asks = name not in _NO_EFFECT or given[name] != _NO_EFFECT[name]
+        if name not in ACCEPTED and asks and (draws or name not in _FOR_DRAWS):
             raise unknown("gen_kwargs", name, ACCEPTED)
     if not draws and samples > 1:
         raise UserError(

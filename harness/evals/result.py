@@ -104,7 +104,6 @@ class EvalResult(Stored, frozen=True):
     what lm-eval aggregated, in its own units; None says that it is a benchmark of ours. `metric` is the one looked at.
 
     `votes` numbers the different answers of a problem, for Maj@n: equal boxed text votes together, -1 is no answer.
-    `n_forwards` counts the tokens that one model was run for (`mode=power`); None is one for each token and model.
     `no_box` marks responses without a closed box, `truncated` those that ran into the token limit, `ungraded` those
     whose grading timed out or failed (they count as wrong, and say so). `seconds` is this result's share,
     by tokens, of what the engine spent on its decoding (all tasks of one `evaluate` call decode together); 0 where
@@ -127,7 +126,6 @@ class EvalResult(Stored, frozen=True):
     no_box: Flags | None = None
     ungraded: Flags | None = None
     votes: Votes | None = None
-    n_forwards: Counts | None = None
     scores: dict[str, Annotated[Number, AllowInfNan()]] | None = None
     lower_is_better: tuple[Text, ...] = ()
     seconds: Annotated[Number, Field(ge=0, le=MOST)] = 0.0
@@ -138,7 +136,7 @@ class EvalResult(Stored, frozen=True):
     @model_validator(mode="after")
     def _check(self) -> "EvalResult":
         rows, samples = len(self.problem_ids), self.sampling.samples
-        named = {each: getattr(self, each) for each in (*COUNTS, *FLAGS, "votes", "n_forwards")}
+        named = {each: getattr(self, each) for each in (*COUNTS, *FLAGS, "votes")}
         for name, table in {**named, **self.values}.items():
             columns = samples if self.scores is None or name in named else 1
             if table is not None and table.shape != (rows, columns):
@@ -270,7 +268,7 @@ class EvalResult(Stored, frozen=True):
             "data": p.get("data"),
             "problems": self.problem_ids,
             "temperature": sampling.temperature,
-            "top_p": sampling.truncation.words,
+            "top_p": sampling.nucleus,
             "max_tokens": sampling.max_tokens,
         }
 
@@ -339,7 +337,7 @@ class EvalResult(Stored, frozen=True):
         """Return the part that some of its problems make, in their order; of lm-eval's scores the means over them."""
         at = {key: i for i, key in enumerate(self.problem_ids)}
         rows = [at[key] for key in problems]
-        named = {name: getattr(self, name) for name in (*COUNTS, *FLAGS, "votes", "n_forwards")}
+        named = {name: getattr(self, name) for name in (*COUNTS, *FLAGS, "votes")}
         cut = {name: table[rows] for name, table in named.items() if table is not None}
         values = {name: table[rows] for name, table in self.values.items()}
         scores = None if self.scores is None else {name: float(table.mean()) for name, table in values.items()}
@@ -433,8 +431,6 @@ def result_of(
         return [[of((name, sample)) for sample in range(sampling.samples)] for name in names]
 
     counts = {name: table(lambda key, name=name: getattr(rows[key], name)) for name in COUNTS}
-    if any(row.n_forwards is not None for row in rows.values()):
-        counts["n_forwards"] = table(lambda key: rows[key].n_forwards)
     if isinstance(by, TaskScores):
         judged: dict[str, Any] = {"scores": by.scores, "lower_is_better": by.lower_is_better}
         judged["values"] = {name: np.array(values, float)[:, None] for name, values in by.by_problem.items()}

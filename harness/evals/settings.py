@@ -218,7 +218,7 @@ def _drawn(sampling: Sampling) -> dict[str, str]:
     """Return in words how tokens are drawn."""
     if sampling.greedy:
         return {"temperature": "greedy", "top_p": ""}
-    return {"temperature": f"T = {sampling.temperature:g}", "top_p": sampling.truncation.words}
+    return {"temperature": f"T = {sampling.temperature:g}", "top_p": sampling.nucleus}
 
 
 def telling(told: Sequence[Mapping[str, str]]) -> list[str]:

@@ -27,8 +27,7 @@ class Decision:
     token: Tensor  # int64, the token to emit
     proposed: Tensor  # int64, the primary's draw
     replaced: Tensor  # bool: the gate held, and the token was redrawn
-    delta_logp: Tensor  # float32, of the proposed token, in nats, or the statistic that the rule tells in its place;
-    # NaN: a model's logits are no distribution, or the gate lacks a number
+    delta_logp: Tensor  # float32, of the proposed token, in nats; NaN: a model's logits, or the gate's value, are none
     trace: Tensor | None = None  # (traced rows, columns(top)) float32, see `trace.py`
 
     @property
@@ -56,12 +55,12 @@ def decide(
     base, rl = (cut(each, combination.vocab) for each in combination.policies(logits, rules.rl_alone))
     policies = Policies(base, rl, rules)
     proposed = draw(weights(policies.primary, rules), rules.top_p, requests.noise(PROPOSE))
-    told = at(policies.lr, proposed) - at(policies.lb, proposed)
+    delta_logp = at(policies.lr, proposed) - at(policies.lb, proposed)
 
     value = torch.zeros(rules.n, dtype=torch.float64, device=base.device)  # without a gate tau is infinite
     redrawn, redraw = proposed.clone(), requests.noise(REDRAW)
     for gate, rows in rules.gates:
-        step = Step(rows, requests, proposed, policies, {"delta_logp": told})
+        step = Step(rows, requests, proposed, policies, {"delta_logp": delta_logp})
         rows.write(value, gate.ask(step, len(rows.rows)))
         if gate.redraws:
             rows.write(redrawn, draw(gate.redraw(step), torch.ones_like(rows.of(rules.top_p)), rows.of(redraw)))
@@ -72,9 +71,6 @@ def decide(
         target, own = policies.target(rows)
         drawn = draw(weights(target, own), own.top_p, rows.of(redraw))
         rows.write(redrawn, torch.where(own.draws_target, drawn, rows.of(redrawn)))
-    for name, rows in rules.tells:
-        number = Step(rows, requests, proposed, policies).stat(name)
-        rows.write(told, number.masked_fill(rows.of(told).isnan(), torch.nan))
     token = torch.where(replaced, redrawn, proposed)
     facts = traced(policies, proposed) if rules.traced.rows else None
-    return Decision(token, proposed, replaced, told.masked_fill(value.isnan(), torch.nan), facts)
+    return Decision(token, proposed, replaced, delta_logp.masked_fill(value.isnan(), torch.nan), facts)

@@ -10,7 +10,7 @@
                 equal ones the first
 
 The kernels know statistics and no gate. A gate that needs no more than their statistics is asked afterwards, of what
-they drew; rows that need policies (a truncation but top-p, a guard, a gate that looks at them) torch decides by itself.
+they drew; rows whose gate looks at policies torch decides by itself.
 
 `force` is the fifth. Masses are integers, so a row's result does not depend on the batch, nor on the rank of a tensor
 parallel engine. `kernels.py` has the kernels; it is imported at the first launch, since it needs Triton.
@@ -30,9 +30,10 @@ from harness.policy.gates import Gate
 from harness.policy.rule import Rows, Rules, to_device
 from harness.policy.step import Requests, Step
 from harness.policy.table import STATISTICS, by_torch, columns
-from harness.policy.target import AT_ONCE, Policies
+from harness.policy.target import Policies
 from harness.policy.trace import traced
 
+AT_ONCE = 32  # rows that torch decides together: a sorted policy with its sums in float64 takes much memory
 REGISTERS = 64  # a thread of the kernels that read all logits: then two of their programs fit a multiprocessor, not one
 TILE = 4096  # columns read at once; sums of floats, and so the last digits of a mass, depend on it
 

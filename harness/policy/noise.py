@@ -9,7 +9,6 @@ import hashlib
 import torch
 
 PROPOSE, REDRAW, GATE = 0, 1, 2  # streams: the primary's draw, the target's draw, the random criterion's rho
-PLACE, ACCEPT = 3, 4  # of a Markov chain's move: from where it is redrawn, whether it is taken
 
 _MASK = (1 << 64) - 1
 STEP, MULTIPLY_1, MULTIPLY_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # splitmix64
@@ -51,17 +50,6 @@ def request_key(seed: int, problem: str, sample: int) -> int:
     key = _mix_int(seed & _MASK)
     key = _mix_int((key + named) & _MASK)
     return _signed(_mix_int((key + sample) & _MASK))
-
-
-def move_key(key: int, block: int, move: int) -> int:
-    """Return the key of one move of a response's Markov chain, composed as `request_key` is."""
-    mixed = _mix_int(((key & _MASK) + block) & _MASK)
-    return _signed(_mix_int((mixed + move) & _MASK))
-
-
-def uniform_of_move(key: int, stream: int) -> float:
-    """Return `uniform` of one move of a chain, at no position; its tokens have streams of their own."""
-    return (_mix_int((_mix_int(key & _MASK) + stream) & _MASK) >> 11) * 2.0**-53
 
 
 def uniform(keys: torch.Tensor, positions: torch.Tensor, stream: int) -> torch.Tensor:

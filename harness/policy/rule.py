@@ -18,7 +18,6 @@ from torch import Tensor
 from harness.policy import nucleus
 from harness.policy.gates import Gate, gate_of
 from harness.policy.own import rebuilt
-from harness.policy.truncations import WHOLE, Truncation, truncations
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +27,23 @@ class Rule:
     gate: Gate | None = None
     primary: str = "base"  # who proposes: "base" or "rl"
     gamma: float = 0.0  # of the target: -1 is base, 0 is RL (replace), above 0 lies beyond RL (extrapolate)
-    truncation: Truncation = WHOLE
-    temperature: float = 1.0  # of both models, criteria included; 1 where the truncation is greedy
+    top_p: float = 1.0  # of the nucleus that is drawn from; 1 where it is greedy
+    greedy: bool = False  # whether the likeliest token is taken, of equal ones the lowest id
+    temperature: float = 1.0  # of both models, criteria included; 1 where it is greedy
     since: int = 0  # the window: tokens of the response at which the gate may hold
     until: float = inf
-    plausibility: float = 0.0  # the guard: the target has no token below this share of RL's largest probability
-    tells: str = "delta_logp"  # the statistic that is handed back with each token
     trace: int | None = None  # whether all facts are handed back too, with so many of each model's likeliest tokens
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain values, which cross process boundaries."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         gate = None if self.gate is None else self.gate.plain() | {"place": self.gate.place}
-        return fields | {"gate": gate, "truncation": {"name": self.truncation.name, **self.truncation.model_dump()}}
+        return fields | {"gate": gate}
 
     @classmethod
     def of_plain(cls, fields: Mapping[str, Any]) -> "Rule":
         """Undo `plain`; raises KeyError or ValueError where it is none."""
-        gate, truncation = fields["gate"], dict(fields["truncation"])
-        return cls(**{
-            **fields,
-            "gate": gate and _gate(gate),
-            "truncation": truncations()[truncation.pop("name")].model_validate(truncation),
-        })  # fmt: skip
+        return cls(**{**fields, "gate": fields["gate"] and _gate(fields["gate"])})
 
 
 def _gate(fields: Mapping[str, Any]) -> Gate:
@@ -63,17 +56,16 @@ def _gate(fields: Mapping[str, Any]) -> Gate:
 
 
 COLUMNS = (
-    "temperature", "gamma", "plausibility", "top_p", "since", "until", "tau", "below", "rl_primary", "draws_target",
-    "greedy",
+    "temperature", "gamma", "top_p", "since", "until", "tau", "below", "rl_primary", "draws_target", "greedy",
 )  # fmt: skip
 
 
 def _columns(rule: Rule) -> tuple[float, ...]:
     """Return a rule's numbers, in the order of COLUMNS."""
     tau, below = rule.gate.threshold if rule.gate else (inf, False)
-    numbers = rule.temperature, rule.gamma, rule.plausibility, rule.truncation.mass, rule.since, rule.until, tau
+    numbers = rule.temperature, rule.gamma, rule.top_p, rule.since, rule.until, tau
     target = rule.gate is not None and not rule.gate.redraws  # else the gate says itself what is drawn from
-    return (*numbers, below, rule.primary == "rl", target, rule.truncation.greedy)
+    return (*numbers, below, rule.primary == "rl", target, rule.greedy)
 
 
 class Rows:
@@ -122,7 +114,7 @@ def where(mask: Tensor) -> Rows:
     return Rows(mask.nonzero()[:, 0].tolist() if looked_at else range(n), n, mask.device)
 
 
-Groups = Sequence[tuple[Any, Rows]]
+Groups = Sequence[tuple[Gate, Rows]]
 
 
 @dataclass(eq=False)
@@ -131,18 +123,14 @@ class Rules:
 
     rules: Sequence[Rule]  # of these rows
     table: Tensor  # (n, COLUMNS) float64
-    gates: Groups  # of (Gate, Rows)
-    truncations: Groups  # of (Truncation, Rows), those that narrow or are greedy
-    tells: Groups  # of (str, Rows), where it is not delta log p
+    gates: Groups  # rows whose gates differ in nothing but the threshold
     tempered: Rows
     rl_rows: Rows  # whose primary is RL
     extrapolated: Rows
-    guarded: Rows
     greedy: Rows
     traced: Rows
     temperature: Tensor = field(init=False)  # (n, 1) float32, as it meets vocabularies
     gamma: Tensor = field(init=False)  # (n, 1) float32
-    plausibility: Tensor = field(init=False)  # (n, 1) float32
     normalised: Tensor = field(init=False)  # (n, 1) bool: not of greedy rows, which compare logits
     top_p: Tensor = field(init=False)  # float64; 1 for greedy rows, of which one token is left
     tau: Tensor = field(init=False)  # float32; infinite without a gate, which then never holds
@@ -153,7 +141,7 @@ class Rules:
     def __post_init__(self) -> None:
         self._parts: WeakKeyDictionary[Rows, Rules] = WeakKeyDictionary()
         column = dict(zip(COLUMNS, self.table.unbind(1), strict=True))
-        for name in ("temperature", "gamma", "plausibility"):
+        for name in ("temperature", "gamma"):
             setattr(self, name, column[name][:, None].float())
         self.normalised = column["greedy"][:, None] == 0
         self.top_p, self.tau = column["top_p"].contiguous(), column["tau"].float()
@@ -166,28 +154,22 @@ class Rules:
         """Make the tables of a batch: one copy of all columns to the device, and one of each group's rows."""
         device = torch.device(device)
 
-        def groups(of: Callable[[Rule], Any]) -> Groups:
-            shared: dict[Any, list[int]] = {}
-            for i, rule in enumerate(rules):
-                if (thing := of(rule)) is not None:
-                    shared.setdefault(thing, []).append(i)
-            return [(thing, Rows(rows, len(rules), device)) for thing, rows in shared.items()]
-
         def rows(asks: Callable[[Rule], Any]) -> Rows:
             return Rows([i for i, rule in enumerate(rules) if asks(rule)], len(rules), device)
 
+        by_gate: dict[Gate, list[int]] = {}
+        for i, rule in enumerate(rules):
+            if rule.gate is not None:
+                by_gate.setdefault(rule.gate.asked(), []).append(i)
         table = to_device([_columns(rule) for rule in rules], torch.float64, device)
         return cls(
             rules,
             table.reshape(len(rules), len(COLUMNS)),
-            gates=groups(lambda rule: rule.gate and rule.gate.asked()),
-            truncations=groups(lambda rule: rule.truncation if rule.truncation.narrows else None),
-            tells=groups(lambda rule: None if rule.tells == "delta_logp" else rule.tells),
+            gates=[(gate, Rows(asking, len(rules), device)) for gate, asking in by_gate.items()],
             tempered=rows(lambda rule: rule.temperature != 1),
             rl_rows=rows(lambda rule: rule.primary == "rl"),
             extrapolated=rows(lambda rule: rule.gamma),
-            guarded=rows(lambda rule: rule.plausibility),
-            greedy=rows(lambda rule: rule.truncation.greedy),
+            greedy=rows(lambda rule: rule.greedy),
             traced=rows(lambda rule: rule.trace is not None),
         )
 
@@ -198,10 +180,9 @@ class Rules:
         if rows not in self._parts:
             known = [self.rules[i] for i in rows.rows]
             members = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
-            for name in ("gates", "truncations", "tells"):
-                found = [(thing, own.among(rows)) for thing, own in members[name]]
-                members[name] = [(thing, own) for thing, own in found if own.rows]
-            for name in ("tempered", "rl_rows", "extrapolated", "guarded", "greedy", "traced"):
+            gates = [(gate, own.among(rows)) for gate, own in self.gates]
+            members["gates"] = [(gate, own) for gate, own in gates if own.rows]
+            for name in ("tempered", "rl_rows", "extrapolated", "greedy", "traced"):
                 members[name] = members[name].among(rows)
             self._parts[rows] = Rules(**{**members, "rules": known, "table": rows.of(self.table)})
         return self._parts[rows]

@@ -19,7 +19,7 @@ class Step(Protocol):
     Nothing of it is to be changed in place. `lb` and `lr` are log-probabilities over the whole vocabulary at the
     sampling temperature, (rows, vocab) float32, nothing truncated; `primary` is that of who proposes, of greedy rows
     its logits; `token` (rows,) int64 is proposed; `rho` (rows,) float64 is uniform;
-    `written` (rows,) int64 is how many tokens the response has before this one; `temperature` is (rows, 1).
+    `written` (rows,) int64 is how many tokens the response has before this one.
     """
 
     @property
@@ -34,8 +34,6 @@ class Step(Protocol):
     def rho(self) -> Tensor: ...
     @property
     def written(self) -> Tensor: ...
-    @property
-    def temperature(self) -> Tensor: ...
 
     def stat(self, name: str) -> Tensor:
         """Return one of STATISTICS, (rows,) in nats."""
@@ -43,17 +41,6 @@ class Step(Protocol):
 
     def law(self, name: str) -> Tensor:
         """Return `proposal` or `target` as it is drawn from, truncated and normalised: (rows, vocab) float64."""
-        ...
-
-    def remember(self, numbers: Tensor) -> None:
-        """Keep a number of this position, (rows,)."""
-        ...
-
-    def recall(self, count: int) -> Tensor:
-        """Return the numbers of the `count` positions before, the latest first: (rows, count) float32.
-
-        0 before the response began; NaN where a number is missing.
-        """
         ...
 
 
@@ -86,22 +73,6 @@ def js_divergence(lp: Tensor, lq: Tensor) -> Tensor:
     return 0.5 * (_expectation(lp, lp - middle) + _expectation(lq, lq - middle))
 
 
-def renyi_entropy(logp: Tensor, temperature: Tensor) -> Tensor:
-    """Return the Renyi entropy of order 1 / T of a policy, from its log-probabilities at temperature T below 1.
-
-    H_a = log sum p^a / (1 - a), a = 1 / T: as p^a = q e^((1 - a) H_a), where q is the policy at temperature T, it tells
-    p^a of a text from its q, which is all that power sampling needs. As q is normalised, log sum p^a is -a log sum q^T.
-
-    Args:
-        logp: (rows, vocab), log q.
-        temperature: (rows, 1), T.
-
-    Returns:
-        (rows,) float32, in nats, within 0 and log vocab.
-    """
-    return (temperature * logp).logsumexp(1) / (1 - temperature[:, 0])
-
-
 def _expectation(logp: Tensor, value: Tensor) -> Tensor:
     p = logp.exp()
     impossible = ~(p > 0)
@@ -122,5 +93,4 @@ STATISTICS: dict[str, Callable[[Step], Tensor]] = {
     "ce": lambda step: cross_entropy(step.lb, step.lr),
     "js": lambda step: js_divergence(step.lb, step.lr),
     "random": lambda step: step.rho,
-    "renyi": lambda step: renyi_entropy(step.primary, step.temperature),  # not of the pair: power sampling's
 }

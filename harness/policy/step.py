@@ -1,13 +1,11 @@
-"""What a gate may look at: the policies of its rows, the proposals, the noise, where each row stands, its memory."""
+"""What a gate may look at: the policies of its rows, the proposals, the noise, where each row stands."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
 from torch import Tensor
 
-from harness.policy.memory import Memory
 from harness.policy.noise import GATE, uniform
 from harness.policy.nucleus import nucleus
 from harness.policy.rule import Rows
@@ -22,8 +20,6 @@ class Requests:
     keys: Tensor  # of the noise
     positions: Tensor  # absolute, of the token to be drawn
     starts: Tensor  # absolute, of the response's first token
-    memory: Memory | None = None  # where a gate looks back
-    cells: Tensor | None = None  # of the memory
 
     @property
     def written(self) -> Tensor:
@@ -32,8 +28,7 @@ class Requests:
 
     def of(self, rows: Rows) -> "Requests":
         """Return where some rows stand."""
-        cells = None if self.cells is None else rows.of(self.cells)
-        return Requests(rows.of(self.keys), rows.of(self.positions), rows.of(self.starts), self.memory, cells)
+        return Requests(rows.of(self.keys), rows.of(self.positions), rows.of(self.starts))
 
     def noise(self, stream: int) -> Tensor:
         """Return the uniform numbers of a stream: (rows,) float64 in [0, 1)."""
@@ -44,7 +39,7 @@ class Step:
     """One step of some rows of a batch. What a gate does not look at is not made.
 
     `lb`, `lr` and `primary` are log-probabilities over the whole vocabulary, (rows, vocab) float32, nothing truncated;
-    `token` (rows,) is proposed; `rho` (rows,) float64 is uniform; `temperature` is (rows, 1).
+    `token` (rows,) is proposed; `rho` (rows,) float64 is uniform.
     """
 
     def __init__(
@@ -88,11 +83,6 @@ class Step:
         return self._once("primary", lambda: self._rows.of(self._of_policies.primary))
 
     @property
-    def temperature(self) -> Tensor:
-        """(rows, 1) float32."""
-        return self._rows.of(self._of_policies.rules.temperature)
-
-    @property
     def token(self) -> Tensor:
         """(rows,) int64, the proposals."""
         return self._rows.of(self._token)
@@ -128,27 +118,3 @@ class Step:
         else:
             policy, rules = self.primary, policies.rules.of(self._rows)
         return nucleus(weights(policy, rules), rules.top_p)
-
-    def remember(self, numbers: Tensor) -> None:
-        """Keep a number of this position, (rows,)."""
-        memory, own = self._memory
-        assert own.cells is not None
-        memory.write(own.cells, own.positions, numbers)
-
-    def recall(self, count: int) -> Tensor:
-        """Return the numbers of the `count` positions before, the latest first: (rows, count) float32.
-
-        0 before the response began; NaN where a number is missing.
-        """
-        memory, own = self._memory
-        assert own.cells is not None
-        back = torch.arange(count, device=own.positions.device)
-        numbers = memory.read(own.cells, own.positions[:, None] - 1 - back)
-        return numbers.masked_fill(back >= own.written[:, None], 0.0)
-
-    @property
-    def _memory(self) -> tuple[Memory, Requests]:
-        own = self.requests
-        if own.memory is None or own.cells is None:
-            raise ValueError("a gate looks back, and memory is missing; accepted: Requests with a memory and cells")
-        return own.memory, own

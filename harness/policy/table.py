@@ -19,11 +19,7 @@ COLUMNS = (
 
 def by_torch(rule: Rule) -> bool:
     """Tell whether torch decides a row by itself: it needs policies, which the kernels do not keep."""
-    if rule.truncation.narrows and not rule.truncation.greedy:
-        return True
-    return (
-        bool(rule.plausibility) or rule.tells != "delta_logp" or (rule.gate is not None and not _by_numbers(rule.gate))
-    )
+    return rule.gate is not None and not _by_numbers(rule.gate)
 
 
 def _by_numbers(gate: Gate) -> bool:
@@ -39,5 +35,5 @@ def columns(rule: Rule) -> tuple[float, ...]:
             statistic, (tau, below) = STATISTICS.index(rule.gate.statistic), rule.gate.threshold
         else:
             statistic, tau = STATISTICS.index("random"), -inf  # it holds for them, and is asked afterwards
-    numbers = tau, rule.gamma, rule.temperature, rule.truncation.mass, below, rule.since, rule.until
-    return (statistic, rule.primary == "rl", *numbers, tau != inf, rule.truncation.greedy)
+    numbers = tau, rule.gamma, rule.temperature, rule.top_p, below, rule.since, rule.until
+    return (statistic, rule.primary == "rl", *numbers, tau != inf, rule.greedy)

@@ -1,7 +1,5 @@
 """The policies of a batch: base's, RL's, who proposes, and the target that is drawn from where a gate holds."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -34,12 +32,11 @@ class Policies:
     def target(self, rows: Rows) -> tuple[Tensor, Rules]:
         """Return what is drawn from where the gate holds, of some rows, (rows, vocab), and the rules of these rows.
 
-        It is RL, pi_extra or base, by gamma, without what the guard drops.
+        It is RL, pi_extra or base, by gamma.
         """
         sb, sr = (rows.of(each) for each in self._scores)
         rules = self.rules.of(rows)
-        target = rules.extrapolated.apply(extrapolate, sr, sb, sr, rules.gamma, rules.normalised)
-        return rules.guarded.apply(plausible, target, target, sr, rules.plausibility, rules.normalised), rules
+        return rules.extrapolated.apply(extrapolate, sr, sb, sr, rules.gamma, rules.normalised), rules
 
 
 def extrapolate(sb: Tensor, sr: Tensor, gamma: Tensor, normalised: Tensor) -> Tensor:
@@ -61,28 +58,14 @@ def extrapolate(sb: Tensor, sr: Tensor, gamma: Tensor, normalised: Tensor) -> Te
     return torch.where(gamma == -1, sb, torch.where(gamma == 0, sr, extra))
 
 
-def plausible(target: Tensor, sr: Tensor, plausibility: Tensor, normalised: Tensor) -> Tensor:
-    """Return the target without tokens that RL finds implausible: two (n, vocab) -> (n, vocab).
-
-    Those that RL gives less than `plausibility` (n, 1) of its largest probability lose their weight to the others: the
-    constraint of contrastive decoding (arXiv 2210.15097), which keeps a large gamma from raising tokens that both
-    models all but exclude.
-    """
-    kept = target.masked_fill(sr < sr.amax(1, keepdim=True) + plausibility.log(), -torch.inf)
-    return torch.where(normalised, torch.log_softmax(kept, dim=-1), kept)
-
-
 def weights(policy: Tensor, rules: Rules) -> Tensor:
-    """Return what is drawn from, (n, vocab) weights at most 1: without what truncations drop; top-p is the draw's."""
+    """Return what is drawn from, (n, vocab) weights at most 1: top-p is the draw's, a greedy row has its likeliest."""
     made = policy.exp()
-    for truncation, rows in rules.truncations:
-        kept = _by_parts(truncation.keep, rows.of(policy))
-        rows.write(made, kept.exp_())
+    if rules.greedy.rows:
+        rules.greedy.write(made, likeliest(rules.greedy.of(policy)))
     return made
 
 
-AT_ONCE = 32  # rows that are narrowed together: a sorted policy with its sums in float64 takes much memory
-
-
-def _by_parts(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    return torch.cat([function(part) for part in x.split(AT_ONCE)]) if len(x) > AT_ONCE else function(x)
+def likeliest(policy: Tensor) -> Tensor:
+    """Put all weight on the largest of each row, of equal ones the first: (rows, vocab) -> the same, 0 or 1."""
+    return torch.zeros_like(policy).scatter_(1, policy.argmax(1, keepdim=True), 1.0)

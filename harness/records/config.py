@@ -51,6 +51,8 @@ class RecordConfig(Spec, frozen=True):
     def canonical(self) -> str:
         """Return the text that is hashed, with the fields that earlier versions had (`_GONE`)."""
         fields = _GONE | self.model_dump(mode="json")
+        if self.decoding.gated:
+            fields["decoding"]["plausibility"] = 0.0
         return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
     @classmethod

@@ -53,7 +53,6 @@ class Row(Stored, frozen=True):
     columns: dict[_Column, Count]  # compressed bytes, in the order in which they follow
     crc: Annotated[int, Strict(), Field(ge=0, lt=1 << 32)]  # of these bytes
     prompt: Name | None = None  # digest of the prompt's text
-    n_forwards: Count | None = None  # of `mode=power`; None: as many as tokens
     trace_columns: Annotated[int, Strict(), Field(ge=0, le=1024)] = 0
     _source: bytes | tuple[Path, int] = PrivateAttr(b"")  # the columns, or the file and the place where they begin
 
@@ -61,8 +60,6 @@ class Row(Stored, frozen=True):
     def _check(self) -> Self:
         if max(self.n_replaced, self.n_changed) > self.n_tokens:
             raise ValueError("more tokens are flagged than there are")
-        if self.n_forwards is not None and self.n_forwards < self.n_tokens:
-            raise ValueError("fewer forwards than tokens")
         if not {*_EXACT, "delta_logp"} <= self.columns.keys():
             raise ValueError("a column is missing")
         return self
@@ -83,7 +80,6 @@ class Row(Stored, frozen=True):
             rollout.delta_logp,
             digest(request.prompt) if request.prompt_token_ids is None else None,
             None if rollout.trace is None else rollout.trace.table,
-            rollout.n_forwards,
         )
 
     @classmethod
@@ -100,7 +96,6 @@ class Row(Stored, frozen=True):
         delta_logp: ArrayLike,
         prompt: str | None = None,
         trace: ArrayLike | None = None,
-        n_forwards: int | None = None,
     ) -> "Row":
         """Make it from values, and compress them.
 
@@ -124,7 +119,7 @@ class Row(Stored, frozen=True):
             **{name: np.packbits(values).tobytes() for name, values in flags.items()},
             **{name: values.tobytes() for name, values in given.items()},
         }
-        exact = sha256(json.dumps([problem, sample, prompt, finish_reason, n, n_forwards]).encode())
+        exact = sha256(json.dumps([problem, sample, prompt, finish_reason, n, None]).encode())
         for name in _EXACT:
             exact.update(b"\n%s %d\n" % (name.encode(), len(data[name])) + data[name])
         packed = {name: zlib.compress(column) for name, column in data.items()}
@@ -141,7 +136,6 @@ class Row(Stored, frozen=True):
             columns={name: len(column) for name, column in packed.items()},  # pyright: ignore[reportArgumentType]
             crc=zlib.crc32(payload),
             prompt=prompt,
-            n_forwards=n_forwards,
             trace_columns=0 if table is None else table.shape[1],
         )
         row.place(payload)
@@ -197,8 +191,7 @@ class Row(Stored, frozen=True):
 
     def counts(self) -> dict[str, Any]:
         """Return what the engine counted, by the names of lm-eval's samples file."""
-        found = {name: getattr(self, name) for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
-        return found | ({} if self.n_forwards is None else {"n_forwards": self.n_forwards})
+        return {name: getattr(self, name) for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
 
     def exact_row(self) -> dict[str, Any]:
         """Return what is the same in every run, as plain JSON values; flags are packed eight a byte."""

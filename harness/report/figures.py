@@ -132,17 +132,16 @@ def _of_one_kind(settings: Sequence[Setting]) -> Sequence[Setting]:
 
 
 def _ways(settings: Sequence[Setting]) -> list[tuple[str, list[Setting]]]:
-    """Return the gated settings of each criterion, gamma and guard with their label, criteria in their usual order."""
+    """Return the gated settings of each criterion and gamma with their label, criteria in their usual order."""
     found: dict[tuple[Any, ...], list[Setting]] = {}
     order = list(gates())
     for one in settings:
         if (gate := (way := one.decoding).gate) is not None:
             place = len(order) if _apart(gate) else order.index(gate.name) if gate.name in order else -1
-            found.setdefault((way.primary, place, way.caption, way.gamma, way.plausibility), []).append(one)
+            found.setdefault((way.primary, place, way.caption, way.gamma), []).append(one)
     ways = []
-    for (primary, _, caption, gamma, guard), mine in sorted(found.items(), key=lambda each: each[0]):
+    for (primary, _, caption, gamma), mine in sorted(found.items(), key=lambda each: each[0]):
         label = caption + (f", γ = {gamma:g}" if gamma else "")
-        label += f", p ≥ {guard:g} of RL's largest" if guard else ""
         ways.append((label + (" on RL" if primary == "rl" else ""), mine))
     return ways
 
@@ -185,11 +184,10 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
     for one in sorted(settings, key=lambda one: one.decoding.gamma):
         way = one.decoding
         if way.everywhere:
-            guard = f", p ≥ {way.plausibility:g} of RL's largest" if way.plausibility else ""
-            lines.setdefault(f"every token{guard}", []).append(one)
+            lines.setdefault("every token", []).append(one)
         elif way.mode == "expo":
             lines.setdefault("weights (ExPO)", []).append(one)
-    if max((len(mine) for label, mine in lines.items() if label.startswith("every")), default=0) < 3:
+    if len(lines.get("every token", ())) < 3:
         return None
     unit, avg = unit_of(settings[0].first, settings)
     rows = []

@@ -237,8 +237,8 @@ def _drawn_otherwise(one: EvalResult) -> str | None:
     sampling, words = one.sampling, []
     if sampling.temperature != PAPER.temperature:
         words.append("greedy" if sampling.greedy else f"T = {sampling.temperature:g}")
-    if sampling.truncation != PAPER.truncation and not sampling.greedy:
-        words.append(sampling.truncation.words)
+    if sampling.top_p != PAPER.top_p and not sampling.greedy:
+        words.append(sampling.nucleus)
     return ", ".join(words) or None
 
 
@@ -270,7 +270,6 @@ def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float,
             d.gated
             and d.criterion == "delta_logp"
             and key in theirs.scores
-            and not d.plausibility
             and (d.primary == "rl") == (theirs != every)
         ):
             scored(what, theirs.samples, theirs.scores[key])

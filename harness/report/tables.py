@@ -105,13 +105,8 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
 
 
 def cells_of(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float], Setting]:
-    """Return the settings gated by Δ log p, else by the only criterion there is, by (tau, gamma).
-
-    Of those whose target is guarded differently (`plausibility`) only the least guarded: a cell has one number.
-    """
+    """Return the settings gated by Δ log p, else by the only criterion there is, by (tau, gamma)."""
     gated = [one for one in settings if one.decoding.gated and one.decoding.primary == primary]
-    guard = min((one.decoding.plausibility for one in gated), default=0.0)
-    gated = [one for one in gated if one.decoding.plausibility == guard]
     criteria = {one.decoding.criterion for one in gated if not one.decoding.everywhere}
     criterion = criteria.pop() if len(criteria) == 1 else "delta_logp"
     found: dict[tuple[float, float], Setting] = {}

@@ -109,11 +109,8 @@ class Desk:
             decoding = parse_decoding(_text("decoding", given["decoding"]))
         if changes := {name: given[name] for name in Decoding.options() if name in given}:
             decoding = change_decoding(decoding, changes)
-        if decoding.mode in ("expo", "power"):
-            raise UserError(
-                f"mode={decoding.mode!r} is refused by serve: it is no single pass of the pair over one response; "
-                "accepted: eval, offline"
-            )
+        if decoding.mode == "expo":
+            raise UserError("mode='expo' is refused by serve: another model decodes it; accepted: eval, offline")
         wanted = {name: given[name] for name in SAMPLING if name in given}
         held = dict(self.sampling)
         if "seed" not in held:

@@ -4,7 +4,6 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
-from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -20,11 +19,10 @@ from pydantic.fields import FieldInfo
 from harness.errors import UserError, unknown
 from harness.policy.gates import Gate, Threshold, gates, parameters, split
 from harness.policy.own import NotLoaded, known
-from harness.policy.truncations import WHOLE
 from harness.spec.base import Spec, parse
 from harness.spec.sampling import LEAST_TEMPERATURE, Drawing
 
-Mode = Literal["base", "rl", "replace", "extrapolate", "expo", "power"]
+Mode = Literal["base", "rl", "replace", "extrapolate", "expo"]
 Primary = Literal["base", "rl"]
 _WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
 _SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
@@ -35,18 +33,17 @@ class Decoding(Spec, frozen=True):
     """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
 
     `Decoding(mode=...)` makes the class of its mode, as `Path(...)` does: `Base`, `RL`, `Gated` (replace, extrapolate),
-    `Expo`, `Power`. What another mode has is refused.
+    `Expo`. What another mode has is refused.
     """
 
     called: ClassVar[str] = "decoding"
-    mode: str = Field(default="rl", description="base, rl, replace, extrapolate, expo or power.")
+    mode: str = Field(default="rl", description="base, rl, replace, extrapolate or expo.")
 
     if TYPE_CHECKING:
         gate: Gate | None
         primary: Primary
         gamma: float
         window: str | None
-        plausibility: float
 
         def __init__(self, **fields: Any) -> None: ...
 
@@ -152,7 +149,7 @@ class Decoding(Spec, frozen=True):
 
     @property
     def reads_both(self) -> bool:
-        """Whether only tokens that both models know are written: not by RL, its powers or extrapolated weights."""
+        """Whether only tokens that both models know are written: not by RL or extrapolated weights."""
         return self.gated or self.primary != "rl"
 
     @property
@@ -163,15 +160,10 @@ class Decoding(Spec, frozen=True):
     def forwards(self, models: int = 2) -> int:
         """Return how many models' forwards one token costs, of a pair (2 `models`) or a pair with a third (3).
 
-        Base, or the third model in its place, is one model, and so is, of a pair, whatever has no gate. How often that
-        of `power` is run for a response is counted (`Rollout.n_forwards`).
+        Base, or the third model in its place, is one model, and so is, of a pair, whatever has no gate.
         """
         alone = self.mode == "base" or (models == 2 and not self.gated)
         return 1 if alone else models
-
-    def drawn(self, tokens: float, share: float = 1.0) -> float:
-        """Return how many tokens are drawn for a response of so many, kept or not."""
-        return tokens
 
     def control(self) -> "Decoding":
         """Return an extrapolation's gamma = 0 control: the same gate, redrawn from RL. Anything else is its own."""
@@ -187,7 +179,6 @@ class _Alone(Decoding, frozen=True):
 
     gate: ClassVar[Gate | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
     gamma: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
-    plausibility: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
     window: ClassVar[str | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
@@ -210,14 +201,13 @@ class Gated(Decoding, frozen=True):
 
     Redrawn from RL (`replace`, gamma = 0), or from pi_extra, proportional to exp(lr + gamma (lr - lb)) (`extrapolate`).
     The criterion and its parameters are written flat: `criterion: kl, tau: 0.1`. Outside the `window`
-    nothing is redrawn. `plausibility` guards a large gamma (arXiv 2210.15097): tokens that RL finds implausible have no
-    weight in the target.
+    nothing is redrawn.
     """
 
     mode: Literal["replace", "extrapolate"] = "replace"
     primary: Primary = Field(
         default="base",
-        description="Who proposes each token of replace and extrapolate: base (default) or rl; the model of power.",
+        description="Who proposes each token of replace and extrapolate: base (default) or rl.",
     )
     gate: InstanceOf[Gate]  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
     gamma: float = Field(
@@ -229,12 +219,6 @@ class Gated(Decoding, frozen=True):
     window: Annotated[str | None, BeforeValidator(lambda given: _settle_window(given))] = Field(
         default=None,
         description="Tokens where the criterion is asked, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
-    )
-    plausibility: float = Field(
-        default=0.0,
-        ge=0.0,
-        lt=1.0,
-        description="Redraw no token that RL gives less than this share of its largest probability.",
     )
 
     @classmethod
@@ -296,8 +280,6 @@ class Gated(Decoding, frozen=True):
             words.append(f"γ{self.gamma:g}")
         if self.criterion != "delta_logp":
             words.append(self.criterion)
-        if self.plausibility:
-            words.append(f"p≥{self.plausibility:g}")
         if self.primary == "rl":
             words.append("on rl")
         return " ".join(words)
@@ -348,7 +330,6 @@ class Expo(Decoding, frozen=True):
     """
 
     gate: ClassVar[Gate | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    plausibility: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
     window: ClassVar[str | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
     mode: Literal["expo"] = "expo"
     primary: Literal["rl"] = "rl"
@@ -366,36 +347,10 @@ class Expo(Decoding, frozen=True):
         return f"expo γ{self.gamma:g}"
 
 
-class Power(_Alone, frozen=True):
-    """One model, `primary`, sampled from its law over whole responses to the `power`.
-
-    By `moves` of a Markov chain after each `block` of tokens (arXiv 2510.14901); the defaults are the authors'.
-    """
-
-    mode: Literal["power"] = "power"
-    primary: Primary = "rl"
-    power: float = Field(
-        default=4.0, gt=1.0, le=100.0, description="Of mode=power: responses are drawn from p to this power (4)."
-    )
-    block: int = Field(
-        default=192, ge=1, description="Of mode=power: tokens that are written before the chain moves (192)."
-    )
-    moves: int = Field(default=10, ge=0, description="Of mode=power: moves of the chain after each block (10).")
-
-    def drawn(self, tokens: float, share: float = 1.0) -> float:
-        """Count those of the moves too: each draws a `share` of what there is anew, all at most, half on average."""
-        ends = [min((number + 1) * self.block, tokens) for number in range(ceil(tokens / self.block))]
-        return tokens + share * self.moves * sum(ends)
-
-    def label(self) -> str:
-        """Return `power 4 of rl, 10 moves a 192 tokens`."""
-        return f"power {self.power:g} of {self.primary}, {self.moves} moves a {self.block} tokens"
-
-
 @cache
 def modes() -> dict[str, type[Decoding]]:
     """Return the class of each mode."""
-    return {"base": Base, "rl": RL, "replace": Gated, "extrapolate": Gated, "expo": Expo, "power": Power}
+    return {"base": Base, "rl": RL, "replace": Gated, "extrapolate": Gated, "expo": Expo}
 
 
 def _settle_window(window: Any) -> Any:
@@ -461,16 +416,10 @@ def check_together(decoding: Decoding, sampling: Drawing) -> None:
     """Refuse a decoding that this sampling cannot serve.
 
     Raises:
-        UserError: the random criterion in greedy decoding, whose tokens are a function of the prompt; power sampling
-            of anything but the model's own law.
+        UserError: the random criterion in greedy decoding, whose tokens are a function of the prompt.
     """
     if sampling.greedy and isinstance(decoding.gate, Threshold) and decoding.gate.statistic == "random":
         raise UserError(
             "criterion='random' is refused with temperature=0: nothing is left to chance there; accepted: another "
             f"criterion, or temperature={LEAST_TEMPERATURE}, which draws the likeliest token but for near-ties"
-        )
-    if decoding.mode == "power" and (sampling.temperature != 1 or sampling.truncation != WHOLE):
-        raise UserError(
-            f"mode=power is refused with {sampling.words}: it samples the model's own law to a power; accepted: "
-            "temperature=1 and top_p=1"
         )

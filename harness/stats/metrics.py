@@ -28,7 +28,6 @@ class Responses:
     n_tokens: Sequence[int] | None = None
     n_replaced: Sequence[int] | None = None
     n_changed: Sequence[int] | None = None
-    n_forwards: Sequence[int] | None = None
 
 
 def pass_ks(n: int) -> list[int]:

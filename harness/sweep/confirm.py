@@ -81,7 +81,7 @@ def _key(scores: stats.Scores) -> tuple[Any, ...]:
     if not isinstance(scores, Setting):
         return scores.task, scores.label
     s = scores.first.sampling
-    return scores.task, scores.first.pair, scores.decoding, s.temperature, s.truncation
+    return scores.task, scores.first.pair, scores.decoding, s.temperature, s.top_p
 
 
 def _row(pair: str, problems: str, row: stats.Comparison[stats.Scores], before: float | None) -> dict[str, Any]:

@@ -68,10 +68,10 @@ class DecodingEstimate:
     @property
     def tokens(self) -> dict[str, float]:
         """Tokens to be drawn for them, by pair."""
-        length, share = (self.max_tokens, 1.0) if self.mean_tokens is None else (self.mean_tokens, 0.5)
+        length = self.max_tokens if self.mean_tokens is None else self.mean_tokens
         found = dict.fromkeys((row.pair for row in self.rows), 0.0)
         for row in self.rows:
-            found[row.pair] += row.missing * (row.decoding.drawn(length, share) if row.decoding else length)
+            found[row.pair] += row.missing * length
         return found
 
     @property

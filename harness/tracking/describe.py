@@ -12,7 +12,7 @@ from harness.text import visible
 DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
 COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn from its id
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
-_COLOURS = {"base": "#8c8c8c", "rl": "#d55e00", "expo": "#8a5cc2", "power": "#cc79a7"}  # as in reports
+_COLOURS = {"base": "#8c8c8c", "rl": "#d55e00", "expo": "#8a5cc2"}  # as in reports
 
 
 def run_name(result: EvalResult) -> str:
@@ -29,7 +29,7 @@ def metrics_of(result: EvalResult) -> dict[str, float]:
     (of the base model alone it is 0, where τ goes to −∞). What lm-eval computed of other tasks is kept in its units.
     """
     values = {name: round(value, 6) for name, value in (result.scores or {}).items()}
-    unchanged = ("replacement", "changed") if result.decoding.mode in ("rl", "expo", "power") else ()
+    unchanged = ("replacement", "changed") if result.decoding.mode in ("rl", "expo") else ()
     for name, value in result.metrics().items():
         if math.isfinite(value) and not name.startswith(unchanged):
             values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
@@ -49,8 +49,7 @@ def params_of(result: EvalResult) -> dict[str, str]:
         **(gate if decoding.gated else {}),
         **{f"{key}_model" if key in ("base", "rl") else key: value for key, value in pair.items()},
         "temperature": result.sampling.temperature,
-        **result.sampling.truncation.model_dump(),
-        **{name: getattr(decoding, name) for name in ("power", "block", "moves") if decoding.mode == "power"},
+        "top_p": result.sampling.top_p,
         "max_tokens": result.sampling.max_tokens,
         "n_samples": result.sampling.samples,
         "seed": result.sampling.seed,
@@ -120,7 +119,7 @@ def description(result: EvalResult) -> str:
     if result.decoding.gated and "replacement_ratio" in metrics:
         scores += f", {100 * metrics['replacement_ratio']:.2f} % of tokens replaced"
         scores += f", {100 * metrics['changed_ratio']:.2f} % changed"
-    how = f"temperature {s.temperature:g}, {s.truncation.words}, at most {s.max_tokens:,} tokens, seed {s.seed}"
+    how = f"temperature {s.temperature:g}, {s.nucleus}, at most {s.max_tokens:,} tokens, seed {s.seed}"
     whose = pair_title(result) or "an unnamed pair"
     argv = [*map(str, said.get("argv") or ())]
     command = visible(shlex.join([Path(argv[0]).name, *argv[1:]]), None) if argv else ""

@@ -136,9 +136,6 @@ class TrainSpec(Spec, frozen=True):
             raise ValueError(f"data='tiny' is refused with base={self.base!r}: only the tiny model can read it")
         if self.data == TINY and self.prompt:
             raise ValueError("prompt has no effect with data='tiny', whose problems have their own")
-        sampling = self.validation.sampling
-        if self.verl and self.verl.val_data and not sampling.by_nucleus:
-            raise ValueError(f"validation.sampling: {sampling.truncation.words} is refused under verl; accepted: top_p")
         if self.prompt and self.instruction != INSTRUCTION:
             raise ValueError("prompt and instruction are both given; accepted: one of them")
         if self.lora and self.dapo.beta:

@@ -62,9 +62,9 @@ def test_validations_are_curves_with_intervals_that_begin_at_the_base(tmp_path):
 
 @pytest.mark.parametrize(
     ("drawn", "words"),
-    [({"temperature": 0, "samples": 1}, "greedy, 64 tokens"), ({"min_p": 0.1}, "T = 1, min-p 0.1, 64 tokens")],
+    [({"temperature": 0, "samples": 1}, "greedy, 64 tokens"), ({"temperature": 0.5}, "T = 0.5, top-p 0.7, 64 tokens")],
 )
-def test_validations_that_are_not_drawn_by_top_p_say_how(tmp_path, drawn, words):
+def test_validations_say_how_they_are_drawn(tmp_path, drawn, words):
     made = curves({"DAPO": training(tmp_path / "a", [log((2, HALF))], **drawn)})
     assert {row["drawn"] for row in made.tables["means"]} == {words}
 

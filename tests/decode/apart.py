@@ -19,7 +19,7 @@ REQUESTS = {
     "fused": {"n": 18, "samples": 1, "max_tokens": 16},
     "runner_v2": {"n": 18, "samples": 2, "max_tokens": 64},
 }
-WAYS = ({"temperature": 0}, {"min_p": 0.1}, {"typical_p": 0.8}, {"temperature": 1.5})
+WAYS = ({"temperature": 0}, {"top_p": 0.95}, {"top_p": 0.3}, {"temperature": 1.5})
 V2 = ("fused", "runner_v2")
 CHANGES = {
     "fused": {"self_test": False},  # its 700 rows would take most of the time

@@ -17,9 +17,9 @@ DECODINGS = (
     Decoding(mode="extrapolate", tau=-0.1, gamma=0.5),
     Decoding(mode="extrapolate", primary="rl", tau=-0.02, gamma=0.1),
     Decoding(mode="replace", criterion="entropy_base", tau=1.0),
-    Decoding(mode="extrapolate", criterion="js", tau=0.002, gamma=2.0, plausibility=0.05, window="2:"),
+    Decoding(mode="extrapolate", criterion="js", tau=0.002, gamma=2.0, window="2:"),
     Decoding(mode="extrapolate", criterion="coupling", gamma=-0.5, window=":60%"),
-    Decoding(mode="replace", criterion="spike", tau=1.2, span=8),
+    Decoding(mode="replace", criterion="ce", tau=1.2, window="3:40"),
 )
 LONG = "Let n be a positive integer such that the sum of its digits is {}. Find n squared, and show each step. "
 

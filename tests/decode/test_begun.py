@@ -20,12 +20,8 @@ def cut(rollout, at):
     return replace(rollout.request, begun=rollout.token_ids[:at])
 
 
-def looks_back(decoding):
-    return decoding.gate is not None and decoding.gate.memory > 0
-
-
 def test_the_rest_of_a_response_is_that_of_the_whole_one(engine):
-    requests = [each for each in make_requests(18) if not looks_back(each.decoding)]
+    requests = make_requests(18)
     whole = {each.request: each for each in engine.generate(requests) if each.n_tokens > 3}
     asked = [replace(cut(each, at), tag=each.request) for each in whole.values() for at in (1, each.n_tokens // 2)]
     rest = list(engine.generate(asked))
@@ -75,7 +71,6 @@ def test_one_token_drawn_and_the_rest_replayed_are_a_window_of_one_token(engine,
         ({"begun": (5, 1)}, "begun has 2 tokens and one that ends a response; accepted: tokens before it"),
         ({"begun": (5, 10**6)}, "begun has an id outside the vocabulary; accepted: 0 to"),
         ({"begun": (5,), "stop": ("x",)}, "could lie across its end; accepted: no stop strings"),
-        ({"begun": (5,), "decoding": DECODINGS[-1]}, "looks back at what was written; accepted: a rule that decides"),
     ],
 )
 def test_what_cannot_be_gone_on_with_is_one_sentence(transformers_engine, changes, words):

@@ -13,7 +13,6 @@ from harness.policy.combine import AddedTokens, Pair
 from harness.policy.fused import decide_fused
 from harness.policy.rule import Rules
 from harness.policy.step import Requests
-from harness.policy.truncations import MinP, Typical
 from tests.policy.rules import rule
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -96,9 +95,7 @@ def test_no_step_holds_more_than_the_rehearsal(keys):
     held = growth(lambda: step.rehearse({"base": base, "rl": rl}, Pair(vocab)))
     ways = {
         "trace": rule("kl", tau=0.1, trace=10), "coupling": rule("coupling", gamma=0.1, temperature=0.9, top_p=0.9),
-        "js": rule("js", tau=0.1, gamma=0.1, plausibility=0.1),
-        "min-p": rule("kl", tau=0.1, gamma=0.1, truncation=MinP(min_p=0.1)),
-        "typical": rule("kl", tau=0.1, gamma=0.1, truncation=Typical(typical_p=0.9)),
+        "js": rule("js", tau=0.1, gamma=0.1),
     }  # fmt: skip
     for name, row in ways.items():
         rules, where = Rules.compile([row] * n), Requests(numbers, numbers, numbers)

@@ -84,11 +84,8 @@ def test_generation_arguments_become_the_sampling():
     assert (sampling.samples, sampling.seed, stop) == (32, 3, ())
     sampling, stop = sampling_of(YAML | {"max_new_tokens": 64, "until": "END", "top_p": 1}, samples=1, seed=0)
     assert (sampling.max_tokens, sampling.top_p, stop) == (64, 1.0, ("END",))
-    drawn = {"do_sample": True, "typical_p": 0.9, "max_gen_toks": 20000}
-    assert sampling_of(drawn, samples=32, seed=3)[0] == Sampling(typical_p=0.9, seed=3)
-    assert (
-        sampling_of({**drawn, "typical_p": 1.0, "min_p": 0.05}, samples=1, seed=0)[0].truncation.words == "min-p 0.05"
-    )
+    asks_nothing = {"min_p": 0.0, "typical_p": 1.0, "num_beams": 1}
+    assert sampling_of(YAML | asks_nothing, samples=32, seed=3) == sampling_of(YAML, samples=32, seed=3)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +109,8 @@ def test_what_is_greedy_in_lm_eval_is_greedy_here(given):
     ("given", "message"),
     [
         ({"top_k": 5}, "gen_kwargs='top_k'"),
-        (YAML | {"min_p": 0.1}, "top_p=0.7"),
+        (YAML | {"min_p": 0.1}, "gen_kwargs='min_p'"),
+        (YAML | {"typical_p": 0.9}, "gen_kwargs='typical_p'"),
         ({"top_p": 1.5}, "gen_kwargs top_p=1.5 is refused"),
         ({"max_gen_toks": "many"}, "max_tokens='many' is refused"),
     ],

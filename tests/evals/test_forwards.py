@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from harness.errors import UserError
-from harness.evals import EvalResult
 from harness.evals.forwards import (
     Answer,
     answers_of,
@@ -63,19 +62,6 @@ def test_an_answer_costs_its_tokens_times_models_times_votes():
     assert Answer(seeds, 4).values.mean() == 0.5  # each seed votes by itself: answers are numbered within one
     [unlike] = settings_of([result(RL, 2, tokens=10), result(RL, 1, samples=1, tokens=100, seed=1)])
     assert Answer(unlike, 1).tokens == (4 * 10 + 100) / 5  # of responses, as the accuracy is
-
-
-def test_power_sampling_is_priced_by_what_its_chains_drew():
-    power = result(Decoding(mode="power"), 4, tokens=10).replace(n_forwards=np.full((PROBLEMS, 4), 23))
-    assert EvalResult.from_json(power.to_json()).n_forwards.tolist() == power.n_forwards.tolist()
-    assert power.only(["3"]).n_forwards.shape == (1, 4)
-    [setting] = settings_of([power])
-    found = [(answer.votes, answer.cost, answer.forwards) for answer in answers_of(setting)]
-    assert found == [(1, 3, pytest.approx(23)), (2, 6, pytest.approx(46)), (4, 12, pytest.approx(92))]
-    lot = lot_of(result(EXTRA, 3), result(RL, 2), power)
-    others = [[answer.label for answer in verdict.others] for verdict in lot.verdicts]
-    name = setting.label
-    assert others == [["rl", "rl, majority of 2"], ["rl", name, "rl, majority of 4"]]
 
 
 def test_the_best_of_each_side_meet_at_equal_forwards():

@@ -19,7 +19,6 @@ from harness.policy import kernels
 from harness.policy.algorithm import Decision
 from harness.policy.combine import Pair
 from harness.policy.fused import decide_fused, force
-from harness.policy.memory import Memory
 from harness.policy.step import Requests
 from tests.policy.lockstep import in_lockstep
 
@@ -55,10 +54,10 @@ def run_roughly(batch: DecisionBatch) -> Outcome:
         return run(batch)
 
 
-def fused(batch: DecisionBatch, memory: Memory | None = None, start: int = 0) -> Decision:
+def fused(batch: DecisionBatch, start: int = 0) -> Decision:
     """Decide as an engine does on a GPU, the rows that torch decides among them."""
     n = len(batch.rows)
-    where = Requests(batch.keys, batch.positions, torch.full((n,), start), memory, torch.arange(n))
+    where = Requests(batch.keys, batch.positions, torch.full((n,), start))
     with in_lockstep(kernels):
         return decide_fused(batch.logits, batch.rules, where, Pair(batch.vocab_size))
 

@@ -25,20 +25,8 @@ def nucleus(p, top_p):
 
 
 def narrowed(p, rule):
-    """p without the tokens that truncations drop (but top-p): sets made token by token, by their definitions."""
-    how = rule.truncation
-    kept = {y for y, x in enumerate(p) if x >= getattr(how, "min_p", 0) * max(p)}
-    if how.greedy:
-        kept = {p.index(max(p))}
-    if how.name == "typical_p":
-        typical, mass = set(), 0.0
-        for y in sorted((y for y in range(len(p)) if p[y] > 0), key=lambda y: (abs(-math.log(p[y]) - entropy(p)), y)):
-            if mass < how.typical_p:
-                typical.add(y)
-            mass += p[y]
-        kept &= typical
-    whole = sum(p[y] for y in kept)
-    return [x / whole if y in kept else 0.0 for y, x in enumerate(p)]
+    """p, or of a greedy rule its likeliest token alone, of equal ones the first."""
+    return [float(y == p.index(max(p))) for y in range(len(p))] if rule.greedy else p
 
 
 def draw(p, top_p, u):
@@ -106,9 +94,7 @@ def criterion_holds(name, pb, pr, y, tau, rho, below):
 
 def extrapolated(pb, pr, rule):
     logits = [math.log(r) + rule.gamma * (math.log(r) - math.log(b)) for b, r in zip(pb, pr, strict=True)]
-    kept = [r >= rule.plausibility * max(pr) for r in pr]
-    p = [x if keep else 0.0 for x, keep in zip(softmax(logits), kept, strict=True)]
-    return [x / sum(p) for x in p]
+    return softmax(logits)
 
 
 def opens(rule, written):
@@ -123,17 +109,17 @@ def step(base, rl, rule, u_propose, u_redraw, rho, written=0):
     """(token, proposed, replaced, delta) for one position under a Rule."""
     pb, pr = softmax(base, rule.temperature), softmax(rl, rule.temperature)
     proposal = narrowed(pb if rule.primary == "base" else pr, rule)
-    y = draw(proposal, rule.truncation.mass, u_propose)
+    y = draw(proposal, rule.top_p, u_propose)
     delta = math.log(pr[y]) - math.log(pb[y])
     if rule.gate is None or not opens(rule, written):
         return y, y, False, delta
     target = narrowed(extrapolated(pb, pr, rule), rule)
     if rule.gate.name == "coupling":
-        laws = (nucleus(each, rule.truncation.mass) for each in (proposal, target))
+        laws = (nucleus(each, rule.top_p) for each in (proposal, target))
         token = coupled(*laws, y, u_redraw, rho)
         return token, y, token != y, delta
     held = holds(rule.gate, pb, pr, y, rho)
-    return draw(target, rule.truncation.mass, u_redraw) if held else y, y, held, delta
+    return draw(target, rule.top_p, u_redraw) if held else y, y, held, delta
 
 
 def coupled(b, q, y, u, rho):
@@ -153,7 +139,7 @@ def law(base, rl, rule):
     """({token: P}, P(replaced)) by enumerating every proposed and every redrawn token."""
     pb, pr = softmax(base, rule.temperature), softmax(rl, rule.temperature)
     proposal, target = (
-        nucleus(narrowed(each, rule), rule.truncation.mass)
+        nucleus(narrowed(each, rule), rule.top_p)
         for each in (pb if rule.primary == "base" else pr, extrapolated(pb, pr, rule))
     )
     out, replaced, gate = [0.0] * len(base), 0.0, rule.gate

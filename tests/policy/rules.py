@@ -10,14 +10,12 @@ from benchmarks.decision import as_on_a_gpu
 from harness.policy.algorithm import decide
 from harness.policy.combine import Pair
 from harness.policy.gates import Threshold, gate_of, gates
-from harness.policy.memory import Memory
 from harness.policy.noise import GATE, PROPOSE, REDRAW
 from harness.policy.rule import Rule, Rules
 from harness.policy.step import Requests
-from harness.policy.truncations import Greedy, MinP, TopP, Typical
 
 PATHS = {"as on a CPU": nullcontext, "as on a GPU": as_on_a_gpu}
-ALONE = [None, *(name for name, gate in gates().items() if not gate.memory)]  # which look at one position
+ALONE = [None, *gates()]
 TAUS = {"delta_logp": (-1.0, -0.2, 0.1), "random": (0.1, 0.6)}  # all other criteria: (0.05, 0.5, 1.2)
 MODES = [("base", 0.0), ("base", 0.7), ("base", -0.4), ("rl", 0.0), ("rl", 0.3), ("rl", -1.0)]  # (primary, gamma)
 
@@ -33,11 +31,10 @@ def gate(name, tau=None, **fields):
     return None if name is None else gate_of({"criterion": name, **({} if tau is None else {"tau": tau}), **fields})
 
 
-def rule(name, primary="base", tau=None, gamma=0.0, temperature=1.0, top_p=1.0, truncation=None, **others):
+def rule(name, primary="base", tau=None, gamma=0.0, temperature=1.0, top_p=1.0, **others):
     """A rule; top_p 0 is greedy."""
-    how = truncation or (TopP(top_p=top_p) if top_p else Greedy())
-    fields = {key: others.pop(key) for key in ("side", "span") if key in others}
-    return Rule(gate(name, tau, **fields), primary, gamma, how, temperature, **others)
+    side = {"side": others.pop("side")} if "side" in others else {}
+    return Rule(gate(name, tau, **side), primary, gamma, top_p or 1.0, not top_p, temperature, **others)
 
 
 def every_rule():
@@ -50,8 +47,6 @@ def every_rule():
                 turn = hash((tau, gamma, top_p))
                 since, until = ((0, inf), (0, 4), (3, inf))[turn % 3]
                 side = {} if not needs_tau else {"side": (None, "below", "above")[hash(top_p) % 3]}
-                least = (0.0, 0.3)[turn // 3 % 2]
-                how = (None, MinP(min_p=0.2), Typical(typical_p=0.5), MinP(min_p=0.05))[turn // 6 % 4 if top_p else 0]
                 yield rule(
                     name,
                     primary,
@@ -59,25 +54,23 @@ def every_rule():
                     gamma,
                     temperature,
                     top_p,
-                    how,
                     since=since,
                     until=until,
-                    plausibility=least,
                     **side,
                 )
 
 
-def requests(n, seed=0, start=100, memory=None):
+def requests(n, seed=0, start=100):
     """Steps of n responses that have written 0 to 8 tokens, each with a key of its own."""
     keys = torch.randint(-(2**62), 2**62, (n,), generator=torch.Generator().manual_seed(seed))
     starts = torch.full((n,), start)
-    return Requests(keys, starts + torch.arange(n) % 9, starts, memory, torch.arange(n))
+    return Requests(keys, starts + torch.arange(n) % 9, starts)
 
 
 def decided(base, rl, rules, where=None, vocab=None):
     """The decision of some rules, each row's own, or one for all of them."""
     rules = rules if isinstance(rules, list) else [rules] * len(base)
-    where = where or requests(len(rules), memory=Memory(len(rules)))
+    where = where or requests(len(rules))
     return decide({"base": base, "rl": rl}, Rules.compile(rules), where, Pair(vocab))
 
 

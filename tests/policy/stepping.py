@@ -17,7 +17,7 @@ def at_the_steps(batch: DecisionBatch, got: Outcome) -> DecisionBatch:
     rows = range(len(batch.rows))
     policies = torch.arange(len(rows), device=got.mass.device) % 2
     mass = got.mass[torch.arange(len(rows), device=got.mass.device), policies]
-    _, upto, nucleus = sorted_masses(mass, [row.truncation.mass for row in batch.rows])
+    _, upto, nucleus = sorted_masses(mass, [row.top_p for row in batch.rows])
     keys = []
     for i in rows:
         whole, steps = nucleus[i], upto[i].unique()

@@ -8,23 +8,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.policy import fused
 from harness.policy.algorithm import Decision
-from harness.policy.fused import Work, decide_fused
-from harness.policy.memory import Memory
-from harness.policy.rule import Rule, Rules
+from harness.policy.fused import AT_ONCE, Work, decide_fused
+from harness.policy.rule import Rules
 from harness.policy.step import Requests
-from harness.policy.target import AT_ONCE
-from harness.policy.truncations import MinP, Typical
 from tests.policy.rules import gate, rule
 
 VOCAB = 3000
 PLAIN = rule("delta_logp", tau=-0.1, gamma=0.1, top_p=0.9)
 KINDS = {
-    "min-p": replace(PLAIN, truncation=MinP(min_p=0.1)),
-    "typical": replace(PLAIN, truncation=Typical(typical_p=0.9)),
     "js": replace(PLAIN, gate=gate("js", 0.1)),
-    "guard": replace(PLAIN, plausibility=0.1),
     "coupling": replace(PLAIN, gate=gate("coupling")),
-    "renyi": Rule(tells="renyi", temperature=0.25),
     "trace": replace(PLAIN, trace=3),
 }
 
@@ -43,7 +36,7 @@ def step(monkeypatch):
     def make(kind, n, at):
         rules = Rules.compile([KINDS[kind] if i in at else PLAIN for i in range(n)], "meta")
         logits, numbers = torch.empty(n, VOCAB, device="meta"), torch.arange(n, device="meta")
-        where = Requests(numbers, numbers, numbers, Memory(n, "meta"), numbers)
+        where = Requests(numbers, numbers, numbers)
         return lambda: decide_fused({"base": logits, "rl": logits}, rules, where)
 
     return make

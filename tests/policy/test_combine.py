@@ -49,7 +49,7 @@ RULES = [
     rule("delta_logp", "rl", -0.1, 0.2, 0.7),
     rule("kl", "base", 0.3, top_p=0.8),
     rule("coupling", gamma=-0.3),
-    rule("js", "base", 0.1, plausibility=0.1),
+    rule("js", "base", 0.1),
     rule("entropy_rl", "base", 1.0, top_p=0.0),
 ]
 

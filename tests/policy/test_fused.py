@@ -20,7 +20,6 @@ from harness.policy.rule import Rows, Rules
 from harness.policy.step import Requests, Step
 from harness.policy.table import by_torch
 from harness.policy.target import Policies
-from harness.policy.truncations import MinP, Typical
 from tests.policy.rules import gate, rule
 from tests.policy.stepping import at_the_steps
 
@@ -126,15 +125,15 @@ def test_each_gate_looks_at_its_own_statistic(interpreted):
     assert 5 < sum(wanted) < 15
 
 
-@pytest.mark.parametrize("name", ["js", "coupling", "delta_logp", "always"])
+@pytest.mark.parametrize("name", ["js", "coupling"])
 def test_rows_that_need_policies_torch_decides_by_itself(interpreted, name):
-    """js, coupling, guarded targets and truncations, beside rows that have none; some greedy, some windowed."""
+    """js and coupling, beside rows that have none; some greedy, some windowed, some traced."""
     batch = mixed_batch(120, 300, padded=20, seed=6)
-    tau = {"js": 0.02, "delta_logp": -0.05}.get(name)
-    fields = [{"plausibility": (0.0, 0.1)[i % 4 > 1], "trace": (None, 2)[i % 5 == 1]} for i in range(120)]
-    rows = [replace(row, gate=gate(name, tau), **fields[i]) if i % 3 else row for i, row in enumerate(batch.rows)]
-    ways = MinP(min_p=0.1), Typical(typical_p=0.7)
-    rows[::5] = [replace(row, truncation=ways[i % 2]) for i, row in enumerate(rows[::5])]
+    tau = {"js": 0.02}.get(name)
+    rows = [
+        replace(row, gate=gate(name, tau), trace=(None, 2)[i % 5 == 1]) if i % 3 else row
+        for i, row in enumerate(batch.rows)
+    ]
     batch = replace(batch, rows=rows)
     got = interpreted("fused", batch=batch)
     want = decide(batch.logits, batch.rules, batch.requests, Pair(300))

@@ -5,7 +5,7 @@ import itertools
 import torch
 from scipy import stats
 
-from harness.policy.noise import ACCEPT, GATE, PLACE, PROPOSE, REDRAW, request_key, uniform, uniform_of_move
+from harness.policy.noise import GATE, PROPOSE, REDRAW, request_key, uniform
 
 
 def test_no_number_repeats_in_a_million_coordinates():
@@ -51,5 +51,3 @@ def test_the_numbers_never_change():
         for position, stream in itertools.product((0, 12_345), (PROPOSE, REDRAW, GATE)):
             expected = (splitmix((splitmix((k + position) % 2**64) + stream) % 2**64) >> 11) / 2**53
             assert uniform(torch.tensor([k]), torch.tensor([position]), stream).item() == expected
-        for stream in (PLACE, ACCEPT):
-            assert uniform_of_move(k, stream) == uniform(torch.tensor([k]), torch.tensor([0]), stream).item()

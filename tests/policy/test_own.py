@@ -112,7 +112,7 @@ def test_what_cannot_be_loaded_is_said_in_a_sentence(margin, source, criterion, 
     [
         ("step.lr", r"its value has shape \(2, \d+\); accepted: \(2,\), one number a row"),
         ("step.token / 0 + nothing", "NameError: name 'nothing' is not defined"),
-        ("step.recall(3).sum()", r"its value has shape \(\); accepted: \(2,\)"),
+        ("step.lb.sum()", r"its value has shape \(\); accepted: \(2,\)"),
     ],
 )
 def test_a_mistake_in_it_is_met_before_anything_is_decoded(margin, value, words, transformers_engine):

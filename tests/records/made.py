@@ -36,7 +36,6 @@ def made(problem, sample, length=None):
         changed=replaced & (rng.random(n) < 0.5),
         delta_logp=rng.normal(size=n).astype(np.float32),
         trace=None,
-        n_forwards=None,
     )
 
 

@@ -90,13 +90,6 @@ def test_a_response_that_contradicts_itself_is_not_made():
 # A record
 
 
-def test_forwards_that_were_counted_come_back(tmp_path):
-    with open_record(tmp_path, problems=PROBLEMS[:2]) as record:
-        record.add(*(row(*key, n_forwards=40 + key[1] if key[1] else None) for key in record.missing()))
-    assert [one.n_forwards for one in read(tmp_path)] == [None, 41, 42] * 2
-    assert [one.counts().get("n_forwards") for one in read(tmp_path)] == [None, 41, 42] * 2
-
-
 def test_record_is_the_same_in_any_order_of_arrival_and_with_any_history_of_limits(tmp_path, whole):
     for seed in range(5):
         rng = random.Random(seed)
@@ -333,7 +326,6 @@ def test_a_later_format_is_refused_and_left_alone(tmp_path):
         {"columns": {"texts": 3}},
         {"columns": 7},
         {"crc": None},
-        {"n_forwards": 0},
         {"trace_columns": 2**20},
     ],
 )

@@ -135,9 +135,7 @@ def test_keys_may_be_merged_and_stand_in_several_mappings(tmp_path):
     }  # fmt: skip
 
 
-def test_an_option_of_a_truncation_takes_the_place_of_the_files():
+def test_an_option_takes_the_place_of_the_files():
     for file in ({}, {"sampling": {"top_p": 0.9, "samples": 2}}):
-        for name, value in (("min_p", 0.1), ("typical_p", 0.5), ("top_p", 0.3)):
-            sampling = load_eval(file, {name: value}).sampling
-            assert sampling.truncation.model_dump() == {name: value}
-            assert sampling.samples == (2 if file else 32)
+        sampling = load_eval(file, {"top_p": 0.3}).sampling
+        assert (sampling.top_p, sampling.samples) == (0.3, 2 if file else 32)

@@ -26,9 +26,6 @@ def test_a_total_counts_what_is_missing_and_the_thresholds(tmp_path):
     total = open_sweep(matched, Places.under(tmp_path)).estimate().total
     assert (total.thresholds, total.responses) == (2 * 6, 4 * 6)
     assert total.tokens == 36 * 40
-    power = sweep(samplings=[{"top_p": 1.0, "decodings": "power,block=8,moves=1"}], limit=1)
-    total = open_sweep(power, Places.under(tmp_path)).estimate().total
-    assert (total.responses, total.tokens) == (7 * 2, 6 * 2 * 40 + 2 * (40 + 8 + 16 + 24 + 32 + 40))
     for gamma, ways in ({}, 2 + 5), ({"decode.gamma": {"values": [0.1]}}, 2 + 10):  # each with its control
         search = {"method": "tpe", "run_cap": 5, "parameters": {"decode.tau": {"min": -1, "max": -0.1}, **gamma}}
         total = open_sweep(sweep(**search, decode={}), Places.under(tmp_path)).estimate().total

@@ -63,8 +63,7 @@ TAU = {"decode.tau": {"values": [-0.3, -0.1]}}
         ({"storage": "mysql://x"}, "storage='mysql://x'"),
         ({"storage": "sqlite:///x.db", "workers": {"count": 2}}, "storage=sqlite"),
         ({"samplings": [{"tempature": 0}]}, "did you mean 'temperature'?"),
-        ({"samplings": [{"min_p": 2}]}, "samplings.min_p=2 is refused"),
-        ({"samplings": [{"min_p": 0.1, "top_p": 0.5}]}, "top_p=0.5"),
+        ({"samplings": [{"top_p": 2}]}, "samplings.top_p=2 is refused"),
         ({"samplings": [{"temperature": 0, "samples": 2}]}, "samples=2"),
         ({"samplings": [{"temperature": 0, "decodings": "replace,criterion=random,tau=0.1"}]}, "criterion='random'"),
         ({"name": "a/b"}, "it names a folder"),
@@ -121,7 +120,7 @@ def test_a_grid_is_every_combination_and_gamma_0_is_plain_replacement():
 
 
 def test_other_samplings_are_references_of_their_own():
-    others = [{"temperature": 0, "decodings": ["rl", "expo,gamma=1"]}, {"min_p": 0.1}, {"temperature": 1.0}]
+    others = [{"temperature": 0, "decodings": ["rl", "expo,gamma=1"]}, {"top_p": 0.3}, {"temperature": 1.0}]
     spec = sweep(parameters=TAU, samplings=others, sampling={"samples": 4, "top_p": 0.9, "seed": 7})
     plain = [point for point in references(spec, "tiny", listed_points(spec), {}) if "sampling" not in point]
     drawn = [point for point in references(spec, "tiny", listed_points(spec), {}) if "sampling" in point]
@@ -130,7 +129,7 @@ def test_other_samplings_are_references_of_their_own():
     assert said == [
         ("rl", "greedy", Sampling(temperature=0)),
         ("expo", "greedy", Sampling(temperature=0)),
-        ("rl", "min-p 0.1", Sampling(samples=4, min_p=0.1, seed=7)),
+        ("rl", "top-p 0.3", Sampling(samples=4, top_p=0.3, seed=7)),
     ]  # the third is the sweep's own
 
 

@@ -166,9 +166,9 @@ def test_a_dry_run_opens_the_data_and_measures_time_on_steps_that_are_done(tmp_p
     assert said[-1].startswith(f"time: 2 of 16 steps are done in {tmp_path}, at 45.0 s each; the rest takes 10:30")
 
 
-def test_a_validation_may_be_truncated_otherwise_and_keeps_the_other_defaults():
-    sampling = Validation(sampling={"min_p": 0.1}).sampling
-    assert (sampling.truncation.words, sampling.samples, sampling.max_tokens) == ("min-p 0.1", 8, 1024)
+def test_a_validation_may_be_drawn_otherwise_and_keeps_the_other_defaults():
+    sampling = Validation(sampling={"top_p": 0.1}).sampling
+    assert (sampling.top_p, sampling.samples, sampling.max_tokens) == (0.1, 8, 1024)
     assert {"temperature", "samples"} <= Validation(sampling={"seed": 1}).sampling.model_fields_set
 
 

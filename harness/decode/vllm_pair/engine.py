@@ -277,8 +277,8 @@ class VllmPair(TestedPair):
 
     def _plan(self, request: Request) -> Plan:
         plan = plan_requests([request], self.checkpoints)[0]
-        if (mode := request.decoding.mode) == "power" or (mode == "expo" and not self.pair.single):
-            raise UserError(f"mode={mode} is refused among requests that keep coming; accepted: generate")
+        if request.decoding.mode == "expo" and not self.pair.single:
+            raise UserError("mode=expo is refused among requests that keep coming; accepted: generate")
         return plan
 
     def _generate(self, waiting: Iterator[Plan], total: int, progress: bool | Progress) -> Iterator[Rollout]:

@@ -62,9 +62,9 @@ class PairProcessor(*_INTERFACES):
         """Make the table of slots; V1 passes (config, device, is_pin_memory), V2 (config, request states)."""
         self._context = vllm_config.compilation_config.static_forward_context
         if is_pin_memory is None:
-            self._table = SlotTable(device_or_states.max_num_reqs, device_or_states.device)
+            self._table = SlotTable(device_or_states.device)
         else:  # V1's slots are the rows of its batch
-            self._table = SlotTable(vllm_config.scheduler_config.max_num_seqs, device_or_states)
+            self._table = SlotTable(device_or_states)
         self._positions: tuple[list[int | None], torch.Tensor] | None = None  # V1: of the step before, host and device
 
     # Model runner V1 -------------------------------------------------------------------------------------------

@@ -16,13 +16,11 @@ from harness.decode.vllm_pair import channel
 from harness.errors import UserError
 from harness.policy.algorithm import Decision, decide
 from harness.policy.combine import Pair
-from harness.policy.fused import decide_fused, fused_available
+from harness.policy.fused import AT_ONCE, decide_fused, fused_available
 from harness.policy.fused import force as force_fused
 from harness.policy.gates import gate_of, gates
 from harness.policy.rule import Rule, Rules
 from harness.policy.step import Requests
-from harness.policy.target import AT_ONCE
-from harness.policy.truncations import TopP
 
 PATHS = ("triton", "torch")
 VARIABLE = "RLVR_DIR_DECISION"
@@ -88,7 +86,7 @@ def rehearse(logits: Mapping[str, torch.Tensor], combination: Pair) -> None:
     n, device = rl.shape[0], rl.device
     plain, sorting = gate_of({"criterion": "kl", "tau": 0.0}), next(each() for each in gates().values() if each.redraws)
     asked = [sorting if i < AT_ONCE else plain for i in range(n)]
-    rules = [Rule(gate, gamma=0.1, temperature=0.9, truncation=TopP(top_p=0.95)) for gate in asked]
+    rules = [Rule(gate, gamma=0.1, temperature=0.9, top_p=0.95) for gate in asked]
     numbers = torch.arange(n, device=device)
     requests = Requests(numbers, numbers, numbers)
     decision = decide_step({**logits, "rl": rl}, Rules.compile(rules, device), requests, combination)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from harness.policy.statistics import Step
 
 Side = Literal["below", "above"]
-MEMORY = 256  # positions that a gate may look back at
 
 
 class GateError(ValueError):
@@ -50,7 +49,6 @@ class Gate(BaseModel, frozen=True):
     written: ClassVar[str] = ""  # of somebody's own: as files and hashes have it, FILE.py:CLASS
     source: ClassVar[str] = ""  # of somebody's own: the digest of the file that it stands in
     place: ClassVar[str] = ""  # of somebody's own: where an engine's processes find it
-    memory: ClassVar[int] = 0  # positions that it looks back at, with `remember` and `recall`; at most MEMORY
     redraws: ClassVar[bool] = False  # whether `redraw` says what its rows are redrawn from, in place of the target
 
     def value(self, step: Step) -> Tensor:
