@@ -8,7 +8,7 @@ import pytest
 from harness.decode import Request
 from harness.errors import UserError
 from harness.spec import Decoding, Sampling
-from tests.decode.requests import DECODINGS, make_requests
+from tests.decode.requests import make_requests
 
 
 @pytest.fixture(params=["transformers", pytest.param("vllm", marks=pytest.mark.vllm)])
