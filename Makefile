@@ -125,7 +125,6 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 	$(BIN)/rlvr-dir report $(PAPER)/sweeps/tiny_{tau_gamma,on_rl,criteria,controls,interpolate}/results \
 		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
 		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
-		--findings examples/tiny_findings.yaml \
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny
 	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
 
@@ -147,7 +146,7 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds
 		"reward for length=$(STAGE)/sweeps/tiny_stage_length-$(seed)" "own samples=$(STAGE)/sweeps/tiny_stage_own_samples-$(seed)" \
 		"noise=$(STAGE)/sweeps/tiny_stage_noise-$(seed)")
 	rm -rf reports/stage
-	$(BIN)/python -m examples.stage report --analysis $(STAGE)/analysis --findings examples/stage_findings.yaml \
+	$(BIN)/python -m examples.stage report --analysis $(STAGE)/analysis \
 		--title "True pairs and placebos" --out reports/stage
 
 # Goes on where it was killed. A seed at a time on each of two cores: trainings and sweeps have one thread.
@@ -175,7 +174,7 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	rm -rf reports/smol
 	$(BIN)/python -m examples.stage report $(foreach sweep,tau_gamma tau_gamma/confirm on_rl,"seed 0=$(SMOL)/sweeps/smol_$(sweep)") \
 		$(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/held-out-$(seed)") --analysis $(SMOL)/analysis --tokenizer $(SMOL)/base \
-		--findings examples/smol/findings.yaml --title "SmolLM2-135M-Instruct and sums in words" --out reports/smol
+		--title "SmolLM2-135M-Instruct and sums in words" --out reports/smol
 	for seed in $(SMOL_SEEDS); do (cd $(SMOL)/train-$$seed && install -m 644 -D seed-$$seed/log.jsonl \
 		$(CURDIR)/reports/smol/training/seed-$$seed.jsonl && sha256sum seed-$$seed/rl/model.safetensors) || exit; done \
 		> $(SMOL)/SHA256SUMS && install -m 644 $(SMOL)/SHA256SUMS $(SMOL)/train-0/train.yaml reports/smol/training

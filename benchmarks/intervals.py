@@ -37,7 +37,7 @@ def bench_statistics(
     """Simulate every cell; shares are fractions, `runs` each, so that 0.95 has a standard error of 0.005 at 2,000.
 
     Returns:
-        `scores`, `differences`, `families`, `pools`, `seeds`, `choices`, `powers`, `shares`, `averages` and `effects`:
+        `scores`, `differences`, `families`, `seeds`, `choices`, `powers`, `shares`, `averages` and `effects`:
         rows of plain values.
     """
     found: dict[str, Any] = {"runs": runs, "seed": seed, "machine": platform.machine(), "date": str(date.today())}
@@ -170,41 +170,6 @@ def _family_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
             yield {"settings": settings, "problems": n, "samples": k, "false claims": false / runs}
 
 
-def _pool_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """The mean of several settings' differences over benchmarks of unequal size, as the report's sentence has it."""
-    for name, gain in (("no gain", False), ("a gain", True)):
-        for sizes in ((30,), (30, 83), (30, 30, 40, 272)):
-            truth = 0.0
-            if gain:
-                many = chances("middle, 40 %", (400_000,), random)
-                truth = float((_gained(many, random) - many).mean())
-            covered, claims = 0, 0
-            for _ in range(runs):
-                rows = []
-                for task, n in enumerate(sizes):
-                    p = chances("middle, 40 %", (n,), random)
-                    q = _gained(p, random) if gain else p
-                    ids = tuple(range(n))
-                    for setting in range(2):
-                        a, b = pair_of(p, q, 4, 0.8, random)
-                        sides = [
-                            stats.Scores(f"{side}{setting}", str(task), ids, x.astype(float))
-                            for side, x in (("b", b), ("a", a))
-                        ]
-                        rows.append(stats.Comparison(sides[0], sides[1], _NOTHING, 1.0))
-                found = stats.pooled(rows)
-                assert found is not None
-                covered += _holds((found.low, found.high), truth)
-                claims += found.p < 0.05
-            yield {
-                "truth": name, "benchmarks": " + ".join(map(str, sizes)), "coverage": covered / runs,
-                "claims": claims / runs,
-            }  # fmt: skip
-
-
-_NOTHING = stats.PairedDifference(0.0, 0.0, 0.0, 0.0, 1.0, 0)  # what `pooled` does not read
-
-
 def _choice_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
     """The best of several settings with no gain, confirmed with new seeds: on the same problems, and on others."""
     for settings in (10, 40):
@@ -331,7 +296,6 @@ TITLES = {
     "scores": "Avg@k: share of 95 % intervals over problems that hold the truth",
     "differences": "Paired differences: coverage where there is a gain, and where there is none; false claims at 5 %",
     "families": "Holm's correction: tables with any false claim, all settings against one reference",
-    "pools": "The mean of two settings' differences over benchmarks; claims at 5 %, false where there is no gain",
     "effects": "Differences that few problems carry: coverage over problems and for these very problems; claims at 5 %",
     "seeds": "Trainings, over seeds and problems: coverage, of two methods and a base that are as good as each other",
     "choices": "The best of settings that gain nothing, confirmed with new seeds",
@@ -362,7 +326,6 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[dict[str, Any]]]] = {
     "scores": _score_rows,
     "differences": _difference_rows,
     "families": _family_rows,
-    "pools": _pool_rows,
     "choices": _choice_rows,
     "powers": _power_rows,
     "shares": _share_rows,

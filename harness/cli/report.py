@@ -53,10 +53,6 @@ def report(
     tables_of_the_paper: Annotated[
         bool, typer.Option("--paper", help="Add the paper's own tables, drawn from its numbers.")
     ] = False,
-    findings: Annotated[
-        Path | None,
-        typer.Option(help="A YAML file of your own findings (claim, found, verdict), for the first page."),
-    ] = None,
     paper_base: Annotated[
         str | None,
         typer.Option(help="What the paper calls the base of the trainings: qwen2.5-math-7b or qwen3-8b-base."),
@@ -72,7 +68,6 @@ def report(
     from harness import __version__
     from harness.report.analyses import analysis_chapters
     from harness.report.build import build
-    from harness.report.claims import read_findings
     from harness.report.paper import paper_chapter
     from harness.report.shown import token_viewers
     from harness.report.write import write
@@ -85,8 +80,7 @@ def report(
     viewers = token_viewers(found, tokens, tokenizers(tokenizer))
     links = _run_links(runs, tracking, ui) if found else {}
     about: dict[str, Any] = {"facts": facts, "viewers": viewers, "paper_base": paper_base, "runs": links}
-    first = [read_findings(findings)] if findings else []
-    page = write(build(found, name=title, first=first, more=more, **about), out)
+    page = write(build(found, name=title, more=more, **about), out)
     echo(f"written: {page}, report.md and the tables and figures beside it")
 
 

@@ -9,7 +9,6 @@ from harness.evals.result import EvalResult
 from harness.evals.settings import settings_of
 from harness.evals.trainings import of_training
 from harness.report import figures, tables
-from harness.report.claims import CLAIMS, NOTE, Finding, claims, claims_table, picked, unlike
 from harness.report.groups import Group, grouped, pair_title
 from harness.report.model import Chapter, Report, Section
 from harness.report.paper import against_paper
@@ -17,14 +16,13 @@ from harness.report.trained import trained_chapter, with_unique_names
 
 ONLY_ANALYSES = "This report holds analyses only; it compares no results."
 ONLY_LM_EVAL = "This report holds tasks of lm-eval only: each is compared in its own units."
-NOTHING = "There is nothing to compare here: a verdict needs two ways of decoding the same problems."
+NOTHING = "There is nothing to compare here: that needs two ways of decoding the same problems."
 
 
 def build(
     results: Sequence[EvalResult],
     *,
     name: str = "rlvr-dir report",
-    first: Sequence[Section] = (),
     more: Sequence[Chapter] = (),
     runs: Mapping[str, str] | None = None,
     facts: Sequence[tuple[str, str]] = (),
@@ -36,7 +34,6 @@ def build(
     Args:
         results: at least one, or chapters in `more`.
         name: the title.
-        first: sections of the first page that stand behind the claims.
         more: further chapters, of token statistics or of training.
         runs: addresses of MLflow runs by config hash.
         facts: what the foot of the page should say besides.
@@ -56,18 +53,15 @@ def build(
         groups = [replace(group, slug=f"{number}-") for number, group in enumerate(groups)]
     rows = comparisons([setting for group in groups for setting in group.settings])
     trained = trained_chapter(ours)
-    found = _claims(groups, rows, trained[1] if trained else [])
-    main = _main_figure(groups[0]) if groups else None
-    front = [main] if main else []  # beside it the claims
-    if found:
-        front.append(claims_table(found, "The paper's claims, and what these results say of them.", [NOTE], "findings"))
-    front += first
-    front += [tables.scores(groups[0])] if groups else trained[0].sections[:1] if trained else []
-    front += [one for one in [picked(rows)] if one is not None]
+    front: list[Section | None] = list(trained.sections[:1] if trained and not groups else ())
+    if groups:
+        front = [_main_figure(groups[0]), tables.main_differences(groups[0], rows), tables.scores(groups[0])]
+    front += [tables.picked(rows)]
+    shown = [section for section in front if section is not None]
     chapters: list[Chapter] = []
-    if said := [*unlike(rows), *_apart(groups)]:
+    if said := [*tables.caveats(rows), *_apart(groups)]:
         chapters.append(Chapter("What to know before reading on", tuple(said)))
-    chapters += [trained[0]] if trained else []
+    chapters += [trained] if trained else []
     for group in groups:
         chapters.append(tables.group_chapter(group, rows, several=len(groups) > 1))
     if rows:
@@ -80,7 +74,7 @@ def build(
     chapters += more
     if ours:
         chapters.append(Chapter("Every result", (), (tables.everything(every),)))
-    once = {section.name for section in front}
+    once = {section.name for section in shown}
     chapters = [
         replace(chapter, sections=tuple(one for one in chapter.sections if one.name not in once))
         for chapter in chapters
@@ -91,9 +85,14 @@ def build(
         for result in group.results
         for one in [tables.source(result, group, runs or {})]
     }
-    verdict = _verdict(found, trained, bool(groups), bool(theirs))
+    names = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
+    headline = tables.first_line(rows, names)
+    if headline is None:
+        said_of_trainings = trained.paragraphs[:1] if trained else ()
+        nothing = NOTHING if groups and not rows else ONLY_LM_EVAL if theirs else ONLY_ANALYSES
+        headline = next(iter(said_of_trainings), nothing)
     kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
-    return Report(name, verdict, tuple(front), kept, tuple(sources.values()), tuple(facts), tuple(viewers))
+    return Report(name, headline, tuple(shown), kept, tuple(sources.values()), tuple(facts), tuple(viewers))
 
 
 def _main_figure(group: Group) -> Section | None:
@@ -112,31 +111,6 @@ def _main_figure(group: Group) -> Section | None:
     word, part = figures.in_legible_parts(plain)[0]
     title = f"{tables.benchmark_title(mine[0].benchmark)}, {group.pair}"
     return figures.against_share(part, f"changed-{word}{group.slug}{task}", title, scale=0.7)
-
-
-def _claims(groups: Sequence[Group], rows: Sequence[tables.Comparison], trained: Sequence[Finding]) -> list[Finding]:
-    """Judge the paper's claims by each group's comparisons, and by the trainings. Groups are never pooled."""
-    found: list[Finding] = []
-    for group in groups:
-        mine = set(map(id, group.settings))
-        judged = claims([row for row in rows if id(row.result) in mine])
-        if len(groups) > 1:
-            judged = [one.replace(found=f"{group.pair}: {one.found}") for one in judged if one.found]
-        found += judged
-    last = [*trained] or [Finding(claim=CLAIMS[5], verdict="not tested")]
-    return [*found, *last] if any(one.found for one in (*found, *last)) else []
-
-
-def _verdict(
-    found: Sequence[Finding], trained: tuple[Chapter, list[Finding]] | None, groups: bool, theirs: bool
-) -> str:
-    """Return the first line: the first claim that was tested, with its interval; what a report without one holds."""
-    tested = [one for one in found if one.found and one.claim != CLAIMS[5]]
-    if tested:
-        return f"{tested[0].found.rstrip('.')}."
-    if trained is not None and trained[0].paragraphs:
-        return trained[0].paragraphs[0]
-    return NOTHING if groups else ONLY_LM_EVAL if theirs else ONLY_ANALYSES
 
 
 def _apart(groups: Sequence[Group]) -> list[str]:

@@ -152,7 +152,7 @@ class Report:
     """
 
     title: str
-    verdict: str
+    headline: str
     front: tuple[Section, ...] = ()
     chapters: tuple[Chapter, ...] = ()
     sources: tuple[Source, ...] = ()

@@ -10,7 +10,7 @@ from typing import Any
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting
 from harness.report.model import KIND, SPLIT, Cell, Section, cell, frame, ranked
-from harness.stats import Estimate
+from harness.stats import Estimate, PairedDifference
 
 TITLES = {"aime24": "AIME24", "aime25": "AIME25", "amc": "AMC", "minerva": "Minerva"}
 
@@ -57,6 +57,12 @@ class Method:
 def anchor(result: EvalResult) -> str:
     """Return the link to the place on the page where a result's source is described."""
     return f"#r-{result.config_hash}"
+
+
+def in_points(difference: PairedDifference) -> str:
+    """Write a difference of shares in points, with its interval."""
+    number, _, interval = Estimate(difference.mean, difference.low, difference.high).text(1, sign=True).partition(" ")
+    return f"{number} points {interval}".rstrip()
 
 
 def benchmark_title(task: str) -> str:

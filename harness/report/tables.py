@@ -8,45 +8,56 @@ from harness import stats
 from harness.analysis.problems import problems
 from harness.evals.compare import Comparison, comparison_kind
 from harness.evals.result import EvalResult
-from harness.evals.settings import Setting, facets
+from harness.evals.settings import Setting, cut_unlike, facets
 from harness.report import figures
 from harness.report.groups import Group, pair_title
 from harness.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
 from harness.report.paper import model_called
-from harness.report.shapes import Method, Score, anchor, avg_name, benchmark_title, grid, methods_table
+from harness.report.shapes import Method, Score, anchor, avg_name, benchmark_title, grid, in_points, methods_table
 from harness.stats import Estimate, p_value
 
 ROWS = 6  # gated decodings that the table of methods shows one by one
 PICKED = "†"
 
 
-def scores(group: Group) -> Section:
-    """List base, RL and the gated decodings; many of them are represented by the best, which is said."""
-    samples = {setting.samples for setting in group.settings}
-    k = max(1, min(samples) // 2)
+Labelled = dict[tuple[str, str], dict[str, Setting]]  # settings by benchmark, by (label, mode)
+
+
+def _listed(group: Group) -> tuple[Labelled, int]:
+    """Return the settings that the table of scores shows, and among how many gated ones the best were picked."""
     model = model_called(group.base) or group.pair
-    by: dict[tuple[str, str], dict[str, Setting]] = {}
+    by: Labelled = {}
     for setting in group.settings:
         mode, own = setting.decoding.mode, setting.decoding.label()
         name = "" if setting.first.name == model else setting.first.name  # which is there already
         label = {"base": "Base", "rl": name or "RL"}.get(mode, f"{name}: {own}" if name else own)
         by.setdefault((label + setting.label.removeprefix(own), mode), {})[setting.benchmark] = setting
+    gated = [key for key in by if key[1] in ("replace", "extrapolate")]
+    if len(gated) <= ROWS:
+        return by, 0
+    chosen = {key: settings for key, settings in by.items() if key not in gated}
+    for mode in ("replace", "extrapolate"):
+        whole = [key for key in gated if key[1] == mode and len(by[key]) == len(group.benchmarks)]
+        if whole:
+            top = max(whole, key=lambda key: sum(setting.avg for setting in by[key].values()))
+            chosen[f"{top[0]} {PICKED}", mode] = by[top]
+    return chosen, len(gated)
+
+
+def scores(group: Group) -> Section:
+    """List base, RL and the gated decodings; many of them are represented by the best, which is said."""
+    samples = {setting.samples for setting in group.settings}
+    k, model = max(1, min(samples) // 2), model_called(group.base) or group.pair
+    chosen, among = _listed(group)
     notes = ["In brackets: 95 % intervals over problems."]
     notes += ["The average counts each benchmark once."] if len(group.benchmarks) > 1 else []
     if len(samples) > 1:
         notes.append(f"Settings differ in their number of samples: {', '.join(map(str, sorted(samples)))}.")
     if any(len(setting.seeds) > 1 for setting in group.settings):
         notes.append("Where a setting has several seeds, its score is their mean; the last table has each.")
-    gated = [key for key in by if key[1] in ("replace", "extrapolate")]
-    chosen = {key: found for key, found in by.items() if len(gated) <= ROWS or key not in gated}
-    for mode in ("replace", "extrapolate") if len(gated) > ROWS else ():
-        whole = [key for key in gated if key[1] == mode and len(by[key]) == len(group.benchmarks)]
-        if whole:
-            top = max(whole, key=lambda key: sum(setting.avg for setting in by[key].values()))
-            chosen[f"{top[0]} {PICKED}", mode] = by[top]
-    if len(gated) > ROWS:
+    if among:
         notes.append(
-            f"{PICKED} The best of its kind among {len(gated)} settings, picked on these data: expect less of it on "
+            f"{PICKED} The best of its kind among {among} settings, picked on these data: expect less of it on "
             "others. All settings are in the last table."
         )
     methods = [
@@ -228,6 +239,67 @@ def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Section:
     return Section(
         "differences", "Paired differences.", frame(difference_rows(rows, pairs=named)), (note,), sortable=True
     )
+
+
+def picked(rows: Sequence[Comparison]) -> Section | None:
+    """List the best replacement and the best extrapolation of each benchmark, with what they are worth against RL."""
+    found = []
+    against = [row for row in rows if comparison_kind(row) == "against rl" and row.result.decoding.gated]
+    for task in dict.fromkeys(row.task for row in against):
+        for mode in ("replace", "extrapolate"):
+            mine = [row for row in against if (row.task, row.result.decoding.mode) == (task, mode)]
+            if len(mine) < 2:
+                continue
+            top = max(mine, key=lambda row: row.difference.mean)
+            one, d = top.result, top.difference
+            found.append(
+                {
+                    "Benchmark": benchmark_title(one.benchmark),
+                    "Best of": f"{len(mine)} of {'replacement' if mode == 'replace' else 'extrapolation'}",
+                    "Decoding": Cell(one.label, link=anchor(one.first)),
+                    "Score": cell(Estimate(one.avg, *one.interval)),
+                    "minus RL": cell(
+                        Estimate(d.mean, d.low, d.high), 1, plus=True, beside=[f"p {p_value(top.holm_p)}"]
+                    ),
+                    "Replaced": cell(one.share("n_replaced"), 1, suffix=" %"),
+                    "Changed": cell(one.share("n_changed"), 1, suffix=" %"),
+                }
+            )
+    note = "Picked on these very problems, for which no interval is corrected: expect less on others. p: Holm's."
+    return Section("picked", "What was picked on these data.", frame(found), (note,)) if found else None
+
+
+def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None:
+    """List the comparisons of the settings that the table of scores shows; None without any."""
+    shown = {id(setting) for settings in _listed(group)[0].values() for setting in settings.values()}
+    mine = [row for row in rows if id(row.result) in shown and comparison_kind(row) != "other"]
+    note = (
+        "Paired by problem: RL minus base, each decoding minus RL, and each extrapolation minus its own gate without "
+        f"it (γ = 0). p (Holm) is corrected over all {len(rows)} comparisons of this report."
+    )
+    return Section("main-differences", "Differences.", frame(difference_rows(mine)), (note,)) if mine else None
+
+
+def first_line(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> str | None:
+    """Say by how much RL changed each benchmark; None where RL is compared with no base.
+
+    `pairs` names the pair of a setting by the setting's id, where there are several pairs.
+    """
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if comparison_kind(row) == "trained":
+            d, name = row.difference, pairs.get(id(row.result), "")
+            known = f" (95 %, paired by problem, Holm p {p_value(row.holm_p)})" if d.low == d.low else ""
+            found.setdefault(name, []).append(f"{benchmark_title(row.result.benchmark)} by {in_points(d)}{known}")
+    lines = [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}" for pair, texts in found.items()]
+    return f"{'; '.join(lines)}." if lines else None
+
+
+def caveats(rows: Sequence[Comparison]) -> list[str]:
+    """Say what makes the comparisons less than they seem: parts of benchmarks, responses that the context ended."""
+    parts = dict.fromkeys(f"{r.result.task}: {r.result.first.limited}" for r in rows if r.result.first.limited)
+    said = [f"Only some of the problems were asked ({', '.join(parts)})."] if parts else []
+    return said + cut_unlike([(row.result, row.reference) for row in rows])
 
 
 def everything(groups: Sequence[Group]) -> Section:

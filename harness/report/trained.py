@@ -14,14 +14,13 @@ from harness.errors import UserError
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting, cut_unlike, settings_of
 from harness.evals.trainings import called, of_training, run_of
-from harness.report.claims import CLAIMS, Finding, judged, points
 from harness.report.groups import comparable_groups, differing_settings
 from harness.report.model import Chapter, Section, frame
-from harness.report.paper import LABELS, OURS, model_called
-from harness.report.shapes import Method, Score, anchor, benchmark_title, methods_table
+from harness.report.paper import model_called
+from harness.report.shapes import Method, Score, anchor, benchmark_title, in_points, methods_table
 from harness.report.tables import compared_seeds, difference_rows
 from harness.spec.pair import model_name
-from harness.stats import Estimate, PairedDifference, RunScores
+from harness.stats import Estimate, PairedDifference, RunScores, p_value
 
 REFERENCE = "DAPO"  # what the others are set against, where it is there; else the first
 
@@ -39,8 +38,8 @@ class Trained(RunScores):
         return self.settings[0].first
 
 
-def trained_chapter(results: Sequence[EvalResult]) -> tuple[Chapter, list[Finding]] | None:
-    """Set base and trained models side by side, two tables for each group that is alike; and what is said of the paper.
+def trained_chapter(results: Sequence[EvalResult]) -> Chapter | None:
+    """Set base and trained models side by side, two tables for each group that is alike.
 
     None where there is neither a training nor a second name.
 
@@ -52,11 +51,11 @@ def trained_chapter(results: Sequence[EvalResult]) -> tuple[Chapter, list[Findin
         [r for r in results if r.decoding.mode == "base" or (called(r) and r.decoding.mode == "rl")], lambda r: 0
     )
     several = [group for group in known if _is_table([r for r in group if r.decoding.mode == "rl"])]
-    said, tables, findings = [], [], []
+    said, tables = [], []
     for i, group in enumerate(several):
-        sentences, made, claimed = _tables(group, f"-{i}" if i else "", differing_settings(group, several))
-        said, tables, findings = [*said, *sentences], [*tables, *made], [*findings, *claimed]
-    return (Chapter("Trained models", tuple(said), tuple(tables)), findings) if tables else None
+        sentences, sections = _tables(group, f"-{i}" if i else "", differing_settings(group, several))
+        said, tables = [*said, *sentences], [*tables, *sections]
+    return Chapter("Trained models", tuple(said), tuple(tables)) if tables else None
 
 
 def with_unique_names(results: Sequence[EvalResult]) -> list[EvalResult]:
@@ -173,12 +172,12 @@ class _Row:
             f"mean over {titles}" if len(compared) > 1 else titles,
             f"{seeds} seeds" if seeds > 1 else "one training each",
         ]
-        verdicts = {"confirmed": "a significant gain", "contradicted": "a significant loss"}
-        found = f"{self.name} changes accuracy by {points(d)} against {other} ({', '.join(words)}, 95 %)"
-        return f"{found}: {verdicts.get(judged(d), 'inconclusive')}."
+        words += ["95 %"] if d.low == d.low else []
+        words += [f"p {p_value(d.p)}"] if d.p == d.p else []
+        return f"{self.name} changes accuracy by {in_points(d)} against {other} ({', '.join(words)})."
 
 
-def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[str], list[Section], list[Finding]]:
+def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[str], list[Section]]:
     settings = settings_of(results)
     base_of = _bases(settings)
     trained = _trained([one for one in settings if one.decoding.mode == "rl"], base_of)
@@ -186,7 +185,7 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
     reference = REFERENCE if REFERENCE in names else names[0]
     k = max(1, min(setting.samples for one in trained for setting in one.settings) // 2)
     methods: list[Method] = []
-    against, gains, findings, rows = list[str](), list[str](), list[Finding](), list[_Row]()
+    against, gains, rows = list[str](), list[str](), list[_Row]()
     every = dict.fromkeys(one.base for one in trained)
     for base in every:
         bases = {e.benchmark: e for e in settings if e.decoding.mode == "base" and base_of(e) == base}
@@ -203,14 +202,13 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
             for row in mine
             if row.name == reference and len(row.over_base) == len(row.found)
         ]
-        findings += [_finding(row, reference) for row in compared if _is_ours(row.name)]
         rows += mine
     about, paper = f" ({told})" if told else "", "tab:main, tab:compare, tab:rl_minerva"
     notes = _notes(trained, reference)
     tables = [methods_table(f"trained{slug}", f"Trained models{about}.", methods, notes=notes, paper=paper)]
     if pairs := [pair for row in rows for pair in (*row.over_base, *row.over_other)]:
         tables.append(_differences(pairs, f"trained-differences{slug}", about))
-    return [*against, *gains, *cut_unlike(pair for row in rows for pair in row.beside)], tables, findings
+    return [*against, *gains, *cut_unlike(pair for row in rows for pair in row.beside)], tables
 
 
 def _rows(
@@ -224,16 +222,6 @@ def _rows(
         for name, found in by.items()
         if found
     ]
-
-
-def _is_ours(name: str) -> bool:
-    """Tell whether a method weighs unlikely tokens more, as the paper's own."""
-    return bool({LABELS.get(name, name), name} & {"Ours", *OURS.values()}) or name.startswith("low_prob")
-
-
-def _finding(row: _Row, reference: str) -> Finding:
-    verdict = judged(_difference(row.over_other))
-    return Finding(claim=CLAIMS[5], found=row.sentence(reference, row.over_other), verdict=verdict)
 
 
 def _notes(trained: Sequence[Trained], reference: str) -> list[str]:

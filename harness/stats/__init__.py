@@ -3,7 +3,7 @@
 from harness.stats.best import BestDifference, best_difference
 from harness.stats.choice import SPLITS, Choice, choice
 from harness.stats.clusters import difference_over_runs, score_over_runs, shared_seeds
-from harness.stats.comparison import Comparison, Pooled, RunScores, Scores, family, pooled
+from harness.stats.comparison import Comparison, RunScores, Scores, family
 from harness.stats.crossing import Crossing, crossing
 from harness.stats.errors import (
     combined,
@@ -30,7 +30,6 @@ __all__ = [
     "Crossing",
     "Estimate",
     "PairedDifference",
-    "Pooled",
     "Responses",
     "RunScores",
     "Scores",
@@ -55,7 +54,6 @@ __all__ = [
     "paired_spread",
     "pass_at_k",
     "pass_at_k_per_problem",
-    "pooled",
     "power",
     "problem_metrics",
     "problems_needed",

@@ -1,6 +1,6 @@
-"""Families of paired comparisons, where alone Holm's correction is applied, and means over several of them."""
+"""Families of paired comparisons, where alone Holm's correction is applied."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -9,7 +9,7 @@ import numpy as np
 from harness.errors import UserError
 from harness.stats.clusters import difference_over_runs, score_over_runs
 from harness.stats.errors import score_interval, standard_error, t_interval
-from harness.stats.paired import UNKNOWN, PairedDifference, mean_difference, paired_difference
+from harness.stats.paired import UNKNOWN, PairedDifference, paired_difference
 from harness.stats.tables import holm
 
 
@@ -155,46 +155,3 @@ def family(pairs: Iterable[tuple[S, S]]) -> list[Comparison[S]]:
 
 def _known(value: float) -> float | None:
     return None if np.isnan(value) else value
-
-
-@dataclass(frozen=True, slots=True)
-class Pooled:
-    """A mean difference over settings and benchmarks, its t interval over problems, and its sign-flip `p`.
-
-    `settings` says how many settings were averaged on each benchmark.
-    """
-
-    mean: float
-    low: float
-    high: float
-    p: float
-    settings: dict[str, int]
-
-
-def pooled(rows: Sequence[Comparison[S]]) -> Pooled | None:
-    """Average differences over all settings, each benchmark counting once: none is picked, so nothing is selected for.
-
-    Within a benchmark the differences of a problem are averaged over settings first; then it is `mean_difference`, of
-    problems and benchmarks. None without rows.
-
-    Raises:
-        UserError: the rows of a benchmark differ in their problems.
-    """
-    by_task, settings, samples = [], {}, []
-    for task in dict.fromkeys(row.task for row in rows):
-        mine = [row for row in rows if row.task == task]
-        if any(row.result.units != mine[0].result.units for row in mine):
-            raise UserError(
-                f"comparisons on {task} differ in their problems; their mean would be of no set of problems"
-            )
-        by_task.append(np.mean([_by_unit(row.result) - _by_unit(row.reference) for row in mine], axis=0))
-        samples += [side.samples for row in mine for side in (row.result, row.reference)]
-        settings[task] = len(mine)
-    if not by_task:
-        return None
-    d = mean_difference(by_task, min(samples))
-    return Pooled(d.mean, d.low, d.high, d.p, settings)
-
-
-def _by_unit(scores: Scores) -> np.ndarray:
-    return scores.values.mean(axis=1) if scores.values.ndim == 2 else scores.values

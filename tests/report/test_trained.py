@@ -70,7 +70,7 @@ def test_seeds_of_a_method_are_one_row_with_their_mean_and_are_paired_by_seed(tm
     assert rows[2][3] == f"{difference:+.1f}"
     assert [row[4] for row in rows] == ["3", "3", "2"]
     assert any(
-        "against DAPO (AIME24, 2 seeds, 95 %)" in said for chapter in made.chapters for said in chapter.paragraphs
+        "against DAPO (AIME24, 2 seeds, 95 %, p " in said for chapter in made.chapters for said in chapter.paragraphs
     )
     beside = cells(tables(made)["beside-the-paper"], 0, 1)
     assert beside["AIME24, Qwen2.5-Math-7B, Ours, seed 7, Avg@4"] == ["39.06"]

@@ -140,16 +140,10 @@ def test_satterthwaite_is_welchs():
 def test_the_mean_over_benchmarks_has_welchs_degrees_of_freedom():
     """Six problems with a wide spread count as six, however many the other benchmark has."""
     rng = np.random.default_rng(3)
-    rows, each = [], {}
-    for task, n in (("small", 6), ("large", 400)):
-        values = {name: (rng.random((n, 4)) < 0.5).astype(float) for name in ("a", "b")}
-        sides = [stats.Scores(name, task, tuple(range(n)), x) for name, x in values.items()]
-        rows += stats.family([(sides[0], sides[1])])
-        each[task] = (values["a"] - values["b"]).mean(axis=1)
-    found = stats.pooled(rows)
-    assert found is not None
-    errors = [scipy_stats.sem(d) for d in each.values()]
-    df = stats.satterthwaite([(float(e), d.size - 1) for e, d in zip(errors, each.values(), strict=True)])
+    differences = [(rng.integers(-4, 5, n) / 4).astype(float) for n in (6, 400)]
+    found = stats.mean_difference(differences, 4)
+    errors = [scipy_stats.sem(d) for d in differences]
+    df = stats.satterthwaite([(float(e), d.size - 1) for e, d in zip(errors, differences, strict=True)])
     assert df < 8
     half = scipy_stats.t.ppf(0.975, df) * np.hypot(*errors) / 2
     assert (found.low, found.high) == pytest.approx((found.mean - half, found.mean + half))
@@ -255,7 +249,7 @@ def test_the_simulation_finds_what_the_page_says():
     """The same code as `python -m benchmarks.intervals`, few runs: bounds of 4.5 standard errors around 95 and 5 %."""
     found = bench_statistics(runs=20)
     assert all(len(found[name]) > 1 for name in SIMULATIONS)
-    wrong = [row["coverage"] for name in ("scores", "pools", "shares") for row in found[name] if row["coverage"] < 0.75]
+    wrong = [row["coverage"] for name in ("scores", "shares") for row in found[name] if row["coverage"] < 0.75]
     assert not wrong
     assert all(row["false claims"] < 0.25 for name in ("differences", "families") for row in found[name])
     near_nothing = [row for row in found["scores"] if row["law"] == "few solved, 3 %" and row["problems"] == 30]
