@@ -13,10 +13,9 @@ from typing import Any
 from harness.errors import DamagedError, UserError
 from harness.evals.from_records import NoResultError, regraded, results_of_record
 from harness.evals.result import EvalResult, read_result
-from harness.evals.trainings import TrainingPlace, read_json, trainings_at
+from harness.evals.trainings import TrainingPlace, trainings_at
 from harness.records import Record, RecordStore
 from harness.records.store import is_record
-from harness.spec.stored import is_number
 from harness.text import visible
 
 
@@ -106,13 +105,7 @@ def _read(
         path = path / "results" if (path / "results").is_dir() else path
         if files := sorted(path.glob("*.json"), key=lambda file: (file.lstat().st_mtime, file.name)):
             found = _newest(_readable([lambda file=file: [read_result(file)] for file in files]))
-            pruned = read_json(path.parent / "summary.json").get("states")
-            pruned = pruned.get("pruned", 0) if isinstance(pruned, dict) else 0
-            told = {str(path.resolve()): pruned if is_number(pruned) else 0}  # of a search; they left no result
-            return [
-                result.replace(provenance={**result.provenance, "pruned": told})
-                for result in (regraded(result, **how) for result in found)
-            ]
+            return [regraded(result, **how) for result in found]
         records = RecordStore(path if RecordStore(path).names() else path / "records")
         names = records.names()
     elif store is not None and re.match("[0-9a-f]+(/|$)", place) and RecordStore(store).names():

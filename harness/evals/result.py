@@ -84,7 +84,6 @@ _PROVENANCE: dict[str, Any] = {
     **dict.fromkeys(("weights", "graded_with"), dict[str, Text]),
     **dict.fromkeys(("engine", "versions"), Plain),
     "argv": tuple[Text, ...],
-    "pruned": dict[Text, Count],
     "training": create_model("Training", __base__=Stored, name=(Text, ...), seed=(Count, ...)),
 }
 _OPTIONAL: dict[str, Any] = {name: (kind | None, None) for name, kind in _PROVENANCE.items()}

