@@ -338,7 +338,7 @@ def some_sweeps(path):
         {"criterion": gate, "tau": 0.1, "wanted": 0.05, "expected": 0.05} for gate in ("kl", "delta_logp above @0:16")
     ]
     (folder / "matched.json").write_text(json.dumps({"tiny": rows}))
-    summary = {"states": {"pruned": 1}, "tokens_per_second": 9.5, "mean_tokens": {"tiny": {"tiny_easy": 20}}}
+    summary = {"states": {"failed": 1}, "tokens_per_second": 9.5, "mean_tokens": {"tiny": {"tiny_easy": 20}}}
     (folder / "summary.json").write_text(json.dumps(summary))
     return Folder(path, "sweeps/small/**/*")
 

@@ -113,9 +113,7 @@ def sweep_status(name: SweepName, out: SweepOut = OUT) -> None:
 
 @app.command("best")
 def sweep_best(name: SweepName, out: SweepOut = OUT) -> None:
-    """Show the best point with its controls.
-
-    Of several metrics, the Pareto set."""
+    """Show the best point with its controls."""
     from harness.sweep.run import best
 
     echo(best(*_stored(name, out)), lines=True)

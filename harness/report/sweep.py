@@ -63,10 +63,10 @@ def against(reference: CompleteTrial, entries: Sequence[CompleteTrial]) -> list[
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SweepSummary(ABC):
-    """A sweep in figures, finished or not; pruned and failed trials are counted in `states`, and in no table.
+    """A sweep in figures, finished or not; failed trials are counted in `states`, and in no table.
 
-    `pruned` counts the pruned ones of each pair, `failed` the points that failed too often or are not finished;
-    `seconds` is the time of this run. `results` reads what the report is of.
+    `failed` counts the points that failed too often or are not finished; `seconds` is the time of this run. `results`
+    reads what the report is of.
     """
 
     spec: Search
@@ -74,7 +74,6 @@ class SweepSummary(ABC):
     comparisons: Sequence[stats.Comparison[Any]]
     best: Sequence[CompleteTrial]
     states: dict[str, int]
-    pruned: Mapping[str, int] = field(default_factory=dict)
     results: Callable[[], Sequence[EvalResult]] = tuple
     seconds: float = 0.0
     failed: int = 0
@@ -153,16 +152,12 @@ class SweepSummary(ABC):
     def sentence(self, pair: str, leads: Sequence[tuple[str, Any]], chosen_on: str) -> str:
         """Say which of a pair's points is best, and what is left of its leads, each over something, after Holm."""
         best = [entry for entry in self.best if entry.pair == pair]
-        tried = sum(entry.pair == pair for entry in self.points) + self.pruned.get(pair, 0)
-        names = [metric.name for metric in self.spec.metric]
+        tried, name = sum(entry.pair == pair for entry in self.points), self.spec.metric.name
         if not best:
-            return f"none of {tried} points is complete and within the constraints."
-        if len(names) > 1:
-            labels = "; ".join(entry.label for entry in best)
-            return f"Pareto set of {tried} points on these {chosen_on} by {' and '.join(names)}: {labels}."
-        digits = 1 if names[0] == "mean_tokens" else 2 if in_percent(names[0]) else 4
-        shown = Estimate(best[0].metrics[names[0]]).number(digits, unit=100 if in_percent(names[0]) else 1)
-        words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {names[0]} {shown}"]
+            return "no point is complete."
+        digits = 1 if name == "mean_tokens" else 2 if in_percent(name) else 4
+        shown = Estimate(best[0].metrics[name]).number(digits, unit=100 if in_percent(name) else 1)
+        words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {name} {shown}"]
         for over, row in leads:
             d, (unit, digits, points) = row.difference, unit_of(row.result)
             found, how = Estimate(d.mean, d.low, d.high), {"unit": unit, "sign": True}
@@ -207,9 +202,9 @@ class DecodingSummary(SweepSummary):
         return said
 
     def _is_of(self, result: EvalResult, best: CompleteTrial) -> bool:
-        """Tell whether a result is one of the best point's; that of a task of lm-eval's by the sweep's first metric."""
+        """Tell whether a result is one of the best point's; that of a task of lm-eval's by the sweep's metric."""
         if not result.shares:
-            named = result.subject == f"{result.task} {self.spec.metric[0].name}"
+            named = result.subject == f"{result.task} {self.spec.metric.name}"
             return named and result.config_hash in {each.config_hash for each in best.results}
         return result in best.results
 
@@ -289,10 +284,10 @@ class TrainingSummary(SweepSummary):
 
     @property
     def judged(self) -> dict[str, str]:
-        """Return by benchmark what points are looked at by: Avg@k, of lm-eval's tasks the sweep's first metric."""
+        """Return by benchmark what points are looked at by: Avg@k, of lm-eval's tasks the sweep's metric."""
         avg = f"Avg@{self.samples}"
         own = {task: str(score.get("metric", avg)) for task, score in self._scores.items()}
-        return {task: name for task, name in own.items() if name in (avg, self.spec.metric[0].name)}
+        return {task: name for task, name in own.items() if name in (avg, self.spec.metric.name)}
 
     @property
     def verdicts(self) -> list[str]:

@@ -16,8 +16,8 @@ from pydantic_core import PydanticCustomError
 from harness.errors import UserError, unknown
 from harness.spec.base import Spec, parse, shown
 
-SearchMethod = Literal["grid", "random", "qmc", "tpe", "gp"]
-LISTED = ("grid", "random", "qmc")  # methods whose points are all known before anything runs
+SearchMethod = Literal["grid", "random", "tpe"]
+LISTED = ("grid", "random")  # methods whose points are all known before anything runs
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
@@ -91,15 +91,8 @@ class Ratio(Parameter, frozen=True):
 class Metric(Spec, frozen=True):
     """What is to become large or small; of several benchmarks the unweighted mean. Shares and scores are fractions."""
 
-    name: str
-    goal: Literal["maximize", "minimize"] = "maximize"
-
-
-class Bounds(Spec, frozen=True):
-    """Within which a metric has to stay for a point to be eligible as best."""
-
-    min: float | None = None
-    max: float | None = None
+    name: str = Field(description="avg_at_N, pass_at_K, replacement_ratio, ...")
+    goal: Literal["maximize", "minimize"] = Field(default="maximize", description="Or minimize.")
 
 
 class Workers(Spec, frozen=True):
@@ -124,15 +117,12 @@ class Search(Spec, frozen=True):
     parameters: dict[str, Values | Numbers | Range | Ratio] = Field(
         description="What is varied: {values: [...]}, {min:, max:, log:}, of τ also {ratio: [...]}."
     )
-    method: SearchMethod = Field(default="grid", description="grid, random, qmc, tpe or gp; all but grid need run_cap.")
-    metric: tuple[Metric, ...] = Field(
-        default=(), description="Default avg_at_N; or {name:, goal: minimize}, or a list: the Pareto set."
-    )
-    constraints: dict[str, Bounds] = Field(
-        default_factory=dict, description="Of the points that may be best: {replacement_ratio: {max: 0.2}}."
+    method: SearchMethod = Field(default="grid", description="grid, random or tpe; all but grid need run_cap.")
+    metric: Metric = Field(  # pyright: ignore[reportAssignmentType]  (the default is filled in once `metrics` are known)
+        default=None, description="A name, default avg_at_N, or {name:, goal: minimize}."
     )
     run_cap: int | None = Field(default=None, ge=1, description="Points at most.")
-    batch: int = Field(default=8, ge=1, description="Of a search, or with a pruner: points decoded together.")
+    batch: int = Field(default=8, ge=1, description="Of a search: points decoded together.")
     seed: int = Field(default=0, ge=0, lt=2**32, description="Of the search, not of the noise.")
     workers: Workers = Field(default_factory=Workers)
     storage: str = Field(default="journal", description="journal, postgresql://..., or sqlite:///... (one worker).")
@@ -146,8 +136,8 @@ class Search(Spec, frozen=True):
 
     @field_validator("metric", mode="before")
     @classmethod
-    def _read_metrics(cls, given: Any) -> Any:
-        return [{"name": metric} if isinstance(metric, str) else metric for metric in _as_list(given)]
+    def _read_metric(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
 
     @field_validator("parameters", mode="before")
     @classmethod
@@ -162,8 +152,8 @@ class Search(Spec, frozen=True):
 
     @model_validator(mode="after")
     def _check(self) -> "Search":
-        if not self.metric:
-            object.__setattr__(self, "metric", (Metric(name=self.metrics[0]),))
+        if self.metric is None:
+            object.__setattr__(self, "metric", Metric(name=self.metrics[0]))
         self.check()
         return self
 
@@ -198,9 +188,6 @@ class Search(Spec, frozen=True):
             raise UserError(
                 f"name={self.name!r} is refused: it names a folder; accepted: letters, digits, '.', '_', '-'"
             )
-        for name, bounds in self.constraints.items():
-            if bounds.min is None and bounds.max is None:
-                raise UserError(f"constraints.{name} has neither min nor max")
         for name, parameter in self.parameters.items():
             if isinstance(parameter, Range) and self.method == "grid":
                 raise UserError(f"parameters.{name} has a range, and method=grid needs values; or use method=random")
@@ -280,12 +267,3 @@ def _parameter(name: str, given: Any, field: FieldInfo, by_ratio: bool) -> Param
         ways = ["values", *(["min and max"] if numeric else []), *(["ratio"] if by_ratio else [])]
         raise UserError(f"{where} needs one of: {', '.join(ways)}")
     return parse(named.pop(), given, where=f"{where}.")
-
-
-def read_pruner(given: Any) -> Any:
-    """Read `none`, a pruner's name, or a mapping from its name to its settings, as the mapping."""
-    if given in (None, "none"):
-        return None
-    if isinstance(given, str):
-        return {given: {}}
-    return {name: value or {} for name, value in given.items()} if isinstance(given, Mapping) else given

@@ -29,29 +29,12 @@ from harness.spec.evaluation import (
 from harness.spec.pair import TINY, NamedPair, Pair, find_pair, model_name, preset
 from harness.spec.presentation import Presentation
 from harness.spec.sampling import Sampling, over
-from harness.spec.search import LISTED, Ratio, Search, read_pruner
+from harness.spec.search import LISTED, Ratio, Search
 from harness.spec.trajectory import trajectory_of
 
 TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
 SHARES = ("replacement_ratio", "changed_ratio", "truncated_share", "no_box_share")
 _PASS = re.compile(r"pass_at_([0-9]+)")
-
-
-class Wilcoxon(Spec, frozen=True):
-    """Ends a trial early that is worse than the best so far, by a signed-rank test over problems, `chunk` by `chunk`.
-
-    `startup` problems are decoded before the first test; `p` is the level.
-    """
-
-    p: float = Field(default=0.1, gt=0.0, lt=1.0, description="Level of the test.")
-    chunk: int = Field(default=6, ge=1, description="Problems between two tests.")
-    startup: int = Field(default=5, ge=2, description="Problems before the first test.")
-
-
-class Pruner(Spec, frozen=True):
-    """How trials are ended early."""
-
-    wilcoxon: Wilcoxon
 
 
 def _read_pairs(value: Any) -> dict[str, Any]:
@@ -190,9 +173,6 @@ class SweepSpec(Presentation, Search, frozen=True):
     samplings: tuple[OtherSampling, ...] = Field(
         default=(), description="References drawn otherwise: [{temperature: 0.6, decodings: [rl]}]."
     )
-    pruner: Annotated[Pruner | None, BeforeValidator(read_pruner)] = Field(
-        default=None, description="Or {wilcoxon: {p: 0.1, chunk: 6, startup: 5}}."
-    )
     equal_forwards: bool = Field(default=False, description="Add what one model does with as many forwards.")
     engine: EngineSpec = Field(default_factory=EngineSpec, description="As the options of `rlvr-dir eval`.")
     data_dir: str | None = Field(default=None, description="Folder of <task>.jsonl files.")
@@ -290,12 +270,8 @@ class SweepSpec(Presentation, Search, frozen=True):
         super().check()
         for decoding, sampling in self.drawn_otherwise:
             check_together(decoding, sampling)
-        for what in (*(m.name for m in self.metric), *self.constraints):
-            if all(map(is_benchmark, self.tasks)):  # those of lm-eval's tasks are known when they are loaded
-                check_metric(what, metric_names(self.sampling.samples), self.sampling.samples)
-        for name, bounds in self.constraints.items():
-            if name in SHARES and (bounds.max or 0) > 1:
-                raise UserError(f"constraints.{name}.max={bounds.max} is refused: shares are fractions, 0 to 1")
+        if all(map(is_benchmark, self.tasks)):  # those of lm-eval's tasks are known when they are loaded
+            check_metric(self.metric.name, metric_names(self.sampling.samples), self.sampling.samples)
         for name in self.parameters:
             key = name.removeprefix("decode.")
             if key in self.decode:
@@ -309,12 +285,6 @@ class SweepSpec(Presentation, Search, frozen=True):
                 "decode.primary is varied with a ratio of decode.tau: a threshold is found on the text of one of them; "
                 "accepted: decode.primary fixed, in a sweep for each"
             )
-        if self.pruner is not None:
-            scored, *others = self.metric
-            if others:
-                raise UserError("pruner: pruning needs one metric; several metrics give a Pareto set without it")
-            if scored.name != f"avg_at_{self.sampling.samples}":
-                raise UserError(f"pruner: it tests avg_at_{self.sampling.samples} by problem; metric={scored.name!r}")
         if len(self.pair) > 1 and self.method not in LISTED:
             raise UserError(f"method={self.method} searches one pair; accepted with several: {', '.join(LISTED)}")
         with warnings.catch_warnings():

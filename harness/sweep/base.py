@@ -125,7 +125,7 @@ class Sweep(ABC, Generic[S]):
 
     @abstractmethod
     def run(self, points: Sequence[Point]) -> None:
-        """Complete, prune or fail points and references of one pair; raises UserError."""
+        """Complete or fail points and references of one pair; raises UserError."""
 
     @abstractmethod
     def results(self, trial: Trial) -> Sequence[Any] | None:
@@ -179,11 +179,10 @@ class Sweep(ABC, Generic[S]):
 
     def best_so_far(self) -> str:
         """Say in a line which point is best, with its 95 % interval; empty where there is none."""
-        if not (best := self.trials.best()) or not (results := self.results(best[0])):
+        if not (best := self.trials.best()) or not (results := self.results(best)):
             return ""
-        entry = self.entry(best[0].point, results, 0, {})
-        many = f"Pareto set of {len(best)}, first" if len(self.spec.metric) > 1 else "best so far"
-        return f"{many}: {entry.label} {_told(self.scores(entry)[0])}"
+        entry = self.entry(best.point, results, 0, {})
+        return f"best so far: {entry.label} {_told(self.scores(entry)[0])}"
 
     def summary(self) -> SweepSummary:
         """Return the summary of everything that is complete.
@@ -199,12 +198,11 @@ class Sweep(ABC, Generic[S]):
                     "again, which makes them again from what is kept"
                 )
             entries.append(self.entry(trial.point, results, trial.number, trial.metrics))
-        best = [(trial.pair, trial.number) for pair in self.spec.pairs for trial in self.trials.best(pair)]
+        best = [(trial.pair, trial.number) for pair in self.spec.pairs if (trial := self.trials.best(pair))]
         return self.summarise(
             entries,
             best=[entry for entry in entries if entry.point is not None and (entry.pair, entry.number) in best],
             states=self.trials.states(),
-            pruned={pair: self.trials.states(pair)["pruned"] for pair in self.spec.pairs},
             failed=sum(trial.state == "failed" for trial in self.trials),
         )
 
@@ -215,7 +213,7 @@ class Sweep(ABC, Generic[S]):
         return listed_points(self.spec) or (self.study.proposed() if self.study is not None else [])
 
     def todo(self) -> list[Point]:
-        """Return the references and points that are neither complete nor pruned, nor failed too often here."""
+        """Return the references and points that are not complete, and have not failed too often here."""
         points = self.points()
         wanted = {key(point): point for point in (*self.references(points), *points)}
         return [
@@ -237,10 +235,6 @@ class Sweep(ABC, Generic[S]):
         """Keep a point that is complete, and tell whoever wants to know."""
         self._end(point, state="complete", results=tuple(files), metrics=metrics, about=about)
         self.on_complete(point, results)
-
-    def prune(self, point: Point, **after: Any) -> None:
-        """Keep that a point was ended early, and after what; it has no results and enters no table."""
-        self._end(point, state="pruned", about={"after": after})
 
     def fail(self, point: Point, reason: str) -> None:
         """Keep that a point failed, and count it against its retries."""
@@ -267,29 +261,28 @@ def _told(scores: stats.Scores) -> str:
     return f"{scores.benchmark} {found.text(1 if unit == 100 else digits, unit=unit)}"
 
 
-def check_metrics(
+def check_metric_of(
     spec: Search, benchmarks: Mapping[str, Benchmark], samples: int, shared: Sequence[str], *, means: bool = False
 ) -> None:
-    """Refuse metrics that a benchmark does not have or that are better the other way.
+    """Refuse a metric that a benchmark does not have or that is better the other way.
 
     `shared` are those that a task of lm-eval's has beside its own, of which `means` accepts only means over problems.
 
     Raises:
         UserError: naming the task, the metric and what would be accepted.
     """
+    metric = spec.metric
     for task, each in benchmarks.items():
         own = isinstance(each, LmEvalBenchmark)
         theirs = each.metrics(means=means) if own else {}
         known = spec.metrics if not own else (*theirs, *shared) if theirs or not means else ()
-        for name in (*(metric.name for metric in spec.metric), *spec.constraints):
-            try:
-                check_metric(name, known, samples)
-            except UserError as error:
-                raise UserError(f"task={task!r}: {error}") from None
-        for metric in spec.metric:
-            if (metric.goal == "maximize") != theirs.get(metric.name, metric.goal == "maximize"):
-                other = "minimize" if metric.goal == "maximize" else "maximize"
-                raise UserError(
-                    f"task={task!r}: metric={metric.name!r} with goal={metric.goal} is refused: the task says that "
-                    f"{'less' if other == 'minimize' else 'more'} of it is better; accepted: goal: {other}"
-                )
+        try:
+            check_metric(metric.name, known, samples)
+        except UserError as error:
+            raise UserError(f"task={task!r}: {error}") from None
+        if (metric.goal == "maximize") != theirs.get(metric.name, metric.goal == "maximize"):
+            other = "minimize" if metric.goal == "maximize" else "maximize"
+            raise UserError(
+                f"task={task!r}: metric={metric.name!r} with goal={metric.goal} is refused: the task says that "
+                f"{'less' if other == 'minimize' else 'more'} of it is better; accepted: goal: {other}"
+            )

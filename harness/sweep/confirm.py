@@ -47,8 +47,8 @@ def confirm(
     lock = Lock(folder.lock, f"sweep {spec.name!r}")
     try:
         made = sweep.summary()
-        if not made.best or len(spec.metric) > 1:
-            raise UserError(f"sweep {spec.name!r} has no single best point to be confirmed")
+        if not made.best:
+            raise UserError(f"sweep {spec.name!r} has no best point to be confirmed")
         run = SweepRun(sweep)
         again = [
             (entry.pair, each) for entry in made.best for each in sweep.again(entry, made, seeds, tasks, limit, run)

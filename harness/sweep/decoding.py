@@ -1,8 +1,7 @@
 """Sweeps of decodings: a list of decodings given to the loop, pair by pair, in one stream of one engine."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from math import hypot, isfinite
@@ -10,26 +9,22 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from harness import stats
 from harness.decode import Engine, open_engine
 from harness.evals import EvalResult, evaluate
 from harness.evals.benchmark import Benchmark
 from harness.evals.compare import comparisons
 from harness.evals.data import preflight, preflight_of
-from harness.evals.loop import Job, jobs_of, run_jobs
 from harness.evals.settings import Setting, settings_of
 from harness.evals.show import score
 from harness.evals.theirs import LmEvalBenchmark
 from harness.files import make_folder
 from harness.grading import grader_name
-from harness.records import RecordStore
 from harness.report.sweep import CompleteTrial, DecodingSummary
 from harness.spec import Decoding, ProblemPart, Sampling
 from harness.spec.search import LISTED
 from harness.spec.sweep import RATIO, SHARES, SweepSpec
-from harness.sweep.base import Again, Sweep, check_metrics
+from harness.sweep.base import Again, Sweep, check_metric_of
 from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.estimate import DecodingEstimate, estimate
 from harness.sweep.points import Point, listed_points
@@ -63,41 +58,33 @@ class Decodings(Sweep[SweepSpec]):
 
     @property
     def at_once(self) -> int:
-        """All points where they are known and none is ended early, else a batch."""
-        known = self.spec.method in LISTED and self.spec.pruner is None
-        return len(listed_points(self.spec)) if known else self.spec.batch
+        """All points where they are known, else a batch."""
+        return len(listed_points(self.spec)) if self.spec.method in LISTED else self.spec.batch
 
     def check(self) -> None:
-        """Refuse tasks that cannot be had, and metrics that one of them does not have or that are better the other way.
+        """Refuse tasks that cannot be had, and a metric that one of them does not have or that is better the other way.
 
         Raises:
             UserError: naming the task, the metric and what would be accepted.
         """
-        check_metrics(self.spec, preflight_of(self.spec), self.spec.sampling.samples, (*SHARES, "mean_tokens"))
+        check_metric_of(self.spec, preflight_of(self.spec), self.spec.sampling.samples, (*SHARES, "mean_tokens"))
 
     def estimate(self) -> DecodingEstimate:
         """Estimate from the records."""
         return estimate(self.spec, self.places.out, self.places.records)
 
     def references(self, points: Sequence[Point]) -> list[Point]:
-        """Return base, RL, controls, and what else is asked for, of each pair.
-
-        With a pruner, a point's control waits until the point is complete: those that are pruned need none.
-        """
-        found = []
-        for pair in self.spec.pairs:
-            mine = [point for point in points if point["pair"] == pair]
-            trials = {id(point): self.trials.get(point) for point in mine}
-            states = {name: trial.state if trial else "" for name, trial in trials.items()}
-            asked = [point for point in mine if states[id(point)] != "pruned"]
-            complete = [point for point in asked if states[id(point)] == "complete"]
-            found += references(self.spec, pair, asked, self._taus(pair), complete if self.spec.pruner else asked)
-        return found
+        """Return base, RL, controls, and what else is asked for, of each pair."""
+        return [
+            reference
+            for pair in self.spec.pairs
+            for reference in references(
+                self.spec, pair, [point for point in points if point["pair"] == pair], self._taus(pair)
+            )
+        ]
 
     def run(self, points: Sequence[Point]) -> None:
         """Decode what is missing of all points in one stream, and complete each when its last benchmark is there.
-
-        With a pruner, those that are clearly worse than the best so far are ended early.
 
         Raises:
             UserError: what the engine or the record store refuses; points that are complete by then stay so.
@@ -107,8 +94,6 @@ class Decodings(Sweep[SweepSpec]):
         by: dict[Sampling, PointsByDecoding] = {spec.sampling: {}}
         for point in points:
             by.setdefault(sampling_of(spec, point), {}).setdefault(decoding_of(spec, point, taus), []).append(point)
-        if spec.pruner is not None and by[spec.sampling]:
-            by[spec.sampling] = self._survivors(pair, engine, by[spec.sampling])
         tasks = len(preflight_of(spec))
         for sampling, asked in by.items():
             found: dict[Decoding, list[EvalResult]] = {decoding: [] for decoding in asked}
@@ -154,8 +139,8 @@ class Decodings(Sweep[SweepSpec]):
         return CompleteTrial(point["pair"], number, asked, label, tuple(results), metrics, drawn=drawn, about=about)
 
     def scores(self, entry: CompleteTrial) -> list[stats.Scores]:
-        """Return what a point scored by the sweep's first metric."""
-        return [Setting.of([result.of_metric(self.spec.metric[0].name)]) for result in entry.results]
+        """Return what a point scored by the sweep's metric."""
+        return [Setting.of([result.of_metric(self.spec.metric.name)]) for result in entry.results]
 
     def summarise(self, entries: list[CompleteTrial], **told: Any) -> DecodingSummary:
         """Return the summary, references first."""
@@ -221,7 +206,7 @@ class Decodings(Sweep[SweepSpec]):
             result.write(self.folder.path / "confirm")
             run.child(result)
             self.say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {score(result)}")
-        results = [result.of_metric(spec.metric[0].name) for result in results]
+        results = [result.of_metric(spec.metric.name) for result in results]
         by = {(setting.task, setting.decoding): setting for setting in settings_of(results)}
         mine = {each.name for each in preflight_of(spec).values()}
         for subject in dict.fromkeys(result.subject for result in results):
@@ -244,62 +229,6 @@ class Decodings(Sweep[SweepSpec]):
             taus = find_taus(self.spec, self.folder, pair, self._open(pair), self.store, progress=self.progress)
         return taus
 
-    def _survivors(self, pair: str, engine: Engine, by: PointsByDecoding) -> PointsByDecoding:
-        """Return the points that are not worse than the best one, chunk by chunk of problems; the others are pruned.
-
-        All points still alive decode a chunk together. Problems come in one order, shuffled by the sweep's seed, the
-        same for every point, so that a point is compared on the very problems it has.
-        """
-        assert self.spec.pruner is not None
-        pruner = self.spec.pruner.wilcoxon
-        jobs: dict[Decoding, list[Job]] = {decoding: [] for decoding in by}
-        for job in jobs_of(self.spec.evaluation(pair, list(by)), engine):
-            jobs[job.decoding].append(job)
-        problems = list(dict.fromkeys(request.problem for job in next(iter(jobs.values())) for request in job.requests))
-        problems = [problems[i] for i in np.random.default_rng(self.spec.seed).permutation(len(problems))]
-        best, seen = self._best_shares(pair), dict[Decoding, dict[str, float]]()
-        alive = dict(by)
-        for end in range(pruner.chunk, len(problems), pruner.chunk):
-            chunk = set(problems[end - pruner.chunk : end])
-            for decoding, shares in self._shares(engine, (j for each in alive for j in jobs[each]), chunk).items():
-                mine = seen.setdefault(decoding, {})
-                mine |= shares
-                points = [point for point in alive[decoding] if "reference" not in point]
-                if points and len(mine) >= pruner.startup and is_behind(mine, best, pruner.p):
-                    for point in points:
-                        self.prune(point, problems=end, of=len(problems))
-                        alive[decoding].remove(point)
-                    self.say(f"pruned after {end} of {len(problems)} problems: {decoding.label()}")
-                if not alive[decoding]:
-                    del alive[decoding]
-        return alive
-
-    def _best_shares(self, pair: str) -> dict[str, float]:
-        """Return the share of right responses to each problem of the best point so far; empty where there is none."""
-        for trial in self.trials.best(pair)[:1]:
-            results = self.results(trial) or ()
-            return {
-                f"{result.task}/{problem}": float(np.mean(right))
-                for result in results
-                for problem, right in zip(result.problem_ids, result.correct, strict=True)
-            }
-        return {}
-
-    def _shares(self, engine: Engine, jobs: Iterable[Job], chunk: set[str]) -> dict[Decoding, dict[str, float]]:
-        """Decode a chunk of problems; the share of right responses to each, by decoding and problem."""
-        parts = [
-            replace(job, requests=tuple(request for request in job.requests if request.problem in chunk))
-            for job in jobs
-        ]
-        rights: dict[Decoding, dict[str, list[bool]]] = {part.decoding: {} for part in parts if part.requests}
-        for done in run_jobs(engine, [part for part in parts if part.requests], RecordStore(self.store)):
-            for (problem, _), verdict in done.verdicts.items():
-                rights[done.job.decoding].setdefault(problem, []).append(verdict.correct)
-        return {
-            decoding: {problem: float(np.mean(right)) for problem, right in mine.items()}
-            for decoding, mine in rights.items()
-        }
-
     def _open(self, pair: str) -> Engine:
         """Return the pair's engine; its weights are loaded when something has to be decoded."""
         if self._engine is None or self._loaded != pair:
@@ -319,17 +248,6 @@ def _is_of(result: EvalResult, now: Benchmark) -> bool:
     return told.get("grader") == grader_name(now.grader)
 
 
-def is_behind(shares: Mapping[str, float], best: Mapping[str, float], p: float) -> bool:
-    """Tell whether shares are smaller than the best's on the same problems, by a signed-rank test at level `p`."""
-    from scipy.stats import wilcoxon
-
-    differences = [share - best[problem] for problem, share in shares.items() if problem in best]
-    if not any(differences) or sum(differences) >= 0:
-        return False
-    tested: Any = wilcoxon(differences, alternative="less", zero_method="zsplit")
-    return bool(tested.pvalue < p)
-
-
 def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
     """Return every metric of a trial by its name in sweeps: the unweighted mean over its benchmarks, and its errors.
 
@@ -340,9 +258,9 @@ def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
     for result in results:
         values = {name.replace("@", "_at_"): value for name, value in result.metrics().items()}
         values |= {name: value for name, value in (result.scores or {}).items() if name in result.metric_names}
-        for name in (*(metric.name for metric in spec.metric), *spec.constraints):
-            if name.startswith("pass_at_") and name not in values and int(name[8:]) <= result.samples:
-                values[name] = result.pass_at(int(name.removeprefix("pass_at_")))
+        name = spec.metric.name
+        if name.startswith("pass_at_") and name not in values and int(name[8:]) <= result.samples:
+            values[name] = result.pass_at(int(name.removeprefix("pass_at_")))
         every.append(values)
     names = [name for name in every[0] if all(name in values for values in every)]
     each = {name: [float(values[name]) for values in every] for name in names}

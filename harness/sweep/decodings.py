@@ -26,14 +26,10 @@ def sampling_of(spec: SweepSpec, point: Point) -> Sampling:
     return parse(Sampling, point["sampling"]) if "sampling" in point else spec.sampling
 
 
-def references(
-    spec: SweepSpec, pair: str, points: Sequence[Point], taus: Taus, controlled: Sequence[Point] | None = None
-) -> list[Point]:
-    """Return base, RL, those asked for, the gamma = 0 control of `controlled` (default all points), and last what is
-    drawn otherwise; none twice.
-    """
-    mine = dict.fromkeys(decoding_of(spec, point, taus) for point in points)
-    gates = [decoding_of(spec, point, taus) for point in (points if controlled is None else controlled)]
-    wanted = [Decoding(mode="base"), Decoding(mode="rl"), *spec.references, *(each.control() for each in gates)]
+def references(spec: SweepSpec, pair: str, points: Sequence[Point], taus: Taus) -> list[Point]:
+    """Return base, RL, those asked for, the points' gamma = 0 controls, and what is drawn otherwise; none twice."""
+    decodings = dict.fromkeys(decoding_of(spec, point, taus) for point in points)
+    controls = (decoding.control() for decoding in decodings)
+    wanted = dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), *spec.references, *controls])
     others = [reference(pair, *each) for each in spec.drawn_otherwise]
-    return [*(reference(pair, each) for each in dict.fromkeys(wanted) if each not in mine), *others]
+    return [*(reference(pair, decoding) for decoding in wanted if decoding not in decodings), *others]

@@ -19,13 +19,13 @@ def key(point: Mapping[str, Any]) -> str:
 
 
 def listed_points(spec: Search) -> list[Point]:
-    """Return all points of a grid, or of a random or quasi-random draw from the sweep's seed; none for a search.
+    """Return all points of a grid, or of a random draw from the sweep's seed; none for a search.
 
     A longer draw begins with the shorter one, so a sweep can be extended.
     """
     if spec.method == "grid":
         drawn = list(_grid(spec))[: spec.run_cap]
-    elif spec.method in ("random", "qmc"):
+    elif spec.method == "random":
         drawn = _draw(spec)
     else:
         return []
@@ -46,27 +46,15 @@ def _grid(spec: Search) -> Iterator[Point]:
 
 def _draw(spec: Search) -> list[Point]:
     every = spec.varied()
-    units, wanted = _units(spec, len(every)), spec.run_cap or 0
+    random, wanted = np.random.default_rng(spec.seed), spec.run_cap or 0
     found: dict[str, Point] = {}
-    for _, row in zip(range(100 * wanted), units, strict=False):  # a small space runs out of new points
+    for _ in range(100 * wanted):  # a small space runs out of new points
+        row = random.random(len(every))
         point = {name: _at(parameter, unit) for (name, parameter), unit in zip(every.items(), row, strict=True)}
         found.setdefault(key(point), point)
         if len(found) == wanted:
             break
     return list(found.values())
-
-
-def _units(spec: Search, width: int) -> Iterator[np.ndarray]:
-    """Yield rows of numbers in [0, 1), without end."""
-    if spec.method == "random":
-        random = np.random.default_rng(spec.seed)
-        while True:
-            yield random.random(width)
-    from scipy.stats.qmc import Sobol
-
-    sobol = Sobol(width, scramble=True, rng=spec.seed)
-    while True:
-        yield from sobol.random(1)
 
 
 def _at(parameter: Parameter, unit: float) -> Any:

@@ -32,7 +32,7 @@ _UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
 _DOUBLES = 25  # points in a row that a search may propose again before it is said to be at its end
-_STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+_STATES = {"complete": TrialState.COMPLETE, "failed": TrialState.FAIL}
 
 
 class Study:
@@ -50,7 +50,7 @@ class Study:
             self._study = optuna.create_study(
                 study_name=spec.name,
                 storage=_open(spec.storage, folder.journal),
-                directions=[metric.goal for metric in spec.metric],
+                direction=spec.metric.goal,
                 pruner=optuna.pruners.NopPruner(),
                 load_if_exists=True,
             )
@@ -71,7 +71,7 @@ class Study:
             check(load(yaml_mapping(stored, "the sweep in its storage")), self._spec, "its storage", extend=extend)
         if stored != dump(self._spec):
             self._study.set_user_attr("sweep", dump(self._spec))
-            self._study.set_metric_names([metric.name for metric in self._spec.metric])
+            self._study.set_metric_names([self._spec.metric.name])
 
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
@@ -124,22 +124,16 @@ class Study:
 
     def tell(self, trial: Trial) -> None:
         """Tell the sampler what came out, or, of a listed point, whoever looks at the storage."""
-        point, values = trial.point, None
-        if trial.state == "complete":
-            values = [trial.metrics[metric.name] for metric in self._spec.metric]
+        point = trial.point
+        value = trial.metrics[self._spec.metric.name] if trial.state == "complete" else None
         if (asked := self._asked.pop(key(point), None)) is not None:
-            for name, bounds in self._spec.constraints.items():
-                if bounds.max is not None:
-                    asked.set_constraint(f"{name} <= {bounds.max:g}", trial.metrics.get(name, 0.0) - bounds.max)
-                if bounds.min is not None:
-                    asked.set_constraint(f"{name} >= {bounds.min:g}", bounds.min - trial.metrics.get(name, 0.0))
-            self._study.tell(asked, values, state=_STATES[trial.state])
+            self._study.tell(asked, value, state=_STATES[trial.state])
         elif self._spec.method in LISTED and not self._shows(point):
             kinds = self._distributions(point)
             self._study.add_trial(
                 create_trial(
                     state=_STATES[trial.state],
-                    values=values,
+                    value=value,
                     params={name: point[name] for name in kinds},
                     distributions=kinds,
                     user_attrs={"point": dict(point), "metrics": dict(trial.metrics)},
@@ -148,7 +142,7 @@ class Study:
 
     def _shows(self, point: Mapping[str, Any]) -> bool:
         """Tell whether a listed point is there already; that it has failed is no end of it."""
-        over = [trial for trial in self._trials() if trial.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+        over = [trial for trial in self._trials() if trial.state == TrialState.COMPLETE]
         return any(trial.user_attrs.get("point") == point for trial in over)
 
     def _distributions(self, point: Mapping[str, Any]) -> dict[str, BaseDistribution]:
@@ -172,8 +166,8 @@ def _sampler(spec: Search, salt: int) -> optuna.samplers.BaseSampler:
     """Make the search; `salt` keeps a resumed one, and every worker's, from drawing what was drawn before."""
     if spec.method in LISTED:
         return optuna.samplers.RandomSampler()  # never asked
-    kind = optuna.samplers.TPESampler if spec.method == "tpe" else optuna.samplers.GPSampler
-    return kind(seed=spec.seed + salt, n_startup_trials=min(10, max(2, (spec.run_cap or 0) // 3)))
+    startup = min(10, max(2, (spec.run_cap or 0) // 3))
+    return optuna.samplers.TPESampler(seed=spec.seed + salt, n_startup_trials=startup)
 
 
 def _open(storage: str, journal: Path) -> Any:

@@ -85,7 +85,7 @@ class SweepRun:
         from mlflow.entities import Metric, Param
 
         folder = self._sweep.folder
-        best, several = made.best if len(made.spec.metric) == 1 else (), len(made.spec.pairs) > 1
+        best, several = made.best, len(made.spec.pairs) > 1
         metrics, params = {"points": len(made.points)}, {**self._sweep.params(), "size": made.spec.size()}
         for entry in best:
             place = f"best/{_REFUSED.sub('_', entry.pair)}" if several else "best"

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 from harness import stats
@@ -20,7 +20,7 @@ from harness.evals.trainings import TrainingPlace
 from harness.markdown import duration, markdown_table
 from harness.report.sweep import CompleteTrial, TrainingSummary, against
 from harness.spec.search import LISTED
-from harness.sweep.base import Again, Sweep, check_metrics
+from harness.sweep.base import Again, Sweep, check_metric_of
 from harness.sweep.points import Point, listed_points
 from harness.sweep.several import Cost
 from harness.sweep.track import SweepRun
@@ -67,16 +67,11 @@ def seeds_of(spec: TrainSpec, store: Path) -> list[SeedResult] | None:
     return found
 
 
-def train_seeds(
-    training: TrainSpec,
-    store: Path,
-    say: Callable[[str], None],
-    on_record: Callable[[int, dict[str, Any]], None] = lambda seed, record: None,
-) -> list[SeedResult]:
+def train_seeds(training: TrainSpec, store: Path, say: Callable[[str], None]) -> list[SeedResult]:
     """Train what is not trained yet of a training in the store; the results of its seeds."""
     from harness.training import run
 
-    run(training, folder_of(training, store), bases=store / "bases", say=say, on_record=on_record)
+    run(training, folder_of(training, store), bases=store / "bases", say=say)
     return seeds_of(training, store) or []
 
 
@@ -86,7 +81,7 @@ def metrics(spec: TrainingSweep, scores: ValidationScores) -> dict[str, float]:
     Ours are fractions, those of lm-eval's tasks in their own units.
 
     Raises:
-        UserError: a task of lm-eval's has no number for each problem of a metric that the sweep goes by.
+        UserError: a task of lm-eval's has no number for each problem of the metric that the sweep goes by.
     """
     by_task: dict[str, dict[str, float]] = {}
     for subject, score in scores.items():
@@ -96,11 +91,10 @@ def metrics(spec: TrainingSweep, scores: ValidationScores) -> dict[str, float]:
             {own: score["avg"]} if own else dict(zip(spec.metrics[:2], (score["avg"], score["pass"]), strict=True))
         )
         values |= dict(zip(SHARED, (score["truncated"], score["tokens"]), strict=True))
-    asked = (*(metric.name for metric in spec.metric), *spec.constraints)
     for task, values in by_task.items():
-        if lacking := [name for name in asked if name not in values]:
+        if spec.metric.name not in values:
             raise UserError(
-                f"metric={lacking[0]!r}: {task} has not a number for each problem; accepted: another metric"
+                f"metric={spec.metric.name!r}: {task} has not a number for each problem; accepted: another metric"
             )
     names = [name for name in next(iter(by_task.values())) if all(name in values for values in by_task.values())]
     return {name: fmean(values[name] for values in by_task.values()) for name in names}
@@ -149,14 +143,6 @@ class TrainingEstimate:
         return "\n".join(lines)
 
 
-class _Pruned(Exception):
-    """A point is clearly behind; `after` says when that was seen."""
-
-    def __init__(self, **after: Any) -> None:
-        super().__init__(str(after))
-        self.after = after
-
-
 class Trainings(Sweep[TrainingSweep]):
     """Trains one point after the other."""
 
@@ -171,10 +157,10 @@ class Trainings(Sweep[TrainingSweep]):
         return self.spec.seeds
 
     def check(self) -> None:
-        """Refuse metrics that a benchmark does not have, and what this machine cannot train; raises UserError."""
+        """Refuse a metric that a benchmark does not have, and what this machine cannot train; raises UserError."""
         asked = self.spec.plain_dapo
         tasks = benchmarks(asked, asked.validation.tasks)
-        check_metrics(self.spec, tasks, 1, SHARED, means=True)  # no Pass@k but the one that is named
+        check_metric_of(self.spec, tasks, 1, SHARED, means=True)  # no Pass@k but the one that is named
         check_machine(asked)
 
     def estimate(self) -> TrainingEstimate:
@@ -202,7 +188,7 @@ class Trainings(Sweep[TrainingSweep]):
         return [] if among else [{"pair": next(iter(self.spec.pairs)), "reference": {"method": "none"}}]
 
     def run(self, points: Sequence[Point]) -> None:
-        """Train, or go on, and complete each point with its metrics and each seed's; or prune it.
+        """Train, or go on, and complete each point with its metrics and each seed's.
 
         Raises:
             UserError: the machine cannot do it, or another process trains the same.
@@ -210,46 +196,16 @@ class Trainings(Sweep[TrainingSweep]):
         for point in points:
             training = self.spec.training(point)
             try:
-                seeds = train_seeds(training, self.store, self.say, self._watch(point, training))
+                seeds = train_seeds(training, self.store, self.say)
             except TrainerError as error:
                 self.say(f"failed: {error}")
                 self.fail(point, str(error))
-            except _Pruned as pruned:
-                self.prune(point, **pruned.after)
-                self.say(f"pruned: {training.dapo.label}, {pruned}")
             else:
                 by_seed = {str(each.seed): metrics(self.spec, each.scores) for each in seeds}
                 first = next(iter(by_seed.values()))
                 means = {name: fmean(values[name] for values in by_seed.values()) for name in first}
                 files = [str(each.folder.done.relative_to(self.store)) for each in seeds]
                 self.complete(point, seeds, files, means, seeds=by_seed)
-
-    def _watch(self, point: Point, training: TrainSpec) -> Callable[[int, dict[str, Any]], None]:
-        """Return what looks at each validation of a point, and raises `_Pruned`."""
-        spec, steps, goal = self.spec, training.dapo.steps, self.spec.metric[0]
-
-        def look(seed: int, record: dict[str, Any]) -> None:
-            # What verl validates on the way has no lengths, and nothing is pruned by it.
-            if not record.get("validation") or "reference" in point or training.backend != "trl":
-                return
-            step, value = record["step"], metrics(spec, record["validation"])[goal.name]
-            if spec.pruner is None or step < spec.pruner.median.after or (seed, step) == (spec.seeds[-1], steps):
-                return
-            complete = self.trials.complete(references=False)
-            others = [value for trial in complete for value in self._validations(trial, seed, record)]
-            if len(others) < spec.pruner.median.startup:
-                return
-            if value < (middle := median(others)) if goal.goal == "maximize" else value > (middle := median(others)):
-                raise _Pruned(seed=seed, step=step, value=value, median=middle)
-
-        return look
-
-    def _validations(self, trial: Trial, seed: int, record: dict[str, Any]) -> Sequence[float]:
-        """Return what a complete point had there on the same benchmarks; at the end they may be more."""
-        folder = TrainingFolder(folder_of(self.spec.training(trial.point), self.store)).seed(seed)
-        known = [each for each in folder.records() if each.get("validation") and each["step"] == record["step"]]
-        found = [each for each in known if each["validation"].keys() == record["validation"].keys()]
-        return [metrics(self.spec, each["validation"])[self.spec.metric[0].name] for each in found[-1:]]
 
     def results(self, trial: Trial) -> list[SeedResult] | None:
         """Return the seeds of a point."""

@@ -13,9 +13,9 @@ from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
 from harness.errors import UserError, unknown
-from harness.spec.base import Spec, shown
+from harness.spec.base import shown
 from harness.spec.evaluation import is_benchmark
-from harness.spec.search import LISTED, Search, read_pruner
+from harness.spec.search import LISTED, Search
 from harness.sweep.points import Point, listed_points
 from harness.train.defaults import complete
 from harness.train.settings import DapoSettings
@@ -23,22 +23,6 @@ from harness.train.spec import TrainSpec
 
 REWEIGHTING = ("method", "alpha", "pi_source", "ppl_scope")  # what plain DAPO has none of
 SHARED = ("truncated_share", "mean_tokens")
-
-
-class Median(Spec, frozen=True):
-    """Ends a point early whose validation is worse than the median of the finished points', at the same seed and step.
-
-    `startup` points are finished before the first is ended; a seed's validations before step `after` end none.
-    """
-
-    startup: int = Field(default=4, ge=1, description="Finished points before one is ended.")
-    after: int = Field(default=0, ge=0, description="Steps before which none is ended.")
-
-
-class Pruner(Spec, frozen=True):
-    """How points are ended early."""
-
-    median: Median
 
 
 def _read_train(value: Any) -> dict[str, Any]:
@@ -64,9 +48,6 @@ class TrainingSweep(Search, frozen=True):
         default_factory=dict, description="A training's file, without seeds."
     )
     seeds: tuple[int, ...] = Field(default=(0,), description="A point is the mean over these.")
-    pruner: Annotated[Pruner | None, BeforeValidator(read_pruner)] = Field(
-        default=None, description="Or {median: {startup: 4, after: 0}}."
-    )
 
     @classmethod
     def tried(cls) -> Mapping[str, FieldInfo]:
@@ -126,15 +107,8 @@ class TrainingSweep(Search, frozen=True):
                 raise UserError(f"{name} is both fixed (train.dapo.{key}) and varied (parameters); give one of them")
         if not self.plain_dapo.validation.tasks:
             raise UserError("train.validation.tasks is missing: a point is judged by its score on benchmarks")
-        for what in (*(metric.name for metric in self.metric), *self.constraints):
-            if what not in self.metrics and all(map(is_benchmark, self.plain_dapo.validation.tasks)):
-                raise unknown("metric", what, self.metrics)
-        if self.pruner is not None and len(self.metric) > 1:
-            raise UserError("pruner: it compares one metric; several metrics give a Pareto set without it")
-        if self.pruner is not None and self.plain_dapo.backend != "trl":
-            raise UserError(f"pruner: backend={self.plain_dapo.backend!r} is not scored on the way; accepted: none")
-        if self.pruner is not None and not self.plain_dapo.validation.every:
-            raise UserError("pruner: median needs validations on the way; give train.validation.every in steps")
+        if self.metric.name not in self.metrics and all(map(is_benchmark, self.plain_dapo.validation.tasks)):
+            raise unknown("metric", self.metric.name, self.metrics)
         every = listed_points(self) if self.method in LISTED else self.covering()
         trained = [self.training(point).same for point in every]
         for number, one in enumerate(trained):

@@ -1,4 +1,4 @@
-"""What is done of a sweep: a file a point, `points/KEY.json`, written once it is complete, pruned or has failed.
+"""What is done of a sweep: a file a point, `points/KEY.json`, written once it is complete or has failed.
 
 They say which results belong to which point. Whoever is killed loses none, and two who do one point write the same.
 """
@@ -47,10 +47,10 @@ class TrainingPoint(Stored, frozen=True):
 
 
 class Trial(Stored, frozen=True):
-    """A point, or a reference, that was tried. `about` is what else is known: after what it was pruned, its seeds."""
+    """A point, or a reference, that was tried. `about` is what else is known: its seeds' metrics."""
 
     point: Plain
-    state: Literal["complete", "pruned", "failed"]
+    state: Literal["complete", "failed"]
     number: Count = 0  # in the order of points
     results: tuple[FileInside, ...] = ()
     metrics: dict[str, Number] = Field(default_factory=dict)
@@ -112,42 +112,25 @@ class Trials:
         every = [trial for trial in self if trial.state == "complete"]
         return [trial for trial in every if references in (None, trial.is_reference)]
 
-    def states(self, pair: str | None = None) -> dict[str, int]:
-        """Count the points (of a pair) by state."""
-        states = [trial.state for trial in self if not trial.is_reference and pair in (None, trial.pair)]
-        return {state: states.count(state) for state in ("complete", "pruned", "failed")}
+    def states(self) -> dict[str, int]:
+        """Count the points by state."""
+        states = [trial.state for trial in self if not trial.is_reference]
+        return {state: states.count(state) for state in ("complete", "failed")}
 
-    def best(self, pair: str | None = None) -> list[Trial]:
-        """Return the best complete point (of a pair) within the constraints; of several metrics the Pareto set."""
-        trials = [trial for trial in self.complete(references=False) if self._feasible(trial)]
-        trials = [trial for trial in trials if pair in (None, trial.pair)]
-        values = [
-            [(1.0 if goal.goal == "maximize" else -1.0) * trial.metrics[goal.name] for goal in self.spec.metric]
-            for trial in trials
-        ]
-        if len(self.spec.metric) == 1:
-            return [max(zip(values, trials, strict=True), key=lambda each: each[0])[1]] if trials else []
-        return [
-            trial
-            for trial, mine in zip(trials, values, strict=True)
-            if not any(all(o >= m for o, m in zip(other, mine, strict=True)) and other != mine for other in values)
-        ]
-
-    def _feasible(self, trial: Trial) -> bool:
-        return all(
-            (bounds.max is None or trial.metrics[name] <= bounds.max)
-            and (bounds.min is None or trial.metrics[name] >= bounds.min)
-            for name, bounds in self.spec.constraints.items()
-        )
+    def best(self, pair: str | None = None) -> Trial | None:
+        """Return the best complete point (of a pair), the first of equal ones; None where there is none."""
+        trials = [trial for trial in self.complete(references=False) if pair in (None, trial.pair)]
+        sign = 1.0 if self.spec.metric.goal == "maximize" else -1.0
+        return max(trials, key=lambda trial: sign * trial.metrics[self.spec.metric.name], default=None)
 
     def _check(self, trial: Trial, where: Any) -> None:
         form = DecodingPoint if isinstance(self.spec, SweepSpec) else TrainingPoint
         if (pair := check_stored(trial.point, form, f"{where}, its point").pair) not in self.spec.pairs:
             raise DamagedError(f"{where}, its point: pair={pair!r} is none of the sweep's pairs")
         if trial.state == "complete" and "sampling" not in trial.point:  # those may have fewer samples
-            asked = [*(metric.name for metric in self.spec.metric), *self.spec.constraints]
-            if lacking := [name for name in asked if not isfinite(trial.metrics.get(name, float("nan")))]:
-                raise DamagedError(f"{where} is complete and has no metric {lacking[0]!r}")
+            name = self.spec.metric.name
+            if not isfinite(trial.metrics.get(name, float("nan"))):
+                raise DamagedError(f"{where} is complete and has no metric {name!r}")
 
 
 def _name(point: Point) -> str:

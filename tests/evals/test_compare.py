@@ -280,7 +280,6 @@ def test_reading_files_and_folders(tmp_path, capsys):
 def test_a_sweeps_folder_is_its_results(tmp_path):
     (tmp_path / "results").mkdir()
     result(RL, 0.5).write(tmp_path / "results")
-    (tmp_path / "summary.json").write_text("{}")
     for place in (tmp_path, tmp_path / "results"):
         [read] = read_results([place])
         assert read.config_hash == result(RL, 0.5).config_hash

@@ -30,8 +30,7 @@ def made(results, references=2, **changes):
         entries=entries,
         comparisons=comparisons(settings_of(results)),
         best=[max(entries[references:], key=lambda entry: entry.metrics["avg_at_4"])],
-        states={"complete": len(entries) - references, "pruned": 3},
-        pruned={"dapo-32b": 1, "other": 2},
+        states={"complete": len(entries) - references, "failed": 3},
         results=lambda: results,
     )
 
@@ -39,14 +38,14 @@ def made(results, references=2, **changes):
 def test_the_verdict_names_the_controls_and_over_how_many_comparisons_it_was_corrected():
     summary = made(grid()[:-2])
     [said] = summary.verdicts
-    assert said.startswith(f"dapo-32b: best of {len(GRID) - 3} on these problems: extrapolate τ-0.3 γ0.1, avg_at_4 ")
+    assert said.startswith(f"dapo-32b: best of {len(GRID) - 4} on these problems: extrapolate τ-0.3 γ0.1, avg_at_4 ")
     assert said.count(f"Holm over {len(summary.comparisons)}: ") == 2
     assert len(summary.plain()["comparisons"]) == len(summary.comparisons)
 
 
 def test_where_rl_is_the_best_point_its_lead_is_over_base():
     [said] = made(grid()[:2], references=1).verdicts
-    assert "best of 2 on these problems: rl" in said
+    assert "best of 1 on these problems: rl" in said
     assert "against base (" in said
 
 
@@ -62,7 +61,7 @@ def test_trainings_are_paired_by_problem_and_seed(seeds):
     plain = CompleteTrial("t", 0, None, "DAPO", tuple(seed(i, 0.5 + i / 10) for i in range(seeds)), metrics[0])
     better = CompleteTrial("t", 1, {}, "ours", tuple(seed(i, 0.6 + i / 8) for i in range(seeds)), metrics[1])
     summary = TrainingSummary(
-        spec=SimpleNamespace(name="t", size=lambda: "1 point", metric=(SimpleNamespace(name="avg_at_8"),), pairs=["t"]),
+        spec=SimpleNamespace(name="t", size=lambda: "1 point", metric=SimpleNamespace(name="avg_at_8"), pairs=["t"]),
         entries=[plain, better],
         reference=plain,
         comparisons=against(plain, [plain, better]),

@@ -10,7 +10,7 @@ from optuna.storages.journal import JournalFileBackend
 from harness.cli.sweep import read
 from harness.errors import UserError
 from harness.sweep.base import Places, open_sweep
-from harness.sweep.decoding import is_behind, metrics
+from harness.sweep.decoding import metrics
 from harness.sweep.points import listed_points
 from harness.sweep.run import gpus, status
 from harness.sweep.study import Study
@@ -85,23 +85,15 @@ def test_what_a_killed_search_was_at_is_proposed_again(tmp_path):
     assert len(begun.study.propose(9)) == 1
 
 
-BEST = {f"p/{i}": 1.0 for i in range(12)}
-WORSE = dict.fromkeys(list(BEST)[:8], 0.0)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "level", "behind"),
-    [
-        (WORSE, BEST, 0.05, True),
-        (WORSE, BEST, 0.001, False),  # eight pairs: p is 2^-8 at the least
-        (BEST, BEST, 0.1, False),
-        (BEST, WORSE, 0.1, False),
-        ({"q/0": 0.0, "q/1": 0.0}, BEST, 0.1, False),
-        (WORSE, {}, 0.1, False),
-    ],
-)
-def test_a_point_is_behind_only_where_the_same_problems_say_so(one, other, level, behind):
-    assert is_behind(one, other, level) == behind
+def test_the_best_point_is_the_first_of_the_best_by_the_metrics_goal(tmp_path):
+    for goal, number in (("maximize", 1), ("minimize", 0)):
+        spec = sweep(metric={"name": "avg_at_2", "goal": goal})
+        begun = open_sweep(spec, Places.under(tmp_path / goal, track=False))
+        begun.folder.make()
+        assert begun.trials.best() is None
+        for point, value in zip(listed_points(spec), (0.25, 0.75, 0.75, 0.25), strict=True):
+            begun.complete(point, [], [], {"avg_at_2": value})
+        assert begun.trials.best().number == number
 
 
 def test_the_error_of_a_mean_over_benchmarks_is_that_of_the_mean():

@@ -54,10 +54,8 @@ TAU = {"decode.tau": {"values": [-0.3, -0.1]}}
         ({"method": "tpe"}, "run_cap is missing"),
         ({"metric": "avg_at_32"}, "did you mean 'avg_at_2'?"),
         ({"metric": "pass_at_3"}, "metric='pass_at_3'"),
-        ({"constraints": {"replacement_ratoi": {"max": 0.1}}}, "did you mean 'replacement_ratio'?"),
-        ({"constraints": {"replacement_ratio": {"max": 20}}}, "shares are fractions"),
-        ({"metric": ["avg_at_2", "mean_tokens"], "pruner": "wilcoxon"}, "pruning needs one metric"),
-        ({"pruner": {"wilcoxen": {}}}, "did you mean 'wilcoxon'?"),
+        ({"metric": ["avg_at_2", "mean_tokens"]}, "metric="),
+        ({"metric": {"name": "avg_at_2", "goal": "max"}}, "accepted: maximize, minimize"),
         ({"pair": "dapo32b"}, "did you mean 'dapo-32b'?"),
         ({"pair": ["tiny", "tiny"]}, "has one name twice"),
         ({"storage": "mysql://x"}, "storage='mysql://x'"),
@@ -144,10 +142,9 @@ def test_controls_are_added_where_the_grid_has_none():
     ]
 
 
-@pytest.mark.parametrize("method", ["random", "qmc"])
-def test_a_longer_draw_begins_with_the_shorter_one(method):
+def test_a_longer_draw_begins_with_the_shorter_one():
     ranges = {"decode.tau": {"min": -2, "max": -0.1}, "decode.gamma": {"min": 0.01, "max": 1, "log": True}}
-    short, long = (listed_points(sweep(method=method, run_cap=n, parameters=ranges)) for n in (5, 9))
+    short, long = (listed_points(sweep(method="random", run_cap=n, parameters=ranges)) for n in (5, 9))
     assert long[:5] == short
     assert len({key(point) for point in long}) == 9
     assert all(-2 <= point["decode.tau"] <= -0.1 and 0.01 <= point["decode.gamma"] <= 1 for point in long)

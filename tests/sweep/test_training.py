@@ -7,7 +7,6 @@ import yaml
 
 from harness.errors import UserError
 from harness.records import RecordStore
-from harness.spec import read_yaml
 from harness.sweep import sweeps_dir
 from harness.sweep.base import Places, open_sweep
 from harness.sweep.confirm import confirm
@@ -16,9 +15,7 @@ from harness.sweep.points import key, listed_points
 from harness.sweep.run import run_sweep
 from harness.sweep.specs import load
 from harness.sweep.training import folder_of
-from harness.sweep.training_spec import Median, Pruner
-from harness.sweep.trials import Trial, Trials
-from harness.train.folder import TrainingFolder
+from harness.sweep.trials import Trials
 from tests.sweep.made import TRAINING, sweep
 
 TRAIN = {"kind": "train"}
@@ -55,12 +52,6 @@ def train(**parts):
         (train(dapo={"alpha": 0.1}), "alpha=0.1"),
         (train(validation={"tasks": []}), "train.validation.tasks is missing"),
         ({"metric": "avg_at_32"}, "metric='avg_at_32'"),
-        ({"pruner": "wilcoxon"}, "key of pruner='wilcoxon'"),
-        ({"pruner": "median"}, "give train.validation.every in steps"),
-        (
-            {"train": {"preset": "qwen25-math-7b", "validation": {"tasks": ["aime24"]}}, "pruner": "median"},
-            "backend='verl'",
-        ),
         ({"tasks": ["tiny_easy"]}, "key of sweep='tasks'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -174,57 +165,6 @@ def test_a_sweep_whose_complete_points_read_other_files_is_not_gone_on_with(whol
         run_sweep(sweep(**TRAIN), Places.under(whole, track=False), say=print)
     file.write_text(json.dumps(before))
     assert run_sweep(sweep(**TRAIN), Places.under(whole, track=False), say=print).entries
-
-
-@pytest.mark.whole(reason="trainings of its own")
-def test_a_point_behind_the_median_is_pruned_at_a_validation(host, tmp_path):
-    """A learning rate of 0.3 ruins the model; the tiny base is right now and then."""
-    changes = {
-        "parameters": {"train.learning_rate": {"values": [1e-6, 1e-5, 0.3]}},
-        "pruner": {"median": {"startup": 2}},
-        **train(
-            dapo={"steps": 2, "prompts": 4, "samples": 4, "minibatches": 1, "max_response_tokens": 40},
-            validation={**TRAINING["train"]["validation"], "every": 1},
-        ),
-    }
-    assert host.run(tmp_path, **TRAIN, **changes) == 0
-    spec = sweep(**TRAIN, **changes)
-    trials = Trials(spec, SweepFolder.of(spec, tmp_path))
-    found = {t.point["train.learning_rate"]: t for t in trials if not t.is_reference}
-    assert [found[rate].state for rate in (1e-6, 1e-5, 0.3)] == ["complete", "complete", "pruned"]
-    after = found[0.3].about["after"]
-    assert (after["seed"], after["step"]) == (0, 1)
-    assert after["value"] < after["median"]
-
-
-def test_a_validation_that_verl_makes_on_the_way_ends_no_sweep(tmp_path):
-    """Its lines have neither tokens nor truncation."""
-    spec = load(read_yaml(sweeps_dir() / "reweight.yaml"))
-    pruned = spec.model_copy(update={"pruner": Pruner(median=Median())})
-    look = open_sweep(pruned, Places.under(tmp_path, track=False))._watch(listed_points(spec)[0], spec.plain_dapo)
-    scores = {"aime24": {"avg": 0.25, "samples": 32, "pass": 0.5}, "amc": {"avg": 0.75, "samples": 32, "pass": 1.0}}
-    look(0, {"step": 5, "validation": scores})
-
-
-def test_a_point_is_not_behind_others_by_benchmarks_that_it_was_not_validated_on(tmp_path):
-    """The chosen step of a finished point has a line of what is watched, and at the end one of all benchmarks."""
-    validation = {**TRAINING["train"]["validation"], "tasks": ["tiny_easy", "tiny_hard"]}
-    asked = train(validation={**validation, "every": 1, "watch": ["tiny_hard"]}, checkpoint="best(tiny_hard)")
-    spec = sweep(**TRAIN, **asked, pruner={"median": {"startup": 1}})
-    before, point = listed_points(spec)
-    begun = open_sweep(spec, Places.under(tmp_path, track=False))
-    scores = {"samples": 2, "problems": 6, "pass": 1.0, "right": {}, "tokens": 9.0, "truncated": 0.0}
-    hard, easy = {**scores, "avg": 0.25}, {**scores, "avg": 1.0}
-    log = TrainingFolder(folder_of(spec.training(before), begun.store)).seed(0)
-    log.path.mkdir(parents=True)
-    for validated in ({"tiny_hard": hard}, {"tiny_hard": hard, "tiny_easy": easy}):
-        log.append({"step": 1, "validation": validated})
-    begun.folder.make()
-    begun.trials.write(Trial(point=before, state="complete", metrics={"avg_at_2": 0.6}))
-    look = begun._watch(point, spec.training(point))
-    look(0, {"step": 1, "validation": {"tiny_hard": {**scores, "avg": 0.5}}})
-    with pytest.raises(Exception, match=r"'value': 0\.125, 'median': 0\.25"):
-        look(0, {"step": 1, "validation": {"tiny_hard": {**scores, "avg": 0.125}}})
 
 
 @TRAINED
