@@ -24,7 +24,7 @@ import triton.language as tl
 from harness.policy import kernels
 from harness.policy.algorithm import Decision, decide
 from harness.policy.combine import Pair
-from harness.policy.fused import TILE, Work, run_kernels, statistics_of
+from harness.policy.fused import TILE, Work, run_kernels
 from harness.policy.gates import Threshold, gate_of, gates
 from harness.policy.noise import PROPOSE, REDRAW
 from harness.policy.rule import Rows, Rule, Rules
@@ -195,7 +195,7 @@ def outcome(batch: DecisionBatch, *, tile: int = TILE, chunk: int = 8) -> Outcom
         batch.base, batch.rl, constants, mass, n, vocab, batch.base.stride(0), batch.rl.stride(0),
         ROWS=at_once, TILE=tile, enable_fp_fusion=False,
     )  # fmt: skip
-    found = [each for name, each in statistics_of(constants).items() if name != "ce"]
+    found = constants[:, kernels.STATISTICS_AT :].unbind(1)[:4]  # both entropies, both KLs
     at = batch.rl.gather(1, decision.proposed[:, None])[:, 0].float()
     nll = constants[:, 24] - (at - constants[:, 3]) * constants[:, 0]
     statistics = torch.stack([*found, nll], 1)
@@ -249,7 +249,7 @@ def _inexact(batch: DecisionBatch, got: Outcome) -> int:
     }  # fmt: skip
     value = torch.zeros(rules.n, dtype=torch.float64, device=delta.device)
     for gate, rows in rules.gates:
-        rows.write(value, gate.value(Step(rows, requests, got.decision.proposed, None, known)))
+        rows.write(value, gate.value(Step(rows, requests, got.decision.proposed, policies, known)))
     replaced = torch.where(rules.below, value < rules.tau, value > rules.tau) & rules.open(requests.written)
     token = torch.where(replaced, redrawn, proposed)
     right = (got.decision.proposed == proposed) & (got.decision.replaced == replaced) & (got.decision.token == token)

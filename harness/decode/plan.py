@@ -6,19 +6,15 @@ from math import inf
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 
 from harness.decode.compat import Checkpoints
 from harness.decode.trace import MAX_TOP, Trace, columns
 from harness.decode.types import BrokenLogits, Plan, Request, Rollout
 from harness.errors import UserError
-from harness.policy.algorithm import decide
-from harness.policy.gates import Gate, GateError
 from harness.policy.noise import request_key
 from harness.policy.own import NotLoaded
-from harness.policy.rule import Rule, Rules
-from harness.policy.step import Requests
+from harness.policy.rule import Rule
 from harness.spec import Decoding, Pair, Sampling, check_together
 
 ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
@@ -44,21 +40,6 @@ def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) ->
     )
 
 
-def _try_out(gate: Gate, vocab_size: int) -> None:
-    """Ask a criterion of somebody's own once, of logits at random, so that its mistakes are met before a model's.
-
-    Raises:
-        UserError: it is not loaded here, or fails.
-    """
-    base, rl = torch.randn(2, 2, vocab_size, generator=torch.Generator().manual_seed(0))
-    zeros = torch.zeros(2, dtype=torch.long)
-    requests = Requests(zeros, zeros, zeros)
-    try:
-        decide({"base": base, "rl": rl}, Rules.compile([Rule(gate)] * 2), requests)
-    except GateError as error:
-        raise UserError(str(error)) from None
-
-
 def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list[Plan]:
     """Plan all requests, each prompt tokenised once.
 
@@ -68,9 +49,9 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
         UserError: a prompt is empty or leaves no room for a single token, or a decoding does not go with its sampling.
     """
     requests = list(requests)
-    for gate in {each.decoding.gate for each in requests if each.decoding.gate is not None}:
-        if gate.source or isinstance(gate, NotLoaded):
-            _try_out(gate, checkpoints.vocab_size)
+    for request in requests:
+        if isinstance(gate := request.decoding.gate, NotLoaded):
+            raise UserError(f"criterion={gate.criterion!r} is not loaded: only what you name yourself is; accepted: -d")
     encoded: dict[str, tuple[int, ...]] = {}
     plans = []
     for request in requests:

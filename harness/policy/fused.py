@@ -9,8 +9,7 @@
                 matter into finer ones. Of a row that is greedy `gather` has found the token: the largest logit, of
                 equal ones the first
 
-The kernels know statistics and no gate. A gate that needs no more than their statistics is asked afterwards, of what
-they drew; rows whose gate looks at policies torch decides by itself.
+The kernels know statistics and no gate. Rows whose gate looks at policies torch decides by itself.
 
 `force` is the fifth. Masses are integers, so a row's result does not depend on the batch, nor on the rank of a tensor
 parallel engine. `kernels.py` has the kernels; it is imported at the first launch, since it needs Triton.
@@ -26,10 +25,9 @@ from torch import Tensor
 
 from harness.policy.algorithm import Decision, decide
 from harness.policy.combine import PAIR, Pair, cut
-from harness.policy.gates import Gate
 from harness.policy.rule import Rows, Rules, to_device
-from harness.policy.step import Requests, Step
-from harness.policy.table import STATISTICS, by_torch, columns
+from harness.policy.step import Requests
+from harness.policy.table import by_torch, columns
 from harness.policy.target import Policies
 from harness.policy.trace import traced
 
@@ -64,7 +62,6 @@ class Work:
     """What a batch of rules comes to: made once, so that no step copies anything to the device."""
 
     table: Tensor  # (n, COLUMNS) float64
-    asked: Sequence[tuple[Gate, Rows]]  # gates that are asked after the kernels
     parts: Sequence[Part]
     traced: Sequence[Part]
 
@@ -73,15 +70,8 @@ class Work:
         """Part the rows of a batch."""
         device = rules.table.device
         apart = [i for i, rule in enumerate(rules.rules) if by_torch(rule)]
-        left = Rows([i for i in range(rules.n) if i not in set(apart)], rules.n, device)
-        asked = [
-            (gate, own)
-            for gate, rows in rules.gates
-            if gate.statistic not in STATISTICS
-            and (own := Rows([i for i in rows.rows if i in set(left.rows)], rules.n, device)).rows
-        ]
         table = to_device([columns(rule) for rule in rules.rules], torch.float64, device)
-        return cls(table, asked, _parts(rules, apart), _parts(rules, rules.traced.rows))
+        return cls(table, _parts(rules, apart), _parts(rules, rules.traced.rows))
 
 
 def _parts(rules: Rules, wanted: Sequence[int]) -> list[Part]:
@@ -113,9 +103,7 @@ def decide_fused(logits: Mapping[str, Tensor], rules: Rules, requests: Requests,
         work = _WORK[rules] = Work.of(rules)
     base, rl = combination.policies(logits, rules.rl_alone)
     vocab = combination.vocab or base.shape[1]
-    decision, constants, _ = run_kernels(base, rl, work.table, requests, vocab)
-    if work.asked:
-        decision = _asked(decision, constants, work.asked, rules, requests)
+    decision, _, _ = run_kernels(base, rl, work.table, requests, vocab)
     for part in work.parts:
         both = {"base": part.rows.of(base), "rl": part.rows.of(rl)}
         own = decide(both, part.rules, requests.of(part.rows), Pair(vocab))
@@ -130,30 +118,6 @@ def decide_fused(logits: Mapping[str, Tensor], rules: Rules, requests: Requests,
         policies = Policies(cut(part.rows.of(base), vocab), cut(part.rows.of(rl), vocab), part.rules)
         facts.append(traced(policies, part.rows.of(decision.proposed))[: part.meant])
     return replace(decision, trace=torch.cat(facts))
-
-
-def _asked(
-    decision: Decision, constants: Tensor, gates: Sequence[tuple[Gate, Rows]], rules: Rules, requests: Requests
-) -> Decision:
-    """Return the decision with gates asked that the kernels take to hold."""
-    replaced, told = decision.replaced, decision.delta_logp
-    known = statistics_of(constants) | {"delta_logp": told}
-    for gate, rows in gates:
-        value = gate.ask(Step(rows, requests, decision.proposed, None, known), len(rows.rows)).double()
-        held = torch.where(rows.of(rules.below), value < rows.of(rules.tau), value > rows.of(rules.tau))
-        replaced = replaced.index_copy(0, rows.index, rows.of(replaced) & held)
-        told = told.index_copy(0, rows.index, rows.of(told).masked_fill(value.isnan(), torch.nan))
-    token = torch.where(replaced, decision.token, decision.proposed)
-    return Decision(token, decision.proposed, replaced, told)
-
-
-def statistics_of(constants: Tensor) -> dict[str, Tensor]:
-    """Return the statistics that the kernels found: (n, kernels.CONSTANTS) float32 -> (n,) float32 each."""
-    from harness.policy.kernels import STATISTICS_AT
-
-    names = ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl")
-    found = {name: constants[:, STATISTICS_AT + i] for i, name in enumerate(names)}
-    return found | {"ce": found["entropy_base"] + found["kl_base_rl"]}
 
 
 def force(

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from harness.policy import nucleus
-from harness.policy.gates import Gate, gate_of
-from harness.policy.own import rebuilt
+from harness.policy.gates import Gate, GateError, gate_of
+from harness.policy.own import known
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,7 @@ class Rule:
     def plain(self) -> dict[str, Any]:
         """Return it as plain values, which cross process boundaries."""
         fields = {name: getattr(self, name) for name in self.__slots__}
-        gate = None if self.gate is None else self.gate.plain() | {"place": self.gate.place}
-        return fields | {"gate": gate}
+        return fields | {"gate": self.gate and self.gate.plain()}
 
     @classmethod
     def of_plain(cls, fields: Mapping[str, Any]) -> "Rule":
@@ -47,12 +46,12 @@ class Rule:
 
 
 def _gate(fields: Mapping[str, Any]) -> Gate:
-    fields = dict(fields)
-    if place := fields.pop("place", ""):
-        return rebuilt(
-            place, fields.pop("source"), {name: each for name, each in fields.items() if name != "criterion"}
-        )
-    return gate_of(fields)
+    if "source" not in fields:
+        return gate_of(fields)
+    criterion = fields["criterion"]
+    if (own := known(criterion, fields["source"])) is None:
+        raise GateError(f"criterion={criterion!r} was not imported when this engine started; accepted: to begin again")
+    return own.model_validate({name: value for name, value in fields.items() if name not in ("criterion", "source")})
 
 
 COLUMNS = (

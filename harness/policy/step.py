@@ -43,7 +43,7 @@ class Step:
     """
 
     def __init__(
-        self, rows: Rows, requests: Requests, token: Tensor, policies: Policies | None,
+        self, rows: Rows, requests: Requests, token: Tensor, policies: Policies,
         known: Mapping[str, Tensor] | None = None,
     ) -> None:  # fmt: skip
         """Take some rows of a batch.
@@ -62,25 +62,19 @@ class Step:
         return self._made[name]
 
     @property
-    def _of_policies(self) -> Policies:
-        if self._policies is None:
-            raise ValueError("the policies of this step were not kept; accepted: a gate whose `needs` name no more")
-        return self._policies
-
-    @property
     def lb(self) -> Tensor:
         """Base's log-probabilities."""
-        return self._once("lb", lambda: self._rows.of(self._of_policies.lb))
+        return self._once("lb", lambda: self._rows.of(self._policies.lb))
 
     @property
     def lr(self) -> Tensor:
         """RL's log-probabilities."""
-        return self._once("lr", lambda: self._rows.of(self._of_policies.lr))
+        return self._once("lr", lambda: self._rows.of(self._policies.lr))
 
     @property
     def primary(self) -> Tensor:
         """The log-probabilities of who proposes."""
-        return self._once("primary", lambda: self._rows.of(self._of_policies.primary))
+        return self._once("primary", lambda: self._rows.of(self._policies.primary))
 
     @property
     def token(self) -> Tensor:
@@ -112,7 +106,7 @@ class Step:
         return self._once(f"law of {name}", lambda: self._law(name))
 
     def _law(self, name: str) -> Tensor:
-        policies = self._of_policies
+        policies = self._policies
         if name == "target":
             policy, rules = policies.target(self._rows)
         else:

@@ -2,15 +2,13 @@
 
 from math import inf
 
-from harness.policy.gates import Gate
 from harness.policy.rule import Rule
 
-# The statistics that the kernels compare, by their number in the table of rules; and those that they leave behind.
+# The statistics that the kernels compare, by their number in the table of rules.
 STATISTICS = (
     "delta_logp", "abs_delta_logp", "nll_rl", "entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl", "ce",
     "random",
 )  # fmt: skip
-LEFT = frozenset(STATISTICS) - {"nll_rl"}
 COLUMNS = (
     "statistic", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below", "since", "until", "draws_target",
     "greedy",
@@ -18,22 +16,14 @@ COLUMNS = (
 
 
 def by_torch(rule: Rule) -> bool:
-    """Tell whether torch decides a row by itself: it needs policies, which the kernels do not keep."""
-    return rule.gate is not None and not _by_numbers(rule.gate)
-
-
-def _by_numbers(gate: Gate) -> bool:
-    asked = gate.needs is not None and LEFT.issuperset(gate.needs)
-    return gate.statistic in STATISTICS or (asked and not gate.redraws)
+    """Tell whether torch decides a row by itself: its gate needs policies, which the kernels do not keep."""
+    return rule.gate is not None and rule.gate.statistic not in STATISTICS
 
 
 def columns(rule: Rule) -> tuple[float, ...]:
     """Return a rule as the kernels read it, in the order of COLUMNS."""
     statistic, (tau, below) = 0, (inf, False)
     if rule.gate is not None and not by_torch(rule):
-        if rule.gate.statistic in STATISTICS:
-            statistic, (tau, below) = STATISTICS.index(rule.gate.statistic), rule.gate.threshold
-        else:
-            statistic, tau = STATISTICS.index("random"), -inf  # it holds for them, and is asked afterwards
+        statistic, (tau, below) = STATISTICS.index(rule.gate.statistic), rule.gate.threshold
     numbers = tau, rule.gamma, rule.temperature, rule.top_p, below, rule.since, rule.until
     return (statistic, rule.primary == "rl", *numbers, tau != inf, rule.greedy)

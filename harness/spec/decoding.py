@@ -226,7 +226,7 @@ class Gated(Decoding, frozen=True):
         """Return its own fields, and in place of the gate the criterion and the parameters of all that there are."""
         asked: Any = Field(
             default="delta_logp", description=f"When a token is redrawn: {', '.join(gates())}, or one of your own, "
-            "FILE.py:CLASS or package.module:CLASS.",
+            "package.module:CLASS.",
         )  # fmt: skip
         asked.annotation = str
         found = {name: info for name, info in cls.model_fields.items() if name != "gate"}
@@ -301,7 +301,7 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
             others = {name: value for name, value in fields.items() if name not in ("criterion", "source")}
             return NotLoaded(criterion=criterion, digest=str(source), **others)
     if made is None:
-        raise unknown("criterion", criterion, (*gates(), "FILE.py:CLASS in a command or a file that you run"))
+        raise unknown("criterion", criterion, (*gates(), "package.module:CLASS in a command or a file that you run"))
     for name, value in named.items():
         if name != "criterion" and fields.get(name) not in (None, value) and str(fields[name]) != value:
             raise UserError(f"{name}={fields[name]!r} contradicts criterion={given!r}")
@@ -317,7 +317,7 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
             f"tau is missing: mode={mode!r} needs the threshold of criterion={criterion!r}, such as tau=-0.3"
         )
     gate = made.model_validate({name: value for name, value in fields.items() if name != "criterion"})
-    if gate.source:  # what is written down of it must be read where it is not loaded, too
+    if gate.written:  # what is written down of it must be read where it is not loaded, too
         plain = gate.plain()
         NotLoaded(criterion=plain.pop("criterion"), digest=plain.pop("source"), **plain)
     return gate

@@ -1,6 +1,6 @@
 """Gates: the criteria f of Algorithm 1, which say where a proposed token is redrawn. A criterion is one class here.
 
-    class Margin(Threshold):                 # a file of gates/, or anybody's own: criterion=margin.py:Margin
+    class Margin(Threshold):                 # a file of gates/, or anybody's own: criterion=margin:Margin
         name, label = "margin", "margin of RL's two likeliest tokens"
         places: int = 1                      # a parameter: an option, a key of YAML, a part of the hash
 
@@ -15,9 +15,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
+import traceback
 from collections.abc import Mapping
 from functools import cache
+from hashlib import sha256
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -43,13 +47,24 @@ class Gate(BaseModel, frozen=True):
     name: ClassVar[str] = ""  # under which it is asked for
     label: ClassVar[str] = ""  # what tables and figures call its value
     statistic: ClassVar[str] = ""  # what its value is, where that is a statistic of the position as it is
-    needs: ClassVar[tuple[str, ...] | None] = None  # the statistics that `value` reads; None: policies, perhaps
     paper: ClassVar[bool] = False  # whether it is one of the paper's
     landmark: ClassVar[bool] = False  # whether figures that are parted show it in every part
-    written: ClassVar[str] = ""  # of somebody's own: as files and hashes have it, FILE.py:CLASS
-    source: ClassVar[str] = ""  # of somebody's own: the digest of the file that it stands in
-    place: ClassVar[str] = ""  # of somebody's own: where an engine's processes find it
+    written: ClassVar[str] = ""  # of somebody's own: as files and hashes have it, package.module:CLASS
     redraws: ClassVar[bool] = False  # whether `redraw` says what its rows are redrawn from, in place of the target
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Name a class of somebody's own by its place."""
+        if not cls.__module__.startswith("harness.policy."):
+            cls.written = f"{cls.__module__}:{cls.__qualname__}"
+            cls.name = cls.__dict__.get("name") or cls.__name__.lower()
+            cls.label = cls.__dict__.get("label") or cls.name
+
+    @classmethod
+    def source(cls) -> str:
+        """Return the digest of the file of a class of somebody's own, which is part of hashes; empty of ours."""
+        file = sys.modules[cls.__module__].__file__ if cls.written else None
+        return sha256(Path(file).read_bytes()).hexdigest()[:16] if file else ""
 
     def value(self, step: Step) -> Tensor:
         """Return (rows,) numbers to compare with the threshold; NaN: it cannot know, and the response is refused."""
@@ -75,7 +90,7 @@ class Gate(BaseModel, frozen=True):
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain values, for files and hashes: its `criterion` and its parameters."""
-        source = {"source": self.source} if self.source else {}
+        source = {"source": self.source()} if self.written else {}
         return {"criterion": self.written or self.name, **source, **self.model_dump()}
 
     def ask(self, step: Step, rows: int) -> Tensor:
@@ -89,10 +104,11 @@ class Gate(BaseModel, frozen=True):
             if value.shape != (rows,):
                 raise ValueError(f"its value has shape {tuple(value.shape)}; accepted: ({rows},), one number a row")
         except Exception as error:
-            if not self.source:
+            if not self.written:
                 raise
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            raise GateError(f"criterion={self.written!r}: {kind}{error}") from error
+            where = line_of(error, type(self).__module__.rpartition(".")[2])
+            raise GateError(f"criterion={self.written!r}: {kind}{error}{where}") from error
         return value
 
     @property
@@ -153,7 +169,13 @@ class Threshold(Gate, frozen=True):
         return None
 
 
-OWN: dict[str, type[Gate]] = {}  # somebody's own, loaded by `policy.own`: by what was written, and as files have it
+OWN: dict[str, type[Gate]] = {}  # somebody's own, imported by `policy.own`: by what was written, and as files have it
+
+
+def line_of(error: BaseException, module: str) -> str:
+    """Say at which line of a module's file an error was raised last; nothing where it was not there."""
+    lines = [at.lineno for at in traceback.extract_tb(error.__traceback__) if Path(at.filename).stem == module]
+    return f" ({module}.py, line {lines[-1]})" if lines else ""
 
 
 @cache
@@ -176,7 +198,7 @@ def split(criterion: str) -> dict[str, Any]:
         `criterion`, its name, and what was named with it.
     """
     words, _, side = criterion.partition(" ")
-    if ":" in words:  # somebody's own, whose place may have slashes
+    if ":" in words:  # somebody's own
         return {"criterion": words, **({"side": side} if side else {})}
     name, *values = words.split("/")
     if (made := gates().get(name)) is None:
