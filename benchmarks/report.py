@@ -87,7 +87,7 @@ def _results(samples: int) -> list[Any]:
                     decoding=decoding,
                     sampling=Sampling(samples=samples),
                     problem_ids=tuple(f"{task}-{i:03}" for i in range(problems)),
-                    values={"correct": right},
+                    correct=right,
                     n_tokens=zero + 900,
                     n_replaced=zero + 9 * decoding.gated,
                     n_changed=zero,

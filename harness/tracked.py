@@ -11,9 +11,9 @@ from typing import Any
 
 from harness.evals.generation import has_template
 from harness.evals.lm import RlvrDirLM
+from harness.evals.lm_eval_tasks import LmEvalBenchmark, task_scores
 from harness.evals.loop import versions
 from harness.evals.task import SampledMathTask
-from harness.evals.theirs import LmEvalBenchmark, task_scores
 from harness.text import visible
 
 
@@ -32,10 +32,10 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
         given |= {"apply_chat_template": True, "fewshot_as_multiturn": turns}
     loaded, chosen = (given.get("task_dict") or {}).get("tasks", {}), given.get("samples") or {}
     keeps, asked = bool(store or own.records), given.get("log_samples", True)  # as in lm-eval
-    theirs = {name: task for name, task in loaded.items() if keeps and not isinstance(task, SampledMathTask)}
-    lm.tasks = {name: LmEvalBenchmark.of_task(task, chosen.get(name)) for name, task in theirs.items()}
+    others = {name: task for name, task in loaded.items() if keeps and not isinstance(task, SampledMathTask)}
+    lm.tasks = {name: LmEvalBenchmark.of_task(task, chosen.get(name)) for name, task in others.items()}
     try:
-        found = evaluate(**{**given, "log_samples": bool(asked or theirs)})
+        found = evaluate(**{**given, "log_samples": bool(asked or others)})
     except KeyboardInterrupt:
         if own.records:
             _say(f"interrupted; what was decoded is kept in {own.records}, and the same command goes on from there")
@@ -46,7 +46,7 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
     chat, logged = lm.get_model_info()["rlvr_dir"]["chat"], store is not None
     about = {"chat": chat, "versions": versions(), "limit": arguments.get("limit"), "argv": sys.argv}
     for done in lm.done if keeps else ():
-        name, task = done.job.task, done.job.theirs
+        name, task = done.job.task, done.job.lm_eval_task
         if task is None and not done.job.golds:
             continue
         scores = task_scores(task.task, found["results"][name], found["samples"][name]) if task else None

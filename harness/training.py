@@ -153,7 +153,6 @@ def inputs(spec: "TrainSpec") -> "Inputs":
         UserError: a benchmark of the validation has no data, or the one that chooses the checkpoint is none of them.
     """
     from harness.digest import digest
-    from harness.evals.theirs import LmEvalBenchmark
     from harness.records.config import fingerprint
     from harness.train.forms import Input
 
@@ -166,9 +165,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     validated = benchmarks(spec, spec.validation.tasks)
     for task, each in validated.items():
         content = each.data
-        if isinstance(each, LmEvalBenchmark):
-            content += f", scored by {each.graded_with['task']}"
-        elif each.grader not in (_presentation(spec).grader, DEFAULT_GRADER):  # which the benchmark's file alone says
+        if each.grader not in (_presentation(spec).grader, DEFAULT_GRADER):  # which the benchmark's file alone says
             content += f", graded by {each.grader}"
         found[f"validation.tasks {each.name}"] = Input(file=each.file or task, digest=content, judges=True)
     _check_watched(spec, list(validated.values()))
@@ -176,9 +173,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
 
 
 def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
-    """Refuse to watch, or to choose by, what is not validated, or what the backend cannot score on the way."""
-    from harness.evals.theirs import LmEvalBenchmark
-
+    """Refuse to watch, or to choose by, what is not validated."""
     names, watch = [each.name for each in validated], spec.validation.watch
     asked = benchmarks(spec, watch).values() if watch else validated
     if missing := [each.name for each in asked if each.name not in names]:
@@ -187,25 +182,21 @@ def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
         )
     if not spec.validation.every or (spec.verl and spec.verl.val_data):
         return
-    theirs = [each.name for each in asked if isinstance(each, LmEvalBenchmark)]
-    if theirs and spec.backend == "verl":
-        raise UserError(
-            f"{theirs[0]} is refused on the way with backend='verl', which scores by its reward; accepted: "
-            "validation.watch with the names of benchmarks that have answers, or validation.every: 0"
-        )
-    spec.check_chosen_by(each.name for each in asked if each.name not in theirs)
+    spec.check_chosen_by(each.name for each in asked)
 
 
 def benchmarks(spec: "TrainSpec", tasks: Sequence[str]) -> "dict[str, Benchmark]":
     """Return some benchmarks of a validation by what was asked; none where there are none.
 
     Raises:
-        UserError: what `preflight` refuses.
+        UserError: what `preflight` refuses, or a task of lm-eval's.
     """
     from harness.evals.data import preflight
+    from harness.evals.loop import refuse_lm_eval_tasks
 
-    asked = spec.validation
-    return preflight(tasks, presentation=_presentation(spec), include_path=asked.include_path) if tasks else {}
+    found = preflight(tasks, presentation=_presentation(spec)) if tasks else {}
+    refuse_lm_eval_tasks(found, "what a training is validated on")
+    return found
 
 
 def _presentation(spec: "TrainSpec") -> "Presentation":
@@ -289,7 +280,7 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
             beside = scored(base, base, "base") if mode == "rl" else []
             for result in (*results, *(each.of_pair(base, rl) for each in beside)):
                 result.write(folder)
-        return {each.subject: _scores(each) for result in results for each in result.by_metric()}
+        return {result.task: _scores(result) for result in results}
 
     return validate
 
@@ -304,14 +295,14 @@ def _evaluation(spec: "TrainSpec", base: str, rl: str, mode: "Mode", *, on_the_w
         sampling=asked.sampling,
         limit=asked.limit,
         engine=asked.engine,
-        include_path=asked.include_path,
         **_presentation(spec).model_dump(),
     )
 
 
 def _scores(result: "EvalResult") -> dict[str, Any]:
-    """Return what a validation keeps of a result; of a metric of lm-eval's, which has its own unit, by its name."""
-    found = {
+    """Return what a validation keeps of a result."""
+    by_problem = dict(zip(result.problem_ids, result.correct.sum(axis=1).tolist(), strict=True))
+    return {
         "samples": result.samples,
         "problems": len(result.problem_ids),
         "limited": result.limited,
@@ -319,9 +310,6 @@ def _scores(result: "EvalResult") -> dict[str, Any]:
         "error": result.standard_error,
         "tokens": float(result.n_tokens.mean()),
         "truncated": float(result.truncated.mean()),
+        "pass": result.pass_at(max(1, result.samples // 2)),
+        "right": by_problem,
     }
-    by_problem = dict(zip(result.problem_ids, result.correct.sum(axis=1).tolist(), strict=True))
-    if not result.shares:
-        lower = {"lower_is_better": True} if result.metric in result.lower_is_better else {}
-        return {**found, "metric": result.metric, **lower, "values": by_problem}
-    return {**found, "pass": result.pass_at(max(1, result.samples // 2)), "right": by_problem}

@@ -11,7 +11,7 @@ def made(decoding, correct, **fields):
     correct = np.asarray(correct)
     zero = np.zeros(correct.shape, int)
     usual = {
-        "task": "aime24", "sampling": Sampling(samples=correct.shape[1]), "values": {"correct": correct},
+        "task": "aime24", "sampling": Sampling(samples=correct.shape[1]), "correct": correct,
         "problem_ids": tuple(f"p{i}" for i in range(len(correct))), "n_tokens": zero + 9,
         "n_replaced": zero + int(decoding.gated),
     }  # fmt: skip

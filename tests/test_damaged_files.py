@@ -47,8 +47,7 @@ from harness.train.spec import load_train
 from harness.train.summary import write_summary
 from tests.commands import run
 from tests.records import made
-from tests.report.made import result
-from tests.report.made import theirs as lm_eval_result
+from tests.report.made import lm_eval_result, result
 from tests.sweep.made import SMALL
 from tests.train.test_summary import training
 
@@ -151,9 +150,9 @@ class Folder:
     ("key", "value", "sentence"),
     [
         # Each of these was read as a score, 100.00 % some of them.
-        ("correct", "false", "values "),
-        ("correct", 7, "values "),
-        ("correct", float("nan"), "values "),
+        ("correct", "false", "correct "),
+        ("correct", 7, "correct "),
+        ("correct", float("nan"), "correct "),
         ("n_tokens", float("nan"), "n_tokens "),
         ("n_tokens", -1, "n_tokens "),
         ("n_tokens", 2**70, "n_tokens "),
@@ -161,8 +160,8 @@ class Folder:
         ("truncated", "0", "truncated "),
         ("votes", -2, "votes "),
         # Other forms.
-        ("values", {"correct": [[1] * 4] * 5}, r"correct of aime24 has shape \(5, 4\), not \(6, 4\)"),
-        ("values", {"correct": [[1] * 4] * 5 + [[1]]}, "values .*rows of different lengths"),
+        ("correct", [[1] * 4] * 5, r"correct of aime24 has shape \(5, 4\), not \(6, 4\)"),
+        ("correct", [[1] * 4] * 5 + [[1]], "correct .*rows of different lengths"),
         ("problem_ids", ["p0"] * 6, "problem_ids names 'p0' twice"),
         ("task", "../../escape", r"task='\.\./\.\./escape' is refused"),
         ("seconds", float("inf"), "seconds=inf is refused: input should be a finite number"),
@@ -174,11 +173,10 @@ class Folder:
 def test_a_result_of_a_value_out_of_range_or_another_form_is_refused_by_name(tmp_path, key, value, sentence):
     file = result(Decoding(mode="rl")).write(tmp_path)
     data = json.loads(file.read_text())
-    table = data["values"] if key == "correct" else data
-    if sentence == f"{key} " or key == "correct":
-        table[key][0][1] = value
+    if sentence == f"{key} ":
+        data[key][0][1] = value
     else:
-        table[key] = value
+        data[key] = value
     file.write_text(json.dumps(data))
     with pytest.raises(UserError, match=f"^{file}: {sentence}"):
         read_results([file])
@@ -280,7 +278,7 @@ def look_at_results(path, file, rng):
 
     def compared():
         for each in found:
-            assert not each.shares or 0.0 <= each.avg <= 1.0  # a metric of lm-eval may be any number
+            assert 0.0 <= each.avg <= 1.0
             assert (each.n_replaced <= each.n_tokens).all()
         markdown(compare(settings_of(found)))
 

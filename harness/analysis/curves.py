@@ -32,7 +32,7 @@ NAMES = {
 MOST_VALUE = 1e30  # of what a figure can show
 STEPS = ("step", "training/global_step", "global_step", "update")
 SHARES = ("token_share", "gradient_share")  # by the tokens' probability
-KEPT = ("avg", "samples", "right", "limited", "metric")  # of a validation
+KEPT = ("avg", "samples", "right", "limited")  # of a validation
 _VERL = re.compile(r"val-core/(?P<task>.+)/acc/mean@(?P<samples>\d+)")
 
 Validations = dict[str, list[dict[str, Any]]]  # by benchmark: step, avg, samples and, where it is known, right
@@ -101,14 +101,13 @@ class _Run:
 def _validated(runs: Sequence[_Run]) -> dict[str, list[dict[str, Any]]]:
     """Return the tables of validations: of each run, means over those of a method, and ways to choose a checkpoint.
 
-    What was drawn in another way, or on other problems, is another benchmark. Of a metric of lm-eval's, which has its
-    own unit, `samples` is 0.
+    What was drawn in another way, or on other problems, is another benchmark.
     """
     benchmarks: dict[tuple[Any, ...], dict[str, dict[int, list[dict[str, Any]]]]] = {}
     for run in runs:
         for task, rows in validations(run.base, run.records).items():
             last = rows[-1]
-            samples = 0 if last.get("metric") else int(last.get("samples") or 0)
+            samples = int(last.get("samples") or 0)
             key = (task, last.get("limited"), samples, run.drawn, _problems(last))
             benchmarks.setdefault(key, {}).setdefault(run.method, {})[run.number] = rows
     tables: dict[str, list[dict[str, Any]]] = {"runs": [], "means": [], "choices": []}

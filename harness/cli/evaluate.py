@@ -14,6 +14,7 @@ from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Pair, Sampling, l
 
 if TYPE_CHECKING:
     from harness.evals import EvalResult
+    from harness.evals.result import TaskResult
 
 
 @spec_options(EvalSpec, Pair, Decoding, Sampling, EngineSpec)
@@ -45,8 +46,9 @@ def evaluate_command(
         rlvr-dir eval spec.yaml --limit 10
     """
     with phase("starting"):
-        from harness.evals import evaluate
         from harness.evals.compare import compare, markdown
+        from harness.evals.loop import evaluate_all
+        from harness.evals.result import EvalResult
         from harness.evals.settings import settings_of
         from harness.evals.show import score, tables, warnings
         from harness.tracking import comparison_link, log_result, tracking_place
@@ -57,7 +59,7 @@ def evaluate_command(
     store = records or out / "records"
     check_writable(out, store)
 
-    def keep(result: "EvalResult") -> None:
+    def keep(result: "TaskResult") -> None:
         result.write(out)
         say(f"{result.benchmark}  {result.label}  {score(result)}")
         if place is not None:
@@ -65,12 +67,13 @@ def evaluate_command(
                 log_result(result, place)
 
     try:
-        results = evaluate(asked, records=store, on_result=keep)
+        results = evaluate_all(asked, records=store, on_result=keep)
     except KeyboardInterrupt:
         say(f"interrupted; what was decoded is kept in {store}, and the same command goes on from there")
         raise
     echo(tables(results), lines=True)
-    if len(asked.decodings) > 1 and (settings := settings_of(results)):
+    ours = [result for result in results if isinstance(result, EvalResult)]
+    if len(asked.decodings) > 1 and (settings := settings_of(ours)):
         echo("\n" + markdown(compare(settings)), lines=True)
     for sentence in warnings(results):
         say(sentence)

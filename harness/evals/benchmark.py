@@ -28,6 +28,7 @@ from harness.tiny.problems import BENCHMARK_SIZE
 Problem = dict[str, Any]  # id, problem, answer: text, or several answers of which any one counts
 
 ACCEPTED = "PATH.jsonl or NAME=PATH, one object a line with problem, answer and, if you like, id"
+LM_EVAL = "lm-eval"  # the grader of a task of lm-eval's: its own `evaluate`
 OURS = "rlvr_dir"  # in lm-eval's documents: the facts of their benchmark, which tasks of others do not have
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)  # of a benchmark: it names folders, runs and figures
 _E_NOTATION = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[eE]([+-]?[0-9]+)", re.ASCII)
@@ -85,7 +86,11 @@ class BenchmarkFacts:
     def provenance(self) -> dict[str, Any]:
         """Return what a result says of it; how many examples are shown, of a benchmark of ours alone."""
         size = {"benchmark_size": self.problems} if self.problems else {}
-        examples = {"examples": len((self.presentation or {}).get("examples", ()))} if self.grader else {}
+        examples = (
+            {"examples": len((self.presentation or {}).get("examples", ()))}
+            if self.grader not in (None, LM_EVAL)
+            else {}
+        )
         return {"data": self.data, **size, **examples}
 
 

@@ -199,18 +199,14 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
 
 
 def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
-    """Write the comparisons as Markdown tables with notes beneath: ours in percentage points, lm-eval's metrics in its
-    own units.
-    """
-    by = {shares: [row for row in rows if row.result.first.shares == shares] for shares in (True, False)}
+    """Write the comparisons as a Markdown table in percentage points, with notes beneath."""
     sides = [side for row in rows for side in (row.result, row.reference)]
     seeds = ", ".join(map(str, sorted({seed for side in sides for seed in side.seeds})))
     lines = [
-        "\n\n".join(_table(some, shares) for shares, some in by.items() if some),
+        _table(rows),
         "",
         f"Paired by problem; Holm's correction over these {len(rows)} comparisons.",
         "95 % interval: for other such problems; sampling only: for other samples of these very problems.",
-        "Scores of lm-eval's tasks are in its own units." if by[False] else None,
         f"A score is the mean of all seeds that its setting has (of {seeds})."
         if any(len(side.seeds) > 1 for side in sides)
         else None,
@@ -223,25 +219,22 @@ def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
     return "\n".join(line for line in lines if line is not None)
 
 
-def _table(rows: Sequence[Comparison], shares: bool) -> str:
-    mean, unit, digits = ("Avg", 100, 2) if shares else ("mean", 1, 4)
+def _table(rows: Sequence[Comparison]) -> str:
     cells = [
         [
             row.result.benchmark,
             row.result.label,
-            f"{row.reference.label} ({unit * row.reference.avg:.{digits}f})",
-            f"{unit * row.result.avg:.{digits}f}",
-            f"{unit * row.difference.mean:+.{digits}f}",
-            interval(row.difference.low, row.difference.high, digits, sign=True, unit=unit),
-            ""
-            if row.result.first.sampling.greedy
-            else interval(*row.difference.sampling, digits, sign=True, unit=unit),
+            f"{row.reference.label} ({100 * row.reference.avg:.2f})",
+            f"{100 * row.result.avg:.2f}",
+            f"{100 * row.difference.mean:+.2f}",
+            interval(row.difference.low, row.difference.high, 2, sign=True),
+            "" if row.result.first.sampling.greedy else interval(*row.difference.sampling, 2, sign=True),
             f"{row.difference.p:.3g}",
             f"{row.holm_p:.3g}",
         ]
         for row in rows
     ]
-    head = ["benchmark", "decoding", "minus", mean, "difference", "95 % interval", "sampling only", "p", "p (Holm)"]
+    head = ["benchmark", "decoding", "minus", "Avg", "difference", "95 % interval", "sampling only", "p", "p (Holm)"]
     return markdown_table(head, cells, left=3)
 
 
@@ -249,7 +242,7 @@ def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
     """Write, for each comparison, how many problems a `gain` (a fraction) would need to be found with 80 % chance.
 
     Beside it stands the smallest gain that the problems at hand would show. Both are of the spread that these results
-    have, and of as many samples a problem. What says nothing of it (one sample, lm-eval's metrics) has a blank.
+    have, and of as many samples a problem. What says nothing of it (one sample) has a blank.
 
     Raises:
         UserError: the gain is not within 0 and 1, both left out.
@@ -260,7 +253,7 @@ def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
     for row in rows:
         values, samples = (row.result.values, row.reference.values), min(row.result.samples, row.reference.samples)
         needed = shown = ""
-        if row.result.first.shares and samples > 1 and row.difference.n > 1:
+        if samples > 1 and row.difference.n > 1:
             spread = stats.paired_spread(*values)
             if spread.between + spread.within > 0:
                 needed = f"{stats.problems_needed(gain, spread, samples):,}"

@@ -32,7 +32,7 @@ from harness.evals.benchmark import (
     read_benchmark,
     read_problems,
 )
-from harness.evals.theirs import declared, read_task
+from harness.evals.lm_eval_tasks import declared, read_task
 from harness.hub import hub_or_cache
 from harness.spec import EvalSpec, Presentation
 from harness.spec.base import read_jsonl
@@ -104,7 +104,7 @@ def preflight(
 
 def preflight_of(spec: "EvalSpec | SweepSpec") -> dict[str, Benchmark]:
     """Check what an evaluation or a sweep asks for, as `preflight` does."""
-    return preflight(spec.tasks, spec.data_dir, spec, spec.include_path)
+    return preflight(spec.tasks, spec.data_dir, spec, spec.include_path if isinstance(spec, EvalSpec) else None)
 
 
 def find_benchmark(task: str, data_dir: str | None = None, presentation: Presentation = AS_SHIPPED) -> Benchmark:

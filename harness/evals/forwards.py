@@ -167,8 +167,7 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
     """
     by: dict[Any, list[Setting]] = {}
     for setting in settings:
-        if setting.first.shares:
-            by.setdefault((setting.task, setting.first.pair, setting.first.name), []).append(setting)
+        by.setdefault((setting.task, setting.first.pair, setting.first.name), []).append(setting)
     lots: list[MatchedGroup] = []
     for lot in (lot for group in by.values() for lot in alike_lots(group, across)):
         told = next((s.first.weights for s in lot if s.first.weights), {})
@@ -217,7 +216,7 @@ def crossings(rows: Sequence[Comparison]) -> str:
         UserError: there is none, or none with two samples a problem.
     """
     pairs = [(row.result, row.reference) for row in rows if comparison_kind(row) == "trained"]
-    pairs = [(rl, base) for rl, base in pairs if rl.first.shares and min(rl.samples, base.samples) > 1]
+    pairs = [(rl, base) for rl, base in pairs if min(rl.samples, base.samples) > 1]
     if not pairs:
         raise UserError("a crossing needs RL compared with its base, with two samples a problem at least")
     said = [(rl, base, stats.crossing(base.values, rl.values)) for rl, base in pairs]

@@ -29,8 +29,7 @@ def frame(results: Sequence[EvalResult]) -> "pandas.DataFrame":
     `primary`, `criterion`, `tau`, `gamma`, `top_p`, `temperature`, `max_tokens`, `seed`), who graded (`grader`,
     `data`), of what it is a part (`partial`), the result's `config_hash`, then `problem`, `sample`, `correct`,
     `tokens`, `replaced` and `changed` (of them), `truncated`, `no_box`, `ungraded`. What a result does not say is
-    missing. lm-eval's own tasks judge a problem, not a response: `correct` is missing, and each metric that is a mean
-    over problems is a column of its name.
+    missing.
     """
     import pandas
 
@@ -40,7 +39,7 @@ def frame(results: Sequence[EvalResult]) -> "pandas.DataFrame":
 
 
 def _asked(result: EvalResult) -> tuple[object, ...]:
-    """Return what tells a result from all others, whichever of its metrics is looked at."""
+    """Return what tells a result from all others."""
     return result.config_hash, result.pair, result.name, result.samples
 
 
@@ -70,6 +69,6 @@ def _columns(result: EvalResult) -> dict[str, Any]:
         "config_hash": result.config_hash,
         "problem": np.repeat(result.problem_ids, samples),
         "sample": np.tile(np.arange(samples), len(result.problem_ids)),
-        **{name: np.repeat(of, samples // of.shape[1], axis=1).ravel() for name, of in result.values.items()},
+        "correct": result.correct.ravel(),
         **{name: None if table is None else table.ravel() for name, table in tables.items()},
     }

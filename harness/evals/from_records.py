@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DamagedError, UserError
-from harness.evals.benchmark import Benchmark, BenchmarkFacts
+from harness.evals.benchmark import LM_EVAL, Benchmark, BenchmarkFacts
 from harness.evals.data import TWINS, find_benchmark
-from harness.evals.result import EvalResult, result_of
-from harness.evals.theirs import GRADER, StoredScores, stored_scores
+from harness.evals.result import EvalResult, NoResultError, lm_eval_refusal, result_of
 from harness.grading import DEFAULT_GRADER, Gold, grader_name
 from harness.records import Record, RecordStore, judge_name
 from harness.records.commands import counts, findings_of, summary_of
@@ -24,10 +23,6 @@ from harness.spec import Presentation, Sampling, parse
 from harness.spec.evaluation import is_task_file
 
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
-
-
-class NoResultError(UserError):
-    """No result can be made of a record: it is unfinished, or its right answers or decoding are not known here."""
 
 
 def results_of_record(record: Record, **how: Any) -> list[EvalResult]:
@@ -69,37 +64,34 @@ def result_of_record(
     """
     if (config := record.config) is None:
         raise DamagedError(f"record {record.name}: {'; '.join(record.damage)}; run its command again")
-    task, by, told = task or record.task, {}, {}
-    if scores := stored_scores(record):
-        by = _scores(record, scores, problems, samples, partial)
-        names, width, facts = by.problems, by.samples, BenchmarkFacts(by.data, by.documents)
-        told = {"grader": GRADER, "graded_with": by.graded_with}
+    task = task or record.task
+    if record.about.grader == LM_EVAL:
+        raise lm_eval_refusal(task, "compared")
+    names, width, part = _extent(record, problems, samples, partial)
+    stored_only, keys = judge is not None, [(name, k) for name in names for k in range(width)]
+    grader = judge.split("+")[0] if judge else grader_name(grader or record.about.grader or DEFAULT_GRADER)
+    judge = judge or judge_name(grader, task, record.task)
+    if (held := record.verdicts(judge)).keys() >= {*keys}:
+        verdicts = {key: held[key].verdict for key in keys}
+    elif stored_only:
+        raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
     else:
-        names, width, told["partial"] = _extent(record, problems, samples, partial)
-        stored_only, keys = judge is not None, [(name, k) for name in names for k in range(width)]
-        grader = judge.split("+")[0] if judge else grader_name(grader or record.about.grader or DEFAULT_GRADER)
-        judge = judge or judge_name(grader, task, record.task)
-        if (held := record.verdicts(judge)).keys() >= {*keys}:
-            by = {key: held[key].verdict for key in keys}
-        elif stored_only:
-            raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
-        else:
-            by = record.grade(_golds(record, task, data_dir), judge, keys)
-        facts = _facts(record, task, data_dir)
-        told |= {"grader": grader, "graded_with": record.about.graded_with.get(judge, versions(grader))}
+        verdicts = record.grade(_golds(record, task, data_dir), judge, keys)
     said = {
         "settings": record.record_hash,
         **config.facts,
         "record": record.name,
         "records": str(record.folder.parents[1]),
         "chat": record.about.chat,
-        **facts.provenance(),
+        **_facts(record, task, data_dir).provenance(),
         "engine": {**config.engine, "pair": {"base": None, "rl": None, **record.about.models}},
-        **told,
+        "partial": part,
+        "grader": grader,
+        "graded_with": record.about.graded_with.get(judge, versions(grader)),
     }
     provenance = {name: value for name, value in said.items() if value is not None}
     sampling = parse(Sampling, {"samples": width, **config.sampling.model_dump()})
-    return result_of(task, config.decoding, sampling, names, record.rows, by, provenance=provenance)
+    return result_of(task, config.decoding, sampling, names, record.rows, verdicts, provenance=provenance)
 
 
 def judged(record: Record, judge: str) -> dict[str, Any]:
@@ -149,7 +141,7 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
         UserError: it is not its own, and its responses are not at hand to be graded again.
     """
     own = result.provenance.get("grader")
-    if not result.shares or grader is None or grader_name(grader) == own:
+    if grader is None or grader_name(grader) == own:
         return result
     if (record := record_of(result)) is None:
         raise UserError(
@@ -159,33 +151,6 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
     how: dict[str, Any] = {"task": result.task, "grader": grader, "data_dir": data_dir}
     again = result_of_record(record, **how, problems=result.problem_ids, samples=result.samples)
     return again.replace(provenance={**again.provenance, "partial": result.partial}) if result.partial else again
-
-
-def _scores(
-    record: Record, kept: Sequence[StoredScores], problems: Sequence[str] | None, samples: int | None, partial: bool
-) -> StoredScores:
-    """Return the scores that lm-eval gave what is asked of a record, by default the most.
-
-    Scores by the task's code as it was last count alone. With `partial`, those stand for a larger lot that is asked.
-    """
-    now = sorted(
-        (one for one in kept if one.graded_with == kept[0].graded_with),
-        key=lambda one: (-len(one.problems), -one.samples),
-    )
-    asked = record.about.asked
-    width = samples or (asked.samples if asked else 1)
-    if problems is None:
-        number = asked.problems if asked else 1
-        fits = [one for one in now if len(one.problems) >= number and one.samples >= width]
-    else:
-        number, names = len(problems), {f"{record.task}/{key}" for key in problems}
-        fits = [one for one in now if ({*one.problems}, one.samples) == (names, width)]
-    if not fits and (not partial or problems is not None):
-        raise NoResultError(
-            f"record {record.name} holds lm-eval's scores of {len(now[0].problems)} problems x {now[0].samples} "
-            f"samples, and {number} x {width} are asked; run its command again, or take those (--partial)"
-        )
-    return (fits or now)[0]
 
 
 def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:

@@ -23,9 +23,9 @@ from harness.errors import UserError
 from harness.evals.args import CACHE_REFUSAL, CheckedArgs, ModelArgs, announce_tiny, parse_model_args
 from harness.evals.benchmark import OURS, SOURCES, TINY_TASKS, TWINS, BenchmarkFacts
 from harness.evals.generation import LENGTHS, NO_LENGTH, has_template, sampling_of, template_name
+from harness.evals.lm_eval_tasks import LmEvalBenchmark, instance_key
 from harness.evals.loop import Done, Job, make_job, run_jobs
 from harness.evals.task import Response, gold_of
-from harness.evals.theirs import LmEvalBenchmark, instance_key
 from harness.progress import showing
 from harness.records import Key, RecordStore
 from harness.spec import Decoding
@@ -112,7 +112,8 @@ class RlvrDirLM(LM):
                     counts, verdict = row.counts(), done.verdicts.get(key)
                     self._totals += Counter({name: n for name, n in counts.items() if isinstance(n, int)})
                     info = {**counts, "given": verdict} if verdict else counts
-                    responses[places[done.job.task, key]] = Response(row.text, info)
+                    # Facts ride along to our own tasks; others get a plain text, which lm-eval may make anew.
+                    responses[places[done.job.task, key]] = Response(row.text, info) if done.job.golds else row.text
         self._totals["responses"] += len(requests)
         self._seconds += time.perf_counter() - start
         return responses
@@ -133,14 +134,14 @@ class RlvrDirLM(LM):
 
     def _job(self, task: str, pairs: Sequence[tuple[Request, Mapping[str, Any]]], like: Job | None) -> Job:
         """Return the job of a task. Gold answers are known of our own benchmarks; lm-eval grades the others."""
-        requests, theirs = [request for request, _ in pairs], self.tasks.get(task)
-        golds, facts = {}, theirs.facts if theirs else BenchmarkFacts()
+        requests, lm_eval_task = [request for request, _ in pairs], self.tasks.get(task)
+        golds, facts = {}, lm_eval_task.facts if lm_eval_task else BenchmarkFacts()
         if ours := pairs[0][1].get(OURS):
             facts = BenchmarkFacts(**ours)
             facts = replace(facts, grader=self.args.spec.grader or facts.grader)
             golds = {request.problem: gold_of(doc) for request, doc in pairs}
         job = make_job(task, requests, self.engine, facts, golds, like)
-        return replace(job, theirs=theirs, chat=self._chat)
+        return replace(job, lm_eval_task=lm_eval_task, chat=self._chat)
 
     def _remark(self, requests: Sequence[Any], tasks: Sequence[str]) -> None:
         """Say what a user may not expect: a length that no task names, and benchmarks that the tiny pair cannot do."""

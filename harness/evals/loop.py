@@ -29,14 +29,14 @@ from harness.errors import UserError
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
 from harness.evals.data import preflight_of
 from harness.evals.generation import template_name
+from harness.evals.lm_eval_tasks import LmEvalBenchmark, computed_scores
 from harness.evals.prompts import prompt_sets
-from harness.evals.result import EvalResult, TaskScores, result_of
-from harness.evals.theirs import GRADER, LmEvalBenchmark, computed_scores, keep_scores
+from harness.evals.result import EvalResult, LmEvalResult, counts_of, lm_eval_refusal, result_of
 from harness.grading import DEFAULT_GRADER, Gold, Verdict, grade_many, grader_name
 from harness.progress import phase, showing
 from harness.records import Key, Record, RecordConfig, RecordStore, Row, judge_name
 from harness.records.verdicts import versions as grading_versions
-from harness.spec import Decoding, EvalSpec, Pair, Sampling
+from harness.spec import Decoding, EvalSpec, Pair, Sampling, parse
 
 GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which waits for hard answers
 _KEPT = ("file", "problems", "presentation", "grader")  # of a benchmark's facts, in its records
@@ -62,15 +62,47 @@ def evaluate(
     Prompts go through the pair's chat template where it has one.
 
     Raises:
-        UserError: what `preflight` refuses, before any model loads, or what the engine refuses.
+        UserError: what `preflight` refuses, or a task of lm-eval's, before any model loads; what the engine refuses.
     """
     benchmarks = preflight_of(spec)
+    refuse_lm_eval_tasks(benchmarks, "compared")
+    how: dict[str, Any] = {"engine": engine, "records": records, "progress": progress, "on_result": on_result}
+    results = evaluate_all(spec, benchmarks=benchmarks, **how)
+    return [result for result in results if isinstance(result, EvalResult)]
+
+
+def refuse_lm_eval_tasks(benchmarks: Mapping[str, Benchmark], what: str) -> None:
+    """Refuse tasks of lm-eval's, whose scores have units of their own, where `what` is done with a score.
+
+    Raises:
+        UserError: naming the task and what is accepted.
+    """
+    for task, benchmark in benchmarks.items():
+        if isinstance(benchmark, LmEvalBenchmark):
+            raise lm_eval_refusal(task, what)
+
+
+def evaluate_all(
+    spec: EvalSpec,
+    *,
+    engine: Engine | None = None,
+    records: str | Path | None = None,
+    progress: bool = True,
+    on_result: Callable[[Any], None] | None = None,
+    benchmarks: Mapping[str, Benchmark] | None = None,
+) -> list[EvalResult | LmEvalResult]:
+    """Evaluate as `evaluate` does, tasks of lm-eval's among others; `benchmarks` are those that `preflight_of` found.
+
+    Raises:
+        UserError: what `preflight` refuses, before any model loads, or what the engine refuses.
+    """
+    benchmarks = preflight_of(spec) if benchmarks is None else benchmarks
     with showing(progress), opened(spec, engine) as engine:
         jobs = jobs_of(spec, engine, benchmarks=benchmarks)
         about = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
         about |= {"part": spec.part.words} if spec.part.words else {}
         store = RecordStore(records) if records else None
-        results: dict[int, EvalResult] = {}
+        results: dict[int, EvalResult | LmEvalResult] = {}
         for done in run_jobs(engine, jobs, store, progress=progress):
             result = results[jobs.index(done.job)] = done.result(about)
             if on_result is not None:
@@ -86,8 +118,8 @@ class Job:
     """One decoding of one task: requests that differ in problem and sample only, and the settings of their record.
 
     `golds` has the gold answer of each `request.problem`; it is empty where they are not known here.
-    `theirs` is the task of lm-eval's that then scores the responses, where it is at hand; `chat` says through which
-    chat template the prompts went. What is `looked` at only counts in no result of its record.
+    `lm_eval_task` is the task of lm-eval's that then scores the responses, where it is at hand; `chat` says through
+    which chat template the prompts went. What is `looked` at only counts in no result of its record.
     """
 
     task: str
@@ -96,7 +128,7 @@ class Job:
     config: RecordConfig
     golds: Mapping[str, Gold]
     benchmark: BenchmarkFacts
-    theirs: LmEvalBenchmark | None = None
+    lm_eval_task: LmEvalBenchmark | None = None
     chat: str | None = None
     looked: bool = False
 
@@ -167,10 +199,10 @@ def jobs_of(
                 for sample in range(prompts.sampling.samples)
                 for key, prompt in prompts.prompts.items()
             ]
-            theirs = benchmark if isinstance(benchmark, LmEvalBenchmark) else None
-            golds = {} if theirs else {f"{recorded}/{key}": benchmark.golds[key] for key in prompts.prompts}
+            lm_eval_task = benchmark if isinstance(benchmark, LmEvalBenchmark) else None
+            golds = {} if lm_eval_task else {f"{recorded}/{key}": benchmark.golds[key] for key in prompts.prompts}
             job = make_job(benchmark.name, requests, engine, facts, golds, jobs[0] if jobs else None)
-            jobs.append(replace(job, theirs=theirs, chat=template_name(engine)))
+            jobs.append(replace(job, lm_eval_task=lm_eval_task, chat=template_name(engine)))
     return jobs
 
 
@@ -213,25 +245,26 @@ class Done:
     decoded: int
     tokens_per_second: float | None
 
-    def result(self, about: Mapping[str, Any], scores: TaskScores | None = None) -> EvalResult:
-        """Return the numbers of a job whose gold answers are known, or which lm-eval scores; those go into the record.
+    def result(self, about: Mapping[str, Any], scores: Mapping[str, Any] | None = None) -> EvalResult | LmEvalResult:
+        """Return the numbers of a job whose gold answers are known, or which lm-eval scores.
 
-        `about` is put into the provenance; `scores` are lm-eval's where they are known.
+        `about` is put into the provenance; `scores` are what `task_scores` gives, where lm-eval has scored it already.
         """
-        job, by, speed = self.job, self.verdicts, self.tokens_per_second
-        names, samples = [*dict.fromkeys(request.problem for request in job.requests)], job.sampling.samples
+        job, speed = self.job, self.tokens_per_second
+        names = [*dict.fromkeys(request.problem for request in job.requests)]
         graded = {"grader": job.grader, "graded_with": grading_versions(job.grader)} if job.golds else {}
-        if job.theirs is not None:
-            by = scores or computed_scores(job.theirs, self.responses)
-            graded = {"grader": GRADER, "graded_with": job.theirs.graded_with}
-            if self.store is not None:
-                keep_scores(self.store / job.record, job.theirs, by, names, samples)
+        if job.lm_eval_task is not None:
+            graded = {"grader": job.lm_eval_task.grader, "graded_with": job.lm_eval_task.graded_with}
         stored = {} if self.store is None else {"records": str(self.store.resolve()), "record": job.record}
         said = {"settings": job.config.hash(), **job.config.facts, **job.benchmark.provenance(), **graded, **about}
         tokens = sum(row.n_tokens for row in self.responses.values())
         seconds = tokens / speed if speed and self.decoded == len(self.responses) else 0.0
-        how = {"seconds": seconds, "provenance": {**said, **stored, "engine": self.engine}}
-        return result_of(job.task, job.decoding, job.sampling, names, self.responses, by, **how)
+        how: dict[str, Any] = {"seconds": seconds, "provenance": {**said, **stored, "engine": self.engine}}
+        if job.lm_eval_task is None:
+            return result_of(job.task, job.decoding, job.sampling, names, self.responses, self.verdicts, **how)
+        scores = scores or computed_scores(job.lm_eval_task, self.responses)
+        how |= counts_of(job.sampling, names, self.responses)
+        return parse(LmEvalResult, {"task": job.task, "decoding": job.decoding, **scores, **how})
 
 
 class Board(Progress):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DamagedError, UserError
-from harness.evals.from_records import NoResultError, regraded, results_of_record
-from harness.evals.result import EvalResult, read_result
+from harness.evals.from_records import regraded, results_of_record
+from harness.evals.result import EvalResult, NoResultError, read_result
 from harness.evals.trainings import TrainingPlace, trainings_at
 from harness.records import Record, RecordStore
 from harness.records.store import is_record

@@ -7,7 +7,7 @@ from harness.decode import Engine
 from harness.evals.benchmark import Benchmark
 from harness.evals.data import preflight_of, tasks_dir
 from harness.evals.generation import build_requests, sampling_of
-from harness.evals.theirs import LmEvalBenchmark, instance_key
+from harness.evals.lm_eval_tasks import LmEvalBenchmark, instance_key
 from harness.spec import EvalSpec, Sampling
 
 

@@ -5,10 +5,10 @@ result.avg, result.metrics()["pass@8"]; read_result(result.write(folder))
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import (
@@ -24,7 +24,7 @@ from pydantic import (
 
 from harness import stats
 from harness.digest import digest_of
-from harness.errors import DamagedError
+from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import benchmark_size
 from harness.files import folder_name, write_file
 from harness.grading import Verdict
@@ -44,7 +44,7 @@ FLAGS = ("truncated", "no_box", "ungraded")
 STROKE = "\u2215"  # in a name that is no path, where a path would have /
 
 
-def _table(said: str, kinds: str, least: float, most: float, dtype: type | None) -> PlainValidator:
+def _table(said: str, kinds: str, least: float, most: float, dtype: type) -> PlainValidator:
     """Return what takes a table of numbers of some kinds (of numpy's dtypes), as an array that nobody changes."""
 
     def check(value: Any, info: ValidationInfo) -> np.ndarray:
@@ -58,7 +58,7 @@ def _table(said: str, kinds: str, least: float, most: float, dtype: type | None)
             wrong = [cell for cell in cells if type(cell) not in (bool, int, float) or not least <= cell <= most]
             found = f"{shown(wrong[0])} in it" if wrong else "not such numbers, or rows of different lengths"
             raise ValueError(f"{info.field_name} has {found}; accepted: {said}, (problems, samples)")
-        table = table.astype(dtype or (bool if table.dtype.kind in "biu" and table.max() <= 1 else float))
+        table = table.astype(dtype)
         table.setflags(write=False)
         return table
 
@@ -68,7 +68,6 @@ def _table(said: str, kinds: str, least: float, most: float, dtype: type | None)
 Flags = Annotated[np.ndarray, _table("a table of 0 and 1", "biu", 0, 1, bool)]
 Counts = Annotated[np.ndarray, _table("a table of whole numbers", "iu", 0, MOST, np.int64)]
 Votes = Annotated[np.ndarray, _table("a table of whole numbers", "iu", -1, MOST, np.int64)]
-Values = Annotated[np.ndarray, _table("a table of numbers", "biuf", -np.inf, np.inf, None)]
 
 
 def _distinct(ids: tuple[str, ...]) -> tuple[str, ...]:
@@ -95,19 +94,13 @@ def _provenance(said: Any) -> Any:
     return said
 
 
-class EvalResult(Stored, frozen=True):
-    """All tables have shape (problems, samples); row i belongs to `problem_ids[i]`, column j to sample j.
+class TaskResult(Stored, frozen=True):
+    """What a decoding of a task is, whoever scores it. All tables have shape (problems, samples).
 
-    `values` has a table a metric: `correct`, 0 and 1, of a benchmark of ours; of a task of lm-eval's each metric that
-    is a mean over problems, (problems, 1), since lm-eval makes one value of all samples of a problem. `scores` are then
-    what lm-eval aggregated, in its own units; None says that it is a benchmark of ours. `metric` is the one looked at.
-
-    `votes` numbers the different answers of a problem, for Maj@n: equal boxed text votes together, -1 is no answer.
-    `no_box` marks responses without a closed box, `truncated` those that ran into the token limit, `ungraded` those
-    whose grading timed out or failed (they count as wrong, and say so). `seconds` is this result's share,
-    by tokens, of what the engine spent on its decoding (all tasks of one `evaluate` call decode together); 0 where
-    rollouts came from a record, since then no speed can be told. `name` is what the reader calls its RL model
-    (`DAPO`); neither it nor `metric` is written.
+    Row i belongs to `problem_ids[i]`, column j to sample j. `truncated` marks responses that ran into the token limit.
+    `seconds` is this result's share, by tokens, of what the engine spent on its decoding (all tasks of one `evaluate`
+    call decode together); 0 where rollouts came from a record, since then no speed is known. `name` is what the reader
+    calls its RL model (`DAPO`); it is not written.
     """
 
     called: ClassVar[str] = "result"
@@ -117,30 +110,21 @@ class EvalResult(Stored, frozen=True):
     decoding: Decoding
     sampling: Sampling
     problem_ids: Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_distinct)]
-    values: dict[str, Values]
     n_tokens: Counts
     n_replaced: Counts
     n_changed: Counts
     truncated: Flags
-    no_box: Flags | None = None
-    ungraded: Flags | None = None
-    votes: Votes | None = None
-    scores: dict[str, Annotated[Number, AllowInfNan()]] | None = None
-    lower_is_better: tuple[Text, ...] = ()
     seconds: Annotated[Number, Field(ge=0, le=MOST)] = 0.0
     provenance: Annotated[Plain, BeforeValidator(_provenance)] = Field(default_factory=dict)
-    metric: str = ""
     name: str = ""
 
     @model_validator(mode="after")
-    def _check(self) -> "EvalResult":
-        rows, samples = len(self.problem_ids), self.sampling.samples
-        named = {each: getattr(self, each) for each in (*COUNTS, *FLAGS, "votes")}
-        for name, table in {**named, **self.values}.items():
-            columns = samples if self.scores is None or name in named else 1
-            if table is not None and table.shape != (rows, columns):
+    def _check(self) -> Self:
+        shape = len(self.problem_ids), self.sampling.samples
+        for name, table in self.tables().items():
+            if table.shape != shape:
                 raise ValueError(
-                    f"{name} of {self.task} has shape {table.shape}, not {(rows, columns)} (problems, samples): "
+                    f"{name} of {self.task} has shape {table.shape}, not {shape} (problems, samples): "
                     "refusing to aggregate a part as if it were the whole"
                 )
         for name in ("n_replaced", "n_changed"):
@@ -149,17 +133,21 @@ class EvalResult(Stored, frozen=True):
                     f"{name} of {self.task}, {self.problem_ids[row]} sample {column}, is "
                     f"{getattr(self, name)[row, column]} of {self.n_tokens[row, column]} tokens"
                 )
-        if self.scores is None and ({*self.values} != {"correct"} or self.values["correct"].dtype != bool):
-            raise ValueError(f"values of {self.task} are {', '.join(self.values)}; accepted: correct, 0 or 1")
-        if unnamed := [name for name in self.values if self.scores is not None and name not in self.scores]:
-            raise ValueError(f"values has {unnamed[0]!r}, which scores lacks")
-        if not self.metric:
-            object.__setattr__(self, "metric", next(iter(self.values), ""))
         return self
 
-    def replace(self, **changes: Any) -> "EvalResult":
+    def tables(self) -> dict[str, np.ndarray]:
+        """Return the tables that it has, by name."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+    @property
+    def scores_hashed(self) -> dict[str, float]:
+        """Return the scores that are not made of its tables, and so are part of what it is."""
+        return {}
+
+    def replace(self, **changes: Any) -> Self:
         """Return a checked copy with some fields changed."""
-        return parse(EvalResult, {**{name: getattr(self, name) for name in EvalResult.model_fields}, **changes})
+        return parse(type(self), {**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
 
     # What it is of
 
@@ -167,11 +155,6 @@ class EvalResult(Stored, frozen=True):
     def samples(self) -> int:
         """Samples a problem."""
         return self.sampling.samples
-
-    @property
-    def shares(self) -> bool:
-        """Whether samples were judged, so that scores are shares of them; lm-eval's metrics have units of their own."""
-        return self.scores is None
 
     @property
     def partial(self) -> str | None:
@@ -190,29 +173,9 @@ class EvalResult(Stored, frozen=True):
         return f"{asked} of {whole} problems" if whole is not None and asked != whole else None
 
     @property
-    def subject(self) -> str:
-        """What its scores are of, by which comparisons go: the benchmark, or a task of lm-eval's and a metric."""
-        return self.task if self.shares else f"{self.task} {self.metric}".strip()
-
-    @property
     def benchmark(self) -> str:
-        """The subject, marked where only some problems were asked or where less is better. For beside every number."""
-        notes = [self.limited or "", "lower is better" if self.metric in self.lower_is_better else ""]
-        said = ", ".join(filter(None, notes))
-        return self.subject + (f" ({said})" if said else "")
-
-    @property
-    def metric_names(self) -> list[str]:
-        """The names of all of lm-eval's metrics, without their errors."""
-        return [name for name in self.scores or {} if "_stderr" not in name]
-
-    def by_metric(self) -> list["EvalResult"]:
-        """Return what is compared of it: a result for each metric that has a table."""
-        return [self.replace(metric=name) for name in self.values] if self.scores else [self]
-
-    def of_metric(self, name: str) -> "EvalResult":
-        """Return its result by one metric; itself where it has no table of that name."""
-        return self.replace(metric=name) if self.scores and name in self.values else self
+        """The task, marked where only some problems were asked. For beside every number."""
+        return self.task + (f" ({self.limited})" if self.limited else "")
 
     @property
     def engine(self) -> dict[str, Any]:
@@ -249,58 +212,7 @@ class EvalResult(Stored, frozen=True):
         unread = {"base": not self.decoding.reads_base, "rl": self.decoding.mode == "base"}
         return {role: name for role, name in self.weights.items() if not unread.get(role)}
 
-    def of_pair(self, base: str, rl: str) -> "EvalResult":
-        """Return a result of base as that of another pair with this base: its numbers do not depend on RL."""
-        told = {"weights": self.read_weights} if self.weights else {}
-        engine = {**self.engine, "pair": {"base": base, "rl": rl}}
-        return self.replace(provenance={**self.provenance, **told, "engine": engine})
-
-    def alike(self) -> dict[str, Any]:
-        """Return what must be equal in results that are compared (`ALIKE`), as values that can be hashed.
-
-        The grader is its name with the versions that it graded with, and with lm-eval's metric; data is None where the
-        result does not say it. `top_p` is however policies were truncated.
-        """
-        p, sampling = self.provenance, self.sampling
-        return {
-            "grader": (self.metric, p.get("grader"), json.dumps(p.get("graded_with"), sort_keys=True)),
-            "data": p.get("data"),
-            "problems": self.problem_ids,
-            "temperature": sampling.temperature,
-            "top_p": sampling.nucleus,
-            "max_tokens": sampling.max_tokens,
-        }
-
     # Its numbers
-
-    @property
-    def correct(self) -> np.ndarray:
-        """The table of `metric`; NaN where a task of lm-eval's has no metric that is a mean over problems."""
-        return self.values.get(self.metric, np.full((len(self.problem_ids), 1), np.nan))
-
-    @property
-    def avg(self) -> float:
-        """Avg@n, n = `samples`, as a fraction; or the mean of lm-eval's metric, in its own units."""
-        return float(self.correct.mean())
-
-    @property
-    def standard_error(self) -> float:
-        """Of `avg`, over problems."""
-        return stats.standard_error(self.correct)
-
-    @property
-    def sampling_error(self) -> float:
-        """Of `avg`, from sampling alone, the benchmark held fixed; NaN of lm-eval's, which has one value a problem."""
-        return stats.sampling_error(self.correct) if self.shares else float("nan")
-
-    def pass_at(self, k: int) -> float:
-        """Return Pass@k as a fraction, for any k up to `samples`; of a benchmark of ours."""
-        return stats.pass_at_k(self.correct, k)
-
-    @property
-    def maj(self) -> float | None:
-        """Maj@n: the share of problems whose commonest answer is right; None where the answers are not known."""
-        return self.metrics().get(f"maj@{self.samples}")
 
     @property
     def replacement_ratio(self) -> float:
@@ -312,35 +224,17 @@ class EvalResult(Stored, frozen=True):
         """Positions where another token was drawn than the proposed one over generated tokens."""
         return float(self.n_changed.sum() / max(1, self.n_tokens.sum()))
 
+    def responses(self, i: int) -> stats.Responses:
+        """Return what is known of the responses to the i-th problem."""
+        return stats.Responses(**{name: getattr(self, name)[i].tolist() for name in (*COUNTS, "truncated")})
+
     def metrics(self) -> dict[str, float]:
-        """Return every metric of ours by the name it has in lm-eval's tables, Avg@n with its two error bars."""
+        """Return every metric of ours by the name it has in lm-eval's tables."""
         return dict(self._metrics)
 
     @cached_property
     def _metrics(self) -> dict[str, float]:
-        n, found = self.samples, stats.benchmark_metrics([self.responses(i) for i in range(len(self.problem_ids))])
-        if not self.shares:
-            return found
-        errors = {f"avg@{n}_se": self.standard_error, f"avg@{n}_se_sampling": self.sampling_error}
-        return {f"avg@{n}": self.avg, **errors, **found}
-
-    def responses(self, i: int) -> stats.Responses:
-        """Return what is known of the responses to the i-th problem."""
-        names = [name for name in (*COUNTS, *FLAGS, "votes") if getattr(self, name) is not None]
-        known = {name: getattr(self, name)[i].tolist() for name in names}
-        if "votes" in known:
-            known["votes"] = [None if vote < 0 else vote for vote in known["votes"]]
-        return stats.Responses(correct=self.correct[i].tolist() if self.shares else None, **known)
-
-    def only(self, problems: Sequence[str]) -> "EvalResult":
-        """Return the part that some of its problems make, in their order; of lm-eval's scores the means over them."""
-        at = {key: i for i, key in enumerate(self.problem_ids)}
-        rows = [at[key] for key in problems]
-        named = {name: getattr(self, name) for name in (*COUNTS, *FLAGS, "votes")}
-        cut = {name: table[rows] for name, table in named.items() if table is not None}
-        values = {name: table[rows] for name, table in self.values.items()}
-        scores = None if self.scores is None else {name: float(table.mean()) for name, table in values.items()}
-        return self.replace(problem_ids=tuple(problems), values=values, scores=scores, seconds=0.0, **cut)
+        return stats.benchmark_metrics([self.responses(i) for i in range(len(self.problem_ids))])
 
     # As a file
 
@@ -350,21 +244,21 @@ class EvalResult(Stored, frozen=True):
 
         Of `provenance` these are `settings` (the hash of the record's config: weights, engine, versions, prompt),
         `data`, `graded_with` (the grader and its versions) and `partial`; what lm-eval made of it is in it as well, for
-        its metrics are not ours to define.
+        its metrics are not ours to define (`scores_hashed`).
         """
         asked = {
             "task": self.task,
             "decoding": self.decoding.model_dump(mode="json"),
             "sampling": self.sampling.model_dump(mode="json"),
             "problems": list(self.problem_ids),
-            "scores": {name: (self.scores or {})[name] for name in self.metric_names},
+            "scores": self.scores_hashed,
             **{name: self.provenance[name] for name in ASKED if self.provenance.get(name) is not None},
         }
         return digest_of(asked)
 
     def to_json(self) -> str:
         """Write everything as JSON, metrics too, which `read_result` computes anew."""
-        said = {name: getattr(self, name) for name in EvalResult.model_fields if name not in ("name", "metric")}
+        said = {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
         said |= {name: getattr(self, name).model_dump(mode="json") for name in ("decoding", "sampling")}
         said["metrics"] = {name: None if value != value else value for name, value in self.metrics().items()}
         known = {name: value for name, value in said.items() if value is not None}
@@ -379,37 +273,166 @@ class EvalResult(Stored, frozen=True):
         """Write it into a file of `folder`; one that is there has the same numbers, and may know how long they took."""
         path = folder / self.file_name
         try:
-            read_result(path)
+            read_any_result(path)
         except DamagedError:
             write_file(path, self.to_json())
         return path
 
     @classmethod
-    def from_json(cls, text: str | bytes, where: object = "result") -> "EvalResult":
+    def from_json(cls, text: str | bytes, where: object = "result") -> Self:
         """Read the result that `to_json` wrote; `where`, its file, begins the sentence of a refusal."""
         return check_stored(parse_json(text, where), cls, where)
 
 
-def read_result(file: Path) -> EvalResult:
-    """Read a result file.
+class EvalResult(TaskResult, frozen=True):
+    """A benchmark of ours: `correct` is the verdict on each response.
+
+    `votes` numbers the different answers of a problem, for Maj@n: equal boxed text votes together, -1 is no answer.
+    `no_box` marks responses without a closed box, `ungraded` those whose grading timed out or failed (they count as
+    wrong, and say so).
+    """
+
+    correct: Flags
+    no_box: Flags | None = None
+    ungraded: Flags | None = None
+    votes: Votes | None = None
+
+    def of_pair(self, base: str, rl: str) -> "EvalResult":
+        """Return a result of base as that of another pair with this base: its numbers do not depend on RL."""
+        told = {"weights": self.read_weights} if self.weights else {}
+        engine = {**self.engine, "pair": {"base": base, "rl": rl}}
+        return self.replace(provenance={**self.provenance, **told, "engine": engine})
+
+    def alike(self) -> dict[str, Any]:
+        """Return what must be equal in results that are compared (`ALIKE`), as values that can be hashed.
+
+        The grader is its name with the versions that it graded with; data is None where the result does not say it.
+        `top_p` is however policies were truncated.
+        """
+        p, sampling = self.provenance, self.sampling
+        return {
+            "grader": (p.get("grader"), json.dumps(p.get("graded_with"), sort_keys=True)),
+            "data": p.get("data"),
+            "problems": self.problem_ids,
+            "temperature": sampling.temperature,
+            "top_p": sampling.nucleus,
+            "max_tokens": sampling.max_tokens,
+        }
+
+    @property
+    def avg(self) -> float:
+        """Avg@n, n = `samples`, as a fraction."""
+        return float(self.correct.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Of `avg`, over problems."""
+        return stats.standard_error(self.correct)
+
+    @property
+    def sampling_error(self) -> float:
+        """Of `avg`, from sampling alone, the benchmark held fixed."""
+        return stats.sampling_error(self.correct)
+
+    def pass_at(self, k: int) -> float:
+        """Return Pass@k as a fraction, for any k up to `samples`."""
+        return stats.pass_at_k(self.correct, k)
+
+    @property
+    def maj(self) -> float | None:
+        """Maj@n: the share of problems whose commonest answer is right; None where the answers are not known."""
+        return self.metrics().get(f"maj@{self.samples}")
+
+    def metrics(self) -> dict[str, float]:
+        """Return every metric of ours by the name it has in lm-eval's tables, Avg@n with its two error bars."""
+        n, errors = self.samples, (self.standard_error, self.sampling_error)
+        known = {f"avg@{n}": self.avg, f"avg@{n}_se": errors[0], f"avg@{n}_se_sampling": errors[1]}
+        return {**known, **self._metrics}
+
+    def responses(self, i: int) -> stats.Responses:
+        """Return what is known of the responses to the i-th problem."""
+        known = {name: table[i].tolist() for name, table in self.tables().items()}
+        if "votes" in known:
+            known["votes"] = [None if vote < 0 else vote for vote in known["votes"]]
+        return stats.Responses(**known)
+
+    def only(self, problems: Sequence[str]) -> "EvalResult":
+        """Return the part that some of its problems make, in their order."""
+        at = {key: i for i, key in enumerate(self.problem_ids)}
+        rows = [at[key] for key in problems]
+        cut = {name: table[rows] for name, table in self.tables().items()}
+        return self.replace(problem_ids=tuple(problems), seconds=0.0, **cut)
+
+
+class LmEvalResult(TaskResult, frozen=True):
+    """A task of lm-eval's, with the scores that its own `evaluate` gave the responses, in its units.
+
+    A metric is named `METRIC/FILTER`, or `METRIC` alone; `METRIC_stderr` stands beside it where lm-eval computed it
+    (NaN is what it could not). Of a metric in `lower_is_better` less is more. Such a result is shown and logged, and
+    compared with nothing.
+    """
+
+    scores: dict[str, Annotated[Number, AllowInfNan()]]
+    lower_is_better: tuple[Text, ...] = ()
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of its metrics, without their errors."""
+        return [name for name in self.scores if "_stderr" not in name]
+
+    @property
+    def scores_hashed(self) -> dict[str, float]:
+        """Return lm-eval's scores: its metrics are not ours to define."""
+        return {name: self.scores[name] for name in self.metric_names}
+
+
+class NoResultError(UserError):
+    """No result that can be compared is at hand: unfinished, without right answers, or in lm-eval's own units."""
+
+
+def lm_eval_refusal(task: str, what: str) -> NoResultError:
+    """Say that a task of lm-eval's is not done `what` with."""
+    return NoResultError(
+        f"task={task!r} is scored by lm-eval in its own units, so it is not {what}; accepted: benchmarks with right "
+        "answers, ours or a JSONL of your own (docs/benchmarks.md)"
+    )
+
+
+def read_any_result(file: Path) -> EvalResult | LmEvalResult:
+    """Read a result file, whoever scored it.
 
     Raises:
         DamagedError: it is none; names the file, the key, its value and what would be accepted.
     """
-    return check_stored(read_json(file), EvalResult, file)
+    data = read_json(file)
+    if isinstance(data, dict) and "scores" in data:
+        return check_stored(data, LmEvalResult, file)
+    return check_stored(data, EvalResult, file)
 
 
-class TaskScores(Stored, frozen=True):
-    """Hold lm-eval's scores of a task, in its own units; a metric is named `METRIC/FILTER`, or `METRIC` alone.
+def read_result(file: Path) -> EvalResult:
+    """Read a result file that can be compared.
 
-    `scores` are aggregated as the task says, with `METRIC_stderr` beside them where lm-eval computed it (NaN is what it
-    could not). `by_problem` has the values of each problem where their mean is the score: what may be compared problem
-    by problem. Of a metric in `lower_is_better` less is more.
+    Raises:
+        DamagedError: it is none.
+        NoResultError: it is of a task of lm-eval's.
     """
+    found = read_any_result(file)
+    if isinstance(found, LmEvalResult):
+        raise NoResultError(f"{file}: {lm_eval_refusal(found.task, 'compared')}")
+    return found
 
-    scores: dict[str, Annotated[Number, AllowInfNan()]]
-    by_problem: dict[str, tuple[Number, ...]] = Field(default_factory=dict)
-    lower_is_better: tuple[Text, ...] = ()
+
+def counts_of(sampling: Sampling, names: Sequence[str], rows: Mapping[Key, Row]) -> dict[str, Any]:
+    """Return the fields of a result that its responses have by themselves; `names` are problems, `TASK/ID`."""
+    tables = {name: _tabled(sampling, names, lambda key, name=name: getattr(rows[key], name)) for name in COUNTS}
+    truncated = _tabled(sampling, names, lambda key: rows[key].finish_reason == "length")
+    ids = tuple(name.partition("/")[2] for name in names)
+    return {"sampling": sampling, "problem_ids": ids, "truncated": truncated, **tables}
+
+
+def _tabled(sampling: Sampling, names: Sequence[str], of: Callable[[Key], Any]) -> list[list[Any]]:
+    return [[of((name, sample)) for sample in range(sampling.samples)] for name in names]
 
 
 def result_of(
@@ -418,30 +441,20 @@ def result_of(
     sampling: Sampling,
     names: Sequence[str],
     rows: Mapping[Key, Row],
-    by: Mapping[Key, Verdict] | TaskScores,
+    verdicts: Mapping[Key, Verdict],
     **about: Any,
 ) -> EvalResult:
-    """Make a result of the first responses to some problems, by a verdict on each or by lm-eval's scores.
+    """Make a result of the first responses to some problems, by a verdict on each.
 
     `names` are problems as `rows` have them, `TASK/ID`; `about` are other fields of the result.
     """
-
-    def table(of: Any) -> list[list[Any]]:
-        return [[of((name, sample)) for sample in range(sampling.samples)] for name in names]
-
-    counts = {name: table(lambda key, name=name: getattr(rows[key], name)) for name in COUNTS}
-    if isinstance(by, TaskScores):
-        judged: dict[str, Any] = {"scores": by.scores, "lower_is_better": by.lower_is_better}
-        judged["values"] = {name: np.array(values, float)[:, None] for name, values in by.by_problem.items()}
-    else:
-        judged = {
-            "values": {"correct": table(lambda key: by[key].correct)},
-            "no_box": table(lambda key: by[key].answer is None),
-            "ungraded": table(lambda key: not by[key].graded),
-            "votes": [stats.numbered(row) for row in table(lambda key: by[key].answer)],
-        }
-    said = {"task": task, "decoding": decoding, "sampling": sampling, **counts, **judged, **about}
-    ids = tuple(name.partition("/")[2] for name in names)
+    answers = _tabled(sampling, names, lambda key: verdicts[key].answer)
+    graded = {
+        "correct": _tabled(sampling, names, lambda key: verdicts[key].correct),
+        "no_box": [[answer is None for answer in row] for row in answers],
+        "ungraded": _tabled(sampling, names, lambda key: not verdicts[key].graded),
+        "votes": [stats.numbered(row) for row in answers],
+    }
     return parse(
-        EvalResult, {**said, "problem_ids": ids, "truncated": table(lambda key: rows[key].finish_reason == "length")}
+        EvalResult, {"task": task, "decoding": decoding, **counts_of(sampling, names, rows), **graded, **about}
     )

@@ -24,7 +24,7 @@ ENGINE = ("backend", "vllm", "transformers", "torch", "dtype", "device")  # what
 class Setting(stats.Scores):
     """The results of one way of decoding one benchmark, which differ in nothing but their seed.
 
-    `values` is (problems, samples of all seeds), 0 and 1; of a metric of lm-eval's (problems,), the mean of the seeds.
+    `values` is (problems, samples of all seeds), 0 and 1.
     `label` is the decoding's, with what else tells the setting from the others.
     """
 
@@ -36,8 +36,7 @@ class Setting(stats.Scores):
         results = sorted(results, key=lambda result: result.sampling.seed)
         first, seeds = results[0], tuple(result.sampling.seed for result in results)
         values = np.hstack([result.correct for result in results])
-        values = values if first.shares else values.mean(axis=1)
-        return cls(first.label, first.subject, first.problem_ids, values, seeds, tuple(results))
+        return cls(first.label, first.task, first.problem_ids, values, seeds, tuple(results))
 
     @property
     def first(self) -> EvalResult:
@@ -98,12 +97,10 @@ def settings_of(
     """
     if wrong := [name for name in across if name not in ALIKE]:
         raise unknown("across", wrong[0], ALIKE)
-    found = [each for result in results for each in result.by_metric()]
-    if "problems" in across:
-        found = _on_common_problems(found)
+    results = _on_common_problems([*results]) if "problems" in across else results
     groups: dict[Any, list[EvalResult]] = defaultdict(list)
-    for one in found:
-        key = one.subject, one.decoding, one.name, one.pair, *one.alike().values(), *engine_of(one).items()
+    for one in results:
+        key = one.task, one.decoding, one.name, one.pair, *one.alike().values(), *engine_of(one).items()
         groups[key].append(one)
     # With problems across, prompts of other problems are compared, which `shared` knows.
     kinds = [kind for group in groups.values() for kind in _kinds(group, "problems" not in across)]

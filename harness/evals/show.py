@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from harness.evals.result import EvalResult
+from harness.evals.result import EvalResult, LmEvalResult, TaskResult
 from harness.markdown import markdown_table
 
 
-def score(result: EvalResult) -> str:
+def score(result: TaskResult) -> str:
     """Write Avg@n with its error over problems, in percent: `Avg@32 57.60 ± 5.43`; of lm-eval's tasks its metrics."""
-    if result.shares:
-        return f"Avg@{result.samples} {_with_error(100 * result.avg, 100 * result.standard_error, 2)}"
-    return ", ".join(f"{name} {_own_units(result, name)}" for name in result.metric_names)
+    if isinstance(result, LmEvalResult):
+        return ", ".join(f"{name} {_own_units(result, name)}" for name in result.metric_names)
+    assert isinstance(result, EvalResult)
+    return f"Avg@{result.samples} {_with_error(100 * result.avg, 100 * result.standard_error, 2)}"
 
 
 def percent(share: float | None, digits: int = 1, blank: str = "") -> str:
@@ -23,19 +24,20 @@ def _with_error(value: float, error: float, digits: int) -> str:
     return f"{value:.{digits}f}" + (f" ± {error:.{digits}f}" if error == error else "")
 
 
-def _own_units(result: EvalResult, name: str) -> str:
-    """Write a metric of lm-eval's with its error over problems, where it is a mean over them."""
-    error = result.of_metric(name).standard_error if name in result.values else float("nan")
-    return _with_error((result.scores or {})[name], error, 4)
+def _own_units(result: LmEvalResult, name: str) -> str:
+    """Write a metric of lm-eval's with the error that stands beside it."""
+    metric, stroke, named = name.partition("/")
+    return _with_error(result.scores[name], result.scores.get(f"{metric}_stderr{stroke}{named}", float("nan")), 4)
 
 
-def tables(results: Sequence[EvalResult]) -> str:
+def tables(results: Sequence[EvalResult | LmEvalResult]) -> str:
     """Write a table of our benchmarks, in percent, and one of lm-eval's tasks, in its units; the empty one is none."""
-    by = {True: [one for one in results if one.shares], False: [one for one in results if not one.shares]}
-    return "\n\n".join((table if shares else lm_eval_table)(some) for shares, some in by.items() if some)
+    ours = [result for result in results if isinstance(result, EvalResult)]
+    others = [result for result in results if isinstance(result, LmEvalResult)]
+    return "\n\n".join([*([table(ours)] if ours else []), *([lm_eval_table(others)] if others else [])])
 
 
-def warnings(results: Sequence[EvalResult]) -> list[str]:
+def warnings(results: Sequence[TaskResult]) -> list[str]:
     """Return a sentence where half of a result's responses, or more, have no answer or are cut: what to try."""
     cases = [
         ("no_box_share", "hold no final answer", "show its form by --examples or --prompt (docs/benchmarks.md)"),
@@ -49,7 +51,7 @@ def warnings(results: Sequence[EvalResult]) -> list[str]:
     return sentences
 
 
-def _row(result: EvalResult, first: EvalResult) -> dict[str, str]:
+def _row(result: TaskResult, first: TaskResult) -> dict[str, str]:
     """Return the cells that all tables have; the label says what was drawn otherwise than in the first of them."""
     s, usual, metrics = result.sampling, first.sampling, result.metrics()
     drawn = [s.unlike(usual), "" if s.samples == usual.samples else f"{s.samples} samples"]
@@ -70,7 +72,7 @@ def _written(rows: Sequence[Mapping[str, str]], head: Sequence[str], left: int, 
     return markdown_table(names, [[row[name] for name in names] for row in rows], left=left)
 
 
-def lm_eval_table(results: Sequence[EvalResult]) -> str:
+def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
     """Write one row a metric of each result: what lm-eval computed, in its own units."""
     rows = [
         {

@@ -32,9 +32,9 @@ class Response(str):
     __slots__ = ("info",)
     info: dict[str, Any]
 
-    def __new__(cls, text: str, info: Mapping[str, Any]) -> "Response":
+    def __new__(cls, text: object = "", info: Mapping[str, Any] | None = None) -> "Response":
         response = super().__new__(cls, text)
-        response.info = dict(info)
+        response.info = dict(info or {})
         return response
 
     def __reduce__(self) -> tuple[type, tuple[str, dict[str, Any]]]:

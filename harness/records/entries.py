@@ -70,7 +70,7 @@ class About(Stored, frozen=True):
         return places_of(dict(self))
 
 
-KINDS: dict[str, Any] = {"rollout": Row, "verdict": StoredVerdict, "replay": Replay, "about": About, "scores": dict}
+KINDS: dict[str, Any] = {"rollout": Row, "verdict": StoredVerdict, "replay": Replay, "about": About}
 
 
 def encode(entry: Mapping[str, Any], payload: bytes = b"") -> bytes:
@@ -86,7 +86,7 @@ def decode(line: bytes) -> tuple[str, Any, Any] | None:
         return None
     try:
         [(kind, plain)] = json.loads(match[2].decode()).items()
-        return kind, plain, (dict(plain) if kind == "scores" else KINDS[kind].model_validate(plain))
+        return kind, plain, KINDS[kind].model_validate(plain)
     except (ValueError, KeyError, TypeError, RecursionError):  # made by somebody else
         return None
 

@@ -1,8 +1,8 @@
 """A record: one append-only file of responses, their verdicts, and what is known of them.
 
 `<store>/<record hash>/<task>/journal.bin` is a sequence of entries (`entries.py`): `rollout` (a `Row`), `verdict` (a
-`StoredVerdict`), `replay` (a `Replay`), `scores` (lm-eval's, of its own tasks) and `about` (`About`: the first of these
-says which record it is). The last of a key counts.
+`StoredVerdict`), `replay` (a `Replay`) and `about` (`About`: the first of these says which record it is). The last of a
+key counts.
 
 Whoever reads needs no lock. The one process that writes holds `lock`, and repairs what it finds on opening: a torn tail
 is cut off; a damaged file is kept under another name, and its good entries are carried over, so that only what was
@@ -80,7 +80,6 @@ class Record:
         """
         self.rows: dict[Key, Row] = {}
         self.replays: dict[tuple[Any, ...], Replay] = {}
-        self.scores: list[dict[str, Any]] = []  # of lm-eval's own tasks, the latest last
         self.config: RecordConfig | None = None
         self.bad, self.tail, self._size, self._foreign = 0, 0, 0, False
         self._verdicts: dict[str, dict[Key, StoredVerdict]] = {}
@@ -103,7 +102,7 @@ class Record:
         except OSError as error:
             raise DamagedError(f"{self.path} cannot be read ({error.strerror})") from None
         if self._foreign:  # nothing in it can be trusted to be of this record
-            self.rows, self._verdicts, self.replays, self.scores, self._about = {}, {}, {}, [], {}
+            self.rows, self._verdicts, self.replays, self._about = {}, {}, {}, {}
         return self
 
     def _take(self, end: int, kind: str, plain: Any, value: Any) -> None:
@@ -114,8 +113,6 @@ class Record:
             self._verdicts.setdefault(value.judge, {})[value.key] = value
         elif kind == "replay":
             self.replays[value.key] = value
-        elif kind == "scores":
-            self.scores.append(value)
         else:
             if value.format != FORMAT:
                 raise DamagedError(
@@ -289,7 +286,6 @@ class Record:
         for given in self._verdicts.values():
             yield from (encode({"verdict": one.model_dump()}) for one in given.values())
         yield from (encode({"replay": one.model_dump()}) for one in self.replays.values())
-        yield from (encode({"scores": each}) for each in self.scores)
 
     def _append(self, data: bytes, kept: str, *, sync: bool = True) -> int:
         """Append entries, force all to the disk that is not, and return where they begin; of what fails nothing stays.
@@ -441,13 +437,6 @@ class Record:
         due = time.monotonic() - self._synced >= SYNC
         self._append(encode({"replay": replay.model_dump()}), "the rollouts and replays before it are safe", sync=due)
         self.replays[replay.key] = replay
-
-    def keep_scores(self, scores: Mapping[str, Any]) -> None:
-        """Store lm-eval's scores of some responses, where they are new."""
-        plain = json.loads(json.dumps(scores))
-        if plain not in self.scores:
-            self._append(encode({"scores": plain}), "the rollouts are safe")
-            self.scores.append(plain)
 
     def grade(
         self, gold: Mapping[str, Gold], judge: str = DEFAULT_GRADER, keys: Iterable[Key] | None = None

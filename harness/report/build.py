@@ -6,16 +6,14 @@ from dataclasses import replace
 from harness.errors import UserError
 from harness.evals.compare import comparisons
 from harness.evals.result import EvalResult
-from harness.evals.settings import settings_of
 from harness.evals.trainings import of_training
 from harness.report import figures, tables
-from harness.report.groups import Group, grouped, pair_title
+from harness.report.groups import Group, grouped
 from harness.report.model import Chapter, Report, Section
 from harness.report.paper import against_paper
 from harness.report.trained import trained_chapter, with_unique_names
 
 ONLY_ANALYSES = "This report holds analyses only; it compares no results."
-ONLY_LM_EVAL = "This report holds tasks of lm-eval only: each is compared in its own units."
 NOTHING = "There is nothing to compare here: that needs two ways of decoding the same problems."
 
 
@@ -45,14 +43,13 @@ def build(
     """
     if not results and not more:
         raise UserError("results: there is nothing to report; accepted: results, records, or an analysis")
-    theirs = [result for result in results if not result.shares]
-    ours = with_unique_names([result for result in results if result.shares])
-    every = grouped(ours)
+    results = with_unique_names(results)
+    every = grouped(results)
     groups = [group for group in every if not all(map(of_training, group.results))]
     if len(groups) > 1:  # whose tables and figures then have names of their own
         groups = [replace(group, slug=f"{number}-") for number, group in enumerate(groups)]
     rows = comparisons([setting for group in groups for setting in group.settings])
-    trained = trained_chapter(ours)
+    trained = trained_chapter(results)
     front: list[Section | None] = list(trained.sections[:1] if trained and not groups else ())
     if groups:
         front = [_main_figure(groups[0]), tables.main_differences(groups[0], rows), tables.scores(groups[0])]
@@ -66,13 +63,10 @@ def build(
         chapters.append(tables.group_chapter(group, rows, several=len(groups) > 1))
     if rows:
         chapters.append(Chapter("Differences", (), (figures.differences(rows), tables.differences(rows, groups))))
-    if (against := against_paper(ours, paper_base)) is not None:
+    if (against := against_paper(results, paper_base)) is not None:
         chapters.append(against)
-    if theirs:
-        settings = settings_of(theirs)
-        chapters.append(tables.lm_eval_chapter(theirs, settings, comparisons(settings)))
     chapters += more
-    if ours:
+    if results:
         chapters.append(Chapter("Every result", (), (tables.everything(every),)))
     once = {section.name for section in shown}
     chapters = [
@@ -81,7 +75,7 @@ def build(
     ]
     sources = {
         one.anchor: one
-        for group in [*every, *_groups_of(theirs)]
+        for group in every
         for result in group.results
         for one in [tables.source(result, group, runs or {})]
     }
@@ -89,7 +83,7 @@ def build(
     headline = tables.first_line(rows, names)
     if headline is None:
         said_of_trainings = trained.paragraphs[:1] if trained else ()
-        nothing = NOTHING if groups and not rows else ONLY_LM_EVAL if theirs else ONLY_ANALYSES
+        nothing = NOTHING if groups and not rows else ONLY_ANALYSES
         headline = next(iter(said_of_trainings), nothing)
     kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
     return Report(name, headline, tuple(shown), kept, tuple(sources.values()), tuple(facts), tuple(viewers))
@@ -119,11 +113,3 @@ def _apart(groups: Sequence[Group]) -> list[str]:
         return []
     names = "; ".join(group.pair for group in groups)
     return [f"Results of one pair that are not alike are not compared, and have chapters of their own: {names}."]
-
-
-def _groups_of(results: Sequence[EvalResult]) -> list[Group]:
-    """Return a group for each pair, which says what made its results; nothing else is asked of it."""
-    pairs = dict.fromkeys(result.pair for result in results)
-    return [
-        Group(pair_title(rl), "", base, rl, tuple(r for r in results if r.pair == (base, rl)), ()) for base, rl in pairs
-    ]

@@ -7,7 +7,6 @@ import numpy as np
 
 from harness.analysis.problems import PROBLEM_KINDS, Problems
 from harness.evals.compare import Comparison, comparison_kind
-from harness.evals.result import EvalResult
 from harness.evals.settings import Setting
 from harness.policy.gates import gates
 from harness.report.draw import (
@@ -34,18 +33,16 @@ LIKE_PAPER = "fig:teaser (c), fig:replace, fig:kl_ablation"
 MOST = 40  # rows that a figure of differences can hold
 
 
-def unit_of(first: EvalResult, settings: Sequence[Setting] = ()) -> tuple[float, str]:
-    """Return what scores are multiplied with to be shown, and their name: percent of Avg, or a metric of lm-eval's."""
-    if not first.shares:
-        return 1.0, first.metric
-    samples = {one.samples for one in settings} or {first.samples}
-    return 100.0, f"Avg@{min(samples)}" if len(samples) == 1 else "Avg"
+def avg_of(settings: Sequence[Setting]) -> str:
+    """Return what the scores of some settings are called: Avg@n, where all have as many samples."""
+    samples = {one.samples for one in settings}
+    return f"Avg@{min(samples)}" if len(samples) == 1 else "Avg"
 
 
-def _scaled(setting: Setting, unit: float) -> Estimate:
-    """Return a setting's score and its 95 % interval over problems, in the unit in which it is drawn."""
+def _scaled(setting: Setting) -> Estimate:
+    """Return a setting's score and its 95 % interval over problems, in percent."""
     low, high = setting.interval
-    return Estimate(unit * setting.avg, unit * low, unit * high)
+    return Estimate(100 * setting.avg, 100 * low, 100 * high)
 
 
 def _row(setting: Setting, label: str, score: Estimate) -> dict[str, Any]:
@@ -57,11 +54,11 @@ def _row(setting: Setting, label: str, score: Estimate) -> dict[str, Any]:
     return {**row, "avg": score.value, "low": score.low, "high": score.high, "samples": setting.samples}
 
 
-def _levels(axes: Any, settings: Sequence[Setting], unit: float) -> list[tuple[Setting, Estimate]]:
+def _levels(axes: Any, settings: Sequence[Setting]) -> list[tuple[Setting, Estimate]]:
     """Draw what replaces nothing as dotted levels in their intervals; return them."""
     found = []
     for one in settings:
-        score, colour = _scaled(one, unit), {"rl": RL, "base": BASE}.get(one.decoding.mode, EXPO)
+        score, colour = _scaled(one), {"rl": RL, "base": BASE}.get(one.decoding.mode, EXPO)
         axes.axhline(score.value, color=colour, linewidth=1, linestyle=":", label=one.decoding.label())
         if score.low is not None:
             axes.axhspan(score.low, score.high, color=colour, alpha=0.08, linewidth=0)
@@ -81,7 +78,7 @@ def against_share(
     Extrapolations beside replacements on base, ways on RL beside ways on base, and what has no gate beside gates are
     left out.
     """
-    unit, avg = unit_of(settings[0].first, settings)
+    avg = avg_of(settings)
     settings = _of_one_kind(settings)
     ways = _ways(settings)
     said, meaning = SHARES[share]
@@ -90,7 +87,7 @@ def against_share(
         axes = made.one
         for i, (label, mine) in enumerate(ways):
             mine = sorted(mine, key=lambda one: one.share(f"n_{share}").value or 0.0)
-            scores = [_scaled(one, unit) for one in mine]
+            scores = [_scaled(one) for one in mine]
             at = [100 * (one.share(f"n_{share}").value or 0.0) for one in mine]
             line(axes, at, scores, label, **_look_of(mine[0].decoding.gate, i))
             for x, one in zip(at, mine, strict=True):
@@ -98,18 +95,18 @@ def against_share(
                 if way.gate.redraws and (way.mode, way.primary) == ("replace", "base"):
                     axes.axvline(x, color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
             rows += [_row(one, label, score) for one, score in zip(mine, scores, strict=True)]
-        levels = _levels(axes, [one for one in settings if not one.decoding.gated], unit)
+        levels = _levels(axes, [one for one in settings if not one.decoding.gated])
         rows += [_row(one, one.decoding.label(), score) for one, score in levels]
         root_axis(axes)
         axes.set_xlabel(f"{said}, % (square-root scale)")
-        axes.set_ylabel(f"{avg}, %" if unit == 100 else avg)
+        axes.set_ylabel(f"{avg}, %")
         axes.set_title(title)
         beside(axes)
     samples = sorted({one.samples for one in settings})
     mixed = f"; points have {' or '.join(map(str, samples))} samples a problem" if len(samples) > 1 else ""
     return Section(
         name,
-        f"{'Accuracy' if unit == 100 else avg} against the share of {said} on {title}",
+        f"Accuracy against the share of {said} on {title}",
         frame(rows),
         (f"Bars are 95 % intervals over problems{mixed}. {said.capitalize()}: {meaning}.",),
         made.svg,
@@ -189,17 +186,17 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
             lines.setdefault("weights (ExPO)", []).append(one)
     if len(lines.get("every token", ())) < 3:
         return None
-    unit, avg = unit_of(settings[0].first, settings)
+    avg = avg_of(settings)
     rows = []
     with drawing(name, 5.6, 3.2) as made:
         for i, (label, mine) in enumerate(sorted(lines.items())):
-            scores = [_scaled(one, unit) for one in mine]
+            scores = [_scaled(one) for one in mine]
             line(made.one, [one.decoding.gamma for one in mine], scores, label, **look(i, markersize=4, linewidth=1.2))
             rows += [(label, one.decoding.gamma, one, score) for one, score in zip(mine, scores, strict=True)]
-        levels = _levels(made.one, [one for one in settings if one.decoding.mode in ("base", "rl")], unit)
+        levels = _levels(made.one, [one for one in settings if one.decoding.mode in ("base", "rl")])
         rows += [(one.decoding.label(), None, one, score) for one, score in levels]
         made.one.set_xlabel("γ: −1 is base, 0 is RL, above it beyond RL")
-        made.one.set_ylabel(f"{avg}, %" if unit == 100 else avg)
+        made.one.set_ylabel(f"{avg}, %")
         made.one.set_title(title)
         beside(made.one)
     data = [
@@ -213,7 +210,7 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
         }
         for label, gamma, one, score in rows
     ]
-    what = f"{'Accuracy' if unit == 100 else avg} against γ on {title}, every token drawn from the target"
+    what = f"Accuracy against γ on {title}, every token drawn from the target"
     alt = f"Line chart: {avg} against γ for {len(lines)} ways from base over RL beyond it."
     return Section(name, what, frame(data), ("Bars are 95 % intervals over problems.",), made.svg, alt)
 
@@ -221,25 +218,24 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
 def heat_map(cells: Mapping[tuple[float, float], Setting], rl: Setting | None, name: str, title: str) -> Section:
     """Draw Avg by threshold and gamma, the colours centred on RL where it is known: red above, blue below."""
     every = [*cells.values(), *([rl] if rl else [])]
-    unit, avg = unit_of(every[0].first, every)
-    digits = 1 if unit == 100 else 3
-    data = frame([{"tau": tau, "gamma": gamma, "avg": unit * one.avg} for (tau, gamma), one in sorted(cells.items())])
+    avg = avg_of(every)
+    data = frame([{"tau": tau, "gamma": gamma, "avg": 100 * one.avg} for (tau, gamma), one in sorted(cells.items())])
     pivot = data.pivot_table(index="gamma", columns="tau", values="avg", aggfunc="first")
     values = pivot.to_numpy(dtype=float)
-    middle = unit * rl.avg if rl else float(np.nanmean(values))
-    span = max(unit / 100, float(np.nanmax(np.abs(values - middle))))
+    middle = 100 * rl.avg if rl else float(np.nanmean(values))
+    span = max(1.0, float(np.nanmax(np.abs(values - middle))))
     with drawing(name, 1.6 + 0.95 * values.shape[1], 1.3 + 0.55 * values.shape[0]) as made:
         axes = made.one
         axes.imshow(values, cmap="RdBu_r", vmin=middle - span, vmax=middle + span, aspect="auto")
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):
                 colour = "white" if abs(value - middle) > 0.6 * span else "black"
-                axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", color=colour)
+                axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
         axes.set_xticks(range(values.shape[1]), [f"{tau:.3g}" for tau in pivot.columns])
         axes.set_yticks(range(values.shape[0]), [f"{gamma:g}" for gamma in pivot.index])
         axes.set_xlabel("τ")
         axes.set_ylabel("γ")
-        axes.set_title(f"{title}: {avg}" + (f", rl {middle:.{digits}f}" if rl else ""))
+        axes.set_title(f"{title}: {avg}" + (f", rl {middle:.1f}" if rl else ""))
     said = f"{avg} on {title} by threshold τ and strength γ; colours are centred on " + ("RL" if rl else "the mean")
     return Section(name, said, data, (), made.svg, "Heat map, as printed in the cells.")
 
@@ -250,19 +246,14 @@ def extrapolates(row: Comparison) -> bool:
 
 
 def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> Section:
-    """Draw extrapolations minus RL beside the same minus their own gate, else all paired differences; a line each.
-
-    All are in one unit.
-    """
-    unit, avg = unit_of(rows[0].result.first, [row.result for row in rows])
-    points = "points" if unit == 100 else avg
+    """Draw extrapolations minus RL beside the same minus their own gate, else all paired differences; a line each."""
     controlled = [row for row in rows if extrapolates(row)]
     shown = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
     over_rl = {id(row.result): row for row in rows if comparison_kind(row) == "against rl"}
     panels: dict[str, Sequence[Comparison | None]] = {}
     if controlled and any(others := [over_rl.get(id(row.result)) for row in shown]):
-        panels[f"{points}, minus RL"] = others
-    panels[points + (", minus the γ = 0 control" if controlled else "")] = shown
+        panels["points, minus RL"] = others
+    panels["points" + (", minus the γ = 0 control" if controlled else "")] = shown
     colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1]}
     data = []
     with drawing(name, 6.4 if len(panels) == 1 else 8.4, 0.9 + 0.24 * len(shown), 1, len(panels), sharey=True) as made:
@@ -271,10 +262,10 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
                 if row is None:
                     continue
                 d, kind = row.difference, comparison_kind(row)
-                axes.plot([unit * d.low, unit * d.high], [at, at], color=colours.get(kind), linewidth=1.2)
-                axes.plot([unit * d.mean], [at], marker="o", markersize=4, color=colours.get(kind))
+                axes.plot([100 * d.low, 100 * d.high], [at, at], color=colours.get(kind), linewidth=1.2)
+                axes.plot([100 * d.mean], [at], marker="o", markersize=4, color=colours.get(kind))
                 sides = {"task": row.result.benchmark, "decoding": row.result.label, "minus": row.reference.label}
-                ends = {"difference": unit * d.mean, "low": unit * d.low, "high": unit * d.high}
+                ends = {"difference": 100 * d.mean, "low": 100 * d.low, "high": 100 * d.high}
                 data.append({"kind": kind, **sides, **ends, "p": d.p, "p_holm": row.holm_p})
             axes.axvline(0, color="#808080", linewidth=0.8)
             axes.set_xlabel(what)

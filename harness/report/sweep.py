@@ -25,7 +25,6 @@ from harness.report.build import build
 from harness.report.draw import COLOURS, drawing
 from harness.report.markdown import escape, table
 from harness.report.model import Report, Section, cell, frame
-from harness.report.tables import difference_rows, unit_of
 from harness.report.write import figure_file
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec, in_percent
@@ -155,16 +154,16 @@ class SweepSummary(ABC):
         tried, name = sum(entry.pair == pair for entry in self.points), self.spec.metric.name
         if not best:
             return "no point is complete."
-        digits = 1 if name == "mean_tokens" else 2 if in_percent(name) else 4
-        shown = Estimate(best[0].metrics[name]).number(digits, unit=100 if in_percent(name) else 1)
+        digits, unit = (2, 100) if in_percent(name) else (1, 1)
+        shown = Estimate(best[0].metrics[name]).number(digits, unit=unit)
         words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {name} {shown}"]
         for over, row in leads:
-            d, (unit, digits, points) = row.difference, unit_of(row.result)
-            found, how = Estimate(d.mean, d.low, d.high), {"unit": unit, "sign": True}
-            told = [f"95 % {between}"] if (between := found.interval(digits, **how)) else []
+            d = row.difference
+            found = Estimate(d.mean, d.low, d.high)
+            told = [f"95 % {between}"] if (between := found.interval(1, sign=True)) else []
             told += [f"p {p_value(d.p)}"] if d.p == d.p else []
             told += [f"Holm over {len(self.comparisons)}: {p_value(row.holm_p)}"] if told else []
-            what = f"{found.number(digits, **how)}{points} on {row.result.benchmark} against {over}"
+            what = f"{found.number(1, sign=True)} points on {row.result.benchmark} against {over}"
             words.append(f"{what} ({', '.join(told)})" if told else what)
         return (
             f"{'; '.join(words)}. It was chosen on these very {chosen_on}, for which no interval is corrected: its "
@@ -195,18 +194,11 @@ class DecodingSummary(SweepSummary):
         said = []
         for pair in self.spec.pairs:
             best = next((entry for entry in self.best if entry.pair == pair), None)
-            rows = [row for row in self.comparisons if best and self._is_of(row.result.first, best)]
+            rows = [row for row in self.comparisons if best and row.result.first in best.results]
             modes = [row.reference.decoding.mode for row in rows]
             leads = [(m if m in ("base", "rl") else "its γ=0 control", row) for m, row in zip(modes, rows, strict=True)]
             said.append(f"{pair}: {self.sentence(pair, leads, 'problems')}")
         return said
-
-    def _is_of(self, result: EvalResult, best: CompleteTrial) -> bool:
-        """Tell whether a result is one of the best point's; that of a task of lm-eval's by the sweep's metric."""
-        if not result.shares:
-            named = result.subject == f"{result.task} {self.spec.metric.name}"
-            return named and result.config_hash in {each.config_hash for each in best.results}
-        return result in best.results
 
     def facts(self) -> list[str]:
         """Say what was run, in a few words each."""
@@ -278,22 +270,10 @@ class TrainingSummary(SweepSummary):
     training: str
 
     @property
-    def _scores(self) -> Mapping[str, Mapping[str, Any]]:
-        """The scores of one seed, which say what benchmarks there are; lm-eval's by metric."""
-        return self.entries[0].results[0].scores if self.entries else {}
-
-    @property
-    def judged(self) -> dict[str, str]:
-        """Return by benchmark what points are looked at by: Avg@k, of lm-eval's tasks the sweep's metric."""
-        avg = f"Avg@{self.samples}"
-        own = {task: str(score.get("metric", avg)) for task, score in self._scores.items()}
-        return {task: name for task, name in own.items() if name in (avg, self.spec.metric.name)}
-
-    @property
     def verdicts(self) -> list[str]:
         """Say what the best point is, and that its lead is too large."""
         best = self.best[0] if self.best else None
-        rows = [row for row in self.comparisons if best and row.result.label == best.label and row.task in self.judged]
+        rows = [row for row in self.comparisons if best and row.result.label == best.label]
         leads = [("plain DAPO", row) for row in rows if best is not self.reference]
         said = self.sentence(next(iter(self.spec.pairs)), leads, "seeds and problems")
         return [said[0].upper() + said[1:]]
@@ -315,37 +295,28 @@ class TrainingSummary(SweepSummary):
             f"in brackets 95 % intervals over {self.over}; differences are paired by problem and seed",
         ]
 
-    def body(self) -> list[str]:
-        """Return the tables of the report, before them the differences of lm-eval's metrics, which those lack."""
-        theirs = [row for row in self.comparisons if not row.result.shares]
-        note = f"Paired by problem and by seed; Holm's correction over all {len(self.comparisons)} with plain DAPO."
-        own = [Section("differences", "Each training minus plain DAPO.", frame(difference_rows(theirs)), (note,))]
-        return [table(one) for one in own if theirs] + super().body()
-
     def figures(self) -> list[Section]:
         """Draw each point's difference to plain DAPO, every seed and the 95 % interval."""
-        if self.reference is None or not self.comparisons or not self.judged:
+        if self.reference is None or not self.comparisons:
             return super().figures()
-        reference, [name, *_] = self.reference, self.judged.values()
-        tasks = [task for task, its in self.judged.items() if its == name]  # an axis has one unit
-        unit, _, points = unit_of(reference.scores(tasks[0]))
-        rows = [row for row in self.comparisons if row.task in tasks]
+        reference, rows = self.reference, self.comparisons
+        tasks = list(dict.fromkeys(row.task for row in rows))
         entries = {entry.label: entry for entry in self.entries}
         data = []
         with drawing("differences", 6.4, 1.2 + 0.32 * len(rows)) as made:
             for place, row in enumerate(rows):
                 d, colour = row.difference, COLOURS[tasks.index(row.task) % len(COLOURS)]
-                each = unit * (entries[row.result.label].scores(row.task).values - reference.scores(row.task).values)
+                each = 100 * (entries[row.result.label].scores(row.task).values - reference.scores(row.task).values)
                 how = {"color": colour, "alpha": 0.35, "markersize": 4, "markeredgewidth": 0}
                 made.one.plot(each, np.full(len(each), place), "o", **how)
-                made.one.plot([unit * d.low, unit * d.high], [place, place], color=colour, linewidth=1.5)
-                made.one.plot([unit * d.mean], [place], "D", color=colour, markersize=5)
-                ends = {"difference": unit * d.mean, "low": unit * d.low, "high": unit * d.high}
+                made.one.plot([100 * d.low, 100 * d.high], [place, place], color=colour, linewidth=1.5)
+                made.one.plot([100 * d.mean], [place], "D", color=colour, markersize=5)
+                ends = {"difference": 100 * d.mean, "low": 100 * d.low, "high": 100 * d.high}
                 data.append({"training": row.result.label, "benchmark": row.task, **ends})
             made.one.axvline(0, color="#808080", linewidth=0.8)
             made.one.set_yticks(range(len(rows)), [f"{row.result.label}, {row.task}" for row in rows])
             made.one.invert_yaxis()
-            made.one.set_xlabel(f"{name} minus plain DAPO{',' if points else ''}{points}, paired by seed")
+            made.one.set_xlabel(f"Avg@{self.samples} minus plain DAPO, points, paired by seed")
         title = f"Each training minus plain DAPO; small dots are seeds, bars are 95 % intervals over {self.over}"
         dots = Section("differences", title, frame(data), (), made.svg, "Dot chart, seed by seed and on average.")
         return [dots, *super().figures()]

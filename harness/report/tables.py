@@ -1,4 +1,4 @@
-"""The tables made of results: scores, every result, differences, tasks of lm-eval; and where each result comes from."""
+"""The tables made of results: scores, every result, differences; and where each result comes from."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -10,7 +10,7 @@ from harness.evals.compare import Comparison, comparison_kind
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting, cut_unlike, facets
 from harness.report import figures
-from harness.report.groups import Group, pair_title
+from harness.report.groups import Group
 from harness.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
 from harness.report.paper import model_called
 from harness.report.shapes import Method, Score, anchor, avg_name, benchmark_title, grid, in_points, methods_table
@@ -193,12 +193,6 @@ def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
     return ""
 
 
-def unit_of(scores: stats.Scores) -> tuple[float, int, str]:
-    """Return what scores and differences are multiplied with to be shown, their digits, and their unit in words."""
-    theirs = not getattr(getattr(scores, "first", scores), "shares", True)
-    return (1.0, 4, "") if theirs else (100.0, 1, " points")
-
-
 def compared_seeds(compared: Sequence[tuple[Any, Any]]) -> set[Any]:
     """Return the seeds of trainings that differences are of: those by which they are paired, if there are any."""
     paired = stats.shared_seeds([(one.runs, other.runs) for one, other in compared])
@@ -209,17 +203,17 @@ def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] 
     """Write comparisons as rows: whatever is subtracted, the difference with its interval, p and Holm's p."""
     found = []
     for i, row in enumerate(rows):
-        d, (unit, digits, _) = row.difference, unit_of(row.result)
+        d = row.difference
         trained = isinstance(row.result, stats.RunScores)
         links = [anchor(side.first) if hasattr(side, "first") else "" for side in (row.result, row.reference)]
         made: dict[str, Any] = ({"Pair": pairs[i]} if pairs else {}) | {
             "Benchmark": benchmark_title(row.result.benchmark),
             "Training" if trained else "Decoding": Cell(row.result.label, link=links[0]),
             "minus": Cell(row.reference.label, link=links[1]),
-            "Difference": cell(Estimate(d.mean, d.low, d.high), digits, unit=unit, plus=True),
+            "Difference": cell(Estimate(d.mean, d.low, d.high), 1, plus=True),
         }
-        if isinstance(row.result, Setting) and unit == 100:
-            alone = Estimate(0, *d.sampling).interval(digits, sign=True)
+        if isinstance(row.result, Setting):
+            alone = Estimate(0, *d.sampling).interval(1, sign=True)
             made["Sampling only"] = "–" if row.result.first.sampling.greedy else alone or "–"
         made |= {"Seeds": len(compared_seeds([(row.result, row.reference)]))} if trained else {}
         made |= {"p": Cell(p_value(d.p) or "–", None if d.p != d.p else d.p)}
@@ -336,59 +330,6 @@ def _counts(r: EvalResult, metrics: Mapping[str, float]) -> dict[str, Cell]:
         "Tokens": cell(metrics.get("mean_tokens"), 0, unit=1),
         "Cut": cell(metrics.get("truncated_share"), 1, suffix=" %"),
     }
-
-
-def lm_eval_chapter(results: Sequence[EvalResult], settings: Sequence[Setting], rows: Sequence[Comparison]) -> Chapter:
-    """Put together every score of lm-eval's tasks, and the differences of those that are means over problems.
-
-    Metrics are drawn one by one, since each has its own unit.
-    """
-    of = {(result.config_hash, one.task): one for one in settings for result in one.results}
-    listed = []
-    for result in results:
-        for name in result.metric_names:
-            score, one = (result.scores or {})[name], of.get((result.config_hash, f"{result.task} {name}"))
-            ends = one.interval if one is not None and len(one.results) == 1 else (None, None)
-            listed.append(
-                {
-                    "Pair": pair_title(result.pair[1]),
-                    "Task": result.task + (f" ({result.limited})" if result.limited else ""),
-                    "Metric": name + (" (lower is better)" if name in result.lower_is_better else ""),
-                    "Decoding": Cell((f"{result.name}: " if result.name else "") + result.label, link=anchor(result)),
-                    "Seed": result.sampling.seed,
-                    "Score": cell(Estimate(score, *ends), 4, unit=1, link=anchor(result)),
-                    **_counts(result, result.metrics()),
-                    KIND: "" if result.decoding.gated else "reference",
-                }
-            )
-    note = (
-        "Each score is what lm-eval computed, in its own units; a metric that is not a mean over problems has no "
-        "interval and is not compared."
-    )
-    parts = [Section("lm-eval", "Every score of lm-eval's tasks.", frame(listed), (note,), sortable=True)]
-    if rows:
-        note = (
-            f"In lm-eval's units, paired by problem; t intervals, sign-flip p; Holm's correction over {len(rows)} rows."
-        )
-        listed = frame(difference_rows(rows))
-        parts.append(
-            Section("lm-eval-differences", "Paired differences on lm-eval's tasks.", listed, (note,), sortable=True)
-        )
-    for subject in dict.fromkeys(one.task for one in settings):
-        mine = [one for one in settings if one.task == subject]
-        compared = [row for row in rows if row.task == subject]
-        if sum(one.decoding.gated for one in mine) > 1:
-            for share, start in (("changed", "changed"), ("replaced", "ratio")):
-                parts.append(figures.against_share(mine, f"{start}-{subject}", mine[0].benchmark, share))
-        if compared:
-            parts.append(figures.differences(compared, f"differences-{subject}"))
-    said = [
-        f"RL changed {row.result.benchmark} by {Estimate(d.mean, d.low, d.high).text(4, unit=1, sign=True)} (95 %, "
-        f"paired by problem, Holm p {p_value(row.holm_p)})."
-        for row in rows
-        if comparison_kind(row) == "trained" and (d := row.difference)
-    ]
-    return Chapter("Tasks of lm-eval", tuple(said), tuple(parts))
 
 
 def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:

@@ -58,11 +58,6 @@ def is_task_file(task: str) -> bool:
     return task.endswith((".yaml", ".yml"))
 
 
-def is_benchmark(task: str) -> bool:
-    """Tell whether a task is a benchmark, whoever has it; any other name may be that of a task of lm-eval's."""
-    return task in SHIPPED or "=" in task or task.endswith(".jsonl")
-
-
 class ProblemPart(Spec, frozen=True):
     """Which problems of a benchmark: those after the first `skip`, of those that a `split` leaves.
 

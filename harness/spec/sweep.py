@@ -16,13 +16,12 @@ from pydantic.fields import FieldInfo
 
 from harness.errors import UserError, unknown
 from harness.policy.gates import gates
-from harness.spec.base import Place, Spec, parse, shown
+from harness.spec.base import Spec, parse, shown
 from harness.spec.decoding import Decoding, check_together, modes, parse_decoding
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import (
     EvalSpec,
     ProblemPart,
-    is_benchmark,
     read_decodings,
     read_names,
 )
@@ -176,7 +175,6 @@ class SweepSpec(Presentation, Search, frozen=True):
     equal_forwards: bool = Field(default=False, description="Add what one model does with as many forwards.")
     engine: EngineSpec = Field(default_factory=EngineSpec, description="As the options of `rlvr-dir eval`.")
     data_dir: str | None = Field(default=None, description="Folder of <task>.jsonl files.")
-    include_path: Place | None = Field(default=None, description="Folder of lm-eval's tasks.")
 
     @classmethod
     def tried(cls) -> Mapping[str, FieldInfo]:
@@ -251,7 +249,6 @@ class SweepSpec(Presentation, Search, frozen=True):
             "limit",
             "engine",
             "data_dir",
-            "include_path",
             *Presentation.model_fields,
         )
         asked = {name: getattr(self, name) for name in names} | {"part": self.part}
@@ -270,8 +267,7 @@ class SweepSpec(Presentation, Search, frozen=True):
         super().check()
         for decoding, sampling in self.drawn_otherwise:
             check_together(decoding, sampling)
-        if all(map(is_benchmark, self.tasks)):  # those of lm-eval's tasks are known when they are loaded
-            check_metric(self.metric.name, metric_names(self.sampling.samples), self.sampling.samples)
+        check_metric(self.metric.name, self.metrics, self.sampling.samples)
         for name in self.parameters:
             key = name.removeprefix("decode.")
             if key in self.decode:
@@ -317,5 +313,5 @@ def check_metric(name: str, known: Sequence[str], samples: int) -> None:
 
 
 def in_percent(name: str) -> bool:
-    """Tell whether a metric is a fraction that is shown in percent; those of lm-eval's tasks have their own units."""
-    return name in SHARES or re.fullmatch(r"(avg|pass|maj)_at_[0-9]+", name) is not None
+    """Tell whether a metric is a fraction, which is shown in percent."""
+    return name != "mean_tokens"

@@ -14,17 +14,15 @@ from harness.stats.tables import mean_interval
 Runs = Mapping[Any, ArrayLike]  # of one benchmark, by seed of the training: (problems, samples)
 
 
-def score_over_runs(benchmarks: Sequence[Runs], level: float = 0.95, *, shares: bool = True) -> PairedDifference:
+def score_over_runs(benchmarks: Sequence[Runs], level: float = 0.95) -> PairedDifference:
     """Return a score as a mean over trainings and benchmarks, its interval for other problems and seeds; `p` is void.
 
-    Of `shares`, such as right samples, it is at least `score_interval`, of several benchmarks the `mean_interval` of
-    theirs, which hold near 0 and 1; of one training it is that one.
+    It is at least `score_interval`, of several benchmarks the `mean_interval` of theirs, which hold near 0 and 1; of
+    one training it is that one.
     """
     tables = [_table(runs, list(runs)) for runs in benchmarks]
     seeds = [np.mean([x.mean(axis=0) for x in tables], axis=0)] if len({x.shape[1] for x in tables}) == 1 else []
     found = _crossed([x.mean(axis=1) for x in tables], seeds, level)
-    if not shares:
-        return found
     every = [np.hstack([finite("runs", x) for x in runs.values()]) for runs in benchmarks]
     least, most = mean_interval([(float(x.mean()), *score_interval(x, level)) for x in every])
     if all(x.shape[1] == 1 for x in tables):
@@ -33,15 +31,13 @@ def score_over_runs(benchmarks: Sequence[Runs], level: float = 0.95, *, shares: 
     return replace(found, low=float(np.fmin(low, least)), high=float(np.fmax(high, most)))
 
 
-def difference_over_runs(
-    benchmarks: Sequence[tuple[Runs, Runs]], level: float = 0.95, *, shares: bool = True
-) -> PairedDifference:
+def difference_over_runs(benchmarks: Sequence[tuple[Runs, Runs]], level: float = 0.95) -> PairedDifference:
     """Subtract what other trainings scored on the same problems, as a mean over benchmarks.
 
     Interval and p are for other problems and other seeds of the training, and the only ones that trainings have:
     reports, summaries and `compare` call this. Paired by problem, and by seed where the two share any: then the other
     seeds are left out. A base, which was sampled once, is the same of every seed; its samples count once. The error has
-    a part over problems (`difference_error`, of `shares`) and one over seeds, put together by `combined`, each with its
+    a part over problems (`difference_error`) and one over seeds, put together by `combined`, each with its
     own degrees of freedom; the noise of the samples counts in both. p is at least the sign-flip test's over problems.
     One seed says nothing of others: then interval and p are over problems alone.
     """
@@ -54,9 +50,7 @@ def difference_over_runs(
         samples += [_samples([runs[seed] for seed in shared or runs]) for runs in pair]
     alike = all(len({each.size for each in side}) == 1 for side in zip(*by_seed, strict=True))
     seeds = [np.mean(side, axis=0) for side in zip(*by_seed, strict=True)] if alike else []
-    found = _crossed(by_problem, seeds, level, min(samples) if shares else None)
-    if not shares:
-        return found
+    found = _crossed(by_problem, seeds, level, min(samples))
     found = replace(found, low=max(found.low, -1.0), high=min(found.high, 1.0))
     return with_signs(found, in_one(by_problem), level)
 

@@ -73,31 +73,28 @@ class RunScores(Scores):
     """What trainings of one method scored on one benchmark: `units` are their seeds, `values` a score for each.
 
     `runs` has the scores of each seed by problem, (problems, samples), where they were kept; else there is no interval.
-    Those of a metric of lm-eval's, which has its own unit, are no `shares`.
     """
 
     runs: Mapping[Hashable, np.ndarray] = field(default_factory=dict)
-    shares: bool = True
-    lower_is_better: bool = False
 
     @property
     def benchmark(self) -> str:
-        """Return the task, and the metric where it is one of lm-eval's, marked where less is better."""
-        return self.task + (" (lower is better)" if self.lower_is_better else "")
+        """Return the task, as a setting of decodings says where only some of its problems were asked."""
+        return self.task
 
     @property
     def interval(self) -> tuple[float, float]:
         """Return the 95 % interval of `avg` over problems and seeds: `score_over_runs`."""
         if not self.runs:
             return UNKNOWN
-        found = score_over_runs([self.runs], shares=self.shares)
+        found = score_over_runs([self.runs])
         return found.low, found.high
 
     def minus(self, other: Scores, family: int = 1) -> PairedDifference:
         """Return the difference to other trainings', or to a base's: `difference_over_runs`."""
         theirs = other.runs if isinstance(other, RunScores) else {}
         if self.runs and theirs and len({len(x) for x in (*self.runs.values(), *theirs.values())}) == 1:
-            return difference_over_runs([(self.runs, theirs)], shares=self.shares)
+            return difference_over_runs([(self.runs, theirs)])
         nan = float("nan")
         return PairedDifference(self.avg - other.avg, nan, nan, nan, nan, 0)
 

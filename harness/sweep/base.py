@@ -5,7 +5,7 @@ sweep = open_sweep(load(yaml.safe_load(text)), Places.under(Path("runs")))
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +13,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from harness import stats
 from harness.errors import UserError
-from harness.evals.benchmark import Benchmark
-from harness.evals.theirs import LmEvalBenchmark
 from harness.report.sweep import CompleteTrial, SweepSummary
-from harness.report.tables import unit_of
 from harness.spec.search import Search
-from harness.spec.sweep import check_metric
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, key, listed_points
 from harness.sweep.several import Cost
@@ -256,33 +252,4 @@ class Sweep(ABC, Generic[S]):
 
 
 def _told(scores: stats.Scores) -> str:
-    unit, digits, _ = unit_of(scores)
-    found = stats.Estimate(scores.avg, *scores.interval)
-    return f"{scores.benchmark} {found.text(1 if unit == 100 else digits, unit=unit)}"
-
-
-def check_metric_of(
-    spec: Search, benchmarks: Mapping[str, Benchmark], samples: int, shared: Sequence[str], *, means: bool = False
-) -> None:
-    """Refuse a metric that a benchmark does not have or that is better the other way.
-
-    `shared` are those that a task of lm-eval's has beside its own, of which `means` accepts only means over problems.
-
-    Raises:
-        UserError: naming the task, the metric and what would be accepted.
-    """
-    metric = spec.metric
-    for task, each in benchmarks.items():
-        own = isinstance(each, LmEvalBenchmark)
-        theirs = each.metrics(means=means) if own else {}
-        known = spec.metrics if not own else (*theirs, *shared) if theirs or not means else ()
-        try:
-            check_metric(metric.name, known, samples)
-        except UserError as error:
-            raise UserError(f"task={task!r}: {error}") from None
-        if (metric.goal == "maximize") != theirs.get(metric.name, metric.goal == "maximize"):
-            other = "minimize" if metric.goal == "maximize" else "maximize"
-            raise UserError(
-                f"task={task!r}: metric={metric.name!r} with goal={metric.goal} is refused: the task says that "
-                f"{'less' if other == 'minimize' else 'more'} of it is better; accepted: goal: {other}"
-            )
+    return f"{scores.benchmark} {stats.Estimate(scores.avg, *scores.interval).text(1)}"

@@ -17,7 +17,6 @@ from harness.files import write_file
 from harness.records.lock import Lock
 from harness.report.markdown import table
 from harness.report.model import Section, cell, frame
-from harness.report.tables import unit_of
 from harness.stats import Estimate, p_value
 from harness.sweep.base import Sweep
 from harness.sweep.track import SweepRun
@@ -62,9 +61,8 @@ def confirm(
             about = {"pair": pair, "winner": each.winner.label, "before": first, "problems": each.problems}
             plain.append({**row.facts(), **about})
         note = (
-            f"{time.strftime('%Y-%m-%d')}: new seeds {', '.join(map(str, seeds))}. Differences in points of Avg, or in "
-            "the unit of a metric of lm-eval's, paired by problem (trainings: and seed); Holm's correction over these "
-            "rows."
+            f"{time.strftime('%Y-%m-%d')}: new seeds {', '.join(map(str, seeds))}. Differences in points of Avg, "
+            "paired by problem (trainings: and seed); Holm's correction over these rows."
         )
         section = Section("confirm", f"Confirmation of sweep {spec.name}", frame(rows), (note,))
         files = folder.path / "confirm.md", folder.path / "confirm.json"
@@ -85,15 +83,15 @@ def _key(scores: stats.Scores) -> tuple[Any, ...]:
 
 
 def _row(pair: str, problems: str, row: stats.Comparison[stats.Scores], before: float | None) -> dict[str, Any]:
-    d, (unit, digits, _) = row.difference, unit_of(row.result)
+    d = row.difference
     return {
         "pair": pair,
         "benchmark": row.result.benchmark,
         "problems": problems,
         "winner of the sweep": row.result.label,
         "minus": row.reference.label,
-        "in the sweep": cell(before, digits, unit=unit, plus=True),
-        "anew": cell(Estimate(d.mean, d.low, d.high), digits, unit=unit, plus=True),
+        "in the sweep": cell(before, 1, plus=True),
+        "anew": cell(Estimate(d.mean, d.low, d.high), 1, plus=True),
         "p": p_value(d.p),
         "p (Holm)": p_value(row.holm_p),
     }

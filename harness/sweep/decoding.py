@@ -15,16 +15,16 @@ from harness.evals import EvalResult, evaluate
 from harness.evals.benchmark import Benchmark
 from harness.evals.compare import comparisons
 from harness.evals.data import preflight, preflight_of
+from harness.evals.loop import refuse_lm_eval_tasks
 from harness.evals.settings import Setting, settings_of
 from harness.evals.show import score
-from harness.evals.theirs import LmEvalBenchmark
 from harness.files import make_folder
 from harness.grading import grader_name
 from harness.report.sweep import CompleteTrial, DecodingSummary
 from harness.spec import Decoding, ProblemPart, Sampling
 from harness.spec.search import LISTED
-from harness.spec.sweep import RATIO, SHARES, SweepSpec
-from harness.sweep.base import Again, Sweep, check_metric_of
+from harness.spec.sweep import RATIO, SweepSpec
+from harness.sweep.base import Again, Sweep
 from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.estimate import DecodingEstimate, estimate
 from harness.sweep.points import Point, listed_points
@@ -62,12 +62,12 @@ class Decodings(Sweep[SweepSpec]):
         return len(listed_points(self.spec)) if self.spec.method in LISTED else self.spec.batch
 
     def check(self) -> None:
-        """Refuse tasks that cannot be had, and a metric that one of them does not have or that is better the other way.
+        """Refuse tasks that cannot be had, and those of lm-eval's.
 
         Raises:
-            UserError: naming the task, the metric and what would be accepted.
+            UserError: naming the task and what would be accepted.
         """
-        check_metric_of(self.spec, preflight_of(self.spec), self.spec.sampling.samples, (*SHARES, "mean_tokens"))
+        refuse_lm_eval_tasks(preflight_of(self.spec), "swept")
 
     def estimate(self) -> DecodingEstimate:
         """Estimate from the records."""
@@ -140,7 +140,7 @@ class Decodings(Sweep[SweepSpec]):
 
     def scores(self, entry: CompleteTrial) -> list[stats.Scores]:
         """Return what a point scored by the sweep's metric."""
-        return [Setting.of([result.of_metric(self.spec.metric.name)]) for result in entry.results]
+        return [Setting.of([result]) for result in entry.results]
 
     def summarise(self, entries: list[CompleteTrial], **told: Any) -> DecodingSummary:
         """Return the summary, references first."""
@@ -188,7 +188,7 @@ class Decodings(Sweep[SweepSpec]):
         The winner is compared with RL and its control; RL itself, which has neither, with base.
         """
         spec, winner = self.spec, best.results[0].decoding
-        found = preflight(tasks or spec.tasks, spec.data_dir, spec, spec.include_path)
+        found = preflight(tasks or spec.tasks, spec.data_dir, spec)
         parts = {each.name: unused(spec, each) for each in found.values()}
         base, rl = Decoding(mode="base"), Decoding(mode="rl")
         decodings = list(dict.fromkeys([base, rl, winner.control(), winner]))
@@ -206,15 +206,14 @@ class Decodings(Sweep[SweepSpec]):
             result.write(self.folder.path / "confirm")
             run.child(result)
             self.say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {score(result)}")
-        results = [result.of_metric(spec.metric.name) for result in results]
         by = {(setting.task, setting.decoding): setting for setting in settings_of(results)}
         mine = {each.name for each in preflight_of(spec).values()}
-        for subject in dict.fromkeys(result.subject for result in results):
-            one = by[subject, winner]
+        for task in dict.fromkeys(result.task for result in results):
+            one = by[task, winner]
             kind = "the same {}" if parts[one.first.task] == spec.part else "{} others"
             said = (kind if one.first.task in mine else "{} of another benchmark").format(len(one.units))
             for control in controls:
-                yield Again(one, by[subject, control], said)
+                yield Again(one, by[task, control], said)
 
     def close(self) -> None:
         """Close the engine."""
@@ -243,21 +242,17 @@ def _is_of(result: EvalResult, now: Benchmark) -> bool:
     told = result.provenance
     if told.get("data") not in (None, now.data):
         return False
-    if isinstance(now, LmEvalBenchmark):
-        return (told.get("graded_with") or {}).get("task") == now.graded_with["task"]
     return told.get("grader") == grader_name(now.grader)
 
 
 def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
     """Return every metric of a trial by its name in sweeps: the unweighted mean over its benchmarks, and its errors.
 
-    Ours are fractions, those of lm-eval's tasks in their own units. Metrics of more samples than there are have no
-    value: greedy decoding has one.
+    Metrics of more samples than there are have no value: greedy decoding has one.
     """
     every: list[dict[str, Any]] = []
     for result in results:
         values = {name.replace("@", "_at_"): value for name, value in result.metrics().items()}
-        values |= {name: value for name, value in (result.scores or {}).items() if name in result.metric_names}
         name = spec.metric.name
         if name.startswith("pass_at_") and name not in values and int(name[8:]) <= result.samples:
             values[name] = result.pass_at(int(name.removeprefix("pass_at_")))

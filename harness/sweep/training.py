@@ -20,11 +20,11 @@ from harness.evals.trainings import TrainingPlace
 from harness.markdown import duration, markdown_table
 from harness.report.sweep import CompleteTrial, TrainingSummary, against
 from harness.spec.search import LISTED
-from harness.sweep.base import Again, Sweep, check_metric_of
+from harness.sweep.base import Again, Sweep
 from harness.sweep.points import Point, listed_points
 from harness.sweep.several import Cost
 from harness.sweep.track import SweepRun
-from harness.sweep.training_spec import SHARED, TrainingSweep
+from harness.sweep.training_spec import TrainingSweep
 from harness.sweep.trials import Trial
 from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.run import TrainerError, ValidationScores
@@ -76,28 +76,9 @@ def train_seeds(training: TrainSpec, store: Path, say: Callable[[str], None]) ->
 
 
 def metrics(spec: TrainingSweep, scores: ValidationScores) -> dict[str, float]:
-    """Return the metrics of a seed by their names in sweeps, which all benchmarks have: the unweighted mean over them.
-
-    Ours are fractions, those of lm-eval's tasks in their own units.
-
-    Raises:
-        UserError: a task of lm-eval's has no number for each problem of the metric that the sweep goes by.
-    """
-    by_task: dict[str, dict[str, float]] = {}
-    for subject, score in scores.items():
-        own = score.get("metric")
-        values = by_task.setdefault(subject.removesuffix(f" {own}"), {})
-        values |= (
-            {own: score["avg"]} if own else dict(zip(spec.metrics[:2], (score["avg"], score["pass"]), strict=True))
-        )
-        values |= dict(zip(SHARED, (score["truncated"], score["tokens"]), strict=True))
-    for task, values in by_task.items():
-        if spec.metric.name not in values:
-            raise UserError(
-                f"metric={spec.metric.name!r}: {task} has not a number for each problem; accepted: another metric"
-            )
-    names = [name for name in next(iter(by_task.values())) if all(name in values for values in by_task.values())]
-    return {name: fmean(values[name] for values in by_task.values()) for name in names}
+    """Return the metrics of a seed by their names in sweeps: the unweighted mean over benchmarks."""
+    fields = dict(zip(spec.metrics, ("avg", "pass", "truncated", "tokens"), strict=True))
+    return {name: fmean(score[field] for score in scores.values()) for name, field in fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +138,9 @@ class Trainings(Sweep[TrainingSweep]):
         return self.spec.seeds
 
     def check(self) -> None:
-        """Refuse a metric that a benchmark does not have, and what this machine cannot train; raises UserError."""
+        """Refuse benchmarks that cannot be had, and what this machine cannot train; raises UserError."""
         asked = self.spec.plain_dapo
-        tasks = benchmarks(asked, asked.validation.tasks)
-        check_metric_of(self.spec, tasks, 1, SHARED, means=True)  # no Pass@k but the one that is named
+        benchmarks(asked, asked.validation.tasks)
         check_machine(asked)
 
     def estimate(self) -> TrainingEstimate:

@@ -14,7 +14,6 @@ from pydantic.fields import FieldInfo
 
 from harness.errors import UserError, unknown
 from harness.spec.base import shown
-from harness.spec.evaluation import is_benchmark
 from harness.spec.search import LISTED, Search
 from harness.sweep.points import Point, listed_points
 from harness.train.defaults import complete
@@ -107,7 +106,7 @@ class TrainingSweep(Search, frozen=True):
                 raise UserError(f"{name} is both fixed (train.dapo.{key}) and varied (parameters); give one of them")
         if not self.plain_dapo.validation.tasks:
             raise UserError("train.validation.tasks is missing: a point is judged by its score on benchmarks")
-        if self.metric.name not in self.metrics and all(map(is_benchmark, self.plain_dapo.validation.tasks)):
+        if self.metric.name not in self.metrics:
             raise unknown("metric", self.metric.name, self.metrics)
         every = listed_points(self) if self.method in LISTED else self.covering()
         trained = [self.training(point).same for point in every]

@@ -5,7 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
-from harness.evals.result import EvalResult
+from harness.evals.result import EvalResult, LmEvalResult, TaskResult
 from harness.spec.pair import model_name
 from harness.text import visible
 
@@ -15,20 +15,21 @@ _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
 _COLOURS = {"base": "#8c8c8c", "rl": "#d55e00", "expo": "#8a5cc2"}  # as in reports
 
 
-def run_name(result: EvalResult) -> str:
+def run_name(result: TaskResult) -> str:
     """Name the run as all pages name its decoding; a partial result is marked before all else."""
     words = ["part" if result.partial else "", result.decoding.label()]
     words.append(f"seed {result.sampling.seed}" if result.sampling.seed else "")
     return " ".join(filter(None, words))
 
 
-def metrics_of(result: EvalResult) -> dict[str, float]:
+def metrics_of(result: TaskResult) -> dict[str, float]:
     """Return MLflow's names and figures: `avg_at_32` (MLflow refuses `@`), in percent; lengths with one decimal.
 
     A metric without meaning is left out: an error bar from one problem, and what was replaced in the RL model alone
     (of the base model alone it is 0, where τ goes to −∞). What lm-eval computed of other tasks is kept in its units.
     """
-    values = {name: round(value, 6) for name, value in (result.scores or {}).items()}
+    scores = result.scores if isinstance(result, LmEvalResult) else {}
+    values = {name: round(value, 6) for name, value in scores.items()}
     unchanged = ("replacement", "changed") if result.decoding.mode in ("rl", "expo") else ()
     for name, value in result.metrics().items():
         if math.isfinite(value) and not name.startswith(unchanged):
@@ -38,7 +39,7 @@ def metrics_of(result: EvalResult) -> dict[str, float]:
     return {re.sub(r"[^\w./ :-]", "_", name): value for name, value in values.items()}
 
 
-def params_of(result: EvalResult) -> dict[str, str]:
+def params_of(result: TaskResult) -> dict[str, str]:
     """Return what was run, as flat parameters; τ, γ and the criterion only where a criterion was asked."""
     decoding = result.decoding
     gate = {name: getattr(decoding, name) for name in ("primary", "criterion", "tau", "gamma")}
@@ -61,7 +62,7 @@ def params_of(result: EvalResult) -> dict[str, str]:
     return {name: visible(value, _LONGEST_PARAM) for name, value in values.items() if value is not None}
 
 
-def tags_of(result: EvalResult) -> dict[str, str]:
+def tags_of(result: TaskResult) -> dict[str, str]:
     """Return the tags that runs are found by, and the description."""
     provenance = result.provenance
     versions = provenance.get("versions") or {}
@@ -78,7 +79,7 @@ def tags_of(result: EvalResult) -> dict[str, str]:
     return {name: visible(value, _LONGEST_TAG, "\n") for name, value in tags.items() if value}
 
 
-def pair_title(result: EvalResult) -> str:
+def pair_title(result: TaskResult) -> str:
     """Write `Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`.
 
     A third model, which the change is carried over to, stands behind it. Empty where the pair is not told.
@@ -91,7 +92,7 @@ def pair_title(result: EvalResult) -> str:
     return f"{model_name(str(base))} → {model_name(str(rl))}{on}" if base.name and rl.name else ""
 
 
-def colour(result: EvalResult) -> str:
+def colour(result: TaskResult) -> str:
     """Give each method a colour, as `#rrggbb`.
 
     Replacement is blue, darker at lower thresholds, extrapolation green, darker at larger γ.
@@ -105,12 +106,12 @@ def colour(result: EvalResult) -> str:
     return "#" + "".join(f"{round(light + share * (dark - light)):02x}" for light, dark in ends)
 
 
-def description(result: EvalResult) -> str:
+def description(result: TaskResult) -> str:
     """Write in Markdown what was decoded, what came out with its error bar, and the command that does it again."""
     n, said, metrics, s = result.samples, result.provenance, result.metrics(), result.sampling
     problems = len(result.problem_ids)
-    scores = ", ".join(f"**{name} {(result.scores or {})[name]:.4g}**" for name in result.metric_names)
-    if result.shares:
+    scores = ", ".join(f"**{name} {value:.4g}**" for name, value in result.scores_hashed.items())
+    if isinstance(result, EvalResult):
         errors = [f"{100 * e:.2f}" if math.isfinite(e) else "?" for e in (result.standard_error, result.sampling_error)]
         scores = (
             f"**Avg@{n} {100 * result.avg:.2f} ± {errors[0]} %** (s.e. over {problems} problems; ± {errors[1]} from "

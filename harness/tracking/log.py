@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UserError
-from harness.evals.result import FLAGS, EvalResult, read_result
+from harness.evals.result import FLAGS, EvalResult, TaskResult, lm_eval_refusal, read_any_result
 from harness.text import visible
 from harness.tracking.describe import metrics_of, params_of, run_name, tags_of
 from harness.tracking.store import TrackingStore, every, patience, reason
@@ -24,7 +24,7 @@ from harness.tracking.store import TrackingStore, every, patience, reason
 RESULT, TABLE = "result.json", "per_problem.json"
 
 
-def log_result(result: EvalResult, store: Path | str, experiment: str | None = None) -> str | None:
+def log_result(result: TaskResult, store: Path | str, experiment: str | None = None) -> str | None:
     """Log a result that has just been made; return the run's id, or None (with a warning) where that failed.
 
     `store` is a folder with a sqlite store in it, made where it is missing, or a tracking URI. A result whose config
@@ -45,7 +45,7 @@ def log_result(result: EvalResult, store: Path | str, experiment: str | None = N
 
 
 def write_run(
-    result: EvalResult,
+    result: TaskResult,
     store: TrackingStore,
     experiment: str | None = None,
     *,
@@ -86,7 +86,7 @@ def write_run(
     return run_id
 
 
-def _fill(client: Any, run_id: str, result: EvalResult, files: str, now: int) -> None:
+def _fill(client: Any, run_id: str, result: TaskResult, files: str, now: int) -> None:
     """Log all about a result in three calls. The dataset has our digest of the questions, not one of MLflow's."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
@@ -103,10 +103,10 @@ def _fill(client: Any, run_id: str, result: EvalResult, files: str, now: int) ->
     client.log_artifacts(run_id, files)
 
 
-def _table(result: EvalResult) -> dict[str, Any]:
+def _table(result: TaskResult) -> dict[str, Any]:
     """Make one row a problem, in the form of MLflow's `log_table`; no model output, for a browser is to show it."""
-    scores = {name: table[:, 0] for name, table in result.values.items()}
-    if result.shares:
+    scores: dict[str, np.ndarray] = {}
+    if isinstance(result, EvalResult):
         shares = np.round(100 * result.correct.mean(axis=1), 2)
         scores = {f"avg_at_{result.samples}": shares, "correct": result.correct.sum(axis=1)}
     total = np.maximum(1, result.n_tokens.sum(axis=1))
@@ -115,7 +115,7 @@ def _table(result: EvalResult) -> dict[str, Any]:
         "replacement_ratio": np.round(100 * result.n_replaced.sum(axis=1) / total, 2),
         "changed_ratio": np.round(100 * result.n_changed.sum(axis=1) / total, 2),
     }
-    flags = {name: table for name in FLAGS if (table := getattr(result, name)) is not None}
+    flags = {name: table for name, table in result.tables().items() if name in FLAGS}
     counts = {name: table.sum(axis=1) for name, table in flags.items()}
     columns = {**scores, **tokens, **counts}
     rows = zip(result.problem_ids, *(column.tolist() for column in columns.values()), strict=True)
@@ -149,9 +149,12 @@ def result_of_run(run_id: str, store: Path | str) -> EvalResult:
         raise UserError(f"run:{run_id} is asked of {str(store)!r}, which holds no mlflow.db; accepted: --tracking URI")
     try:
         with patience(), TemporaryDirectory() as folder:
-            return read_result(Path(place.client().download_artifacts(run_id, RESULT, folder)))
+            found = read_any_result(Path(place.client().download_artifacts(run_id, RESULT, folder)))
     except Exception as error:
         raise UserError(f"run:{run_id} of {str(store)!r} cannot be read ({reason(error)})") from None
+    if not isinstance(found, EvalResult):
+        raise lm_eval_refusal(found.task, "compared")
+    return found
 
 
 @dataclass(frozen=True)
@@ -183,10 +186,10 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
     if not folder.is_dir():
         raise UserError(f"folder={str(folder)!r} does not exist; accepted: a folder that eval or demo has written to")
     place, report = TrackingStore.at(store), SyncReport()
-    found: list[tuple[str, float, EvalResult]] = []
+    found: list[tuple[str, float, TaskResult]] = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found.append((path.name, path.stat().st_mtime, read_result(path)))
+            found.append((path.name, path.stat().st_mtime, read_any_result(path)))
         except UserError:
             report.skipped.append(path.name)
     try:

@@ -159,13 +159,10 @@ def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Name scores by benchmark as `tiny_medium/avg_at_8`, in percent with two decimals; lm-eval's as they are."""
+    """Name scores by benchmark as `tiny_medium/avg_at_8`, in percent with two decimals."""
     found: dict[str, float] = {}
     for task, score in scores.items():
         samples = int(score["samples"])
-        if "metric" in score:
-            found[f"{task.removesuffix(' ' + score['metric'])}/{score['metric']}"] = round(score["avg"], 6)
-            continue
         found[f"{task}/avg_at_{samples}"] = round(100 * score["avg"], 2)
         found[f"{task}/pass_at_{max(1, samples // 2)}"] = round(100 * score["pass"], 2)
         if "tokens" in score:

@@ -36,7 +36,7 @@ def write_card(rl: Path, facts: dict[str, Any], records: list[dict[str, Any]]) -
     steps = [record for record in records if "validation" not in record]
     scores = "".join(
         f"{task}{f' ({limited})' if (limited := score.get('limited')) else ''}: "
-        + (f"{score['avg']:.4f}" if "metric" in score else f"Avg@{score['samples']:.0f} {100 * score['avg']:.1f}")
+        + f"Avg@{score['samples']:.0f} {100 * score['avg']:.1f}"
         + f", {score['tokens']:.0f} tokens a response.\n"
         for task, score in facts["scores"].items()
     )

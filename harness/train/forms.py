@@ -11,27 +11,17 @@ Logged = Annotated[Number, AllowInfNan()] | None  # as the trainer logged it, wh
 
 
 class LoggedScore(Stored, frozen=True):
-    """A validation on one benchmark as the log has it: of right samples, or of a metric of lm-eval's."""
+    """A validation on one benchmark as the log has it."""
 
     samples: Annotated[Count, Field(ge=1)]
     problems: Count
     limited: Text | None = None
-    avg: Annotated[Number, AllowInfNan()]
-    metric: Text | None = None
-    values: dict[str, Annotated[Number, AllowInfNan()]] | None = None
-    pass_k: Share | None = Field(default=None, alias="pass")
+    avg: Share
+    pass_k: Share = Field(alias="pass")
     right: dict[str, Count] | None = None
 
     @model_validator(mode="after")
-    def _check_metric(self) -> "LoggedScore":
-        if self.metric is not None:
-            if self.values is None:
-                raise ValueError(f"values of {self.metric} are missing")
-            return self
-        if self.pass_k is None:
-            raise ValueError("pass is missing")
-        if not 0.0 <= self.avg <= 1.0:
-            raise ValueError(f"avg={self.avg} is refused; accepted: a share")
+    def _check_right(self) -> "LoggedScore":
         if too_many := [key for key, count in (self.right or {}).items() if count > self.samples]:
             raise ValueError(f"right has more than {self.samples} samples of {too_many[0]!r}")
         return self

@@ -27,8 +27,7 @@ from harness.train.settings import DapoSettings
 from harness.train.spec import TrainSpec
 from harness.train.summary import write_summary
 
-# By benchmark: avg, pass, tokens, ...; `right` counts the right samples of each problem. Of lm-eval's tasks by task and
-# metric, which `metric` names: avg is its mean over problems, in its unit, `values` has each, and there is no pass.
+# By benchmark: avg, pass, tokens, ...; `right` counts the right samples of each problem.
 ValidationScores = dict[str, dict[str, Any]]
 # Of base, rl and mode; results are written into the folder, those of base beside those of RL. Without a folder RL is
 # validated on the way, on the benchmarks that are watched.

@@ -53,10 +53,10 @@ class Vllm(Spec, frozen=True):
 
 
 class Validation(Presentation, frozen=True):
-    """Avg@k on held-out benchmarks, or the metrics of tasks of lm-eval's, by the evaluator of `rlvr-dir eval`: of the
-    base, then every `every` steps (0: never), and in the end. On the way only those of `watch` are validated, if any
-    are named there. Drawing is by its own noise: how often it happens changes no weight. Where it names no prompt or
-    grader, the training's prompt and `dapo.grader` hold if they are not the defaults, and then the benchmark's own."""
+    """Avg@k on held-out benchmarks, by the evaluator of `rlvr-dir eval`: of the base, then every `every` steps (0:
+    never), and in the end. On the way only those of `watch` are validated, if any are named there. Drawing is by its
+    own noise: how often it happens changes no weight. Where it names no prompt or grader, the training's prompt and
+    `dapo.grader` hold if they are not the defaults, and then the benchmark's own."""
 
     called: ClassVar[str] = "validation"
 
@@ -69,7 +69,6 @@ class Validation(Presentation, frozen=True):
     watch: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
         default=(), description="Of tasks, those validated on the way; empty: all."
     )
-    include_path: Place | None = Field(default=None, description="Folder of lm-eval's tasks.")
     engine: EngineSpec = EngineSpec(backend="transformers")
 
     @property

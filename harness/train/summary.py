@@ -110,7 +110,7 @@ def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[st
 
 
 def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str, Any]:
-    """Average Avg@k and Pass@k, or metrics of lm-eval's, over seeds; gains and differences are one family each."""
+    """Average Avg@k and Pass@k over seeds; gains and differences are one family each."""
     label, base, mine = found["label"], found["base"], _scores(found)
     measured = [(task, name) for task, score in base.items() for name in ("avg", "pass") if mine and name in score]
     benchmarks: dict[str, Any] = {task: {} for task in base}
@@ -143,30 +143,25 @@ def run_scores(
 ) -> RunScores:
     """Return one metric of the validations of a training on one benchmark, `seeds` being scores by benchmark of each.
 
-    `avg`, `pass`, or of lm-eval's tasks the metric that they have. By problem where every validation kept that, of the
-    same problems.
+    `avg`, `pass` or `tokens`. By problem where every validation kept that, of the same problems.
     """
     rows = {seed: scores[task] for seed, scores in seeds.items()}
-    first = next(iter(rows.values()), {})
-    kept = [row.get("values") or row.get("right") or {} for row in rows.values()]
+    kept = [row.get("right") or {} for row in rows.values()]
     same = bool(kept) and bool(kept[0]) and all(each.keys() == kept[0].keys() for each in kept)
     runs = {seed: _by_problem(row, metric) for seed, row in rows.items()} if same and metric != "tokens" else {}
     values = np.array([row[metric] for row in rows.values()])
-    lower = bool(first.get("lower_is_better"))
-    return RunScores(label, task, tuple(rows), values, runs=runs, shares="metric" not in first, lower_is_better=lower)
+    return RunScores(label, task, tuple(rows), values, runs=runs)
 
 
 def _by_problem(row: Mapping[str, Any], metric: str) -> np.ndarray:
     """Return what a validation says of each problem, by their names: (problems, samples) or (problems, 1)."""
-    if values := row.get("values"):
-        return np.array([[values[problem]] for problem in sorted(values)])
     samples = int(row["samples"])
     right = samples_of([row["right"][problem] for problem in sorted(row["right"])], samples)
     return right if metric == "avg" else pass_at_k_per_problem(right, max(1, samples // 2))[:, None]
 
 
 def text(found: dict[str, Any]) -> str:
-    """Write the summary as Markdown, in percent; metrics of lm-eval's in their own units."""
+    """Write the summary as Markdown, in percent."""
     training, seeds = found["training"], found["seeds"]
     lines = [
         f"# {found['name']}: {found['label']} from {training['base']}, {training['dapo']['steps']} steps",
@@ -182,15 +177,14 @@ def text(found: dict[str, Any]) -> str:
         rows = []
         for task, metrics in found["benchmarks"].items():
             samples, problems = (int(found["base"][task][name]) for name in ("samples", "problems"))
-            of, named = found["base"][task].get("limited") or f"{problems} problems", found["base"][task].get("metric")
-            how: dict[str, Any] = {"digits": 4, "unit": 1.0} if named else {"digits": 1}
+            of = found["base"][task].get("limited") or f"{problems} problems"
             for metric, row in metrics.items():
                 k = samples if metric == "avg" else max(1, samples // 2)
-                cells = [f"{task.removesuffix(f' {named}')} ({of})", named or f"{metric.capitalize()}@{k}"]
-                cells += [Estimate(row["base"]).text(**how), _estimate(row).text(**how)]
+                cells = [f"{task} ({of})", f"{metric.capitalize()}@{k}"]
+                cells += [Estimate(row["base"]).text(1), _estimate(row).text(1)]
                 for name in ("gain", *(["against"] if vs else [])):
                     p = row[name]["holm_p"]
-                    cells += [_estimate(row[name]).text(**how, sign=True), "" if p is None else p_value(p)]
+                    cells += [_estimate(row[name]).text(1, sign=True), "" if p is None else p_value(p)]
                 rows.append(cells)
         lines += [markdown_table(head, rows, left=2), ""]
         lines += ["Differences are paired by problem and by seed; Holm's correction over each column of p.", ""]

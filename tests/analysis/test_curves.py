@@ -132,15 +132,6 @@ def test_a_run_without_validations_keeps_its_number(tmp_path):
     assert {row["run"] for row in made.tables["runs"]} == {2}
 
 
-def test_a_metric_of_lm_evals_is_no_share_and_no_average_of_samples(tmp_path):
-    [file] = training(tmp_path / "a", [log((2, HALF))])
-    score = {"samples": 1, "problems": 2, "avg": 7.5, "metric": "ppl", "values": {"0": 7.0, "1": 8.0}}
-    file.write_text(json.dumps({"step": 2, "accuracy": 0.4, "validation": {"wiki ppl": score}}))
-    [section, *_] = training_chapter(curves({"DAPO": [file]})).sections
-    assert set(section.frame["benchmark"]) == {"wiki ppl"}
-    assert " %" not in section.svg
-
-
 def test_of_verl_the_rollouts_are_those_that_were_learned_from(tmp_path):
     files = training(tmp_path / "a", [log()])
     about = tmp_path / "a" / "train.yaml"

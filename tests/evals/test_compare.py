@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 
 import numpy as np
 import pandas
@@ -13,11 +14,12 @@ from harness.errors import UserError
 from harness.evals import frame
 from harness.evals.compare import compare, comparisons, left_out, markdown, problems_needed
 from harness.evals.places import read_results
-from harness.evals.result import EvalResult
+from harness.evals.result import read_any_result
 from harness.evals.settings import settings_of
 from harness.evals.show import warnings
 from harness.spec import Decoding, Sampling
 from tests.commands import invoke, refused, run
+from tests.report.made import lm_eval_result
 from tests.results import made as made_result
 
 
@@ -203,7 +205,7 @@ def test_another_chat_template_or_engine_argument_is_no_seed_of_a_setting():
 def first_samples(one, n):
     names = ("n_tokens", "n_replaced", "n_changed", "truncated", "no_box", "ungraded")
     tables = {name: getattr(one, name)[:, :n] for name in names}
-    return one.replace(sampling=one.sampling.replace(samples=n), values={"correct": one.correct[:, :n]}, **tables)
+    return one.replace(sampling=one.sampling.replace(samples=n), correct=one.correct[:, :n], **tables)
 
 
 def test_a_pair_and_its_reverse_are_one_comparison_in_any_order():
@@ -307,7 +309,7 @@ def test_a_side_that_its_context_ended_earlier_is_told_of():
 
 def test_half_without_an_answer_or_cut_is_warned_of():
     one = result(Decoding(mode="rl"), 0.0)
-    half = np.arange(one.values["correct"].size).reshape(one.values["correct"].shape) % 2 == 0
+    half = np.arange(one.correct.size).reshape(one.correct.shape) % 2 == 0
     assert warnings([one.replace(no_box=half & False)]) == []
     [box] = warnings([one.replace(no_box=half)])
     [cut] = warnings([one.replace(truncated=half)])
@@ -343,16 +345,15 @@ def test_what_a_result_does_not_say_is_missing():
     assert frame([]).empty
 
 
-def test_a_task_of_lm_evals_has_its_metrics_by_problem():
-    counts = np.full((2, 2), 1)
-    theirs = EvalResult(
-        task="squad", decoding=Decoding(), sampling=Sampling(samples=2), problem_ids=("a", "b"), n_tokens=counts,
-        n_replaced=counts, n_changed=counts, truncated=counts - 1, scores={"f1": 0.5, "em": 0.25},
-        values={"f1": [[0.5], [0.5]], "em": [[0.5], [0.0]]},
-    )  # fmt: skip
-    rows = frame([theirs, result(GATED, 0.5)])
-    assert rows["em"].dropna().tolist() == [0.5, 0.5, 0.0, 0.0]
-    assert rows["correct"].isna().sum() == 4
+def test_a_task_of_lm_evals_is_left_out_by_name_and_refused_alone(tmp_path, capsys):
+    other = lm_eval_result("squad", Decoding(mode="rl")).write(tmp_path)
+    result(RL, 0.5).write(tmp_path)
+    [read] = read_results([tmp_path])
+    said = "task='squad' is scored by lm-eval in its own units, so it is not compared; accepted: benchmarks with right"
+    assert (read.task, f"left out: {other}: {said}" in capsys.readouterr().err) == ("aime24", True)
+    with pytest.raises(UserError, match=re.escape(said)):
+        read_results([other])
+    assert read_any_result(other).scores == {"f1": 0.5, "f1_stderr": 0.1}
 
 
 def test_the_command_writes_what_python_gives(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from harness.errors import UserError
 from harness.evals import data
 from harness.evals.data import find_benchmark, preflight
-from harness.evals.theirs import LmEvalBenchmark, declared
+from harness.evals.lm_eval_tasks import LmEvalBenchmark, declared
 from harness.grading import grade_many
 
 

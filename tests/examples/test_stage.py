@@ -38,7 +38,7 @@ def one(pair, decoding, right, flagged=0, changed=0, **how):
     correct = np.random.default_rng([*pair.encode(), int(100 * right)]).random((PROBLEMS, SAMPLES)) < right
     tokens = np.full((PROBLEMS, SAMPLES), 100)
     return made.replace(
-        values={"correct": correct}, n_tokens=tokens, n_replaced=tokens // 100 * flagged,
+        correct=correct, n_tokens=tokens, n_replaced=tokens // 100 * flagged,
         n_changed=tokens // 100 * changed,
     )  # fmt: skip
 

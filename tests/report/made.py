@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from harness.analysis.result import Analysis, columns
-from harness.evals import EvalResult
+from harness.evals.result import LmEvalResult
 from harness.report.build import build
 from harness.spec import Decoding, Sampling
 from harness.stats import Estimate
@@ -39,12 +39,12 @@ def result(
     return made(decoding, correct, provenance={**about, **provenance}, **how)
 
 
-def theirs(task, decoding, metric="f1", **provenance):
+def lm_eval_result(task, decoding, metric="f1", **provenance):
     """A result of a task of lm-eval's, of three problems with two samples, of which less is better."""
     counts = np.full((3, 2), 9)
-    return EvalResult(
+    return LmEvalResult(
         task=task, decoding=decoding, sampling=Sampling(samples=2), problem_ids=("p0", "p1", "p2"), n_tokens=counts,
-        n_replaced=counts * 0, n_changed=counts * 0, truncated=counts * 0, values={metric: [[0.0], [0.5], [1.0]]},
+        n_replaced=counts * 0, n_changed=counts * 0, truncated=counts * 0,
         scores={metric: 0.5, f"{metric}_stderr": 0.1}, lower_is_better=(metric,), provenance=provenance,
     )  # fmt: skip
 

@@ -52,7 +52,7 @@ def test_extrapolations_stand_against_their_own_gate_and_what_has_no_gate_agains
     [row] = rows_of(gated)
     assert (comparison_kind(row), row.difference.low > 0) == ("against control", True)
     assert row.difference.mean == pytest.approx(gated[1].avg - gated[0].avg)
-    swapped = [one.replace(values=other.values) for one, other in zip(gated, reversed(gated), strict=True)]
+    swapped = [one.replace(correct=other.correct) for one, other in zip(gated, reversed(gated), strict=True)]
     assert rows_of(swapped)[0].difference.high < 0
     ungated = [always(gamma, 0.4 + 0.2 * gamma) for gamma in (-1.0, -0.5, 0.0, 1.0)]
     made = build([*(result(one, 0.4, problems=12, samples=16) for one in (control, extra)), *ungated])

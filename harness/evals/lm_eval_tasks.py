@@ -7,8 +7,8 @@ Functions that the YAML names (`!function judge.distance`) are run, as under `lm
 a command line or a spec, never from a record.
 
 A score is what lm-eval's own `evaluate` computes from the responses: its filters, `process_results`, metrics and
-aggregation. It is kept in the record for each set of problems and number of samples that was asked, with what the task
-scores by; so a record is read again without lm-eval, and without running any code that its task names.
+aggregation, in its own units. It is in the result's file and in MLflow; the record keeps the responses. Such scores are
+compared with nothing, so a sweep, a training and a report refuse the task (`harness.evals.result.lm_eval_refusal`).
 """
 
 import inspect
@@ -25,25 +25,21 @@ from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from pydantic import Field
 
 from harness.digest import digest, digest_of
-from harness.errors import DamagedError, UserError
-from harness.evals.benchmark import NAME, Benchmark, BenchmarkFacts
+from harness.errors import UserError
+from harness.evals.benchmark import LM_EVAL, NAME, Benchmark, BenchmarkFacts
 from harness.evals.generation import build_requests, sampling_of
-from harness.evals.result import TaskScores
-from harness.records import Key, Record, Row
+from harness.records import Key, Row
 from harness.spec import Sampling
-from harness.spec.stored import Count, Text, check_stored
 from harness.stats import standard_error
 
 if TYPE_CHECKING:
     from harness.decode import Engine  # which imports torch; whoever reads results needs none
 
-GRADER = "lm-eval"
 # What of a task's configuration makes a score of a response. Its documents and prompts identify the record.
 _SCORES_BY = ("doc_to_target", "doc_to_choice", "process_results", "metric_list", "filter_list")
 # A task's name in its YAML; lm-eval's own index, which reads 14,000 files as YAML for it, takes 25 s.
@@ -69,8 +65,9 @@ class LmEvalBenchmark(Benchmark):
         """Identify a task of lm-eval's; `chosen` are the documents of `--samples`, None is all."""
         docs = [json.dumps(doc, sort_keys=True, default=str) for doc in task.eval_docs]
         by = {name: _plain(getattr(task.config, name, None)) for name in _SCORES_BY}
-        found = {"task": digest_of([by, task.OUTPUT_TYPE]), "version": str(task.VERSION), GRADER: version("lm_eval")}
-        facts = BenchmarkFacts(digest_of(docs if chosen is None else [docs, list(chosen)]), len(docs))
+        found = {"task": digest_of([by, task.OUTPUT_TYPE]), "version": str(task.VERSION), LM_EVAL: version("lm_eval")}
+        data = digest_of(docs if chosen is None else [docs, list(chosen)])
+        facts = BenchmarkFacts(data, len(docs), grader=LM_EVAL)
         problems = tuple({"id": f"{i}.0"} for i in range(len(docs)))
         name, repeats = str(task.config.task), task.config.repeats
         return cls(name, problems, task=task, of_documents=facts, graded_with=found, repeats=repeats)
@@ -83,7 +80,7 @@ class LmEvalBenchmark(Benchmark):
     @property
     def grader(self) -> str:
         """Return who grades the responses: lm-eval, by the task's own metrics."""
-        return GRADER
+        return LM_EVAL
 
     @property
     def data(self) -> str:
@@ -94,17 +91,6 @@ class LmEvalBenchmark(Benchmark):
         """Return how its responses are drawn, and where they stop: as it says, but for what `given` says by name."""
         own, stop = sampling_of(self.task.config.generation_kwargs, samples=self.repeats, seed=0)
         return own if given is None else own.replace(**{"seed": given.seed, **given.said()}), stop
-
-    def metrics(self, *, means: bool = False) -> dict[str, bool]:
-        """Return the metrics that it declares, as its scores are named, and whether more of each is better.
-
-        With `means` only those that lm-eval aggregates by its own `mean`.
-        """
-        from lm_eval.api.metrics import mean
-
-        better, by = self.task.higher_is_better(), self.task.aggregation()
-        named = [metric for metric in better if not means or by.get(metric, mean) is mean]
-        return {score_name(metric, f.name): better[metric] is not False for metric in named for f in self.task._filters}
 
     def requests(self, engine: "Engine", limit: int | None) -> list[Any]:
         """Return lm-eval's requests, one a document, with the prompts that the `lm_eval` command makes."""
@@ -223,11 +209,10 @@ def _plain(value: Any) -> Any:
 # Its scores
 
 
-def task_scores(task: Any, reported: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> TaskScores:
-    """Return what lm-eval's `evaluate` said of a task: its entry in `results`, and its logged samples.
+def task_scores(task: Any, reported: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return `scores` and `lower_is_better` of a task: its entry in `results` of lm-eval's `evaluate`, and its samples.
 
-    A metric is compared problem by problem where lm-eval aggregates it by its own `mean`, and has a number for each
-    document.
+    The error of a metric that is a mean over problems is computed where lm-eval was not asked for it.
     """
     from lm_eval.api.metrics import mean
 
@@ -236,22 +221,19 @@ def task_scores(task: Any, reported: Mapping[str, Any], samples: Sequence[Mappin
         for key, value in reported.items()
         if "," in key and isinstance(value, _NUMBERS)
     }
-    by_problem: dict[str, tuple[float, ...]] = {}
     filters = Counter(sample["filter"] for sample in samples)
     named = dict.fromkeys((sample["filter"], metric) for sample in samples for metric in sample["metrics"])
     for f, metric in named:
         values = [sample[metric] for sample in samples if sample["filter"] == f and metric in sample["metrics"]]
         numbers = all(isinstance(value, _NUMBERS) and math.isfinite(value) for value in values)
-        if task.aggregation().get(metric, mean) is mean and numbers and len(values) == filters[f]:
-            by_problem[score_name(metric, f)] = tuple(map(float, values))
-            if len(values) > 1:  # lm-eval computes the same, where it is asked to
-                scores.setdefault(score_name(f"{metric}_stderr", f), standard_error(values))
+        if task.aggregation().get(metric, mean) is mean and numbers and len(values) == filters[f] > 1:
+            scores.setdefault(score_name(f"{metric}_stderr", f), standard_error(values))
     better = task.higher_is_better()
     lower = [score_name(metric, f) for f, metric in named if better.get(metric) is False]
-    return TaskScores(scores=scores, by_problem=by_problem, lower_is_better=tuple(lower))
+    return {"scores": scores, "lower_is_better": tuple(lower)}
 
 
-def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) -> TaskScores:
+def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) -> dict[str, Any]:
     """Let lm-eval score the responses to some documents of a task, as many samples of each as there are.
 
     Raises:
@@ -293,47 +275,3 @@ def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) ->
             f"task={name!r} cannot be scored by lm-eval ({type(error).__name__}: {reason}); its rollouts are safe"
         ) from error
     return task_scores(task, found["results"][name], found["samples"][name])
-
-
-class StoredScores(TaskScores, frozen=True):
-    """Scores in a record, of its first `samples` samples of some `problems`."""
-
-    graded_with: dict[str, Text]
-    problems: Annotated[tuple[Text, ...], Field(min_length=1)]
-    samples: Annotated[Count, Field(ge=1)]
-    data: Text | None
-    documents: Count | None
-    texts: Text
-
-
-def keep_scores(
-    folder: Path, benchmark: LmEvalBenchmark, scores: TaskScores, problems: Sequence[str], samples: int
-) -> None:
-    """Keep the scores of some problems' first samples in their record.
-
-    Raises:
-        UserError: the disk is full, or another process writes the record.
-    """
-    facts, about = benchmark.facts, {"graded_with": benchmark.graded_with, "problems": problems, "samples": samples}
-    with Record(folder).lock() as record:
-        about |= {"texts": _texts(record, problems, samples), "data": facts.data, "documents": facts.problems}
-        record.keep_scores({**scores.model_dump(), **about})
-
-
-def _texts(record: Record, problems: Sequence[str], samples: int) -> str:
-    """Return the digest of some problems' first responses."""
-    return digest_of([record.rows[name, sample].text_digest for name in problems for sample in range(samples)])
-
-
-def stored_scores(record: Record) -> list[StoredScores]:
-    """Return the scores in a record that are those of its responses, the latest first; no code of a task is run."""
-    found: dict[Any, StoredScores] = {}
-    for each in reversed(record.scores):
-        try:
-            kept = check_stored(each, StoredScores, record.path)
-        except DamagedError:
-            continue
-        here = all(record.first.get(name, 0) >= kept.samples for name in kept.problems)
-        if here and _texts(record, kept.problems, kept.samples) == kept.texts:
-            found.setdefault((str(kept.graded_with), kept.problems, kept.samples), kept)
-    return [*found.values()]
