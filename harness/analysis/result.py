@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import Field, Strict
 
 from harness.files import make_folder, write_file
-from harness.spec.stored import Number, Plain, Stored, Text, read_stored
+from harness.spec.stored import Number, Plain, Stored, Text
 from harness.stats import Estimate
 
 Frame: TypeAlias = Any  # a pandas.DataFrame, whose own types say too little
@@ -32,7 +32,7 @@ class Analysis(Stored, frozen=True):
     @classmethod
     def read(cls, path: Path) -> "Analysis":
         """Read a file; raises DamagedError."""
-        return read_stored(path, cls)
+        return cls.from_file(path)
 
     def write(self, folder: Path) -> Path:
         """Write it into a folder, under its kind, and return the file."""

@@ -18,7 +18,6 @@ from pydantic import (
     Field,
     PlainValidator,
     ValidationInfo,
-    create_model,
     model_validator,
 )
 
@@ -32,7 +31,7 @@ from harness.records import Key, Row
 from harness.spec import Decoding, Sampling, parse
 from harness.spec.base import shown
 from harness.spec.pair import model_name, places_of
-from harness.spec.stored import MOST, Count, Name, Number, Plain, Stored, Text, check_stored, parse_json, read_json
+from harness.spec.stored import MOST, Count, Name, Number, Plain, Stored, Text, parse_json, read_json
 
 # What must be equal before two results are subtracted or put into one column; another decoding, seed, number of samples
 # or pair of models is what they are compared for.
@@ -76,17 +75,32 @@ def _distinct(ids: tuple[str, ...]) -> tuple[str, ...]:
     return ids
 
 
-# The types of what is read of a result's provenance; the rest of it is free.
-_PROVENANCE: dict[str, Any] = {
-    **dict.fromkeys(("settings", "shared", "data", "grader", "partial", "part", "records", "record"), Text),
-    **dict.fromkeys(("benchmark_size", "examples"), Count),
-    **dict.fromkeys(("weights", "graded_with"), dict[str, Text]),
-    **dict.fromkeys(("engine", "versions"), Plain),
-    "argv": tuple[Text, ...],
-    "training": create_model("Training", __base__=Stored, name=(Text, ...), seed=(Count, ...)),
-}
-_OPTIONAL: dict[str, Any] = {name: (kind | None, None) for name, kind in _PROVENANCE.items()}
-Provenance = create_model("Provenance", __base__=Stored, **_OPTIONAL)
+class TrainingSeed(Stored, frozen=True):
+    """The training that a result's RL model came of."""
+
+    name: Text
+    seed: Count
+
+
+class Provenance(Stored, frozen=True):
+    """What a result says of how it came about, as far as it is read again; the rest of it is free."""
+
+    settings: Text | None = None  # the hash of the record's config
+    shared: Text | None = None
+    data: Text | None = None
+    grader: Text | None = None
+    partial: Text | None = None
+    part: Text | None = None
+    records: Text | None = None
+    record: Text | None = None
+    benchmark_size: Count | None = None
+    examples: Count | None = None
+    weights: dict[str, Text] | None = None
+    graded_with: dict[str, Text] | None = None
+    engine: Plain | None = None
+    versions: Plain | None = None
+    argv: tuple[Text, ...] | None = None
+    training: TrainingSeed | None = None
 
 
 def _provenance(said: Any) -> Any:
@@ -281,7 +295,7 @@ class TaskResult(Stored, frozen=True):
     @classmethod
     def from_json(cls, text: str | bytes, where: object = "result") -> Self:
         """Read the result that `to_json` wrote; `where`, its file, begins the sentence of a refusal."""
-        return check_stored(parse_json(text, where), cls, where)
+        return cls.from_plain(parse_json(text, where), where)
 
 
 class EvalResult(TaskResult, frozen=True):
@@ -405,9 +419,8 @@ def read_any_result(file: Path) -> EvalResult | LmEvalResult:
         DamagedError: it is none; names the file, the key, its value and what would be accepted.
     """
     data = read_json(file)
-    if isinstance(data, dict) and "scores" in data:
-        return check_stored(data, LmEvalResult, file)
-    return check_stored(data, EvalResult, file)
+    kind = LmEvalResult if isinstance(data, dict) and "scores" in data else EvalResult
+    return kind.from_plain(data, file)
 
 
 def read_result(file: Path) -> EvalResult:

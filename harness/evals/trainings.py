@@ -13,7 +13,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.evals.result import EvalResult
 from harness.spec import read_yaml
-from harness.spec.stored import Count, Stored, Text, check_stored, read_mapping
+from harness.spec.stored import Count, Stored, Text, read_mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def trainings_at(place: Path) -> list[TrainingPlace]:
         raise UserError(f"results: {str(sweep)!r} is a sweep of trainings without a summary yet; run it to its end")
     if summary.get("kind") != "train":
         return []
-    said = check_stored(summary, TrainingSweepFile, sweep / "summary.json")
+    said = TrainingSweepFile.from_plain(summary, sweep / "summary.json")
     store = sweep.resolve().parents[1] / "trainings"
     return [TrainingPlace(entry.label, store / Path(entry.folder).name, said.seeds) for entry in said.entries]
 

@@ -3,13 +3,16 @@
 class About(Stored, frozen=True):
     samples: Count = 1
 
-about = read_stored(path, About)     # or one sentence: the file, the key, its value, and what is accepted
+about = About.from_file(path)     # or one sentence: the file, the key, its value, and what is accepted
+
+The class that reads a file is the one that was written. JSON is parsed by Python: pydantic's own parser refuses lone
+surrogates, which paths have whose bytes are no UTF-8.
 """
 
 import json
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, PlainValidator, Strict
 from pydantic_core import PydanticCustomError
@@ -54,29 +57,26 @@ class Stored(Spec, frozen=True):
 
     model_config = ConfigDict(extra="ignore")
 
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
+        """Read a JSON file.
 
-S = TypeVar("S", bound=Stored)
+        Raises:
+            DamagedError: it cannot be read, is no JSON, or a value is not of its type or out of its range.
+        """
+        return cls.from_plain(read_json(path), path)
 
+    @classmethod
+    def from_plain(cls, data: Any, where: object) -> Self:
+        """Check plain values that were read; `where` (a file, a line of it) begins the sentence.
 
-def read_stored(path: Path, kind: type[S]) -> S:
-    """Read a JSON file of a known form.
-
-    Raises:
-        DamagedError: it cannot be read, is no JSON, or a value is not of its type or out of its range.
-    """
-    return check_stored(read_json(path), kind, path)
-
-
-def check_stored(data: Any, kind: type[S], where: object) -> S:
-    """Check what was read against its form; `where` (a file, a line of it) begins the sentence.
-
-    Raises:
-        DamagedError: a value is not of its type, or out of its range.
-    """
-    try:
-        return parse(kind, data)
-    except UserError as error:
-        raise DamagedError(f"{where}: {error}") from None
+        Raises:
+            DamagedError: a value is not of its type, or out of its range.
+        """
+        try:
+            return parse(cls, data)
+        except UserError as error:
+            raise DamagedError(f"{where}: {error}") from None
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

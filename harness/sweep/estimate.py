@@ -15,7 +15,7 @@ from harness.evals.loop import Job, jobs_of
 from harness.markdown import duration, markdown_table
 from harness.records import RecordStore
 from harness.spec import Decoding, Sampling
-from harness.spec.stored import Number, Plain, Stored, read_stored
+from harness.spec.stored import Number, Plain, Stored
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
 from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.folder import SweepFolder
@@ -227,7 +227,7 @@ def _speed(out: Path, spec: SweepSpec) -> float | None:
     """Return the tokens a second of an earlier sweep of the same pairs here; None where there is none."""
     for path in sorted(out.glob("sweeps/*/summary.json"), key=lambda path: -path.lstat().st_mtime):
         try:
-            told = read_stored(path, _Speed)
+            told = _Speed.from_file(path)
         except DamagedError:  # of another kind of sweep, say
             continue
         if told.tokens_per_second and set(spec.pairs) <= set(told.mean_tokens):

@@ -13,7 +13,7 @@ from harness.evals.traces import criterion_values
 from harness.files import write_file
 from harness.policy.gates import Gate, Threshold, parameters
 from harness.spec import Decoding
-from harness.spec.stored import Stored, check_stored, read_mapping
+from harness.spec.stored import Stored, read_mapping
 from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import SweepFolder
 from harness.sweep.matched import MatchedTau, is_uniform, tau_for
@@ -62,7 +62,7 @@ def _stored(folder: SweepFolder) -> dict[str, tuple[MatchedTau, ...]]:
         return {}
     try:
         found = read_mapping(folder.matched).items()
-        return {pair: check_stored({"rows": rows}, MatchedRows, folder.matched).rows for pair, rows in found}
+        return {pair: MatchedRows.from_plain({"rows": rows}, folder.matched).rows for pair, rows in found}
     except DamagedError as error:
         raise DamagedError(f"{error}; move it away, and the same thresholds are found again") from None
 

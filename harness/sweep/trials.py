@@ -15,7 +15,7 @@ from harness.errors import DamagedError
 from harness.files import write_file
 from harness.spec import Decoding, Sampling
 from harness.spec.search import Search
-from harness.spec.stored import Count, Name, Number, Plain, Stored, Text, check_stored, read_json
+from harness.spec.stored import Count, Name, Number, Plain, Stored, Text
 from harness.spec.sweep import SweepSpec
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import Point, key
@@ -84,7 +84,7 @@ class Trials:
         """
         for path in sorted(self.folder.points.glob("*.json")):
             if path.stem not in self._known or self._known[path.stem].state == "failed":
-                trial = check_stored(read_json(path), Trial, path)
+                trial = Trial.from_file(path)
                 self._check(trial, path)
                 self._known[path.stem] = trial
 
@@ -125,7 +125,7 @@ class Trials:
 
     def _check(self, trial: Trial, where: Any) -> None:
         form = DecodingPoint if isinstance(self.spec, SweepSpec) else TrainingPoint
-        if (pair := check_stored(trial.point, form, f"{where}, its point").pair) not in self.spec.pairs:
+        if (pair := form.from_plain(trial.point, f"{where}, its point").pair) not in self.spec.pairs:
             raise DamagedError(f"{where}, its point: pair={pair!r} is none of the sweep's pairs")
         if trial.state == "complete" and "sampling" not in trial.point:  # those may have fewer samples
             name = self.spec.metric.name

@@ -26,8 +26,8 @@ import yaml
 from harness.errors import UserError
 from harness.files import disk_error, make_folder, sync_folder, write_file
 from harness.spec import read_yaml
-from harness.spec.stored import Stored, check_stored, parse_json, read_json, read_mapping
-from harness.train.forms import CheckpointFile, ChoiceFile, Input, LogLine, ScoreFile, SeedFile
+from harness.spec.stored import Stored, parse_json, read_json, read_mapping
+from harness.train.forms import CheckpointMark, ChosenStep, Input, LogLine, ScoreFile, SeedFile
 from harness.train.spec import TrainSpec, load_train, plain
 
 MARK = "rlvr_dir.json"  # written last: a checkpoint without it is half a one
@@ -49,14 +49,14 @@ class TrainingFolder:
         """Return what the training was begun with; nothing where that is not known."""
         if not self.read.is_file():
             return {}
-        return {name: check_stored(row, Input, self.read) for name, row in read_mapping(self.read).items()}
+        return {name: Input.from_plain(row, self.read) for name, row in read_mapping(self.read).items()}
 
     @property
     def base_scores(self) -> dict[str, Any]:
         """Return the validation of the base by benchmark; nothing where there was none."""
         found = read_mapping(self.base) if self.base.is_file() else {}
         for task, score in found.items():
-            check_stored(score, ScoreFile, f"{self.base}: {task}")
+            ScoreFile.from_plain(score, f"{self.base}: {task}")
         return found
 
     def check(self, inputs: Inputs) -> None:
@@ -119,8 +119,8 @@ class SeedFolder:
         found = []
         for path in self.checkpoints.glob("checkpoint-*"):
             if (path / MARK).is_file():
-                mark = read_form(path / MARK, CheckpointFile)
-                found.append((mark["step"], path, mark["state"]))
+                mark = CheckpointMark.from_file(path / MARK)
+                found.append((mark.step, path, mark.state))
             else:
                 shutil.rmtree(path)
         return max(found, default=None, key=lambda each: each[0])
@@ -130,7 +130,7 @@ class SeedFolder:
         for file in path.iterdir():
             with file.open("rb") as open_file:
                 os.fsync(open_file.fileno())
-        write_file(path / MARK, json.dumps({"step": step, "state": state}).encode())
+        write_file(path / MARK, json.dumps(CheckpointMark(step=step, state=state).model_dump()).encode())
         sync_folder(path.parent)
         for other in path.parent.glob("checkpoint-*") if not keep else ():
             if other != path:
@@ -156,13 +156,13 @@ class SeedFolder:
     def take(self, spec: TrainSpec, step: int, model: Path) -> None:
         """Make a step's model the trained one, and write down which it is."""
         if spec.checkpoint != "last":
-            write_json(self.choice, {"checkpoint": spec.checkpoint, "step": step})
+            write_json(self.choice, ChosenStep(checkpoint=spec.checkpoint, step=step).model_dump())
         os.replace(model, self.rl)
         shutil.rmtree(self.chosen, ignore_errors=True)
 
     def step(self, spec: TrainSpec) -> int:
         """Return which step's model the trained one is."""
-        return read_form(self.choice, ChoiceFile)["step"] if self.choice.is_file() else spec.dapo.steps
+        return ChosenStep.from_file(self.choice).step if self.choice.is_file() else spec.dapo.steps
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a line to the log.
@@ -191,7 +191,7 @@ class SeedFolder:
         found, lines = [], self.log.read_bytes().split(b"\n") if self.log.is_file() else [b""]
         for number, line in enumerate(lines[:-1], 1):
             found.append(parse_json(line, where := f"{self.log} line {number}"))
-            check_stored(found[-1], LogLine, where)
+            LogLine.from_plain(found[-1], where)
         return found
 
 
@@ -218,8 +218,7 @@ def read_form(path: Path, form: type[Stored]) -> dict[str, Any]:
     Raises:
         DamagedError: it is none of that form.
     """
-    data = read_json(path)
-    check_stored(data, form, path)
+    form.from_plain(data := read_json(path), path)
     return data
 
 

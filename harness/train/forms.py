@@ -91,16 +91,17 @@ class Input(Stored, frozen=True):
     judges: Annotated[bool, Field(strict=True)]
 
 
-class CheckpointFile(Stored, frozen=True):
+class CheckpointMark(Stored, frozen=True):
     """The mark of a whole checkpoint."""
 
     step: Count
     state: list[Any]
 
 
-class ChoiceFile(Stored, frozen=True):
-    """Which step's model the trained one is."""
+class ChosenStep(Stored, frozen=True):
+    """Which step's model the trained one is, and what was asked."""
 
+    checkpoint: Text | int | None = None
     step: Count
 
 
