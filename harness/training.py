@@ -40,32 +40,9 @@ def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: A
     """
     check_writable(out, *((bases,) if bases else ()), make=False)
     start = source(spec, out / "records", bases)
-    if spec.lora and not spec.lora.merge:
-        _check_adapter(spec, start.base)
     from harness.train.run import run_training
 
     return run_training(spec, out, start, **options)
-
-
-def _check_adapter(spec: "TrainSpec", base: str) -> None:
-    """Refuse an adapter that could be trained but not decoded beside its base: days would end in that.
-
-    Raises:
-        UserError: the base is of another kind, or other parts of it are adapted.
-    """
-    from transformers import AutoConfig
-
-    from harness.decode.adapter import MODEL_TYPES, PROJECTIONS
-
-    kind = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code).model_type
-    targets = spec.lora.targets if spec.lora else ()
-    others = [] if isinstance(targets, str) else [name for name in targets if name not in PROJECTIONS]
-    if kind not in MODEL_TYPES or others:
-        what = f"lora.targets has {others[0]!r}" if others else f"base={spec.base!r} is of type {kind!r}"
-        raise UserError(
-            f"{what}, and such an adapter cannot be decoded beside its base; accepted: lora.merge: true, which saves "
-            f"a whole model, or adapters of {', '.join(PROJECTIONS)} of {', '.join(MODEL_TYPES)}"
-        )
 
 
 def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Source":

@@ -1,5 +1,6 @@
-"""`rlvr-dir pair`: the pairs that have names, and whether two checkpoints can be decoded together."""
+"""`rlvr-dir pair`: the pairs that have names, whether two checkpoints fit together, and extrapolated weights."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -7,10 +8,12 @@ import typer
 from harness.cli.base import echo, echo_json, group
 from harness.cli.options import spec_options
 from harness.errors import UserError
+from harness.files import check_writable
+from harness.progress import phase
 from harness.spec import EngineSpec, Pair, parse
 from harness.spec.pair import PAIR_OPTIONS, pair_of
 
-app = group("Pairs by name, and whether two checkpoints fit together.")
+app = group("Pairs by name, whether two checkpoints fit together, extrapolated weights.")
 TWO = ("pair", "base", "pretrained")  # what is named without an option
 OF_ENGINE = ("max_model_len", "dtype")
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
@@ -43,7 +46,7 @@ def check_command(
     options: dict[str, Any],
     as_json: AsJson = False,
 ) -> None:
-    """Say whether two checkpoints fit together, and on which GPUs.
+    """Say whether two checkpoints fit together.
 
     What will be warned of, and why not. Reads no weights.
 
@@ -72,3 +75,29 @@ def check_command(
             echo(line)
     if found.verdict != "runs":
         raise typer.Exit(1 if found.verdict == "refused" else 2)
+
+
+@app.command("expo")
+def expo_command(
+    base: Annotated[str, typer.Argument(help="Directory or hub id.")],
+    rl: Annotated[str, typer.Argument(help="Directory or hub id.")],
+    gamma: Annotated[float, typer.Option(help="Strength: 0 is RL, -1 base, above 0 beyond RL.", min=-1, max=100)],
+    out: Annotated[Path, typer.Option(help="Receives the checkpoint; it is as large as RL's.")],
+) -> None:
+    """Write RL's weights extrapolated: theta_RL + gamma (theta_RL - theta_base).
+
+    A baseline of one model (ExPO, arXiv 2404.16792), decoded as any RL model is. For example:
+
+    \b
+        rlvr-dir pair expo my-base my-rl --gamma 0.5 --out runs/expo-0.5
+        rlvr-dir eval --base my-base --pretrained runs/expo-0.5 -d rl --tasks aime24
+    """
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"out={str(out)!r} is not empty; accepted: a new folder")
+    pair = parse(Pair, {"base": base, "rl": rl})
+    check_writable(out)
+    with phase("extrapolating"):
+        from harness.decode.expo import write_expo
+
+        write_expo(pair, gamma, out)
+    echo(f"written: {out}; `rlvr-dir eval --base {base} --pretrained {out} -d rl` decodes it")

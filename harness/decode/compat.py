@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.decode.adapter import CONFIG as ADAPTER_CONFIG
-from harness.decode.adapter import MODEL_TYPES, Adapter, has_tokenizer, is_adapter, read_adapter
+from harness.decode.adapter import has_tokenizer, trained_on
 from harness.decode.context import Context, goes_on, positions
 from harness.decode.memory import ModelShape, dtype_of, narrowest
 from harness.decode.weights import has_weights, header_shapes
@@ -84,7 +84,7 @@ class Checkpoints:
 
     pair: Pair
     models: dict[str, Checkpoint]
-    adapter: Adapter | None  # where RL is base and a LoRA adapter
+    adapter_of: str | None  # where RL is a LoRA adapter: what its training called its base, perhaps nothing
     context: Context
     without_weights: tuple[str, ...] = ()  # roles whose directory has none yet, where that was allowed
 
@@ -136,14 +136,14 @@ class Checkpoints:
     @property
     def small(self) -> bool:
         """Tell whether all models are local and at most 2 GiB together: cheap to load once more, no bar needed."""
-        places = [place for place, _ in self.pair.models.values()] + [self.pair.base] * (self.adapter is not None)
+        places = [place for place, _ in self.pair.models.values()] + [self.pair.base] * (self.adapter_of is not None)
         return sum(map(_weight_bytes, places)) <= _SMALL_BYTES
 
     def folders(self, spec: EngineSpec) -> dict[str, Path]:
         """Map each role to the directory that its weights are loaded from; without those of the hub, or made up."""
         if "load_format" in spec.vllm_args:
             return {}
-        adapted = {"rl"} if self.adapter is not None else set()
+        adapted = {"rl"} if self.adapter_of is not None else set()
         places = {role: Path(model.place).expanduser() for role, model in self.pair.models.items()}
         return {role: place for role, place in places.items() if place.is_dir() and role not in adapted}
 
@@ -186,13 +186,13 @@ def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = Fal
     spec = spec or EngineSpec()
     for role in reversed(pair.models):
         _check_place(role, *pair.models[role])
-    adapter = read_adapter(*pair.models["rl"])
+    adapter_of = trained_on(*pair.models["rl"])
     models: dict[str, Checkpoint] = {}
     for role in pair.models:
-        models[role] = _read(pair, role, models["base"] if adapter is not None and role == "rl" else None)
+        models[role] = _read(pair, role, models["base"] if adapter_of is not None and role == "rl" else None)
     lengths = {role: (pair.models[role].place, positions(model.config)) for role, model in models.items()}
     context = Context.of(lengths, spec.max_model_len, goes_on(models["base"].config))
-    found = Checkpoints(pair, models, adapter, context)
+    found = Checkpoints(pair, models, adapter_of, context)
     if absent:
         without = tuple(role for role, folder in found.folders(spec).items() if not has_weights(folder))
         found = replace(found, without_weights=without)
@@ -218,27 +218,6 @@ def quantised_weights(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
                     f"{found.pair.named(role)} is quantised ({method}), which has not been tested with a pair; "
                     "accepted: a checkpoint in bfloat16, float16 or float32"
                 )
-
-
-def adapters_of_another_model(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """An adapter's terms have the sizes of base's projections; a third model has no place for it."""
-    if (adapter := found.adapter) is None:
-        return
-    for role in list(found.models)[2:]:
-        yield (
-            f"{found.pair.named(role)} is refused where {found.pair.named('rl')} is an adapter; accepted: RL with its "
-            "adapter merged (merge_and_unload of PEFT)"
-        )
-    where, config = f"rl={adapter.name!r} is a LoRA adapter and base={found.pair.base!r}", found.configs["base"]
-    if config.model_type not in MODEL_TYPES:
-        yield f"{where} is of type {config.model_type!r}; accepted: {', '.join(MODEL_TYPES)}"
-    for path, (inputs, _, outputs) in adapter.shapes.items():
-        own = found.shapes["base"].tensors.get(f"{path}.weight", "not there")
-        if own != (outputs, inputs):
-            yield (
-                f"{where} do not fit: the adapter's {path} is {(outputs, inputs)}, the model's is {own}; accepted: the "
-                "base model the adapter was trained on"
-            )
 
 
 def other_tokenizers(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
@@ -284,8 +263,8 @@ def tokens_without_an_output(found: Checkpoints, spec: EngineSpec) -> Iterator[s
                 f"{config.vocab_size} outputs{f', none for {first!r}' if first is not None else ''}; accepted: a "
                 "tokenizer whose ids the model can produce"
             )
-    if found.shared < found.vocab_size and (found.adapter is not None or len(found.models) > 2):
-        what = "an adapter" if found.adapter is not None else found.pair.named([*found.models][2])
+    if found.shared < found.vocab_size and len(found.models) > 2:
+        what = found.pair.named([*found.models][2])
         yield (
             f"{found.pair.named('rl')} has {found.vocab_size - found.shared} ids that {found.pair.named('base')} does "
             f"not know, which is refused with {what}; accepted: a pair of full checkpoints, or one with the same "
@@ -347,7 +326,7 @@ def heads_of_two_sizes(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 REFUSED: tuple[Check, ...] = (
-    quantised_weights, adapters_of_another_model, other_tokenizers, other_types, tokens_without_an_output,
+    quantised_weights, other_tokenizers, other_types, tokens_without_an_output,
     no_end_of_text, unreadable_weights, too_long_contexts, heads_of_two_sizes,
 )  # fmt: skip
 
@@ -374,9 +353,9 @@ def swapped_names(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 def another_base(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """An adapter names the base it was trained on; places move, so their last part decides."""
     base = found.pair.base
-    trained_on = (found.adapter and found.adapter.trained_on) or base
-    if len({str(name).rstrip("/").split("/")[-1] for name in (trained_on, base)}) > 1:
-        yield f"{found.pair.named('rl')} says it was trained on {trained_on!r}; it is applied to base={base!r}"
+    own = found.adapter_of or base
+    if len({name.rstrip("/").split("/")[-1] for name in (own, base)}) > 1:
+        yield f"{found.pair.named('rl')} says it was trained on {own!r}; it is merged into base={base!r}"
 
 
 def added_tokens(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
@@ -485,7 +464,7 @@ def _read(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoint:
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
     name, revision = pair.models[role]
-    if role == "base" and is_adapter(name, revision):
+    if role == "base" and trained_on(name, revision) is not None:
         raise UserError(f"base={name!r} is an adapter; accepted: a whole checkpoint (an adapter can be rl)")
     own = base is None or has_tokenizer(name, revision)
     here = Path(name).is_dir() and not pair.trust_remote_code

@@ -1,15 +1,16 @@
 """What decodes: the base of all engines, with a checked pair, the settings resolved against it, prompts and facts."""
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
+from harness.decode.adapter import merge_adapter
 from harness.decode.compat import Checkpoints, check_pair, template_digest
-from harness.decode.expo import check_expo, expo_pair
 from harness.decode.plan import ALGORITHM, Plan, chat_prompt, plan_requests
-from harness.decode.progress import Progress, reporting
+from harness.decode.progress import Progress
 from harness.decode.types import Request, Rollout
 from harness.progress import phase
 from harness.spec import EngineSpec, Pair
@@ -36,6 +37,8 @@ class Engine(ABC):
             UserError: as `check_pair`.
         """
         self.pair, self.spec = pair, spec
+        self.loaded = pair  # whose weights are loaded: where RL is an adapter, it is merged with base by then
+        self._merged: TemporaryDirectory[str] | None = None
         self.started = False
         self.work: int | None = None  # tokens that are expected of what the weights are loaded for; None: nobody knows
         with phase("reading the checkpoints"):
@@ -58,7 +61,28 @@ class Engine(ABC):
                 self.load()
         except BaseException:
             self.started = False
+            self.remove_merged()
             raise
+
+    def merge(self) -> None:
+        """Write RL as a whole checkpoint where it is an adapter; a subclass that loads weights calls it first.
+
+        Raises:
+            UserError: as `merge_adapter`.
+        """
+        if self.checkpoints.adapter_of is None or self._merged is not None:
+            return
+        self._merged = TemporaryDirectory(prefix="rlvr-dir-merged-")
+        with phase("merging the adapter"):
+            merge_adapter(self.pair, self.dtype, Path(self._merged.name))
+            self.tokenizer.save_pretrained(self._merged.name)
+        self.loaded = self.pair.replace(rl=self._merged.name, rl_revision=None)
+
+    def remove_merged(self) -> None:
+        """Remove what `merge` wrote; a subclass calls it last where it closes."""
+        if self._merged is not None:
+            self._merged.cleanup()
+            self._merged, self.loaded = None, self.pair
 
     @property
     def tokenizer(self) -> Any:
@@ -111,8 +135,7 @@ class Engine(ABC):
     def generate(self, requests: Iterable[Request], *, progress: bool | Progress = False) -> Iterator[Rollout]:
         """Yield rollouts as they finish, in any order; `progress` is a bool, or a `Progress` to report to.
 
-        A caller that stops early leaves nothing running. Requests of `mode=expo` come last: another model decodes them,
-        in the place of this engine's two, which are loaded again when they are next needed.
+        A caller that stops early leaves nothing running.
 
         Raises:
             UserError: a request cannot be served; nothing has been decoded then.
@@ -122,29 +145,8 @@ class Engine(ABC):
         self.context.warn_of_cuts(plans)
         if not self.started:
             self.work = expected_tokens(plans)
-        expo = [] if self.pair.single else [plan for plan in plans if plan.request.decoding.mode == "expo"]
-        if expo:
-            check_expo(self.pair)
-            return self._in_turn([plan for plan in plans if plan not in expo], expo, progress)
         self.start()
         return self.decode(plans, progress)
-
-    def _in_turn(self, plans: list[Plan], expo: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
-        """Yield the rollouts of plans that these models decode, then of those that extrapolated weights do."""
-        settings = self.spec.replace(dtype=self.dtype, max_model_len=self.max_model_len)
-        with reporting(progress, len(plans) + len(expo)) as bar:
-            if plans:
-                self.start()
-                yield from self.decode(plans, bar)
-            for gamma in dict.fromkeys(plan.request.decoding.gamma for plan in expo):
-                requests = [plan.request for plan in expo if plan.request.decoding.gamma == gamma]
-                self.close()  # another model takes the place of these
-                with expo_pair(self.pair, gamma, self.eos_token_ids) as pair:
-                    with warnings.catch_warnings():
-                        warnings.filterwarnings("ignore", ".* are one checkpoint")  # so they are meant to be
-                        other = type(self)(pair, settings)
-                    with other:
-                        yield from other.generate(requests, progress=bar)
 
     @property
     def eos_token_ids(self) -> frozenset[int]:

@@ -87,7 +87,7 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
         if (
             request.trace is not None
             and checkpoints.shared < checkpoints.vocab_size
-            and not request.decoding.reads_both
+            and not request.decoding.reads_base
         ):
             raise UserError(
                 f"mode={request.decoding.mode!r} is refused where every token's facts are asked for (a trace): RL may "

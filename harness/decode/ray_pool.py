@@ -121,13 +121,6 @@ class RayEngines(Engine):
         Raises:
             UserError: as `start` does; while it runs, every worker was lost again and again.
         """
-        requests = list(requests)
-        modes = {request.decoding.mode for request in requests}
-        if "expo" in modes and self._address is not None and not self.pair.single:
-            raise UserError(
-                f"mode=expo is refused with ray_address={self._address!r}: its weights are written on this machine; "
-                "accepted: a Ray of its own here (ray_address=local), or workers=1"
-            )
         return super().generate(requests, progress=progress)
 
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:

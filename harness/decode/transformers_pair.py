@@ -53,12 +53,13 @@ class TransformersPair(Engine):
             UserError: the models do not fit into a GPU's memory; or as `load_model`.
         """
         check_weights(self.shapes, self.dtype, self.device)
+        self.merge()
         for role in self.roles:
             with phase(f"loading {role}"):
                 self.models[role] = self.load_model(role)
 
     def load_model(self, role: str) -> Any:
-        """Load a model by its role. Where RL is a LoRA adapter, it is base with the adapter merged in.
+        """Load a model by its role.
 
         Raises:
             UserError: its files cannot be read, or lack a weight, which transformers would make up, or hold one of
@@ -68,9 +69,7 @@ class TransformersPair(Engine):
 
         if self.dtype == "float32":
             exact_float32()
-        adapter = self.checkpoints.adapter if role == "rl" else None
-        source = "base" if adapter else role
-        name, revision = self.pair.models[source]
+        name, revision = self.loaded.models[role]
         with _quiet(self.checkpoints.small):
             try:
                 loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -86,26 +85,24 @@ class TransformersPair(Engine):
             except Exception as error:  # of many kinds, by what reads the files
                 said = (str(error).strip() or type(error).__name__).splitlines()[0]
                 said = PICKLE if "weights_only" in said else said
-                raise UserError(f"{source}={name!r} cannot be loaded: {said}") from None
+                raise UserError(f"{role}={name!r} cannot be loaded: {said}") from None
         model, found = loaded
         for weight, there, wanted in sorted(found["mismatched_keys"])[:1]:
-            raise UserError(other_shape(f"{source}={name!r}", weight, tuple(there), tuple(wanted)))
+            raise UserError(other_shape(f"{role}={name!r}", weight, tuple(there), tuple(wanted)))
         if missing := sorted(found["missing_keys"]):
             raise UserError(
-                f"{source}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"
+                f"{role}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"
             )
         if unknown := sorted(found["unexpected_keys"]):
             warnings.warn(
-                f"{source}={name!r}: its files hold {len(unknown)} weights that its model does not have, such as "
+                f"{role}={name!r}: its files hold {len(unknown)} weights that its model does not have, such as "
                 f"{unknown[0]}; they are left out",
                 stacklevel=3,
             )
         model = self.prepare(model.to(self.device).eval())
-        _check_finite(model, f"{source}={name!r}")
+        _check_finite(model, f"{role}={name!r}")
         if self.dtype != self.head_dtype:
             _widen_head(model)
-        if adapter is not None:
-            adapter.merge_into(model)
         return model
 
     def prepare(self, model: Any) -> Any:
@@ -167,6 +164,7 @@ class TransformersPair(Engine):
         """Drop both models; see `Engine.close`."""
         self.models = {}
         self.started = False
+        self.remove_merged()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 

@@ -176,7 +176,7 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
             lots.append(MatchedGroup(tuple(lot), tuple(_verdicts(lot)), _crossing(lot)))
     if not lots:
         raise UserError(
-            "equal forwards need results of one pair and benchmark that are alike: one of base, rl or expo at least, "
+            "equal forwards need results of one pair and benchmark that are alike: one of base or rl at least, "
             "and one of replace or extrapolate (--across temperature,top_p lets other samplings meet)"
         )
     verdicts = [verdict for lot in lots for verdict in lot.verdicts]

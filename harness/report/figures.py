@@ -175,24 +175,17 @@ def in_legible_parts(settings: Sequence[Setting]) -> list[tuple[str, list[Settin
 def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section | None:
     """Draw Avg against gamma where every token is drawn from the target: from base (-1) over RL (0) beyond it.
 
-    Extrapolated weights stand beside it at their gamma. None where fewer than three gammas were drawn so.
+    None where fewer than three gammas were drawn so.
     """
-    lines: dict[str, list[Setting]] = {}
-    for one in sorted(settings, key=lambda one: one.decoding.gamma):
-        way = one.decoding
-        if way.everywhere:
-            lines.setdefault("every token", []).append(one)
-        elif way.mode == "expo":
-            lines.setdefault("weights (ExPO)", []).append(one)
-    if len(lines.get("every token", ())) < 3:
+    everywhere = sorted((one for one in settings if one.decoding.everywhere), key=lambda one: one.decoding.gamma)
+    if len(everywhere) < 3:
         return None
     avg = avg_of(settings)
-    rows = []
+    label, gammas = "every token", [one.decoding.gamma for one in everywhere]
+    scores = [_scaled(one) for one in everywhere]
     with drawing(name, 5.6, 3.2) as made:
-        for i, (label, mine) in enumerate(sorted(lines.items())):
-            scores = [_scaled(one) for one in mine]
-            line(made.one, [one.decoding.gamma for one in mine], scores, label, **look(i, markersize=4, linewidth=1.2))
-            rows += [(label, one.decoding.gamma, one, score) for one, score in zip(mine, scores, strict=True)]
+        line(made.one, gammas, scores, label, **look(0, markersize=4, linewidth=1.2))
+        rows: list[tuple[Any, ...]] = [(label, *row) for row in zip(gammas, everywhere, scores, strict=True)]
         levels = _levels(made.one, [one for one in settings if one.decoding.mode in ("base", "rl")])
         rows += [(one.decoding.label(), None, one, score) for one, score in levels]
         made.one.set_xlabel("γ: −1 is base, 0 is RL, above it beyond RL")
@@ -211,7 +204,7 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
         for label, gamma, one, score in rows
     ]
     what = f"Accuracy against γ on {title}, every token drawn from the target"
-    alt = f"Line chart: {avg} against γ for {len(lines)} ways from base over RL beyond it."
+    alt = f"Line chart: {avg} against γ, from base over RL beyond it."
     return Section(name, what, frame(data), ("Bars are 95 % intervals over problems.",), made.svg, alt)
 
 

@@ -47,7 +47,7 @@ def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
         mode = result.decoding.mode
         if mode not in best or result.avg > best[mode].avg:
             best[mode] = result
-    return [best[mode] for mode in ("base", "rl", "replace", "extrapolate", "expo") if mode in best]
+    return [best[mode] for mode in ("base", "rl", "replace", "extrapolate") if mode in best]
 
 
 def _telling(results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:

@@ -151,12 +151,6 @@ def _grid(
         "replaced": {tau: one.replacement_ratio for tau, one in controls.items()},
         "changed": {tau: one.changed_ratio for tau, one in controls.items()},
     }
-    expo = [
-        f"γ {one.decoding.gamma:g}: {Estimate(one.avg, *one.interval).text(2)}"
-        for one in settings
-        if one.decoding.mode == "expo"
-    ]
-    weights = [f"Extrapolating RL's weights instead (ExPO), {'; '.join(expo)}."] if expo else []
     if on_rl:
         note = (
             "The gate alone draws a rejected token again from RL itself: what extrapolation adds is in the last row, "
@@ -170,7 +164,7 @@ def _grid(
             shares,
             rl=alone,
             differences=beside,
-            notes=[note, *weights],
+            notes=[note],
             paper="tab:rl_extra",
         )
     note = (
@@ -180,7 +174,7 @@ def _grid(
     notes = [f"RL: {Estimate(rl.avg, *rl.interval).text(2)}."] if rl else []
     title = f"Threshold and strength on {where} ({among})."
     paper = "tab:full_param_extra, tab:minerva_param_extra"
-    return grid(f"grid-{name}", title, shown, shares, notes=[*notes, *weights, note], paper=paper)
+    return grid(f"grid-{name}", title, shown, shares, notes=[*notes, note], paper=paper)
 
 
 def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:

@@ -109,8 +109,6 @@ class Desk:
             decoding = parse_decoding(_text("decoding", given["decoding"]))
         if changes := {name: given[name] for name in Decoding.options() if name in given}:
             decoding = change_decoding(decoding, changes)
-        if decoding.mode == "expo":
-            raise UserError("mode='expo' is refused by serve: another model decodes it; accepted: eval, offline")
         wanted = {name: given[name] for name in SAMPLING if name in given}
         held = dict(self.sampling)
         if "seed" not in held:

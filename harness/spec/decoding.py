@@ -22,7 +22,7 @@ from harness.policy.own import NotLoaded, known
 from harness.spec.base import Spec, parse
 from harness.spec.sampling import LEAST_TEMPERATURE, Drawing
 
-Mode = Literal["base", "rl", "replace", "extrapolate", "expo"]
+Mode = Literal["base", "rl", "replace", "extrapolate"]
 Primary = Literal["base", "rl"]
 _WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
 _SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
@@ -32,12 +32,12 @@ NOTHING = (None, 0, 0.0, "0")  # what says nothing where a mode has no such sett
 class Decoding(Spec, frozen=True):
     """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
 
-    `Decoding(mode=...)` makes the class of its mode, as `Path(...)` does: `Base`, `RL`, `Gated` (replace, extrapolate),
-    `Expo`. What another mode has is refused.
+    `Decoding(mode=...)` makes the class of its mode, as `Path(...)` does: `Base`, `RL`, `Gated` (replace, extrapolate).
+    What another mode has is refused.
     """
 
     called: ClassVar[str] = "decoding"
-    mode: str = Field(default="rl", description="base, rl, replace, extrapolate or expo.")
+    mode: str = Field(default="rl", description="base, rl, replace or extrapolate.")
 
     if TYPE_CHECKING:
         gate: Gate | None
@@ -148,11 +148,6 @@ class Decoding(Spec, frozen=True):
         return 0, None
 
     @property
-    def reads_both(self) -> bool:
-        """Whether only tokens that both models know are written: not by RL or extrapolated weights."""
-        return self.gated or self.primary != "rl"
-
-    @property
     def reads_base(self) -> bool:
         """Whether base's logits are read; RL alone needs none of them."""
         return self.mode != "rl"
@@ -160,7 +155,7 @@ class Decoding(Spec, frozen=True):
     def forwards(self, models: int = 2) -> int:
         """Return how many models' forwards one token costs, of a pair (2 `models`) or a pair with a third (3).
 
-        Base, or the third model in its place, is one model, and so is, of a pair, whatever has no gate.
+        Base, or the third model in its place, is one model, and so is RL of a pair.
         """
         alone = self.mode == "base" or (models == 2 and not self.gated)
         return 1 if alone else models
@@ -170,7 +165,7 @@ class Decoding(Spec, frozen=True):
         return self
 
     def label(self) -> str:
-        """Return a short name: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`, `expo γ0.3`."""
+        """Return a short name: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`."""
         return self.mode
 
 
@@ -241,6 +236,8 @@ class Gated(Decoding, frozen=True):
         if data.get("source") is None:  # else it is somebody's own, as it was written down
             data = {name: value for name, value in data.items() if value is not None}
         data = dict(data)
+        if data.get("mode") == "extrapolate" and "gamma" not in data:
+            raise ValueError("gamma is missing: mode='extrapolate' needs its strength, as gamma=0.05 (0 is replace)")
         gate = data.pop("gate", None)
         if isinstance(gate, Gate):
             data["gate"] = gate
@@ -323,34 +320,10 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
     return gate
 
 
-class Expo(Decoding, frozen=True):
-    """No gate and one model, whose weights are extrapolated, theta_RL + gamma (theta_RL - theta_base).
-
-    ExPO (arXiv 2404.16792); to first order in gamma the same step as extrapolating tokens, which is compared with it.
-    """
-
-    gate: ClassVar[Gate | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    window: ClassVar[str | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    mode: Literal["expo"] = "expo"
-    primary: Literal["rl"] = "rl"
-    gamma: float = Field(ge=-1.0, le=100.0, description="Strength; 0 is mode=rl.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _needs_gamma(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and data.get("gamma") in NOTHING:
-            raise ValueError("gamma is missing: mode='expo' needs its strength, as gamma=0.3 (gamma=0 is mode=rl)")
-        return data
-
-    def label(self) -> str:
-        """Return `expo γ0.3`."""
-        return f"expo γ{self.gamma:g}"
-
-
 @cache
 def modes() -> dict[str, type[Decoding]]:
     """Return the class of each mode."""
-    return {"base": Base, "rl": RL, "replace": Gated, "extrapolate": Gated, "expo": Expo}
+    return {"base": Base, "rl": RL, "replace": Gated, "extrapolate": Gated}
 
 
 def _settle_window(window: Any) -> Any:

@@ -37,7 +37,7 @@ PointsByDecoding = dict[Decoding, list[Point]]  # points may be other words for 
 
 
 _ERROR = re.compile(r"avg_at_\d+_se(_sampling)?")  # standard errors, of benchmarks that share no problem
-_ORDER = ("base", "rl", "replace", "extrapolate", "expo")  # of references
+_ORDER = ("base", "rl", "replace", "extrapolate")  # of references
 
 
 class Decodings(Sweep[SweepSpec]):

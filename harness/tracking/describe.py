@@ -12,7 +12,7 @@ from harness.text import visible
 DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
 COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn from its id
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
-_COLOURS = {"base": "#8c8c8c", "rl": "#d55e00", "expo": "#8a5cc2"}  # as in reports
+_COLOURS = {"base": "#8c8c8c", "rl": "#d55e00"}  # as in reports
 
 
 def run_name(result: TaskResult) -> str:
@@ -30,7 +30,7 @@ def metrics_of(result: TaskResult) -> dict[str, float]:
     """
     scores = result.scores if isinstance(result, LmEvalResult) else {}
     values = {name: round(value, 6) for name, value in scores.items()}
-    unchanged = ("replacement", "changed") if result.decoding.mode in ("rl", "expo") else ()
+    unchanged = ("replacement", "changed") if result.decoding.mode == "rl" else ()
     for name, value in result.metrics().items():
         if math.isfinite(value) and not name.startswith(unchanged):
             values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)

@@ -177,9 +177,6 @@ def test_settings_that_are_refused(cluster, peaked_pair, monkeypatch):
         open_engine(peaked_pair, ONE.replace(workers=99))
     with pytest.raises(UserError, match="tensor_parallel_size=2"):
         open_engine(peaked_pair, TWO.replace(tensor_parallel_size=2))
-    afar = open_engine(peaked_pair, TWO.replace(ray_address=ray.get_runtime_context().gcs_address), lazily=True)
-    with pytest.raises(UserError, match="mode=expo"):
-        afar.generate([replace(make_requests(1)[0], decoding=Decoding(mode="expo", gamma=0.5))])
     monkeypatch.setattr("harness.decode.ray_cluster.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"workers=2: Ray is not installed"):
         open_engine(peaked_pair, TWO)

@@ -19,7 +19,7 @@ from harness.evals.settings import settings_of
 from harness.spec import Decoding, Sampling
 from tests.results import made
 
-BASE, RL, EXPO = Decoding(mode="base"), Decoding(mode="rl"), Decoding(mode="expo", gamma=0.5)
+BASE, RL = Decoding(mode="base"), Decoding(mode="rl")
 CONTROL, EXTRA = Decoding(mode="replace", tau=-0.3), Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
 PROBLEMS = 40
 
@@ -66,14 +66,14 @@ def test_an_answer_costs_its_tokens_times_models_times_votes():
 
 def test_the_best_of_each_side_meet_at_equal_forwards():
     some = np.where(np.arange(PROBLEMS) < 20, 4, 0)
-    lot = lot_of(result(BASE, 0), result(RL, 1), result(EXPO, some), result(CONTROL, 2), result(EXTRA, 3))
+    lot = lot_of(result(BASE, 0), result(RL, some), result(CONTROL, 2), result(EXTRA, 3))
     assert [verdict.cost for verdict in lot.verdicts] == [2, 4]
     one, two = lot.verdicts
-    assert (one.best.label, one.baseline.label) == ("extrapolate τ-0.3 γ0.1", "expo γ0.5")
+    assert (one.best.label, one.baseline.label) == ("extrapolate τ-0.3 γ0.1", "rl")
     assert one.difference.mean == pytest.approx(0.25)
     assert {answer.votes for answer in one.others} == {1, 2}
     assert {answer.votes for answer in two.others} == {1, 4}
-    assert one.difference.contrasts == 2 * 6
+    assert one.difference.contrasts == 2 * 4
     assert one.difference.low < 0.25 < one.difference.high
     text = markdown([lot])
     assert "Pass@k of base is not above RL's at any k up to 4" in text

@@ -40,7 +40,7 @@ REFUSED = [
     ({"mode": "replacing"}, "mode='replacing'"),
     ({"tau": -0.1}, "tau=-0.1"),
     ({"mode": "replace", "tau": "low"}, "tau='low' is refused"),
-    ({"mode": "expo", "gamma": 0.3}, "mode='expo'"),
+    ({"mode": "extrapolate", "tau": -0.1}, "gamma is missing"),
     ({"decoding": "replace,tau=-0.1,gama=2"}, "decoding='gama'"),
     ({"taus": -0.1}, "field='taus'"),
     ({"vllm_xargs": {"taus": 1}}, "field='taus'"),

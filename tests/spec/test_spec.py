@@ -71,7 +71,7 @@ def test_one_meaning_has_one_hash():
     different = [
         Decoding(mode="replace", tau=-1),
         Decoding(mode="replace", tau=-1, primary="rl"),
-        Decoding(mode="extrapolate", tau=-1),
+        Decoding(mode="extrapolate", tau=-1, gamma=0.1),
         Decoding(mode="replace", tau=-1.5),
         Decoding(mode="rl"),
     ]
@@ -164,7 +164,7 @@ def test_greedy_sampling_has_one_sample_and_neither_top_p_nor_seed():
 
 def test_greedy_decoding_tosses_no_coin():
     greedy = {"tasks": "tiny_easy", "sampling": {"temperature": 0}}
-    for way in ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=0.1,gamma=0.1,criterion=kl", "expo,gamma=0.3"):
+    for way in ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=0.1,gamma=0.1,criterion=kl"):
         parse(EvalSpec, {**greedy, "decodings": way})
     with pytest.raises(UserError, match="criterion='random' is refused with temperature=0"):
         parse(EvalSpec, {**greedy, "decodings": "replace,tau=0.1,criterion=random"})

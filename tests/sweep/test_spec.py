@@ -118,7 +118,7 @@ def test_a_grid_is_every_combination_and_gamma_0_is_plain_replacement():
 
 
 def test_other_samplings_are_references_of_their_own():
-    others = [{"temperature": 0, "decodings": ["rl", "expo,gamma=1"]}, {"top_p": 0.3}, {"temperature": 1.0}]
+    others = [{"temperature": 0, "decodings": ["rl", "base"]}, {"top_p": 0.3}, {"temperature": 1.0}]
     spec = sweep(parameters=TAU, samplings=others, sampling={"samples": 4, "top_p": 0.9, "seed": 7})
     plain = [point for point in references(spec, "tiny", listed_points(spec), {}) if "sampling" not in point]
     drawn = [point for point in references(spec, "tiny", listed_points(spec), {}) if "sampling" in point]
@@ -126,7 +126,7 @@ def test_other_samplings_are_references_of_their_own():
     said = [(p["reference"]["mode"], sampling_of(spec, p).unlike(spec.sampling), sampling_of(spec, p)) for p in drawn]
     assert said == [
         ("rl", "greedy", Sampling(temperature=0)),
-        ("expo", "greedy", Sampling(temperature=0)),
+        ("base", "greedy", Sampling(temperature=0)),
         ("rl", "top-p 0.3", Sampling(samples=4, top_p=0.3, seed=7)),
     ]  # the third is the sweep's own
 

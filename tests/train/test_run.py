@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from harness.decode.adapter import is_adapter, read_adapter
+from harness.decode.adapter import merge_adapter, trained_on
 from harness.errors import UserError
 from harness.spec import Pair
 from harness.tiny import tiny_pair
@@ -186,7 +186,7 @@ def test_adapters_are_trained_saved_as_such_or_merged_and_gone_on_with(tmp_path)
 
     def stop(base, rl, mode, folder):
         if mode == "rl":
-            assert is_adapter(rl)
+            assert trained_on(rl) is not None
             raise KeyboardInterrupt
         return {"made_up": SCORE}
 
@@ -203,12 +203,12 @@ def test_adapters_are_trained_saved_as_such_or_merged_and_gone_on_with(tmp_path)
     run_training(load_train(merged), tmp_path / "whole", source(go_on), say=quiet)
     adapter, whole = (tmp_path / name / "seed-0" / "rl" for name in ("killed", "whole"))
     assert not list(adapter.glob("model*"))
-    model = AutoModelForCausalLM.from_pretrained(tiny_pair().base)
-    base = {name: weight.clone() for name, weight in model.state_dict().items()}
-    read_adapter(str(adapter)).merge_into(model)
+    base = AutoModelForCausalLM.from_pretrained(tiny_pair().base).state_dict()
+    merge_adapter(Pair(base=tiny_pair().base, rl=str(adapter)), "float32", tmp_path / "merged")
+    decoded = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").state_dict()
     changed = set()
     for name, weight in weights(whole).items():
-        torch.testing.assert_close(model.state_dict()[name], weight, rtol=0, atol=1e-7)
+        torch.testing.assert_close(decoded[name], weight, rtol=0, atol=1e-7)
         changed |= set() if torch.equal(weight, base[name]) else {name}
     assert changed
     assert all("_proj." in name for name in changed)

@@ -96,10 +96,3 @@ def test_a_checkpoint_chosen_by_a_benchmark_that_is_not_validated_is_refused(tmp
     with pytest.raises(UserError, match=r"checkpoint='best\(tiny_hard\)' is refused; " + accepted):
         training.run(load_train({"validation": validation, "checkpoint": "best(tiny_hard)"}), tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_an_adapter_that_could_not_be_decoded_beside_its_base_is_refused_before_it_is_trained(tmp_path):
-    asked = {"lora": {"rank": 2, "targets": ["q_proj", "lm_head"]}}
-    with pytest.raises(UserError, match=r"lora.targets has 'lm_head', .*; accepted: lora.merge"):
-        training.run(load_train(asked), tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -110,6 +110,7 @@ class VllmPair(TestedPair):
         if self.dtype == "float32":
             exact_float32()
         self._eager = self._starts_eager()
+        self.merge()
         arguments = self._arguments()
         with phase("loading vLLM"):
             self._log = prepare(self.spec)
@@ -216,12 +217,11 @@ class VllmPair(TestedPair):
         return self.spec.replace(enforce_eager=self._starts_eager())
 
     def _models(self) -> dict[str, Any]:
-        """Return what vLLM is opened on: RL, with the others' weights beside it; or base, where RL is its adapter."""
-        pair, found = self.pair, self.checkpoints
+        """Return what vLLM is opened on: RL, with the others' weights beside it."""
+        pair, found = self.loaded, self.checkpoints
         longest = max(self.context.length, self.context.rl_alone)  # base is computed where RL alone is read, too
-        first = "rl" if found.adapter is None else "base"
         models = {}
-        for role in sorted(self.roles, key=lambda role: role != first):
+        for role in sorted(self.roles, key=lambda role: role != "rl"):
             config, (place, revision) = found.configs[role], pair.models[role]
             models[role] = {
                 "place": place,
@@ -233,7 +233,6 @@ class VllmPair(TestedPair):
             "architectures": [ARCHITECTURE],
             "rlvr": {
                 "models": models,
-                "adapter": found.adapter is not None,
                 "architecture": (found.configs["rl"].architectures or ["unknown"])[0],
                 "vocab": found.vocab_size,
                 "shared": found.shared,
@@ -242,12 +241,12 @@ class VllmPair(TestedPair):
         }
         if self.head_dtype != self.dtype:
             named["head_dtype"] = self.head_dtype
-        if models[first]["positions"]:
+        if models["rl"]["positions"]:
             named["max_position_embeddings"] = longest
-        tokenizer = pair.models["rl" if found.tokenizer.name_or_path == pair.rl else first]
+        tokenizer = self.pair.models["rl" if found.tokenizer.name_or_path == self.pair.rl else "base"]
         return {
-            "model": pair.models[first].place,
-            "revision": pair.models[first].revision,
+            "model": pair.models["rl"].place,
+            "revision": pair.models["rl"].revision,
             "tokenizer": tokenizer.place,
             "tokenizer_revision": tokenizer.revision,
             "hf_overrides": named,
@@ -276,10 +275,7 @@ class VllmPair(TestedPair):
         return self._generate(map(self._plan, waiting), 0, progress)  # a generator would not go on once it has ended
 
     def _plan(self, request: Request) -> Plan:
-        plan = plan_requests([request], self.checkpoints)[0]
-        if request.decoding.mode == "expo" and not self.pair.single:
-            raise UserError("mode=expo is refused among requests that keep coming; accepted: generate")
-        return plan
+        return plan_requests([request], self.checkpoints)[0]
 
     def _generate(self, waiting: Iterator[Plan], total: int, progress: bool | Progress) -> Iterator[Rollout]:
         try:
@@ -490,6 +486,7 @@ class VllmPair(TestedPair):
                 clean_up()
         if self._log is not None:
             self._log.discard()
+        self.remove_merged()
 
 
 def refuse(spec: EngineSpec) -> None:

@@ -6,7 +6,6 @@ preemption serve them together. vLLM is opened on one checkpoint; the others' we
 
 import copy
 from collections.abc import Iterable
-from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -19,9 +18,7 @@ from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.models.utils import init_vllm_registered_model, maybe_prefix
 from vllm.transformers_utils.config import get_config
 
-from harness.decode.adapter import read_adapter
 from harness.decode.vllm_pair.loading import load_whole
-from harness.decode.vllm_pair.lora import lora_of
 from harness.decode.vllm_pair.plugin import CONTEXT_KEY
 from harness.decode.vllm_pair.step import rehearse
 from harness.policy.combine import combination_of
@@ -37,7 +34,6 @@ class RLVRPairForCausalLM(nn.Module):
     - `models`: role -> `place`, `revision`, whether its own configuration ties the output layer to the input embeddings
       (`tied`) and how many `positions` it is read at. vLLM was opened on the first of them. A model that is paired with
       itself is `rl` alone: one set of weights, one forward.
-    - `adapter`: whether `rl` is a LoRA adapter, which makes RL of the first one, base.
     - `architecture` names the submodels' class.
     - `vocab` real tokens, of which all models know the first `shared`; base reads `stand_in` in place of another.
     """
@@ -68,21 +64,12 @@ class RLVRPairForCausalLM(nn.Module):
         """Make a submodel, and say where its weights come from: the first one's are what vLLM was opened on."""
         model, first = self.facts["models"][role], not self.widths
         place, revision = model["place"], model["revision"]
-        opened = first or self.facts["adapter"]
-        config = vllm_config.model_config.hf_config if opened else own_config(vllm_config, model)
-        make = partial(submodel, vllm_config, prefix, model["tied"], None if opened else config, rlvr_role=role)
-        if not first and self.facts["adapter"]:
-            adapter = read_adapter(place, revision)
-            if adapter is None:
-                raise ValueError(f"{place} is no adapter")
-            made = lora_of(self.base, adapter, make)
-        else:
-            made = make()
-            self.checkpoints[role] = place
-            if not first:
-                source = DefaultModelLoader.Source(model_or_path=place, revision=revision, prefix=f"{role}.")
-                self.secondary_weights.append(source)
-        setattr(self, role, made)
+        config = vllm_config.model_config.hf_config if first else own_config(vllm_config, model)
+        setattr(self, role, submodel(vllm_config, prefix, model["tied"], None if first else config, rlvr_role=role))
+        self.checkpoints[role] = place
+        if not first:
+            source = DefaultModelLoader.Source(model_or_path=place, revision=revision, prefix=f"{role}.")
+            self.secondary_weights.append(source)
         self.widths[role] = config.get_text_config().hidden_size
 
     def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:

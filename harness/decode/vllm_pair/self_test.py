@@ -282,11 +282,9 @@ def _distinct(engine: TestedPair) -> bool:
     Raises:
         UserError: a submodel holds another checkpoint's numbers.
     """
-    pair, adapter = engine.pair, engine.checkpoints.adapter
+    pair = engine.loaded
     if pair.single:
         return False
-    if adapter is not None:
-        return any(bool(b.any()) for _, b in adapter.terms().values())
     files = {role: tensor_files(*model) for role, model in pair.models.items()}
     names = sorted(set.intersection(*(set(each) for each in files.values())), key=lambda name: crc32(name.encode()))
     numbers: dict[str, dict[str, list[float]]] = {}
@@ -319,7 +317,7 @@ def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], ful
     from harness.decode.transformers_pair import TransformersPair
 
     device = _device(engine) if full else "cpu"
-    reference = TransformersPair(engine.pair, EngineSpec().replace(dtype=engine.dtype, device=device))
+    reference = TransformersPair(engine.loaded, EngineSpec().replace(dtype=engine.dtype, device=device))
     logits: dict[str, list[torch.Tensor]] = {}
     for role in engine.roles:
         model: Any = reference.load_model(role)
@@ -360,6 +358,6 @@ def _device(engine: TestedPair) -> str:
     """Choose a GPU with room for twice a model's files, beside what vLLM has taken; else the CPU."""
     if not torch.cuda.is_available():
         return "cpu"
-    files = tensor_files(engine.pair.base, engine.pair.base_revision)
+    files = tensor_files(engine.loaded.base, engine.loaded.base_revision)
     size = sum(file.stat().st_size for file in set(files.values()))
     return "cuda" if size and torch.cuda.mem_get_info()[0] > 2 * size else "cpu"
