@@ -1,13 +1,12 @@
 """What a record's rollouts have in common: everything that can change a token, and nothing else, under one hash."""
 
-import json
 import os
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from harness.digest import digest_of
 from harness.spec import Decoding, Pair, Sampling, Spec
@@ -15,8 +14,6 @@ from harness.spec.sampling import Drawing
 
 # What an engine tells of itself that cannot change a token; anything else it tells is part of the hash.
 NOT_HASHED = ("pair", "self_test", "workers")
-# Fields of earlier versions, hashed as they were so that a hash names the same tokens as before.
-_GONE: dict[str, Any] = {"kind": "decoded", "source": {}}
 _WEIGHTS = (
     "*.safetensors", "*.bin", "*.index.json", "*.py", "config.json", "adapter_config.json", "generation_config.json",
 )  # fmt: skip
@@ -39,21 +36,7 @@ class RecordConfig(Spec, frozen=True):
     prompt: str | None = None
     data: str | None = None
     engine: dict[str, Any] = Field(default_factory=dict)
-    format: Literal[1] = 1
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_gone(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        return {name: value for name, value in data.items() if name not in _GONE or value != _GONE[name]}
-
-    def canonical(self) -> str:
-        """Return the text that is hashed, with the fields that earlier versions had (`_GONE`)."""
-        fields = _GONE | self.model_dump(mode="json")
-        if self.decoding.gated:
-            fields["decoding"]["plausibility"] = 0.0
-        return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    format: Literal[2] = 2
 
     @classmethod
     def of(

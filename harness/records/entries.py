@@ -23,7 +23,7 @@ from harness.records.verdicts import StoredVerdict
 from harness.spec.pair import places_of
 from harness.spec.stored import Count, Plain, Stored, Text
 
-FORMAT = 3
+FORMAT = 4
 _LONGEST = 1 << 28  # bytes of a line
 _START = b'{"crc":'
 _LINE = re.compile(rb'\{"crc":([0-9]{1,10}),"entry":(\{.*\})\}\n', re.DOTALL)

@@ -119,7 +119,7 @@ class Row(Stored, frozen=True):
             **{name: np.packbits(values).tobytes() for name, values in flags.items()},
             **{name: values.tobytes() for name, values in given.items()},
         }
-        exact = sha256(json.dumps([problem, sample, prompt, finish_reason, n, None]).encode())
+        exact = sha256(json.dumps([problem, sample, prompt, finish_reason, n]).encode())
         for name in _EXACT:
             exact.update(b"\n%s %d\n" % (name.encode(), len(data[name])) + data[name])
         packed = {name: zlib.compress(column) for name, column in data.items()}

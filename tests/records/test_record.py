@@ -299,12 +299,13 @@ def test_what_is_skipped_is_checked_when_it_is_read(tmp_path):
         assert record.missing() == [key]
 
 
-def test_a_later_format_is_refused_and_left_alone(tmp_path):
+@pytest.mark.parametrize("number", [3, 5])
+def test_another_format_is_refused_and_left_alone(tmp_path, number):
     path = fill(tmp_path) / JOURNAL
-    data = encode({"about": {"format": 4, "task": TASK, "what": "ever"}}) + b"who knows"
+    data = encode({"about": {"format": number, "task": TASK, "what": "ever"}}) + b"who knows"
     path.write_bytes(data)
     for look in (lambda: open_record(tmp_path), lambda: read(tmp_path)):
-        with pytest.raises(UserError, match=r"is of format 4.*accepted: 3"):
+        with pytest.raises(UserError, match=rf"is of format {number}.*accepted: 4"):
             look()
     assert path.read_bytes() == data
 
