@@ -75,7 +75,7 @@ def _hook() -> float:
     """Return the seconds that the `.pth` file adds to the start of a Python, by Python's own account of its imports."""
     command = [sys.executable, "-X", "importtime", "-c", ""]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=ENVIRONMENT)
-    line = next(line for line in done.stderr.splitlines() if line.endswith("harness._autoload"))
+    line = next(line for line in done.stderr.splitlines() if line.endswith("rlvr_dir_autoload"))
     return int(line.split("|")[1]) / 1e6
 
 

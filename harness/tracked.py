@@ -1,6 +1,6 @@
 """What the stock `lm_eval` command keeps by default: rollouts in a record store, results in MLflow.
 
-`harness._autoload` puts `evaluated` around lm-eval's `evaluate`. Which places are meant is said by the model arguments
+`rlvr_dir_autoload` puts `evaluated` around lm-eval's `evaluate`. Which places are meant is said by the model arguments
 `records` and `tracking`, which `harness.evals.args` fills in for the command; `off` declines.
 """
 

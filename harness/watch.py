@@ -2,7 +2,7 @@
 
 vLLM's core, a process of its own, notices an owner that closes it or raises, and not one that was killed: it would wait
 for requests for ever and keep its GPU. So each process that an engine of ours starts watches its parent: from its first
-moment where our start-up hook is installed (`harness._autoload`), else from the moment at which vLLM loads its plugins.
+moment where our start-up hook is installed (`rlvr_dir_autoload`), else from the moment at which vLLM loads its plugins.
 It needs no word from the parent, which has no time to say one. What it prints goes to the log that the owner named.
 """
 

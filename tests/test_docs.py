@@ -101,3 +101,25 @@ def test_commands_take_what_is_written(words):
         assert read(arguments[0], []).name == arguments[0]
     for name in re.findall(r"runs/sweeps/(\w+)", words):
         assert name in SWEEPS
+
+
+def test_the_example_of_the_python_page_runs(tmp_path, monkeypatch, capsys):
+    from rlvr_dir import tokens
+
+    monkeypatch.chdir(tmp_path)
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(code, names)
+    frame, every, compared = names["frame"], names["every"], capsys.readouterr().out
+    assert frame.groupby("setting")["correct"].mean().to_dict() == {one.label: one.avg for one in names["results"]}
+    assert "rl" in compared
+    by = every.groupby(["decoding", "problem", "sample"], observed=True)
+    counted = frame.set_index(["decoding", "problem", "sample"])
+    assert by.size().to_dict() == counted["tokens"].to_dict()
+    assert by["flagged"].sum().to_dict() == counted["replaced"].to_dict()
+    assert by["changed"].sum().to_dict() == counted["changed"].to_dict()
+    assert every.groupby(["record", "problem", "sample"], observed=True)["position"].first().eq(0).all()
+    for record in (tmp_path / "runs/records").glob("*/tiny_easy"):
+        part = tokens(record)
+        assert part["text"].tolist() == every[every["record"] == part["record"][0]]["text"].tolist()
+        assert part["token"].tolist() == every[every["record"] == part["record"][0]]["token"].tolist()

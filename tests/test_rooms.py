@@ -44,9 +44,10 @@ ROOMS = {
     "demo": {"spec", "stats", "evals", "tracking"},
     "tracked": {"evals", "tracking"},
 }
-# No rooms: digests of contents; the exception that all may raise; how files are written and text is shown; whether the
-# hub answers; the table that all print; what is being done, and for how long; what an engine's processes do first.
-ANYWHERE = {"digest", "errors", "files", "hub", "markdown", "progress", "text", "watch"}
+# No rooms: digests of contents; the exception that all may raise; how files are written, text is shown and our programs
+# are run; whether the hub answers; the table that all print; what is being done, and for how long; what an engine's
+# processes do first.
+ANYWHERE = {"digest", "errors", "files", "hub", "markdown", "program", "progress", "text", "watch"}
 WORKSHOP = {"benchmarks", "examples", "tests"}  # which may use the product, and it none of them
 FORBIDDEN_THIRD_PARTY = {
     "spec": {"torch", "vllm", "transformers"},
@@ -116,7 +117,7 @@ def test_no_imports_go_in_a_circle():
     ("module", "heavy"),
     [
         ("harness", {"torch", "typer", "pydantic"}),
-        ("harness._autoload", {"torch", "lm_eval", "vllm", "pydantic", "numpy"}),
+        ("rlvr_dir_autoload", {"harness", "torch", "lm_eval", "vllm", "pydantic", "numpy"}),
         ("harness.watch", {"torch", "lm_eval", "vllm", "pydantic", "numpy"}),
         ("harness.spec", {"torch", "vllm", "transformers", "mlflow", "lm_eval"}),
         ("harness.cli", {"torch", "vllm", "transformers", "mlflow", "lm_eval", "trl", "scipy", "pandas"}),

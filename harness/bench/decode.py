@@ -10,7 +10,6 @@ import os
 import platform
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, unknown
+from harness.program import program
 from harness.spec import Pair
 
 ENGINES = ("single", "pair", "transformers", "stock", "calls")
@@ -118,15 +118,15 @@ class _Worker:
 
     def __init__(self, kind: str, pair: Pair, tokens: int, threads: int) -> None:
         self.kind = kind
-        command = [sys.executable, "-m", "harness.bench.worker", kind, pair.base, pair.rl, str(tokens)]
+        worker = program("harness.bench.worker", kind, pair.base, pair.rl, tokens)
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
         process = subprocess.Popen(
-            command,
+            worker["args"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            env=worker["env"] | {"OMP_NUM_THREADS": str(threads)},
         )
         assert process.stdin is not None  # both are pipes
         assert process.stdout is not None

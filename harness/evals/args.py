@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal
 
@@ -124,16 +125,51 @@ def prepare(config: Any) -> list[Any]:
         pair = spec.pair.model_dump(exclude_defaults=True)
         args = {**{OPTIONS.get(field, field): value for field, value in pair.items()}, **rest}
     config.model_args = CheckedArgs(args, read)
-    given = config.include_path or []
-    config.include_path = [str(tasks_dir()), *([given] if isinstance(given, str) else given)]
-    names = [config.tasks] if isinstance(config.tasks, str) else config.tasks or []
+    config.include_path = _with_ours(config.include_path)
+    config.tasks, files = _without_files(config.tasks, spec)
+    return files
+
+
+def with_tasks(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of lm-eval's `simple_evaluate` of our model with a `TaskManager` that puts our tasks first.
+
+    Raises:
+        UserError: a bad model argument, or a benchmark of a file that is refused.
+    """
+    manager, model_args = arguments.get("task_manager"), arguments.get("model_args") or {}
+    folders = _with_ours(getattr(manager, "include_path", None))
+    if str(tasks_dir()) in folders[1:]:  # the stock command's manager, which `prepare` has seen to
+        return dict(arguments)
+    from lm_eval.tasks import TaskManager
+    from lm_eval.utils import simple_parse_args_string
+
+    parsed = simple_parse_args_string(model_args) if isinstance(model_args, str) else model_args
+    spec = parse_model_args(parsed).spec if isinstance(arguments["model"], str) else arguments["model"].args.spec
+    names, files = _without_files(arguments.get("tasks"), spec)
+    if manager is None:
+        manager = TaskManager(include_path=folders, metadata={**parsed, **(arguments.get("metadata") or {})})
+    else:
+        defaults = any(entry.yaml_path and "lm_eval" in entry.yaml_path.parts for entry in manager.task_index.values())
+        manager = TaskManager(include_path=folders, include_defaults=defaults, metadata=manager.metadata)
+    return {**arguments, "tasks": [*names, *files], "task_manager": manager}
+
+
+def _with_ours(folders: Any) -> list[Any]:
+    """Return folders of tasks, as lm-eval takes them, with ours before them."""
+    given = [folders] if isinstance(folders, str | Path) else folders or []
+    return [str(tasks_dir()), *map(str, given)]
+
+
+def _without_files(tasks: Any, spec: EvalSpec) -> tuple[list[Any], list[Any]]:
+    """Part tasks into those that lm-eval finds and those of benchmarks that are files, as it loads them."""
+    names = [tasks] if isinstance(tasks, str) else tasks or []
     tasks = [part for name in names for part in (name.split(",") if isinstance(name, str) else [name])]
     files = [task for task in tasks if isinstance(task, str) and named(task)[1]]
-    config.tasks = [task for task in tasks if task not in files]
-    if doubled := [task for task in files if named(task)[0] in config.tasks]:
+    names = [task for task in tasks if task not in files]
+    if doubled := [task for task in files if named(task)[0] in names]:
         raise UserError(f"task={doubled[0]!r} has the name of another task that is asked for; accepted: NAME=PATH")
-    found = preflight(files, presentation=spec) if files else {}
-    return [task_config(task, benchmark) for task, benchmark in found.items()]
+    benchmarks = preflight(files, presentation=spec) if files else {}
+    return names, [task_config(task, benchmark) for task, benchmark in benchmarks.items()]
 
 
 def one_line(previous: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Results as one long pandas frame, a row a response, for anybody's own plots, statistics and SQL.
+"""Results as one long pandas frame, a row a response or a token, for anybody's own plots, statistics and SQL.
 
     from harness.evals import frame, read_results
 
@@ -9,13 +9,19 @@
 `rlvr-dir table runs/demo --csv responses.csv` writes the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.errors import UserError
 from harness.evals.result import COUNTS, FLAGS, EvalResult
 from harness.evals.settings import settings_of
+from harness.policy.trace import FACTS, TOP_FACTS
+from harness.records import Record, RecordStore
+from harness.records.record import in_order
+from harness.records.store import is_record
 
 if TYPE_CHECKING:
     import pandas
@@ -72,3 +78,72 @@ def _columns(result: EvalResult) -> dict[str, Any]:
         "correct": result.correct.ravel(),
         **{name: None if table is None else table.ravel() for name, table in tables.items()},
     }
+
+
+def stored_records(place: str | Path) -> list[Record]:
+    """Read the record at a place, or all records of a store that it is, or that it has in `records`.
+
+    Raises:
+        UserError: there is none.
+        DamagedError: one cannot be read.
+    """
+    folder = Path(place).expanduser()
+    if is_record(folder):
+        return [Record(folder.resolve()).read()]
+    stores = [RecordStore(folder), RecordStore(folder / "records")]
+    store = next((store for store in stores if store.names()), None)
+    if store is None:
+        raise UserError(f"place={str(place)!r} holds no records; accepted: a record's folder, or a folder of records")
+    return [store.read(*name) for name in store.names()]
+
+
+def token_frame(records: Iterable[tuple[Record, Any]]) -> "pandas.DataFrame":
+    """Return the tokens of records, each with the tokenizer that makes their texts, or None; see `rlvr_dir.tokens`."""
+    import pandas
+
+    parts = [_tokens(record, tokenizer) for record, tokenizer in records if record.rows]
+    if not parts:
+        return pandas.DataFrame(columns=[*_LABELS, *_COUNTED, "text"])
+    for name in _LABELS:  # as categories: a text a token would be most of the memory
+        categories = list(dict.fromkeys(value for part in parts for value in part[name].unique()))
+        for part in parts:
+            part[name] = pandas.Categorical(part[name], categories=categories)
+    return pandas.concat(parts, ignore_index=True)
+
+
+_LABELS = ("record", "task", "decoding", "problem")
+_COUNTED = ("sample", "position", "token", "delta_logp", "flagged", "changed")
+
+
+def _tokens(record: Record, tokenizer: Any) -> "pandas.DataFrame":
+    """Return the tokens of a record, response by response."""
+    import pandas
+
+    rows = [record.rows[key].load() for key in in_order(record.rows)]
+    sizes = [row.n_tokens for row in rows]
+    ids = np.concatenate([np.asarray(row.token_ids, np.int64) for row in rows])
+    distinct, which = np.unique(ids, return_inverse=True)
+    how = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+    texts = [None if tokenizer is None else tokenizer.decode([token], **how) for token in distinct.tolist()]
+    top = max((row.trace_columns - len(FACTS) for row in rows), default=0) // len(TOP_FACTS)
+    names = [*FACTS, *(f"{fact}_{rank}" for rank in range(top) for fact in TOP_FACTS)]
+    table = np.full((len(ids), max(row.trace_columns for row in rows)), np.nan, np.float32)
+    for row, start in zip(rows, np.cumsum([0, *sizes]), strict=False):
+        if (trace := row.trace) is not None:
+            table[start : start + row.n_tokens, : trace.shape[1]] = trace
+    return pandas.DataFrame(
+        {
+            "record": record.name,
+            "task": record.task,
+            "decoding": record.config.decoding.label() if record.config else None,
+            "problem": np.repeat([row.problem.partition("/")[2] for row in rows], sizes),
+            "sample": np.repeat([row.sample for row in rows], sizes),
+            "position": np.concatenate([np.arange(size) for size in sizes]),
+            "token": ids,
+            "text": np.array(texts, object)[which.ravel()],
+            "delta_logp": np.concatenate([row.delta_logp for row in rows]),
+            "flagged": np.concatenate([row.replaced for row in rows]),
+            "changed": np.concatenate([row.changed for row in rows]),
+            **dict(zip(names, table.T, strict=False)),
+        }
+    )

@@ -36,7 +36,7 @@ class RlvrDirLM(LM):
     """Decodes lm-eval's requests with one engine, each sample with noise of its own, and counts what was replaced.
 
     Prompts go through the pair's chat template as with lm-eval's `--apply_chat_template`, which `chat=auto` stands for
-    (`harness._autoload` tells lm-eval), or not at all (`chat=off`); `get_model_info` says through which. Prompts that
+    (`rlvr_dir_autoload` tells lm-eval), or not at all (`chat=off`); `get_model_info` says through which. Prompts that
     lm-eval made without a template become one turn of the user.
     """
 

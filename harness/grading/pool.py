@@ -7,12 +7,12 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
+
+from harness.program import program
 
 CPU_SECONDS = 5  # processor time for one pair: what math-verify allows one parse or one comparison
 RESPONSE_SECONDS = 10.0  # processor time for all questions about one response: n elements against m golds are n times m
@@ -32,15 +32,13 @@ class _Worker:
     """
 
     def __init__(self) -> None:
-        root = str(Path(__file__).parents[2])
-        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-        env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RLVR_DIR_NO_AUTOLOAD": "1"}
+        worker = program("harness.grading.worker")
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness.grading.worker"],
+            worker["args"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=env,
+            env=worker["env"] | {"OMP_NUM_THREADS": "1", "RLVR_DIR_NO_AUTOLOAD": "1"},
             process_group=0,  # its child ends with it
         )
         assert process.stdin is not None  # both are pipes

@@ -9,7 +9,6 @@ killed at any moment. With several workers each does its own share of the list f
 import itertools
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Any
 from harness.errors import Busy, UserError
 from harness.files import check_writable
 from harness.markdown import duration
+from harness.program import program
 from harness.records.lock import Lock
 from harness.report.sweep import SweepSummary
 from harness.spec.search import LISTED, Search
@@ -199,14 +199,14 @@ def _run_workers(sweep: Sweep[Any]) -> None:
 
 
 def _start(sweep: Sweep[Any], number: int) -> "subprocess.Popen[bytes]":
-    arguments = [sweep.folder.path, sweep.places.records, number, os.getpid()]
+    worker = program("harness.sweep.worker", sweep.folder.path, sweep.places.records, number, os.getpid())
     with (sweep.folder.workers / f"{number}.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "harness.sweep.worker", *map(str, arguments)],
+            worker["args"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, **gpus(sweep.spec, number)},
+            env=worker["env"] | gpus(sweep.spec, number),
         )
 
 

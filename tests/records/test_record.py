@@ -441,3 +441,34 @@ def test_a_hub_checkpoint_is_known_by_its_commit(tmp_path, monkeypatch):
     (tmp_path / "models--org--model" / "refs").mkdir(parents=True)
     (tmp_path / "models--org--model" / "refs" / "main").write_text("c0ffee")
     assert fingerprint("org/model") == "org/model@c0ffee"
+
+
+def test_tokens_of_a_record_have_the_columns_of_its_traces(tmp_path):
+    """Of responses with traces of different widths and without one: what is not there is missing."""
+    from harness.policy.trace import FACTS
+    from rlvr_dir import tokens
+
+    def traced(key, width):
+        table = np.arange(len(made(*key).token_ids) * width, dtype=np.float32).reshape(-1, width)
+        return row(*key, trace=SimpleNamespace(table=table))
+
+    fill(tmp_path / "s", samples=1, problems=[f"{TASK}/10", f"{TASK}/2", f"{TASK}/7"])
+    widths = {"2": 0, "7": 10, "10": 14}  # numbers as numbers
+    for problem in ("7", "10"):
+        problems = [f"{TASK}/10", f"{TASK}/2", f"{TASK}/7"]
+        with open_record(tmp_path / "s", 1, problems, trace_columns=widths[problem]) as record:
+            record.add(traced((f"{TASK}/{problem}", 0), widths[problem]))
+    frame = tokens(tmp_path / "s")
+    assert frame["problem"].unique().tolist() == [*widths]
+    columns = [*FACTS, "base_id_0", "base_logp_0", "rl_id_0", "rl_logp_0"]
+    assert [*frame.columns[-14:]] == columns
+    for problem, width in widths.items():
+        part, whole = frame[frame["problem"] == problem], made(f"{TASK}/{problem}", 0)
+        assert part["position"].tolist() == list(range(len(whole.token_ids)))
+        assert part["token"].tolist() == list(whole.token_ids)
+        assert part["flagged"].tolist() == whole.replaced.tolist()
+        values = part[columns].to_numpy()
+        assert np.isnan(values[:, width:]).all()
+        assert values[:, :width].ravel().tolist() == list(range(values[:, :width].size))
+    with pytest.raises(UserError, match=r"holds no records; accepted: a record's folder"):
+        tokens(tmp_path / "nothing")
