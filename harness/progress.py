@@ -20,7 +20,7 @@ from harness.text import visible
 
 _TICK = 0.5  # seconds between two looks at the clock
 _TOLD_AFTER = 1.0  # of a phase, off a terminal
-_GAPS = (5.0, 60.0)  # seconds between two lines of one phase: the least, and the most; a twentieth of what has passed
+_GAPS = (5.0, 30.0)  # seconds between two lines of one phase: the least, and the most; a twentieth of what has passed
 
 _lock = threading.RLock()  # of all below and of what is drawn; nobody else draws while it is held
 _stack: list["Entry"] = []  # what is under way, the innermost last
@@ -87,8 +87,8 @@ class Bar(Entry):
         return f"{share}{self.n}/{self.total} [{', '.join(filter(None, (passed, self._figures)))}]"
 
     def line(self) -> str:
-        """Return it as a line of text; of the count only where something is done."""
-        return self.head() if self.n == self._first else f"{self.head()}: {self.tail()}"
+        """Return it as a line of text; of the count only where something is done, or there are figures."""
+        return f"{self.head()}: {self.tail()}" if self.n > self._first or self._figures else self.head()
 
     def close(self) -> None:
         """Leave the bar as a line, or none where nothing was done."""

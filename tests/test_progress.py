@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from harness import progress
+from harness.decode.progress import Progress
 from harness.progress import phase, say, showing
 
 HOUSE = str(Path(__file__).parents[1])
@@ -63,3 +64,14 @@ def test_a_forked_process_shows_nothing_of_its_parents(capfd):
                 os._exit(len(progress._stack))
         assert os.waitpid(child, 0)[1] == 0
     assert capfd.readouterr().err == "from the child\n"
+
+
+def test_before_the_first_response_ends_a_log_has_its_tokens():
+    """A log had the phase's name alone for as long as no response had ended: eleven minutes at 20,000 tokens."""
+    with Progress(10, enabled=True) as bar:
+        bar.now("generating")
+        bar.show(unfinished_tokens=4321)
+        line = bar.line()
+    assert re.fullmatch(
+        r"decode, generating 00:\d\d: 0% 0/10 \[00:\d\d, \? left, 4,321 tokens, [\d,]+ tok/s, .*\]", line
+    )

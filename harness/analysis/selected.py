@@ -41,17 +41,18 @@ def selections(read: Callable[[], Iterable[Row]], ratio: float, top_p: float) ->
     found = [Selection(name, threshold(values[name], ratio, below=name in BELOW)) for name in CRITERIA]
     for rollout in read():
         trace = trace_of(rollout)
-        ids, logp = trace.likeliest("rl")
+        proposed, (ids, logp) = trace.proposed, trace.likeliest("rl")
         for one in found:
             fact = trace.fact(one.criterion)
             at = np.flatnonzero(fact < one.tau if one.criterion in BELOW else fact > one.tau)
             one.positions += at.size
-            one.picked.update(trace.proposed[at].tolist())
-            for i in at:
-                p = nucleus(np.exp(logp[i].astype(float)), top_p)
-                for token, weight in zip(ids[i].tolist(), p.tolist(), strict=True):
-                    if weight and token != trace.proposed[i]:
-                        one.placed[token] += weight
+            one.picked.update(proposed[at].tolist())
+            weights = nucleus(np.exp(logp[at].astype(float)), top_p)  # (positions, listed tokens)
+            placed = (weights > 0) & (ids[at] != proposed[at, None])
+            tokens, index = np.unique(ids[at][placed], return_inverse=True)
+            sums = np.bincount(index, weights[placed], minlength=len(tokens))
+            for token, weight in zip(tokens.tolist(), sums.tolist(), strict=True):
+                one.placed[token] += weight
     return found, int(values[CRITERIA[0]].size)
 
 
@@ -66,11 +67,11 @@ def threshold(values: np.ndarray, ratio: float, *, below: bool) -> float:
 
 
 def nucleus(p: np.ndarray, top_p: float) -> np.ndarray:
-    """Cut the listed probabilities, falling, to the fewest whose sum reaches `top_p`, and make them sum to 1.
+    """Cut listed probabilities, falling along the last axis, to the fewest whose sum reaches `top_p`; sum them to 1.
 
     >>> nucleus(np.array([0.6, 0.3, 0.1]), 0.7).round(3).tolist()
     [0.667, 0.333, 0.0]
     """
-    kept = np.where(np.cumsum(p) - p < top_p, p, 0.0)
-    total = kept.sum()
-    return kept / total if total else kept
+    kept = np.where(np.cumsum(p, axis=-1) - p < top_p, p, 0.0)
+    total = kept.sum(axis=-1, keepdims=True)
+    return kept / np.where(total, total, 1.0)

@@ -55,7 +55,8 @@ class Progress(Bar):
             return
         rate = (self._tokens + unfinished_tokens) / max(time.monotonic() - self._started, 1e-9)
         replaced, changed = (count / max(1, self._tokens) for count in (self._replaced, self._changed))
-        text = f"{time_left(self.tokens_left(), rate)} left, {rate:,.0f} tok/s, "
+        tokens = self._tokens + unfinished_tokens
+        text = f"{time_left(self.tokens_left(), rate)} left, {tokens:,} tokens, {rate:,.0f} tok/s, "
         self.figures(f"{text}{replaced:.1%} replaced, {changed:.1%} changed{self.note()}")
 
     def tokens_left(self) -> float | None:
