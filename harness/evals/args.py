@@ -15,6 +15,8 @@ from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
 from harness.evals.data import named, preflight, task_config, tasks_dir
+from harness.evals.generation import ACCEPTED as GENERATION
+from harness.evals.generation import sampling_of
 from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
 from harness.spec.base import Place
 from harness.spec.pair import OPTIONS, PAIR_OPTIONS
@@ -47,6 +49,18 @@ class OwnArgs(Spec, frozen=True):
 
 
 ACCEPTED = (*ASKED, *OwnArgs.model_fields)
+# Words that lm-eval's other models take, and what says the same here.
+_INSTEAD = {
+    **{name: f"--gen_kwargs {name}=…" for name in GENERATION},
+    "top_k": "--gen_kwargs top_p=…, since no engine here cuts by a number of tokens",
+    "tokenizer": "nothing: the tokenizer is the RL checkpoint's",
+    "peft": "pretrained=ADAPTER,base=BASE",
+    "lora_local_path": "pretrained=ADAPTER,base=BASE",
+    "max_length": "max_model_len=…",
+    "max_batch_size": "max_num_seqs=…",
+    "data_parallel_size": "workers=…",
+    "parallelize": "tensor_parallel_size=…",
+}
 
 
 @dataclass(frozen=True)
@@ -84,6 +98,8 @@ def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
     args = {name: value for name, value in given.items() if value is not None and value != ""}
     batch = args.pop("batch_size", None), args.pop("max_batch_size", None)
     if wrong := [name for name in args if name not in ACCEPTED]:
+        if instead := _INSTEAD.get(wrong[0]):
+            raise UserError(f"model_args={wrong[0]!r} is no argument of rlvr_dir; accepted: {instead}")
         raise unknown("model_args", wrong[0], ACCEPTED)
     if args.get("device") == _LM_EVAL_DEVICE:
         del args["device"]
@@ -107,13 +123,20 @@ def prepare(config: Any) -> list[Any]:
     lm-eval cannot find those, and they are taken off its list.
 
     Raises:
-        UserError: a cache that would mix samples up, a bad model argument, or a benchmark of a file that is refused.
+        UserError: a cache that would mix samples up, a bad limit, model or generation argument, or a benchmark of a
+            file that is refused.
     """
     sys.excepthook = one_line(sys.excepthook)
     if config.use_cache:
         raise UserError(CACHE_REFUSAL)
     if config.cache_requests:
         raise UserError("cache_requests is refused: its key knows neither the data file nor the prompt of a task")
+    if config.limit is not None and config.limit <= 0:
+        raise UserError(
+            f"limit={config.limit:g} is refused; accepted: a number of problems, or a share between 0 and 1"
+        )
+    if config.gen_kwargs:  # those of a task are read with its requests
+        sampling_of({"do_sample": True, **config.gen_kwargs}, samples=1, seed=0)
     args = {**PLACES, **(config.model_args or {})}
     own = {name: getattr(config, name) for name in ("batch_size", "max_batch_size", "device")}
     read = parse_model_args({**own, **args})

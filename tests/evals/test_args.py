@@ -1,9 +1,11 @@
 """Model arguments and generation arguments: parsed, or refused in one sentence."""
 
+import sys
+
 import pytest
 
 from harness.errors import UserError
-from harness.evals.args import parse_model_args
+from harness.evals.args import parse_model_args, prepare
 from harness.evals.generation import sampling_of
 from harness.spec import TINY, Sampling
 
@@ -52,6 +54,13 @@ def test_places_are_kept_unless_they_are_off():
     ("given", "message"),
     [
         ({"taw": -0.3}, "model_args='taw'.*did you mean 'tau'"),
+        (
+            {"max_gen_toks": 9},
+            "model_args='max_gen_toks' is no .* accepted: --gen_kwargs max_gen_toks=",
+        ),
+        ({"temperature": 0.6}, "accepted: --gen_kwargs temperature="),
+        ({"top_k": 5}, "accepted: --gen_kwargs top_p="),
+        ({"tokenizer": "x"}, "accepted: nothing: the tokenizer is the RL checkpoint's"),
         ({"pretrained": "x"}, "pretrained='x'"),
         ({"base": "x"}, "base='x'"),
         ({"revision": "x"}, "revision='x'"),
@@ -118,3 +127,24 @@ def test_what_is_greedy_in_lm_eval_is_greedy_here(given):
 def test_generation_arguments_are_never_ignored(given, message):
     with pytest.raises(UserError, match=message):
         sampling_of(YAML | given, samples=1, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"limit": 0}, "limit=0 is refused; accepted: a number of problems"),
+        ({"limit": -1}, "limit=-1 is refused"),
+        ({"gen_kwargs": {"n": 4}}, "gen_kwargs='n' is not known"),
+        ({"gen_kwargs": {"top_k": 5}}, "gen_kwargs='top_k' is not known"),
+        ({"gen_kwargs": {"temperature": -1}}, "temperature=-1.* is refused"),
+        ({"gen_kwargs": {"max_gen_toks": 0}}, "max_tokens=0 is refused"),
+    ],
+)
+def test_a_request_of_the_stock_command_is_checked_before_a_model_loads(changes, message, monkeypatch):
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    monkeypatch.setattr("sys.excepthook", sys.excepthook)
+    config = EvaluatorConfig(model="rlvr_dir", tasks=["tiny_easy"], **changes)
+    with pytest.raises(UserError, match=message):
+        prepare(config)
+    prepare(EvaluatorConfig(model="rlvr_dir", tasks=["tiny_easy"], limit=0.5, gen_kwargs={"temperature": 0.6}))
