@@ -90,7 +90,7 @@ def write_data(folder: Path) -> None:
     sets = make_sets()
     for name, rows in sets.items():
         _write(folder / f"{name}.jsonl", rows)
-        shutil.copyfile(Path(__file__).with_name("prompt.yaml"), folder / f"{name}.yaml")
+        shutil.copyfile(Path(__file__).with_name("prompt.yaml"), folder / f"{name}.prompt.yaml")
     *examples, asked = turns(folder / "trained.jsonl")
     first = sets["trained"][0]["problem"]
     shown = [{**asked, "content": asked["content"].replace(first, row["problem"])} for row in sets["trained"]]

@@ -1,6 +1,6 @@
 """A benchmark as its files say it: the problems of a JSONL, and how they are put to a model by a YAML beside it.
 
-    rlvr-dir eval --tasks sums.jsonl            # the benchmark `sums`; sums.yaml may say how it is put to a model
+    rlvr-dir eval --tasks sums.jsonl            # the benchmark `sums`; sums.prompt.yaml may say how it is put
     rlvr-dir eval --tasks held_out=sums.jsonl   # the same problems, called `held_out`
 
 A line of the JSONL has `problem`, `answer` and, if it likes, `id`; other keys are ignored. docs/benchmarks.md has both
@@ -165,13 +165,13 @@ def named(task: str) -> tuple[str, str | None]:
 
 
 def read_benchmark(name: str, file: str) -> Benchmark:
-    """Read a benchmark from its JSONL and the YAML of that name beside it.
+    """Read a benchmark from its JSONL, `NAME.jsonl`, and `NAME.prompt.yaml` where that is beside it.
 
     Raises:
         UserError: naming the file, the line and what would be accepted.
     """
     path = Path(file)
-    beside = path.with_suffix(".yaml")
+    beside = path.with_suffix(".prompt.yaml")
     presentation = _presentation(beside) if beside.is_file() else AS_SHIPPED
     return Benchmark(name, read_problems(path), presentation, file)
 

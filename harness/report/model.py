@@ -188,11 +188,15 @@ def file_name(name: str) -> str:
 def ranked(cells: Sequence[Cell], *, second: bool = True) -> list[Cell]:
     """Mark the best cells, and the second best: by the *printed* value, so that what looks equal is equal.
 
-    Cells without a value take no part.
+    Cells without a value take no part; where all are equal none is the best.
 
     >>> [cell.mark for cell in ranked([Cell("1.0", 0.96), Cell("1.0", 1.04), Cell("0.5", 0.5), Cell("-")])]
     ['best', 'best', 'second', '']
+    >>> [cell.mark for cell in ranked([Cell("0.0", 0.0), Cell("0.0", 0.0)])]
+    ['', '']
     """
     printed = {float(one.text) for one in cells if one.value is not None}
+    if len(printed) < 2:
+        return list(cells)
     places = dict(zip(sorted(printed, reverse=True), MARKS if second else MARKS[:1], strict=False))
     return [replace(one, mark=places.get(float(one.text), "")) if one.value is not None else one for one in cells]

@@ -59,7 +59,8 @@ def where(tmp_path_factory):
     write(folder / "sums.jsonl", rows)
     write(folder / "changed/sums.jsonl", [{**row, "answer": 0} for row in rows])
     write(folder / "shown/sums.jsonl", [{"id": f"sum-{i}", **row} for i, row in enumerate(rows)])
-    (folder / "shown/sums.yaml").write_text(YAML)
+    (folder / "shown/sums.prompt.yaml").write_text(YAML)
+    (folder / "shown/sums.yaml").write_text("a file of somebody's own, which is not read")
     for name in ("sums", "changed/sums", "shown=shown/sums"):
         task, _, file = name.rpartition("=")
         asked = f"{task}={folder / file}.jsonl" if task else folder / f"{file}.jsonl"
@@ -97,7 +98,7 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     assert (result.provenance["grader"], robust.provenance["grader"]) == ("plain", "robust-3")
     assert unlike(result, robust) == ["grader"]
 
-    (tmp_path / "shown.yaml").write_text("grader: plain\nprompt: prompt.txt\nexamples: shots.jsonl")
+    (tmp_path / "shown.prompt.yaml").write_text("grader: plain\nprompt: prompt.txt\nexamples: shots.jsonl")
     data_module._own.cache_clear()
     run(*eval_it, "--examples", "none")
     [config] = {config for config, task in set(RecordStore(store).names()) - set(before)}
@@ -248,7 +249,7 @@ def test_a_sweep_takes_it_and_is_made_again_when_it_has_changed(where):
     (where / "sweep.yaml").write_text(json.dumps(asked))
     told = run("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs").stdout
     assert re.search(r"^\| sums +\| replace τ-0.1 ", told, re.MULTILINE), told
-    yaml = file.with_suffix(".yaml")
+    yaml = file.with_suffix(".prompt.yaml")
     for changed, content, name in (
         (file, file.read_text().replace("how many", "how much"), "data"),
         (yaml, "examples: [{problem: x, answer: y}]", "data"),
@@ -309,7 +310,7 @@ def test_a_bad_file_is_one_sentence(tmp_path, monkeypatch, tasks, content, sente
         ("examples: [{problem: a}]", "examples.0.answer is missing"),
         ("examples: [{problem: a, answr: 1}]", "key of examples.0='answr'.*did you mean 'answer'"),
         ("examples: no.jsonl", "examples='no.jsonl'"),
-        ("examples: sums.yaml", "sums.yaml line 1 is not JSON"),
+        ("examples: sums.prompt.yaml", "sums.prompt.yaml line 1 is not JSON"),
         ("prompt: '{{problem.__class__}}'", "could run code; accepted: no attributes, no calls, and of filters"),
         ("prompt: '{{problem|attr(\"__class__\")}}'", "could run code"),
         ("prompt: '{{problem}}{{problem[\"__class__\"]}}'", "could run code"),
@@ -319,6 +320,6 @@ def test_a_bad_file_is_one_sentence(tmp_path, monkeypatch, tasks, content, sente
 )
 def test_a_bad_yaml_beside_it_is_one_sentence(tmp_path, content, sentence):
     (tmp_path / "sums.jsonl").write_text(GOOD)
-    (tmp_path / "sums.yaml").write_text(content)
-    with pytest.raises(UserError, match=rf"sums\.yaml.*{sentence}"):
+    (tmp_path / "sums.prompt.yaml").write_text(content)
+    with pytest.raises(UserError, match=rf"sums\.prompt\.yaml.*{sentence}"):
         preflight([str(tmp_path / "sums.jsonl")])
