@@ -45,7 +45,11 @@ def evaluate_command(
         rlvr-dir eval --tasks tiny_medium -d replace,tau=-0.1 -d extrapolate,tau=-0.1,gamma=0.1 --controls --samples 8
         rlvr-dir eval spec.yaml --limit 10
     """
+    asked = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
     with phase("starting"):
+        from harness.evals.data import preflight_of
+
+        preflight_of(asked)  # so that a mistake is said before torch is imported
         from harness.evals.compare import compare, markdown
         from harness.evals.loop import evaluate_all
         from harness.evals.result import EvalResult
@@ -53,7 +57,6 @@ def evaluate_command(
         from harness.evals.show import score, tables, warnings
         from harness.tracking import comparison_link, log_result, tracking_place
 
-    asked = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
     announce_tiny(asked)
     place = tracking_place(out, tracking, track=track)
     store = records or out / "records"
