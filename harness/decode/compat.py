@@ -294,9 +294,13 @@ def too_long_contexts(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Position embeddings that end cannot be read beyond."""
     for role, (name, built) in found.context.beyond.items() if found.context.stated else ():
         if not goes_on(found.configs[role]):
+            rope = getattr(found.configs[role], "rope_parameters", None) or {}
+            whole = int(rope.get("factor", 1) * rope.get("original_max_position_embeddings", 0))
+            more = f", or max_position_embeddings={whole} (factor x original) there" if whole > built else ""
             yield (
-                f"max_model_len={spec.max_model_len} is refused: {role}={name!r} was built for {built} positions, and "
-                f"its position embeddings end there; accepted: up to {built}"
+                f"max_model_len={spec.max_model_len} is refused: {role}={name!r} was built for {built} positions, by "
+                "max_position_embeddings and the rotary scaling of its config.json, and its position embeddings end "
+                f"there; accepted: up to {built}{more}"
             )
 
 

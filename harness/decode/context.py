@@ -18,6 +18,7 @@ from harness.spec import Decoding
 UNKNOWN = 2048  # where neither configuration names its positions
 # Rotary embeddings whose angles do not depend on how many positions the configuration names.
 _GO_ON = ("default", "linear", "llama3")
+_NAMED_SCALED = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,15 @@ class Context:
 
 
 def positions(config: Any) -> int | None:
-    """Return how many positions a configuration says its model was built for, None where it does not say."""
-    return getattr(config, "max_position_embeddings", None)
+    """Return how many positions a configuration says its model can be read at, None where it does not say.
+
+    As vLLM 0.32 derives it: a rotary scaling multiplies them by its factor, but for the kinds whose configuration names
+    them scaled.
+    """
+    named, rope = getattr(config, "max_position_embeddings", None), getattr(config, "rope_parameters", None)
+    scaled = isinstance(rope, dict) and rope.get("rope_type", "default") not in _NAMED_SCALED
+    factor = rope.get("factor") if scaled and rope else None
+    return int(named * factor) if named and factor else named
 
 
 def goes_on(config: Any) -> bool:

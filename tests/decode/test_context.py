@@ -1,6 +1,7 @@
 """The context of a pair: whose positions count for which decoding, and a word where responses are cut short."""
 
 import warnings
+from importlib.util import find_spec
 
 import pytest
 
@@ -112,9 +113,35 @@ def test_embeddings_that_end_are_not_read_beyond(narrow):
     rope = {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}
     pair = narrow("rl", **rope)
     edit(pair.base, rope)
-    with pytest.raises(UserError, match=r"max_model_len=96 is refused: rl=.* 40 positions, .*; accepted: up to 40"):
+    with pytest.raises(UserError, match=r"max_model_len=96 is refused: rl=.* 80 positions, .*; accepted: up to 80$"):
         open_engine(pair, EngineSpec(backend="transformers", max_model_len=96))
-    assert open_engine(pair, EngineSpec(backend="transformers"), lazily=True).context.rl_alone == 40
+    assert open_engine(pair, EngineSpec(backend="transformers"), lazily=True).context.rl_alone == 80  # 40 x 2
+
+
+@pytest.mark.parametrize(
+    ("rope", "positions"),
+    [
+        ({"rope_type": "linear", "factor": 2.0}, 80),
+        ({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 40}, 40),
+        ({"rope_type": "llama3", "factor": 2.0, "original_max_position_embeddings": 20, "low_freq_factor": 1.0,
+          "high_freq_factor": 4.0}, 40),
+    ],
+    ids=["linear", "yarn", "llama3"],
+)  # fmt: skip
+def test_scaled_positions_are_what_vllm_derives(narrow, rope, positions):
+    pair = narrow("rl", rope_parameters={"rope_theta": 1e4, **rope})
+    edit(pair.base, {"rope_parameters": {"rope_theta": 1e4, **rope}})
+    assert open_engine(pair, EngineSpec(backend="transformers"), lazily=True).context.rl_alone == positions
+    if rope["rope_type"] == "yarn":
+        accepted = (
+            r"max_position_embeddings .*; accepted: up to 40, or max_position_embeddings=80 \(factor x original\)"
+        )
+        with pytest.raises(UserError, match=accepted):
+            open_engine(pair, EngineSpec(backend="transformers", max_model_len=64))
+    if find_spec("vllm") is not None:
+        from vllm.config import ModelConfig
+
+        assert ModelConfig(pair.rl, dtype="float32").max_model_len == positions
 
 
 def test_a_record_is_known_by_the_length_that_held_for_it(peaked_pair, narrow):
