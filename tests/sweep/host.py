@@ -16,8 +16,8 @@ from tests.sweep.made import sweep
 class Forked(multiprocessing.get_context("fork").Process):
     """Stands in for `subprocess.Popen` of a worker: same life, no new interpreter."""
 
-    def __init__(self, arguments, **_):
-        super().__init__(target=worker, args=arguments[3:])
+    def __init__(self, args, **_):
+        super().__init__(target=worker, args=args[args.index("-m") + 2 :])
         self.start()
 
     def poll(self):
