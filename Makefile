@@ -2,13 +2,10 @@
 # The lock is for Linux x86-64 and Python 3.11. Elsewhere, or on a GPU, see docs/install.md.
 
 SHELL := /bin/bash
-PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Bytecode for all that is imported, made once and on all cores: without it a start of vLLM takes 28 s in place of 14 where
-# Python may not write its own (PYTHONDONTWRITEBYTECODE, a read-only disk).
-COMPILE := -m compileall -qq -j 0 -x '/tests?/|/testing/'
+INSTALL := requirements/install.sh
 # Tiny models: one thread is faster than two that wait for each other.
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
@@ -25,34 +22,19 @@ help: ## Show this list
 setup: $(STAMP) ## Make the virtual environment (the other targets do it themselves)
 
 $(STAMP): requirements/cpu.lock pyproject.toml rlvr_dir_autoload.pth
-	@command -v $(PYTHON) > /dev/null || { echo "make: $(PYTHON) is not installed; set PYTHON to a Python 3.11" >&2; exit 2; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements/cpu.lock
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
-	$(BIN)/python $(COMPILE) $(VENV)/lib || true  # the few that do not compile are never imported
-	touch $@
+	$(INSTALL) $(VENV) $<
 
 VERL := .venv-verl
 verl-env: $(VERL)/.installed ## verl's own environment, to check and launch trainings with it (1.5 GB)
 
-$(VERL)/.installed: requirements/verl.lock pyproject.toml
-	@command -v $(PYTHON) > /dev/null || { echo "make: $(PYTHON) is not installed; set PYTHON to a Python 3.11" >&2; exit 2; }
-	test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
-	$(VERL)/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements/verl.lock
-	$(VERL)/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
-	$(VERL)/bin/python $(COMPILE) $(VERL)/lib || true  # the few that do not compile are never imported
-	touch $@
+$(VERL)/.installed: requirements/verl.lock pyproject.toml rlvr_dir_autoload.pth
+	$(INSTALL) $(VERL) $<
 
 INSPECT := .venv-inspect
 inspect-env: $(INSPECT)/.installed ## Inspect's own environment, to ask `rlvr-dir serve` with it (410 MB)
 
-$(INSPECT)/.installed: requirements/inspect.lock pyproject.toml
-	@command -v $(PYTHON) > /dev/null || { echo "make: $(PYTHON) is not installed; set PYTHON to a Python 3.11" >&2; exit 2; }
-	test -x $(INSPECT)/bin/python || $(PYTHON) -m venv $(INSPECT)
-	$(INSPECT)/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements/inspect.lock
-	$(INSPECT)/bin/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
-	$(INSPECT)/bin/python $(COMPILE) $(INSPECT)/lib || true  # the few that do not compile are never imported
-	touch $@
+$(INSPECT)/.installed: requirements/inspect.lock pyproject.toml rlvr_dir_autoload.pth
+	$(INSTALL) $(INSPECT) $<
 
 demo: $(STAMP) ## Decode the tiny pair every way, score it, print one table
 	$(BIN)/rlvr-dir demo
@@ -79,7 +61,7 @@ endef
 test: style $(CHROMIUM) ## Format check, lint, types, and the tests of one environment: 8 minutes on two cores
 	$(call checked,-m "not whole")
 
-test-all: style $(CHROMIUM) $(VERL)/.installed $(INSPECT)/.installed ## The same with every test: verl, Inspect, PostgreSQL; 22 to 33 minutes
+test-all: style $(CHROMIUM) $(VERL)/.installed $(INSPECT)/.installed ## The same with every test: verl, Inspect, PostgreSQL; 22–33 minutes
 	$(call checked)
 
 screenshots: $(CHROMIUM) ## Take the README's picture of the playground again

@@ -123,3 +123,13 @@ def test_the_example_of_the_python_page_runs(tmp_path, monkeypatch, capsys):
         part = tokens(record)
         assert part["text"].tolist() == every[every["record"] == part["record"][0]]["text"].tolist()
         assert part["token"].tolist() == every[every["record"] == part["record"][0]]["token"].tolist()
+
+
+def test_pages_agree_on_how_long_the_tests_take():
+    """A number is said with its command, on the same line or the next: `make test` … 8 minutes."""
+    taken: dict[str, set[str]] = {"test": set(), "test-all": set()}
+    for name in ("README.md", "CONTRIBUTING.md", "docs/install.md", "Makefile"):
+        text = re.sub(r"^(test(?:-all)?):", r"make \1:", (ROOT / name).read_text(), flags=re.MULTILINE)
+        for command, minutes in re.findall(r"make (test(?:-all)?)\b(?:(?!make )[^|]|\|)*?([\d.–]+)\s+minutes", text):
+            taken[command].add(minutes)
+    assert taken == {"test": {"8"}, "test-all": {"22–33"}}

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import venv
 import zipfile
@@ -131,3 +132,46 @@ def test_importing_the_public_module_loads_nothing_heavy_and_all_its_names_are_t
         "assert all(getattr(rlvr_dir, name) for name in rlvr_dir.__all__)"
     )
     assert run(python, "-c", code, cwd=tmp_path, OMP_NUM_THREADS="1") == ["rlvr_dir"]
+
+
+def install(folder, lock, *programs, **environment):
+    """What `make` runs, with nothing on the path but some programs; also what a uv that is among them was asked for."""
+    (folder / "bin").mkdir()
+    (folder / "bin/uv").write_text(f'#!/bin/sh\necho "$@" > {folder}/uv\nexit 3\n')
+    (folder / "bin/uv").chmod(0o755)
+    for name in ("bash", "sh", "grep", "cat", "python3.11"):
+        (folder / "bin" / name).symlink_to(sys.executable if name == "python3.11" else shutil.which(name))
+    for name in {"python3.11", "uv"} - {*programs}:
+        (folder / "bin" / name).unlink()
+    (folder / "lock").write_text(lock)
+    variables = {"PATH": str(folder / "bin"), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, **environment}
+    command = [ROOT / "requirements/install.sh", folder / "new", folder / "lock"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=variables, check=False)
+    return done, (folder / "uv").read_text().split() if (folder / "uv").exists() else None
+
+
+def test_the_torch_that_pip_does_not_find_is_asked_of_uv(tmp_path):
+    done, asked = install(tmp_path, "numpy==2.3.5\ntorch==2.13.0+cpu\n", "python3.11", "uv")
+    python = str(tmp_path / "new/bin/python")
+    assert asked == [
+        *("pip", "install", "--quiet", "--python", python, "--no-deps"), "--torch-backend", "cpu", "torch==2.13.0+cpu"
+    ]  # fmt: skip
+    assert done.returncode == 3
+    assert not (tmp_path / "new/.installed").exists()
+
+
+def test_where_there_is_no_python_311_uv_brings_one(tmp_path):
+    done, asked = install(tmp_path, "", "uv")
+    assert asked == ["venv", "--quiet", "--seed", "--allow-existing", "--python", "3.11", str(tmp_path / "new")]
+    assert done.returncode == 3
+
+
+def test_what_cannot_be_installed_is_said_in_one_sentence(tmp_path):
+    for name, variables, said in (
+        ("no uv", {}, "make: python3.11 is not installed, and uv, which would help, cannot be installed; accepted: "),
+        ("no such python", {"PYTHON": "python3.10"}, "make: PYTHON=python3.10 is not installed; accepted: "),
+    ):
+        (tmp_path / name).mkdir()
+        done, asked = install(tmp_path / name, "", **variables)
+        assert (done.returncode, asked) == (2, None)
+        assert done.stderr.splitlines()[-1].startswith(said)
