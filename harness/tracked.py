@@ -13,6 +13,7 @@ from harness.evals.generation import has_template
 from harness.evals.lm import RlvrDirLM
 from harness.evals.lm_eval_tasks import LmEvalBenchmark, task_scores
 from harness.evals.loop import versions
+from harness.evals.show import warnings
 from harness.evals.task import SampledMathTask
 from harness.text import visible
 
@@ -45,16 +46,20 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
     _mark_limited(found)
     chat, logged = lm.get_model_info()["rlvr_dir"]["chat"], store is not None
     about = {"chat": chat, "versions": versions(), "limit": arguments.get("limit"), "argv": sys.argv}
+    results = []
     for done in lm.done if keeps else ():
         name, task = done.job.task, done.job.lm_eval_task
         if task is None and not done.job.golds:
             continue
         scores = task_scores(task.task, found["results"][name], found["samples"][name]) if task else None
         result = done.result(about, scores)
+        results.append(result)
         if store is not None and "://" not in str(store):
             Path(store).mkdir(parents=True, exist_ok=True)
             result.write(Path(store))
         logged = store is not None and log_result(result, store) is not None and logged
+    for sentence in warnings(results):
+        _say(sentence)
     if not asked:
         found.pop("samples", None)
     places = [f"rollouts are kept in {own.records}"] if own.records else []

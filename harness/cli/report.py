@@ -13,6 +13,7 @@ from harness.cli.track import Tracking
 from harness.cli.view import Tokenizer, tokenizers
 from harness.errors import unknown
 from harness.files import check_writable
+from harness.progress import say
 from harness.spec import EvalSpec
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def report(
         rlvr-dir analyse tokens --tasks tiny_medium && rlvr-dir report runs/demo --analysis runs/analysis
     """
     from harness import __version__
+    from harness.evals.show import warnings
     from harness.report.analyses import analysis_chapters
     from harness.report.build import build
     from harness.report.paper import paper_chapter
@@ -81,6 +83,8 @@ def report(
     links = _run_links(runs, tracking, ui) if found else {}
     about: dict[str, Any] = {"facts": facts, "viewers": viewers, "paper_base": paper_base, "runs": links}
     page = write(build(found, name=title, more=more, **about), out)
+    for sentence in warnings(found):
+        say(sentence)
     echo(f"written: {page}, report.md and the tables and figures beside it")
 
 

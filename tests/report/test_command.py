@@ -2,10 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from harness.spec import Decoding
 from tests.commands import refused, run
 from tests.report.made import grid
+from tests.results import made
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +32,15 @@ def results(tmp_path_factory):
 def test_a_mistake_is_one_sentence(arguments, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert sentence in refused(*arguments)
+
+
+def test_responses_without_an_answer_are_warned_of_as_eval_does(tmp_path):
+    (tmp_path / "runs").mkdir()
+    no_box = np.array([[1, 1], [1, 0]])
+    made(Decoding(mode="rl"), [[0, 0], [0, 1]], no_box=no_box, truncated=1 - no_box).write(tmp_path / "runs")
+    done = run("report", tmp_path / "runs", "--out", tmp_path / "out")
+    assert "warning: 75% (rl on aime24 (2 of 30 problems)) of the responses hold no final answer: show" in done.stderr
+    assert "are cut" not in done.stderr
 
 
 def test_curves_are_drawn_and_a_result_beside_them_is_left_alone(tmp_path):
