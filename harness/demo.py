@@ -41,6 +41,7 @@ def run_demo(
         UserError: what the engine or the evaluation refuses.
     """
     from harness.tracking import comparison_link, log_result
+    from harness.tracking.store import ui_command
 
     started = time.monotonic()
     spec = EvalSpec(
@@ -61,7 +62,7 @@ def run_demo(
     text = report(results, problems=problems, seconds=time.monotonic() - started)
     write_file(out / "demo.md", text)
     say("\n" + text)
-    say(f"Written to {out}/demo.md; `rlvr-dir ui --store {out}` shows the runs in MLflow.")
+    say(f"Written to {out}/demo.md; `{ui_command(out)}` shows the runs in MLflow.")
     for task in TASKS:
         if links := comparison_link(out, "rlvr-dir-demo", task=task):
             say(f"{task}: {links.charts}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from harness.text import visible
+from harness.text import visible, without_passwords
 
 _LONGEST = 4000  # characters of a line
 
@@ -12,11 +12,12 @@ class UserError(ValueError):
     """Something the user asked for cannot be done; the message names the argument, its value and what is accepted.
 
     Command-line entry points print it on one line and exit with status 2. Names and values in it may come from anybody:
-    `visible` writes out what could steer a terminal. Lines of `more` (a difference between two files) stand beneath.
+    `visible` writes out what could steer a terminal, and no password of an address is repeated. Lines of `more` (a
+    difference between two files) stand beneath.
     """
 
     def __init__(self, sentence: object, more: Iterable[str] = ()) -> None:
-        super().__init__("\n".join(visible(line, _LONGEST) for line in (sentence, *more)))
+        super().__init__(without_passwords("\n".join(visible(line, _LONGEST) for line in (sentence, *more))))
 
 
 class Busy(UserError):

@@ -4,6 +4,7 @@
 renderers of reports and figures. It changes nothing the second time.
 """
 
+import re
 import unicodedata
 
 LONGEST = 2000  # characters that a page shows of one text
@@ -26,3 +27,12 @@ def _escape(character: str) -> str:
     short = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
     code = ord(character)
     return short.get(character) or (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+
+
+def without_passwords(text: str) -> str:
+    """Return `text` with the password of every address in it left out.
+
+    >>> without_passwords("postgresql://me:secret@host/db")
+    'postgresql://me:***@host/db'
+    """
+    return re.sub(r"(://[^/\s:@]*):[^/\s]*@", r"\1:***@", text)

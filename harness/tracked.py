@@ -25,6 +25,7 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
     not asked for them. Nothing depends on the log in MLflow: what fails there is a warning.
     """
     from harness.tracking import log_result, resolve_store
+    from harness.tracking.store import ui_command
 
     own, given = lm.own, dict(arguments)
     store = resolve_store(own.tracking, own.tracking) if own.tracking else None  # refused before any weights load
@@ -63,9 +64,8 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
     if not asked:
         found.pop("samples", None)
     places = [f"rollouts are kept in {own.records}"] if own.records else []
-    if logged:
-        option = "tracking" if "://" in str(store) else "store"
-        places.append(f"results are in MLflow at {store} (`rlvr-dir ui --{option} {store}` shows them)")
+    if logged and store is not None:
+        places.append(f"results are in MLflow (`{ui_command(store)}` shows them)")
     if places:
         _say(f"{'; '.join(places)}; the model arguments records=off and tracking=off decline")
     return found

@@ -56,6 +56,7 @@ def evaluate_command(
         from harness.evals.settings import settings_of
         from harness.evals.show import score, tables, warnings
         from harness.tracking import comparison_link, log_result, tracking_place
+        from harness.tracking.store import ui_command
 
     announce_tiny(asked)
     place = tracking_place(out, tracking, track=track)
@@ -82,9 +83,10 @@ def evaluate_command(
         say(sentence)
     say(f"written to {out}: one JSON file a result; rollouts in {store}")
     say(f"next: `rlvr-dir report {out} --out report` makes a page of it; more --samples decode only what is missing")
-    for task in dict.fromkeys(result.task for result in results):
-        if place is not None and (links := comparison_link(place, f"rlvr-dir-{task}")):
-            say(f"{task} in MLflow (`rlvr-dir ui --store {out}` serves it): {links.charts}")
+    if place is not None:
+        for task in dict.fromkeys(result.task for result in results):
+            comparison_link(place, f"rlvr-dir-{task}")  # which makes the view that `ui` leads to
+        say(f"in MLflow, side by side: `{ui_command(place)}`")
 
 
 def announce_tiny(asked: EvalSpec) -> None:

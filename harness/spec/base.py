@@ -10,12 +10,14 @@ would be accepted; `parse` hands it on. Everything pydantic finds by itself beco
 import json
 import types
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cache
 from os.path import expanduser
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from harness.digest import digest
 from harness.errors import UserError, unknown
@@ -31,6 +33,16 @@ class Spec(BaseModel, frozen=True):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
     called: ClassVar[str] = ""  # what a sentence calls the whole of it: `key of sweep='taks' is not known`
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `yes` where a number is meant, which pydantic takes for 1."""
+        accepted = _leaves(cls.model_fields[info.field_name or ""].annotation)
+        values = value if isinstance(value, list | tuple) else [value]
+        if accepted & {int, float} and not accepted & {bool, Any} and any(isinstance(item, bool) for item in values):
+            raise PydanticCustomError("truth_value", "a truth value is no number")
+        return value
 
     @classmethod
     def chosen(cls, data: Mapping[str, Any]) -> type[Self]:
@@ -57,6 +69,15 @@ class Spec(BaseModel, frozen=True):
             UserError: the changed spec is not valid.
         """
         return parse(type(self), {**self.model_dump(), **changes})
+
+
+@cache
+def _leaves(annotation: Any) -> frozenset[Any]:
+    """Return the types that an annotation is made of; `bool` for a literal truth value."""
+    if get_origin(annotation) is Literal:
+        return frozenset(type(value) for value in get_args(annotation))
+    inner = get_args(annotation)
+    return frozenset().union(*map(_leaves, inner)) if inner else frozenset([annotation])
 
 
 S = TypeVar("S", bound=Spec)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -228,7 +229,14 @@ class Sweep(ABC, Generic[S]):
     def complete(
         self, point: Point, results: Sequence[Any], files: Sequence[str], metrics: dict[str, float], **about: Any
     ) -> None:
-        """Keep a point that is complete, and tell whoever wants to know."""
+        """Keep a point that is complete, and tell whoever wants to know; without its metric it has failed.
+
+        A point that is drawn in another way may have fewer samples than the metric needs.
+        """
+        name = self.spec.metric.name
+        if "sampling" not in point and not isfinite(metrics.get(name, nan)):
+            self.fail(point, f"metric={name!r} has no finite value of {key(point)}")
+            return
         self._end(point, state="complete", results=tuple(files), metrics=metrics, about=about)
         self.on_complete(point, results)
 

@@ -3,10 +3,11 @@
 They say which results belong to which point. Whoever is killed loses none, and two who do one point write the same.
 """
 
+import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from math import isfinite
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -74,18 +75,23 @@ class Trials:
     def __init__(self, spec: Search, folder: SweepFolder) -> None:
         self.spec, self.folder = spec, folder
         self._known: dict[str, Trial] = {}
+        self._damaged: set[Path] = set()
         self.read()
 
     def read(self) -> None:
-        """Read what others have written since.
-
-        Raises:
-            DamagedError: a file is no trial of this sweep.
+        """Read what others have written since. A file that is no trial of this sweep is named once, and hides no other:
+        its point counts as not yet done.
         """
         for path in sorted(self.folder.points.glob("*.json")):
             if path.stem not in self._known or self._known[path.stem].state == "failed":
-                trial = Trial.from_file(path)
-                self._check(trial, path)
+                try:
+                    trial = Trial.from_file(path)
+                    self._check(trial, path)
+                except DamagedError as error:
+                    if path not in self._damaged:
+                        print(f"warning: left out, its point is done again: {error}", file=sys.stderr)
+                    self._damaged.add(path)
+                    continue
                 self._known[path.stem] = trial
 
     def write(self, trial: Trial) -> None:

@@ -2,17 +2,22 @@
 
 import logging
 import os
+import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from harness.errors import UserError
 from harness.records.lock import locked
+from harness.text import without_passwords
 
 VARIABLE, OFF = "RLVR_DIR_TRACKING_URI", "off"
 _SQLITE, _SERVERS = "sqlite:///", ("http://", "https://")
+_OTHERS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|(databricks|databricks-uc|uc)$")  # what MLflow takes, and is no folder
 _LOCK_SECONDS = 60.0
 # MLflow's own are seven retries of two minutes each; an evaluation waits for nobody.
 _PATIENCE = {
@@ -67,11 +72,15 @@ class TrackingStore:
         text = str(where)
         if isinstance(where, str) and text.startswith(_SERVERS):
             return cls(text.rstrip("/"), None)
-        if isinstance(where, str) and "://" in text and not text.startswith(_SQLITE):
-            raise UserError(f"tracking={text!r} is refused; accepted: a folder, http://HOST:PORT or sqlite:///FILE")
-        file = Path(text.removeprefix(_SQLITE)) if text.startswith(_SQLITE) else Path(where) / "mlflow.db"
+        is_uri = isinstance(where, str) and text.startswith(_SQLITE)
+        if isinstance(where, str) and not is_uri and _OTHERS.match(text):
+            raise UserError(
+                f"tracking={text!r} is refused; accepted: a folder (./NAME where it looks like an address), "
+                "http://HOST:PORT or sqlite:///FILE"
+            )
+        file = Path(unquote(text.removeprefix(_SQLITE))) if is_uri else Path(where) / "mlflow.db"
         file = file.expanduser().resolve()
-        return cls(f"{_SQLITE}{file}", file)
+        return cls(f"{_SQLITE}{_quoted(file)}", file)
 
     @property
     def exists(self) -> bool:
@@ -106,6 +115,9 @@ class TrackingStore:
                 logging.getLogger(name).setLevel(logging.WARNING)
             client = MlflowClient(tracking_uri=self.uri)
             client.search_experiments(max_results=1)
+            if self.database is not None and _quoted(self.database) != str(self.database):
+                with suppress(OSError):  # MLflow makes an empty folder of the name as it is in the URI, too
+                    os.removedirs(Path(_quoted(self.database)).parent)
         return client
 
     def experiment_id(self, client: Any, name: str) -> str:
@@ -115,6 +127,17 @@ class TrackingStore:
             with suppress(Exception):  # on a server another process may have been quicker
                 return client.create_experiment(name, artifact_location=place)
         return client.get_experiment_by_name(name).experiment_id
+
+
+def _quoted(path: Path) -> str:
+    """Return a path as it stands in a URI: what follows a `?` would be options there, and `%20` a space."""
+    return str(path).replace("%", "%25").replace("?", "%3F")
+
+
+def ui_command(store: Path | str) -> str:
+    """Return the command that shows a store's pages."""
+    option = "tracking" if "://" in str(store) else "store"
+    return f"rlvr-dir ui --{option} {shlex.quote(without_passwords(str(store)))}"
 
 
 def every(search: Callable[..., Any], *wanted: Any) -> list[Any]:
@@ -130,8 +153,13 @@ def every(search: Callable[..., Any], *wanted: Any) -> list[Any]:
 
 
 def reason(error: Exception) -> str:
-    """Say in a line what an exception of MLflow's says."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    """Say in a line what an exception of MLflow's says, in our words where its own help nobody."""
+    text = without_passwords(" ".join(str(error).split()))
+    if "must be in the 'active' state" in text:
+        return "its experiment was deleted: restore it with `mlflow experiments restore`, or name another one"
+    if "database is locked" in text or isinstance(error, TimeoutError):
+        return "another process holds its database; wait for it, or end it"
+    return f"{type(error).__name__}: {text[:200]}"
 
 
 @contextmanager

@@ -1,14 +1,20 @@
 """Training problems from a JSONL file: rows of `answer` and `prompt` (text or messages) or `problem`."""
 
+import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.grading import grade_many
 from harness.spec.base import read_jsonl
 from harness.spec.presentation import AFTER, rendered
 from harness.spec.stored import is_number, is_text
+from harness.text import visible
 from harness.train.spec import TrainSpec
+
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?")  # which every grader reads
 
 
 def read_problems(path: str | Path, spec: TrainSpec) -> list[dict[str, Any]]:
@@ -26,7 +32,32 @@ def read_problems(path: str | Path, spec: TrainSpec) -> list[dict[str, Any]]:
         rows = read_jsonl(path, ("answer",))
     except OSError as error:
         raise UserError(f"data={str(path)!r} cannot be read ({type(error).__name__})") from None
-    return [_row(data, f"{path}, line {number}", spec) for number, data in rows]
+    problems = [_row(data, f"{path}, line {number}", spec) for number, data in rows]
+    _check_golds([number for number, _ in rows], [problem["answer"] for problem in problems], path, spec)
+    return problems
+
+
+def _check_golds(lines: Sequence[int], golds: Sequence[str], path: Path, spec: TrainSpec) -> None:
+    """Warn of gold answers that no response can be rewarded for: not even one that ends in that very answer.
+
+    Raises:
+        UserError: all are such.
+    """
+    grader = spec.dapo.grader
+    form = "Answer: {}" if grader == "math_dapo" else "\\boxed{{{}}}"
+    doubtful = [(line, gold) for line, gold in zip(lines, golds, strict=True) if not _NUMBER.fullmatch(gold)]
+    verdicts = grade_many([(gold, form.format(gold)) for _, gold in doubtful], grader=grader)
+    wrong = [place for place, verdict in zip(doubtful, verdicts, strict=True) if not verdict.correct]
+    if not wrong:
+        return
+    line, gold = wrong[0]
+    sentence = (
+        f"data={str(path)!r}: {len(wrong)} of {len(golds)} answers cannot be read by dapo.grader={grader!r}, the first "
+        f"in line {line}, {gold[:80]!r}: no response to these problems can be right"
+    )
+    if len(wrong) == len(golds):
+        raise UserError(f"{sentence}; accepted: answers that the grader reads, or another grader")
+    print(f"warning: {visible(sentence, None)}", file=sys.stderr)
 
 
 def enough(

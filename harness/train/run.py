@@ -25,7 +25,7 @@ from harness.train.card import write_card
 from harness.train.folder import Inputs, SeedFolder, TrainingFolder, write_json
 from harness.train.settings import DapoSettings
 from harness.train.spec import TrainSpec
-from harness.train.summary import write_summary
+from harness.train.summary import taught_nothing, write_summary
 
 # By benchmark: avg, pass, tokens, ...; `right` counts the right samples of each problem.
 ValidationScores = dict[str, dict[str, Any]]
@@ -175,6 +175,9 @@ def _finish(
         "date": time.strftime("%Y-%m-%d"),
         "command": " ".join(sys.argv),
     }
+    untaught = [record for record in steps if record["groups"]["dropped"] and not record["groups"]["kept"]]
+    if untaught:
+        say(f"warning: seed {seed}: {taught_nothing(len(untaught), len(steps))}")
     write_card(folder.rl, facts, folder.records())
     if not spec.keep_checkpoints:
         shutil.rmtree(folder.checkpoints)

@@ -160,6 +160,15 @@ def _by_problem(row: Mapping[str, Any], metric: str) -> np.ndarray:
     return right if metric == "avg" else pass_at_k_per_problem(right, max(1, samples // 2))[:, None]
 
 
+def taught_nothing(untaught: int, steps: int) -> str:
+    """Say that steps of a training kept no group of responses, and what to look at."""
+    whole = "; the model is the base" if untaught == steps else ""
+    return (
+        f"{untaught} of {steps} steps taught nothing: no group of responses to a problem was partly right, so none had "
+        f"an advantage{whole}. Look at the answers of the data, at the prompt and at the length of responses"
+    )
+
+
 def text(found: dict[str, Any]) -> str:
     """Write the summary as Markdown, in percent."""
     training, seeds = found["training"], found["seeds"]
@@ -204,6 +213,9 @@ def text(found: dict[str, Any]) -> str:
         cells += [f"{_number(mass, '.0%')} ({_number(tokens, '.0%')} of tokens)"]
         rows.append([*cells, f"{each['kept']} kept, {each['dropped']} dropped", f"{each['seconds']:.0f}"])
     lines += [markdown_table(head, rows)]
+    for seed, each in seeds.items():
+        if each["dropped"] and not each["kept"]:
+            lines += ["", f"**Seed {seed}: {taught_nothing(steps := training['dapo']['steps'], steps)}.**"]
     shares = [each["reweighting_share"] for each in seeds.values() if each["reweighting_share"] is not None]
     thrown = training["backend"] == "verl" and training["dapo"]["dynamic_sampling"]
     which = " that were learned from" if thrown else ""  # verl counts no others; mixed groups are half right

@@ -117,3 +117,19 @@ def test_every_gate_and_every_part_of_a_rule_is_met_by_the_gates_step():
     assert {name for way in checks.SAMPLINGS for name in way} == {"top_p", "temperature"}
     assert {each.trace for each in requests} == {None, 5}
     assert sum(step.check == "gates" for step in STEPS.values()) >= 3
+
+
+def test_a_step_that_is_not_known_is_skipped_and_the_others_run(tmp_path, monkeypatch):
+    """An older list of steps on a rented machine does not cost the call; the exit status still says it."""
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    said = []
+    found = checklist.run_checklist(steps="decison,decision", limit_s=0.2, out=tmp_path / "found.json", say=said.append)
+    assert found["steps"]["decison"] == {"ok": False, "skipped": "there is no such step"}
+    assert found["steps"]["decision"]["error"] == "killed after 0.2 s"
+    assert json.loads((tmp_path / "found.json").read_text())["steps"] == found["steps"]
+    assert said[0].startswith("decison: skipped, ")
+    assert said[0].endswith("did you mean 'decision'?")
+    monkeypatch.setattr(sys, "argv", ["checklist", "--steps", "none-such", "--out", str(tmp_path / "other.json")])
+    with pytest.raises(SystemExit) as ended:
+        checklist.main()
+    assert ended.value.code == 1

@@ -5,9 +5,10 @@ import pytest
 from harness import grading
 from harness.errors import UserError
 from harness.grading import GRADERS
-from harness.spec import TINY, Decoding, EvalSpec, Sampling, load_eval, parse, preset, read_yaml
+from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Sampling, load_eval, parse, preset, read_yaml
 from harness.spec.evaluation import DECODING_OPTIONS
 from harness.spec.presentation import DEFAULT_GRADER, Grader
+from harness.sweep.specs import load
 
 FILE = """
 tasks: [tiny_easy, tiny_medium]
@@ -139,3 +140,29 @@ def test_an_option_takes_the_place_of_the_files():
     for file in ({}, {"sampling": {"top_p": 0.9, "samples": 2}}):
         sampling = load_eval(file, {"top_p": 0.3}).sampling
         assert (sampling.top_p, sampling.samples) == (0.3, 2 if file else 32)
+
+
+@pytest.mark.parametrize(
+    ("read", "words"),
+    [
+        (lambda: parse(EvalSpec, read_yaml(None, ["limit=yes", "tasks=[tiny_easy]"])), "limit=True is refused"),
+        (lambda: parse(Sampling, {"samples": True}), "samples=True is refused"),
+        (lambda: parse(Sampling, {"temperature": False}), "temperature=False is refused"),
+        (lambda: parse(EngineSpec, {"max_num_seqs": True}), "max_num_seqs=True is refused"),
+        (lambda: load_sweep({"values": [True]}), r"parameters.decode.tau.values=\[True\] is refused"),
+        (lambda: load_sweep({"min": False, "max": 1.0}), "parameters.decode.tau.min=False is refused"),
+    ],
+)
+def test_a_truth_value_is_no_number(read, words):
+    """YAML takes `yes` for true, and pydantic true for 1."""
+    with pytest.raises(UserError, match=f"{words}: a truth value is no number"):
+        read()
+
+
+def test_truth_values_stay_where_they_are_meant():
+    assert parse(EngineSpec, {"enforce_eager": "yes"}).enforce_eager is True
+    assert parse(EngineSpec, {"enforce_eager": True}).enforce_eager is True
+
+
+def load_sweep(tau):
+    return load({"name": "x", "tasks": ["tiny_easy"], "parameters": {"decode.tau": tau}})

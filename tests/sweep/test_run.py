@@ -16,6 +16,7 @@ from harness.sweep.folder import SweepFolder
 from harness.sweep.points import key
 from harness.sweep.run import best, status
 from harness.sweep.study import Study
+from harness.sweep.trials import Trials
 from tests.records.made import stored
 from tests.sweep.made import sweep
 
@@ -266,3 +267,30 @@ def test_workers_that_cannot_work_are_not_started_for_ever(host, look, tmp_path)
     trials, folder = look(tmp_path, **changes)
     assert not trials.complete()
     assert "tensor_parallel_size=2 is refused" in status(folder, trials.spec)
+
+
+def test_a_metric_that_is_no_number_is_a_failed_point_and_a_bad_file_hides_no_other(tmp_path, capsys):
+    spec = sweep()
+    asked = open_sweep(spec, Places.under(tmp_path, track=False))
+    asked.on_complete = lambda point, results: None
+    asked.folder.points.mkdir(parents=True)
+    points, name = asked.points(), spec.metric.name
+    for point, metrics in zip(points, ({name: 40.0}, {name: float("nan")}, {}, {name: 30.0}), strict=True):
+        asked.complete(point, [], [], metrics)
+    assert [asked.trials.get(point).state for point in points] == ["complete", "failed", "failed", "complete"]
+    assert f"metric='{name}' has no finite value of {{" in asked.failed()[0].error
+    assert points[1] in asked.todo()  # tried again
+    [file] = [path for path in asked.folder.points.glob("*.json") if '"number": 3' in path.read_text()]
+    file.write_text(file.read_text().replace("30.0", '"much"'))
+    trials = Trials(spec, asked.folder)
+    assert [trial.number for trial in trials.complete()] == [0]
+    trials.read()
+    said = capsys.readouterr().err
+    assert said.count(file.name) == 1  # once
+    assert said.startswith("warning: left out, its point is done again: ")
+    assert "2 failed" in status(asked.folder, spec)
+    again = open_sweep(spec, Places.under(tmp_path, track=False))
+    again.on_complete = lambda point, results: None
+    assert points[3] in again.todo()
+    again.complete(points[3], [], [], {name: 30.0})
+    assert [trial.number for trial in Trials(spec, asked.folder).complete()] == [0, 3]

@@ -215,3 +215,13 @@ def test_adapters_are_trained_saved_as_such_or_merged_and_gone_on_with(tmp_path)
     asked = ["--tasks", "tiny_easy", "--limit", "1", "--samples", "1", "--max-tokens", "8", "--backend", "transformers"]
     out = ["--no-track", "--out", str(tmp_path / "eval")]
     run("eval", "--pair", tmp_path / "killed" / "seed-0", *asked, *out)
+
+
+def test_a_training_that_kept_no_group_says_so_loudly(tmp_path):
+    """No answer is ever right: no group has an advantage, and nothing is learned."""
+    said, problems = [], [{**row, "answer": "123456"} for row in rl_problems(0, 8)]
+    spec = load_train({"dapo": {**SPEC["dapo"], "steps": 1, "max_response_tokens": 4}, "validation": {"tasks": []}})
+    run_training(spec, tmp_path, Source(tiny_pair().base, lambda seed: problems, None), say=said.append)
+    sentence = "1 of 1 steps taught nothing: no group of responses to a problem was partly right"
+    assert any(f"warning: seed 0: {sentence}" in line for line in said)
+    assert f"**Seed 0: {sentence}" in (tmp_path / "summary.md").read_text()

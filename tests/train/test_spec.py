@@ -101,6 +101,19 @@ def test_problems_from_a_file(tmp_path):
     ]
 
 
+def test_answers_that_no_response_can_match_are_named_before_a_training(tmp_path, capsys):
+    file = tmp_path / "problems.jsonl"
+    rows = [{"problem": "a", "answer": answer} for answer in ("2", r"\frac{1}{2}", r"\frac{1}{", r"{3")]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    assert len(read_problems(file, TrainSpec())) == 4
+    said = capsys.readouterr().err
+    assert "2 of 4 answers cannot be read by dapo.grader=" in said
+    assert r"line 3, '\\frac{1}{': no response to these problems can be right" in said
+    file.write_text("\n".join(map(json.dumps, rows[2:])))
+    with pytest.raises(UserError, match=r"2 of 2 answers cannot be read .* accepted: answers that the grader reads"):
+        read_problems(file, TrainSpec())
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
