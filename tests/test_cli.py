@@ -13,6 +13,7 @@ from typer.main import get_command
 from harness import cli
 from harness.cli.base import as_typed
 from harness.spec import EngineSpec
+from tests.commands import refused
 from tests.records.made import read, stored_count
 
 RLVR_DIR = Path(sys.executable).with_name("rlvr-dir")
@@ -131,3 +132,27 @@ def test_ctrl_c_keeps_what_was_decoded_and_the_same_command_goes_on(tmp_path):
     assert rest.returncode == 0
     assert rest.stdout == whole.stdout
     assert read(tmp_path / "cut/records").digest() == read(tmp_path / "whole/records").digest()
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "near"),
+    [(["evall"], "command='evall'", "eval"), (["records", "lst"], "records command='lst'", "list"), (["x"], "c", "")],
+)
+def test_a_command_that_is_not_known_gets_its_near_name(words, start, near):
+    sentence = refused(*words)
+    assert sentence.startswith(start)
+    assert " is not known; accepted: " in sentence
+    assert sentence.endswith(f"; did you mean {near!r}?") == bool(near)
+
+
+def test_the_list_of_sweeps_is_a_table_that_fits():
+    lines = run("sweep", "list").stdout.splitlines()
+    assert lines[0].split() == ["sweep", "pair", "about"]
+    assert any(line.startswith("dapo32b_tau_gamma ") and " dapo-32b " in line for line in lines)
+    assert max(map(len, lines)) <= 120
+    assert "The tau x gamma grid on the tiny pair: runs to the end" in run("sweep", "list", "--long").stdout
+
+
+def test_a_training_without_validation_cannot_be_compared():
+    sentence = refused("train", "--steps", "1", "--validate", "none", "--against", "runs/train/DAPO")
+    assert "compares validations, and this training has none" in sentence

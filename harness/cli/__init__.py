@@ -9,10 +9,9 @@ from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from harness import __version__
-from harness.cli.base import PLAIN, echo, group
+from harness.cli.base import PLAIN, Group, echo, group
 from harness.errors import UserError
 from harness.files import REFUSALS
 from harness.progress import showing
@@ -42,7 +41,7 @@ COMMANDS = {
 _HOME = re.compile(r"(^|=)~/")  # a shell makes a home of it at the beginning of a word only: not in --out=~/runs
 
 
-class _Commands(TyperGroup):
+class _Commands(Group):
     """The commands, imported one by one."""
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -2,14 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-from harness.errors import UserError
+from harness.errors import UserError, unknown
 from harness.text import visible
 
 N = TypeVar("N", int, float)
@@ -67,6 +68,21 @@ def as_typed(sentence: str, options: dict[str, bool], typed: str) -> str:
     return re.sub(r"(?<![-.\w])(\w+)=(?=(\S)?)", option, sentence)
 
 
+class Group(TyperGroup):
+    """A group that names the nearest of its commands where there is none of a name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command.
+
+        Raises:
+            UserError: there is none of that name.
+        """
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            group_name = f"{ctx.info_name} " if ctx.parent else ""
+            raise unknown(f"{group_name}command", args[0], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
+
+
 class _Group(typer.Typer):
     def command(self, name: str | None = None, **how: Any) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Add a command of our class."""
@@ -75,7 +91,7 @@ class _Group(typer.Typer):
 
 def group(text: str) -> typer.Typer:
     """Make a group of commands with this help."""
-    return _Group(help=text, add_completion=False, **PLAIN)
+    return _Group(help=text, cls=Group, add_completion=False, **PLAIN)
 
 
 def numbers(name: str, given: str, kind: type[N] = int, least: int | None = None) -> list[N]:
@@ -101,3 +117,15 @@ def echo_json(data: object) -> None:
     """Print JSON; what cannot be seen is escaped as JSON does it."""
     text = json.dumps(data, indent=1, ensure_ascii=False)
     typer.echo("".join(c if visible(c, keep="\n") == c else json.dumps(c)[1:-1] for c in text))
+
+
+def fitted(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in plain text, one line a row; its last column is cut where the terminal ends."""
+    cells = [[visible(cell, None) for cell in row] for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
+    room = max(20, shutil.get_terminal_size((120, 24)).columns - sum(widths) - 2 * len(widths))
+    lines = []
+    for *row, last in cells:
+        start = "".join(f"{cell:{width}}  " for cell, width in zip(row, widths, strict=True))
+        lines.append((start + (last if len(last) <= room else f"{last[: room - 1]}…")).rstrip())
+    return "\n".join(lines)

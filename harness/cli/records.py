@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.base import echo, echo_json, group
+from harness.cli.base import echo, echo_json, fitted, group
 from harness.cli.options import spec_options
 from harness.errors import UserError
 from harness.files import make_folder
@@ -30,24 +30,31 @@ def _say_if_empty(store: Path) -> None:
 
 @app.command("list")
 def records_list(store: RecordsFolder = RECORDS) -> None:
-    """List every record: pair, rule, state, samples, date."""
+    """List every record: rule, pair, state, responses, share of changed tokens, date; `show` has the rest of one."""
     from harness.records.commands import list_records
+    from harness.spec.pair import model_name
 
     rows = list(list_records(store))
     _say_if_empty(store)
+    lines = []
     for row in rows:
+        record_hash, _, task = row["record"].partition("/")
+        name = f"{record_hash[:8]}/{task}"
         if "decoding" not in row:
-            typer.echo(f"{row['record']}  {'; '.join(row['damage'])}")
+            lines.append([name, "", "", "", "", "", "", f"damaged: {'; '.join(row['damage'])}"])
             continue
         state = "finished" if row["finished"] else f"{row['held']} of {row['asked']}"
         state = state if row["asked"] else "looked at only"  # by `rlvr-dir view`
-        damage = f"  damaged: {'; '.join(row['damage'])}" if row["damage"] else ""
-        graders = f"  graded: {', '.join(row['graders'])}" if row["graders"] else ""
-        shares = "".join(f", {row[n]:.1%} {n}" for n in ("replaced", "changed") if row[n] is not None)
-        tokens = "" if row["tokens"] is None else f", {row['tokens']:,} tokens"
-        held = f"{row['problems']} problems, {row['held']} responses{tokens}"
-        what = "  ".join(filter(None, (row["record"], row["created"], row["pair"], row["decoding"], state)))
-        echo(f"{what}, {held}{shares}{graders}{damage}")
+        pair = " / ".join(dict.fromkeys(model_name(place) for place in row["pair"].split(" / ")))
+        changed = "" if row["changed"] is None else f"{row['changed']:.1%}"
+        held = f"{row['held']} of {row['problems']}"
+        about = [f"damaged: {'; '.join(row['damage'])}"] if row["damage"] else []
+        about += [f"graded: {', '.join(row['graders'])}"] if row["graders"] else []
+        day = row["created"].replace("T", " ")[:10]
+        lines.append([name, row["decoding"], pair, state, held, changed, day, "  ".join(about)])
+    if lines:
+        head = ["record", "decoding", "pair", "state", "responses of problems", "changed", "made", ""]
+        echo(fitted(head, lines), lines=True)
 
 
 @app.command("show")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.base import echo, group, numbers
+from harness.cli.base import echo, fitted, group, numbers
 from harness.errors import UserError
 from harness.progress import phase, say
 from harness.spec import parse, read_yaml
@@ -28,13 +28,26 @@ SweepName = Annotated[
 
 
 @app.command("list")
-def sweep_list() -> None:
+def sweep_list(
+    long: Annotated[bool, typer.Option("--long", help="Print what each is for, too, in full.")] = False,
+) -> None:
     """List the sweeps that ship with rlvr-dir."""
+    from harness.spec.base import load_yaml
     from harness.sweep import sweeps_dir
 
+    rows = []
     for path in [*sorted(sweeps_dir().glob("*.yaml")), *sorted(sweeps_dir().glob("lists/*.yaml"))]:
-        about = path.read_text(encoding="utf-8").split("\nname:")[0].replace("\n# ", " ").removeprefix("# ")
-        echo(f"{path.stem}: {about}")
+        text = path.read_text(encoding="utf-8")
+        about = text.split("\nname:")[0].replace("\n# ", " ").removeprefix("# ")
+        spec = load_yaml(text)
+        pair = spec.get("pair") or spec.get("train", {}).get("preset") or "tiny"
+        pairs = ", ".join(map(str, pair)) if isinstance(pair, list) else str(pair)
+        rows.append([path.stem, "a list" if "sweeps" in spec else pairs, about])
+    if long:
+        for name, _, about in rows:
+            echo(f"{name}: {about}")
+        return
+    echo(fitted(["sweep", "pair", "about"], rows), lines=True)
 
 
 @app.command("run")

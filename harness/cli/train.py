@@ -70,6 +70,11 @@ def train_command(
         "validation.tasks": None if validate is None else [t for t in validate.split(",") if t not in ("", "none")],
     }  # fmt: skip
     spec = read(file, {name: value for name, value in options.items() if value is not None}, change or [])
+    if against is not None and not spec.validation.tasks:
+        raise UserError(
+            f"against={str(against)!r} compares validations, and this training has none; accepted: validate=TASKS, or "
+            "no against"
+        )
     benchmarks(spec, spec.validation.tasks)
     check_machine(spec)
     where = out or Path("runs/train") / (file.stem if file else spec.dapo.label.replace(" α", "-").replace(" ", "-"))
