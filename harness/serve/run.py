@@ -134,7 +134,10 @@ async def _serve(served: Served, tell: Callable[[str], None]) -> None:
 
 def _arguments(served: Served, name: str, model: str) -> Any:
     """Return the arguments of vLLM's server, as its own command line would make them."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    try:
+        from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    except ModuleNotFoundError:  # vLLM 0.33
+        from vllm.entrypoints.common.cli_args import make_arg_parser  # pyright: ignore[reportMissingImports]
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     address, limits = served.address, served.limits
