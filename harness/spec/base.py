@@ -38,9 +38,7 @@ class Spec(BaseModel, frozen=True):
     @classmethod
     def _refuse_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse `yes` where a number is meant, which pydantic takes for 1."""
-        accepted = _leaves(cls.model_fields[info.field_name or ""].annotation)
-        values = value if isinstance(value, list | tuple) else [value]
-        if accepted & {int, float} and not accepted & {bool, Any} and any(isinstance(item, bool) for item in values):
+        if truth_for_number(value, cls.model_fields[info.field_name or ""].annotation):
             raise PydanticCustomError("truth_value", "a truth value is no number")
         return value
 
@@ -69,6 +67,14 @@ class Spec(BaseModel, frozen=True):
             UserError: the changed spec is not valid.
         """
         return parse(type(self), {**self.model_dump(), **changes})
+
+
+def truth_for_number(value: Any, annotation: Any) -> bool:
+    """Whether a truth value, alone or in a list, stands where a type means a number and no truth value."""
+    accepted = _leaves(annotation)
+    values = value if isinstance(value, list | tuple) else [value]
+    meant = bool(accepted & {int, float}) and not accepted & {bool, Any}
+    return meant and any(isinstance(item, bool) for item in values)
 
 
 @cache

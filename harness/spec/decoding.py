@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from harness.errors import UserError, unknown
 from harness.policy.gates import Gate, Threshold, gates, parameters, split
 from harness.policy.own import NotLoaded, known
-from harness.spec.base import Spec, parse
+from harness.spec.base import Spec, parse, truth_for_number
 from harness.spec.sampling import LEAST_TEMPERATURE, Drawing
 
 Mode = Literal["base", "rl", "replace", "extrapolate"]
@@ -309,6 +309,8 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
                 raise unknown("argument", name, Decoding.options())
             accepted = ", ".join(made.model_fields) or "no parameters"
             raise UserError(f"{name}={value!r} has no effect with criterion={criterion!r}; accepted: {accepted}")
+        if name in made.model_fields and truth_for_number(value, made.model_fields[name].annotation):
+            raise UserError(f"{name}={value!r} is refused: a truth value is no number; accepted: a number")
     if issubclass(made, Threshold) and "tau" not in fields:
         raise UserError(
             f"tau is missing: mode={mode!r} needs the threshold of criterion={criterion!r}, such as tau=-0.3"

@@ -149,6 +149,7 @@ def test_an_option_takes_the_place_of_the_files():
         (lambda: parse(Sampling, {"samples": True}), "samples=True is refused"),
         (lambda: parse(Sampling, {"temperature": False}), "temperature=False is refused"),
         (lambda: parse(EngineSpec, {"max_num_seqs": True}), "max_num_seqs=True is refused"),
+        (lambda: parse(Decoding, {"mode": "replace", "tau": True}), "tau=True is refused"),
         (lambda: load_sweep({"values": [True]}), r"parameters.decode.tau.values=\[True\] is refused"),
         (lambda: load_sweep({"min": False, "max": 1.0}), "parameters.decode.tau.min=False is refused"),
     ],
