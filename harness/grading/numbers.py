@@ -17,7 +17,6 @@ SIGNIFICANT = 6  # digits a decimal needs to stand for a fraction that has no fi
 MOST_DIGITS = 2000  # of a power of ten
 _DIGITS = r"(?:[1-9]\d{0,2}(?:[, ]\d{3})+(?!\d)|\d+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d*)?|\.\d+)"
-_POWER = r"10\s*\^\s*\{?\s*(?P<%s>(?:(?<=\{)\s*)?[+-]?\s*\d+)\s*(?:(?<=\d)\s*\}|(?![\d!}^]))"
 _SIMPLE = rf"(?P<%s>[+-]?\s*{_DECIMAL}(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{{?\s*[+-]?\s*\d+\s*\}}?)?)"
 _VALUE = re.compile(
     rf"(?P<sign>[+-]?)\s*(?P<money>\\\$|[€£])?\s*(?P<sign_2>[+-]?)\s*(?:"
@@ -63,8 +62,7 @@ def read_number(text: str, *, bare_units: bool = True) -> Number | None:
     rest, scale = text[match.end() : modulus.start() if modulus else None].strip(), 1
     while scaled := _SCALE.match(rest):
         scale *= _SCALES[scaled[2]]
-        rest = (scaled[1] or "") + rest[scaled.end() :].strip()
-        rest = re.sub(r"^\\text\s*\{\s*\}", "", rest)
+        rest = re.sub(r"^\\text\s*\{\s*\}", "", (scaled[1] or "") + rest[scaled.end() :].strip())
     percent = rest.startswith(r"\%")
     unit = read_unit(rest[2:].strip() if percent else re.sub(r"^_\s*\{?\s*10\s*\}?$", "", rest), bare=bare_units)
     value = _value(match)
@@ -73,7 +71,7 @@ def read_number(text: str, *, bare_units: bool = True) -> Number | None:
     value *= -scale if "-" in match["sign"] + match["sign_2"] else scale
     if modulus:
         unit = {f"mod {modulus[1]}": 1}
-        if unit and not 0 <= value < int(modulus[1]):
+        if not 0 <= value < int(modulus[1]):
             return None
     written = next((match[part] for part in ("decimal", "top", "p") if match[part]), "")
     if match["money"]:
@@ -111,9 +109,8 @@ def equal(gold: Number, answer: Number) -> bool:
     A unit that one side leaves out is not missed. If exactly one side is in percent, and the other has no unit, 35 %
     may stand for 35 or for 0.35.
     """
-    if (gold.unit and answer.unit and gold.unit != answer.unit) or (gold.percent and answer.unit):
-        return False
-    if answer.percent and gold.unit:
+    other_units = gold.unit and answer.unit and gold.unit != answer.unit
+    if other_units or (gold.percent and answer.unit) or (answer.percent and gold.unit):
         return False
     if _same(gold, answer):
         return True
