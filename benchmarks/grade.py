@@ -22,7 +22,6 @@ from harness.bench.decode import machine
 from harness.errors import UserError
 from harness.grading import grade_many
 from harness.grading.pool import close_workers, verify_many
-from harness.grading.robust import rule_of
 from harness.markdown import markdown_table
 
 MINERVA_ANSWERS = 32
@@ -47,7 +46,7 @@ class Result:
     gradings: int
     distinct: int
     seconds: float
-    per_second: float
+    seconds_per_1000: float
     kinds: dict[str, int]
     families: dict[str, dict[str, int]]
     alive: bool
@@ -125,35 +124,16 @@ def read_answers(path: str | Path) -> list[Item]:
     return items
 
 
-def count_rules(items: Sequence[Item]) -> list[dict[str, Any]]:
-    """Count the answers that each rule of `robust` decides, the commonest rule first, and the verdicts of both graders.
-
-    A rule of `the same text` is split by whether the two were the same as they are written. Responses without a box
-    are counted by what they have in its place.
+def count_verdicts(items: Sequence[Item]) -> list[dict[str, Any]]:
+    """Count the answers by their verdicts under `robust` and `plain`, the commonest pair of verdicts first.
 
     Returns:
-        One object a rule: `rule`, `answers`, `correct`, `wrong`, and where `plain` says otherwise: `only_robust` (of
-        those correct) and `only_plain` (of those not correct).
+        One object a pair of verdicts: `robust`, `plain`, `answers`.
     """
-    asked = [(item.gold, item.response) for item in items]
-    robust, plain = (grade_many(asked, grader=grader) for grader in ("robust", "plain"))
-    counts: dict[str, Counter[str]] = {}
-    for item, mine, other in zip(items, robust, plain, strict=True):
-        if mine.answer is None or mine.kind == "too_long":
-            rule = mine.kind
-        else:
-            rule = rule_of(item.gold.strip(), mine.answer)
-            if rule == "the same text" and item.gold.strip() != mine.answer.strip():
-                rule = "the same text, once normalised"
-        counts.setdefault(rule, Counter()).update(
-            answers=1,
-            correct=mine.correct,
-            wrong=mine.kind == "wrong",
-            only_robust=mine.correct and not other.correct,
-            only_plain=other.correct and not mine.correct,
-        )
-    rows = sorted(counts.items(), key=lambda each: -each[1]["answers"])
-    return [{"rule": rule, **count} for rule, count in rows]
+    responses = [(item.gold, item.response) for item in items]
+    robust, plain = (grade_many(responses, grader=grader) for grader in ("robust", "plain"))
+    counts = Counter((first.kind, second.kind) for first, second in zip(robust, plain, strict=True))
+    return [{"robust": kinds[0], "plain": kinds[1], "answers": count} for kinds, count in counts.most_common()]
 
 
 def _measure(corpus: str, items: list[Item], grader: str) -> Result:
@@ -170,7 +150,7 @@ def _measure(corpus: str, items: list[Item], grader: str) -> Result:
         gradings=len(items),
         distinct=len({(item.gold, verdict.answer) for item, verdict in zip(items, verdicts, strict=True)}),
         seconds=round(seconds, 2),
-        per_second=round(len(items) / seconds, 1),
+        seconds_per_1000=round(1000 * seconds / len(items), 2),
         kinds=dict(sum(families.values(), Counter()).most_common()),
         families={family: dict(kinds.most_common()) for family, kinds in sorted(families.items())},
         alive=verify_many([("x+1", "1+x")]) == ["correct"],  # past the memo: a worker answers
@@ -412,9 +392,6 @@ FAMILIES: dict[str, Callable[[random.Random], str]] = {
 """Hostile answers by family; `responses` are whole responses."""
 
 
-COUNTED = ("answers", "correct", "only_robust", "wrong", "only_plain")
-
-
 def measure(
     *,
     data_dir: str | None = os.environ.get("RLVR_DIR_DATA"),
@@ -425,21 +402,19 @@ def measure(
     """Time both graders on 960 integer answers, 8,704 Minerva-like ones and 200 hostile ones, in one run.
 
     --data-dir is the folder with minerva.jsonl (default RLVR_DIR_DATA; without one that corpus is skipped). With
-    --answers, JSON lines with gold and response, it counts which rule decides about each, and times nothing.
+    --answers, JSON lines with gold and response, it counts the verdicts of both, and times nothing.
     """
     if answers is not None:
-        return {"rules": count_rules(read_answers(answers))}
+        return {"verdicts": count_verdicts(read_answers(answers))}
     return bench_grade(data_dir=data_dir, seed=seed, say=say)
 
 
 def show(found: dict[str, Any]) -> str:
-    """Write the rules as a table; what was timed as JSON."""
-    if "rules" not in found:
+    """Write the verdicts as a table; what was timed as JSON."""
+    if "verdicts" not in found:
         return json.dumps(found, indent=1)
-    rows = found["rules"]
-    cells = [[f"`{row['rule']}`", *(str(row[name]) for name in COUNTED)] for row in rows]
-    cells.append(["all", *(str(sum(row[name] for row in rows)) for name in COUNTED)])
-    return markdown_table(["rule", "answers", "correct", "not for `plain`", "wrong", "correct for `plain`"], cells)
+    rows = [[row["robust"], row["plain"], str(row["answers"])] for row in found["verdicts"]]
+    return markdown_table(["`robust`", "`plain`", "answers"], rows)
 
 
 if __name__ == "__main__":

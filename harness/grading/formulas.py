@@ -9,61 +9,114 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from harness.grading.normalise import split
+from harness.grading.structure import COMMA, ORDER
+from harness.grading.units import read_unit
 from harness.grading.values import near, same_values
 
-APPROXIMATELY = r"\approx "
 NEAR = 0.01  # relative: 2/3 \approx 0.67
 
-_FONT = r"\\(?:text|math(?:rm|bf|it|sf|tt|cal)|rm|bf|it|boldsymbol|vec|operatorname)(?![A-Za-z])"
-_FONTS = re.compile(_FONT)
-_SUBSCRIPT = re.compile(
-    rf"\s*_\s*(?:\{{((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}|({_FONT}\s*\{{[^{{}}]*\}}|\\[A-Za-z]+|[A-Za-z0-9]))"
-)
-_LETTER = r"(?:\\(?!frac|cdot|times|left|right|prime)[A-Za-z]+|[A-Za-z])(?:_\{[A-Za-z0-9]+\})?"
-_DOTS = re.compile(rf"\\(d?)dot\s*(?:\{{\s*({_LETTER})\s*\}}|({_LETTER}))(_\{{[A-Za-z0-9]+\}})?")
-_PRIMES = re.compile(rf"({_LETTER})\s*('+)")
-_LEIBNIZ = re.compile(
-    rf"\\frac\s*\{{\s*d\s*(?:\^\s*\{{?\s*(\d)\s*\}}?)?\s*({_LETTER})\s*\}}"
-    r"\s*\{\s*d\s*[A-Za-z]\s*(?:\^\s*\{?\s*(\d)\s*\}?)?\s*\}"
-)
-_CAPITALS = re.compile(r"\\(?:text|mathrm|mathit)\s*\{\s*([A-Z]{2,})\s*\}")  # \text{MR} = MR
-_GAMMA = re.compile(r"\\gamma(?![A-Za-z])(?!_)")  # the parser's gamma is a function
-_CONSTANT_NAME = re.compile(r"\\[A-Za-z]+|([EeIi]_\{[A-Za-z0-9]+\})")
-_UNREADABLE = re.compile(r"\d\s+\.?\d|\d\s*_|''|[A-Za-z}]\s*'")  # 1 2 would be 1 + 2, and 11_2 eleven
-_INTEGRATION = re.compile(r"\\(?:text|math[a-z]+|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+|_\{[^{}]*\}|([cC])")
-_ANGLE = re.compile(r"(\d+(?:\.\d+)?)\s*\^\{\\circ\}")
-_PRODUCT = re.compile(
-    r"(?<![\^_\\A-Za-z.\d])(\d+(?:\.\d+)?)\s*(?=\(|\\binom)|(?<=\))\s*(?=[(\d])"
-)  # 2(3) is 6, and no mixed number
-_POWER_OF_FUNCTION = re.compile(r"(\\(?:sin|cos|tan|cot|sec|csc|log|ln)\s*\^)\s*(\d)\s+(?=\d)")
-_DERIVED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])'+\s*\(\s*[a-z]\s*\)|\{\s*d\s*([A-Za-z])\s*\(\s*[a-z]\s*\)\s*\}")
-_FUNCTION = re.compile(r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp)(?=\s*[(^])")  # cos(x)
+_DEGREES = re.compile(r"(-?\d+(?:\.\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*\^\{\\circ\}")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+_BOUND = re.compile(r"\\(?:sum|prod|bigcup|bigcap)\s*_\s*\{\s*([a-z])\s*=")
+_DERIVED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])'+\s*\(\s*[a-z]\s*\)|\{\s*d\s*([A-Za-z])\s*\(\s*[a-z]\s*\)\s*\}")
+_UNREADABLE = re.compile(r"\d\s+\.?\d|\d\s*_|''|[A-Za-z}\d)]\s*'|\\ldots|\?|:\s*0\d")  # 1 2 would be 1 + 2
+_INTEGRATION = re.compile(r"\\(?:text|math[a-z]+|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+|_\{[^{}]*\}|([cC])")
+_FONT = r"\\(?:text|math(?:rm|bf|it|sf|tt|cal)|rm|bf|it|boldsymbol|vec|operatorname)(?![A-Za-z])"
+_LETTER = r"(?:\\(?!frac|cdot|times|left|right|prime)[A-Za-z]+|[A-Za-z])(?:_\{[A-Za-z0-9]+\})?"
+_BOUNDED = r"\\(?:sum|prod|lim|int|log|min|max|inf|sup|bigcup|bigcap)(?![A-Za-z])"
 
 
-def compare_formulas(gold: str, answer: str) -> str:
-    r"""Return `correct` or `wrong`; `grader_error` where there is no gold. A gold after `\approx` is a rough value."""
+def _plain(text: str) -> str:
+    text = re.sub(_FONT, "", text).replace("+", "plus").replace("-", "minus").replace("*", "star")
+    return re.sub(r"[^A-Za-z0-9]", "", text)
+
+
+def _derivative(order: int, name: str) -> str:
+    return f"\\Xi_{{d{order}{_plain(name)}}}"
+
+
+# What the parser misreads, in the one form that it keeps whole.
+_TABLE = (
+    (r"\\(min|max|gcd|lcm)\s*\\\{([^{}]*)\\\}", r"\\\1(\2)"),
+    (r"\\text\s*\{\s*(lcm|gcd|sgn|det|min|max)\s*\}", r"\\\1 "),
+    (r"\\det\s*\(?\s*\\begin\{[pb]matrix\}(.*?)\\end\{[pb]matrix\}\s*\)?", r"\\begin{vmatrix}\1\\end{vmatrix}"),
+    (r"(\\(?:sin|cos|tan|cot|sec|csc|log|ln)\s*\^)\s*(\d)\s+(?=\d)", r"\1{\2} "),
+    (r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp)(?=\s*[(^])", r"\\\1"),
+    # 2(3) is 6, and no mixed number
+    (r"(?<![\^_\\A-Za-z.\d])(\d+(?:\.\d+)?)\s*(?=\(|\\binom|\\sqrt)|(?<=\))\s*(?=[(\d])",
+     lambda m: f"{m[1] or ''} \\cdot "),
+    (r"\\text\s*\{\s*([A-Z]{2,})\s*\}", r"\1"),  # \text{MR} = MR
+    (r"\\gamma(?![A-Za-z])(?!_)", r"\\Xi_{gamma}"),  # the parser's gamma is a function
+    # indices in letters and digits
+    (rf"({_BOUNDED})?\s*_\s*(?:\{{((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}|({_FONT}\s*\{{[^{{}}]*\}}|\\[A-Za-z]+|[A-Za-z0-9]))",
+     lambda m: m[0] if m[1] else f"_{{{_plain(m[2] if m[2] is not None else m[3])}}}"),
+    # \dot{x}, x' and dx/dt are one derivative
+    (rf"\\(d?)dot\s*(?:\{{\s*({_LETTER})\s*\}}|({_LETTER}))(_\{{[A-Za-z0-9]+\}})?",
+     lambda m: _derivative(2 if m[1] else 1, (m[2] or m[3]) + (m[4] or ""))),
+    (rf"({_LETTER})\s*('+)", lambda m: _derivative(len(m[2]), m[1])),
+    (rf"\\frac\s*\{{\s*d\s*(?:\^\s*\{{?\s*(\d)\s*\}}?)?\s*({_LETTER})\s*\}}"
+     r"\s*\{\s*d\s*[A-Za-z]\s*(?:\^\s*\{?\s*(\d)\s*\}?)?\s*\}",
+     lambda m: _derivative(int(m[1] or 1), m[2]) if m[1] == m[3] else m[0]),
+    # E_{1} and e_{1} are no constants
+    (r"\\[A-Za-z]+|([EeIi]_\{[A-Za-z0-9]+\})", lambda m: f"\\Xi_{{{_plain(m[1])}}}" if m[1] else m[0]),
+)  # fmt: skip
+_REWRITES = tuple((re.compile(pattern), to) for pattern, to in _TABLE)
+
+
+def compare_formulas(gold: str, answer: str) -> bool:
+    r"""Tell whether two formulas are the same: by values, or where there are none by math-verify."""
     from math_verify import verify
     from sympy import Eq, Expr
 
-    expected = read_formula(gold.removeprefix(APPROXIMATELY))
-    if expected is None:  # compared as text already
-        return "wrong" if gold.strip() else "grader_error"
-    found = read_formula(same_constant(gold, answer))
-    if found is None:
-        return "wrong"
+    if "\\pi" in gold + answer or _TRIGONOMETRIC.search(gold + answer):  # 30 degrees are \pi / 6
+        gold, answer = (_DEGREES.sub(r"(\1 \\pi / 180)", text) for text in (gold, answer))
+    if gold.startswith(r"\{") != answer.startswith(r"\{") and re.search(ORDER, gold + answer):
+        return False  # {3,4} is no interval 3 < x < 4
+    (gold, unit), (answer, other) = _without_unit(gold), _without_unit(answer)
+    if unit and other and unit != other:
+        return False
+    expected, found = (read_formula(_forwards(text)) for text in (gold, same_constant(gold, answer)))
+    if expected is None or found is None:
+        return False
     if any(isinstance(one, Eq) and isinstance(other, Expr) for one, other in ((expected, found), (found, expected))):
-        return "wrong"
-    if gold.startswith(APPROXIMATELY):
-        return "correct" if near(expected, found, NEAR) else "wrong"
-    if (values := same_values(expected, found)) is not None:
-        return "correct" if values else "wrong"
+        return False
+    if expected == found:
+        return True
+    matrices = any(getattr(form, "is_Matrix", False) for form in (expected, found))  # which have no values at points
+    if not matrices and (values := same_values(expected, found)) is not None:
+        return values
     try:
-        return "correct" if verify(expected, found, timeout_seconds=None) else "wrong"
+        return bool(verify(expected, found, allow_set_relation_comp=True, timeout_seconds=None))
     except MemoryError:
         raise
     except Exception:  # a matrix beside a number: sympy refuses to compare what is not equal
-        return "wrong"
+        return False
+
+
+def nearly(exact: str, rounded: str) -> bool:
+    """Tell whether two numbers, with or without units, differ by no more than NEAR."""
+    first, second = (read_formula(_without_unit(text)[0]) for text in (exact, rounded))
+    return None not in (first, second) and near(first, second, NEAR)
+
+
+def _without_unit(text: str) -> tuple[str, dict[str, int]]:
+    r"""Split a formula from the unit behind it, in `\text{...}`."""
+    for words in re.finditer(r"(?<=[^\s_^{(\[+*/=<>,.-])\s*(?:\\mu\s*)?\\text\s*\{", text):
+        unit = read_unit(text[words.start() :], bare=False)
+        if words.start() and unit:
+            return text[: words.start()], unit
+    return text, {}
+
+
+def _forwards(text: str) -> str:
+    """Write a chain of > as one of <."""
+    links = re.findall(ORDER, text)
+    if links and all(link in (">", r"\ge") for link in links) and not split(text, COMMA)[1:]:
+        pieces = split(text, ORDER)[::-1]
+        signs = ["<" if link == ">" else r"\le " for link in links[::-1]]
+        return "".join(piece + sign for piece, sign in zip(pieces, [*signs, ""], strict=False))
+    return text
 
 
 def same_constant(gold: str, answer: str) -> str:
@@ -81,55 +134,29 @@ def read_formula(text: str) -> Any:
     from latex2sympy2_extended import NormalizationConfig, latex2sympy
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
     from math_verify.parser import should_treat_as_complex
+    from sympy import Basic, Integral, Limit, Product, Sum, UnevaluatedExpr
 
-    text = names(_POWER_OF_FUNCTION.sub(r"\1{\2} ", text))
+    for bound in _BOUND.findall(text):  # the letter of a sum is nobody else's
+        if "j" not in re.sub(r"\\[a-z]+", "", text):
+            text = re.sub(rf"(?<![\\A-Za-z]){bound}(?![A-Za-z])", "j", text)
+    for match in _DERIVED.finditer(text):  # x'(t) = kx(t) - a is x' = kx - a
+        name = rf"(\\[A-Za-z]+|{match[1] or match[2]}'*)(\s*\(\s*[a-z]\s*\))?"
+        text = re.sub(name, lambda m: m[0] if m[1][0] == "\\" else m[1], text)
+    for pattern, to in _REWRITES:
+        text = pattern.sub(to, text)
     if not text.strip() or _UNREADABLE.search(text):
         return None
     try:
-        return latex2sympy(
+        form: Any = latex2sympy(
             text,
             is_real=not should_treat_as_complex(text),
-            normalization_config=NormalizationConfig(malformed_operators=True, nits=True, boxed="none"),
+            convert_degrees=False,
+            normalization_config=NormalizationConfig(units=False, malformed_operators=True, nits=True, boxed="none"),
             conversion_config=ConversionConfig(lowercase_symbols=False),
         )
+        computed = isinstance(form, Basic) and form.has(Sum, Product, Integral, Limit, UnevaluatedExpr)
+        return form.doit() if computed else form
     except MemoryError:
         raise
     except Exception:  # the parser raises bare Exceptions, and sympy whatever it likes
         return None
-
-
-def names(text: str) -> str:
-    r"""Write `text` with its names in the one form that the parser keeps whole.
-
-    Subscripts in letters and digits; E_{1} and e_{1} are no constants; \dot{x}, x' and dx/dt are one derivative;
-    degrees inside sines are in radians.
-    """
-    text = _PRODUCT.sub(lambda m: f"{m[1] or ''} \\cdot ", _FUNCTION.sub(r"\\\1", text))
-    text = _without_argument(text)
-    text = _GAMMA.sub(r"\\Xi_{gamma}", _CAPITALS.sub(r"\1", text))
-    text = _SUBSCRIPT.sub(lambda m: f"_{{{_plain(m[1] if m[1] is not None else m[2])}}}", text)
-    text = _DOTS.sub(lambda m: _derivative(2 if m[1] else 1, (m[2] or m[3]) + (m[4] or "")), text)
-    text = _PRIMES.sub(lambda m: _derivative(len(m[2]), m[1]), text)
-    text = _LEIBNIZ.sub(lambda m: _derivative(int(m[1] or 1), m[2]) if m[1] == m[3] else m[0], text)
-    if _TRIGONOMETRIC.search(text):
-        text = _ANGLE.sub(r"(\1 \\pi / 180)", text)
-    return _CONSTANT_NAME.sub(lambda m: f"\\Xi_{{{_plain(m[1])}}}" if m[1] else m[0], text)
-
-
-def _without_argument(text: str) -> str:
-    r"""Write `x'(t) = kx(t) - a` as `x' = kx - a`: the function that has a derivative, without its variable."""
-    for match in _DERIVED.finditer(text):
-        name = re.escape(match[1] or match[2])
-        at = re.compile(rf"(\\[A-Za-z]+|{name}'*)(\s*\(\s*[a-z]\s*\))?")
-        text = at.sub(lambda m: m[0] if m[1][0] == "\\" else m[1], text)
-    return text
-
-
-def _derivative(order: int, name: str) -> str:
-    return f"\\Xi_{{d{order}{_plain(name)}}}"
-
-
-def _plain(text: str) -> str:
-    return re.sub(
-        r"[^A-Za-z0-9]", "", _FONTS.sub("", text).replace("+", "plus").replace("-", "minus").replace("*", "star")
-    )

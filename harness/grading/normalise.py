@@ -1,267 +1,219 @@
-r"""One canonical LaTeX text for an answer: the same characters, no layout, no label, no sentence, no trailing marks.
+r"""One canonical LaTeX text for an answer: a table of rewrites that change no meaning, and the sentences dropped.
 
-    normalise(r"\textbf{(B)}\ ２０４.")   # 204
-    normalise(r"3e6")                     # 3 \times 10^{6}
+    normalise(r"\textbf{２０４}.")   # 204
+    normalise(r"3e6")                # 3\times 10^{6}
 
-Nothing here changes a value: what could be read in two ways is left as it is. Every step is one linear pass.
+What could be read in two ways is left as it is. Also here: brackets, and cutting a text outside all of them.
 """
 
 import re
 import unicodedata
 from functools import lru_cache
 
-# Compatibility characters that are the same character in another dress. The others (superscripts, fractions, circled
-# digits) are not: plain NFKC turns 5² into 52 and 1½ into 11/2.
-_SAME = {"<wide>", "<narrow>", "<font>", "<compat>", "<noBreak>", "<square>"}
+_GREEK = re.findall("[a-z]+", """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho
+    varsigma sigma tau upsilon phi chi psi omega""")  # fmt: skip
+_CAPITALS = dict(zip("ΓΔΘΛΞΠΣΦΨ", re.findall("[a-z]+", "gamma delta theta lambda xi pi sigma phi psi"), strict=True))
 _SYMBOLS = {
-    "\u2212": "-", "\u2013": "-", "\u2010": "-", "\u2011": "-",
-    "×": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ", "÷": "/", "∕": "/", "⁄": "/",
-    "π": r"\pi ", "∞": r"\infty ", "≈": r"\approx ", "∪": r"\cup ", "∈": r"\in ", "°": r"^{\circ}",
-    "′": "'", "\u200b": "", "\ufeff": "", "√": r"\sqrt ",
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "⁻": "^{-}", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
+    "÷": "/", "∕": "/", "⁄": "/", "∗": "*", "°": r"^{\circ}", "∘": r"^{\circ}", "√": r"\sqrt ", "∞": r"\infty ",
+    "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "≈": r"\approx ",
+    "±": r"\pm ", "∅": r"\emptyset ", "µ": r"\mu ", "Ω": r"\Omega ", "Å": r"\AA ", "℃": r"^{\circ}\text{C}",
+    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "⅓": " 1/3", "⅔": " 2/3",
+    "“": "", "”": "", '"': "", "′": "'", "\u200b": "", "\ufeff": "", "…": r"\ldots ", "→": r"\to ", "✓": "", "✔": "",
 }  # fmt: skip
-_SPACES = re.compile(r"(?<!\\)\\[,;:> ]|~|\\q?quad(?![A-Za-z])|\\(?:thin|med|thick)?space(?![A-Za-z])|\s+")
-_SIZES = re.compile(
-    r"\\(?:left|right)(?:\.|(?![A-Za-z]))|\\(?:big|Big|bigg|Bigg)[lrm]?(?![A-Za-z])|\\(?:displaystyle|textstyle)(?![A-Za-z])"
+_CHARACTERS = {
+    **{chr(0x3B1 + i): f"\\{name} " for i, name in enumerate(_GREEK)},
+    **{char: f"\\{name.capitalize()} " for char, name in _CAPITALS.items()},
+    **{char: f"^{{{i}}}" for i, char in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+    **{char: f"_{{{i}}}" for i, char in enumerate("₀₁₂₃₄₅₆₇₈₉")},
+    **_SYMBOLS,
+}
+# Compatibility characters that are the same character in another dress; circled digits and the like are not.
+_SAME = ("<wide>", "<narrow>", "<font>", "<compat>", "<noBreak>", "<square>")
+
+_END = r"(?![A-Za-z])"
+_TEXT = r"\\text\s*\{"
+_INSIDE = r"((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)"
+FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|gcd|lcm|max|min|det"
+_SIZE = "tiny|scriptsize|footnotesize|small|normalsize|[lL]arge|LARGE|[hH]uge|rm|bf|it|sf|tt|em|bfseries|itshape"
+_DOMAIN = (
+    rf"{_TEXT}\s*[,(]?\s*(?:for (?:all|any|every|each|some|integers?|real)|where|with|,? ?[a-z] an integer)\b.*"
+    rf"|{_TEXT}\s*for\s*\}}\s*[A-Za-z]\s*=(?!.*=).*|\\forall.*"
+    rf"|(?:(?<=,)|(?<=, )|{_TEXT}[ ,]*\}})\s*[a-z]\s*{_TEXT}[ ,]*(?:any|is an?|an) [a-z ]+\}}"
+    rf"|{_TEXT}[ ,]*\}}\s*(?=[a-z]\s*\\in\b)"
+    r"|[a-zA-Z]\s*\\in\s*\\mathbb\s*\{?[A-Z]\}?[\^+*\d{}>]*\s*\)?"
 )
-_FONT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt|sc|md|up|normal|sl)|mbox|hbox|operatorname)\s*(?=\{)")
-_SWITCH = (
-    r"(?:tiny|scriptsize|footnotesize|small|normalsize|[lL]arge|LARGE|[hH]uge|bf|it|rm|sf|tt|bfseries|itshape)"
-    r"(?![A-Za-z])"
-)
-_SWITCHED = re.compile(rf"\{{\s*((?:\\{_SWITCH}\s*)+)((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}")
-_SWITCHES = re.compile(rf"\\{_SWITCH}\s*")
-_TAG = "(?:b|i|em|strong|u|p|span|div|center|code|answer)"
-_TAGGED = re.compile(rf"<({_TAG})>(.*?)</\1>", re.DOTALL)
-_MARKS = re.compile(  # what says that the answer ends here, or which of several it is
-    rf"(?:\s|<br ?/?>|</{_TAG}>|\\tag\s*\{{[^{{}}]*\}}|\\(?:checkmark|blacksquare|qed|square|Box|surd)(?![A-Za-z])|✓|✔"
-    r"|\\text\s*\{\s*\(?only\)?\s*\}|(?<=[\d}]) only)+\Z"
-)
-_COLOUR = re.compile(r"\\(?:text)?color\s*\{[A-Za-z!0-9]*\}")
-_DRESSED = re.compile(
-    r"\\(?:text|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|boxed|fbox|underline|ensuremath)\s*\{([^A-Za-z{}\\]*)\}"
-)
-_LABEL = re.compile(r"\s*(?:\\text\s*\{\s*\(?([A-J])[).:]\s*\}|\(([A-J])\)(?=\s|\\|$)|([A-J])[).:](?=\s))\s*")
-_LEAD = re.compile(
-    r"\s*(?:\\text\s*\{([A-Za-z', ]{1,120}:?)\s*\}|([A-Za-z][A-Za-z', ]{0,120}?"
-    r"(?:(?<![A-Za-z])(?:is|are|be|equals|about|approximately)\s*:?|to\s*:?|:))(?=[\s$\d\\+(-]))\s*"
-)
-_SAID = re.compile(r"\\text\s*\{\s*([A-Za-z][^{}\\]*\d)\.?\s*\}")
-_COPULA = ("is", "are", "be", "equals", "to", "about", "approximately")
-# A sentence before the answer is dropped if each of its words is one of these or a single letter: what is not known may
+
+
+def _circle(written: str, opened: int, closed: int) -> str:
+    return written if opened > closed else r"^{\circ}" + "}" * (closed - opened)
+
+
+# In this order, each wherever it stands, until nothing changes.
+_TABLE = (
+    (r"\s+", " "),
+    (r"</?(?:b|i|u|p|em|strong|span|div|center|code|answer|br|sub|sup) ?/?>", " "),
+    (r"\\(?:checkmark|blacksquare|qed|square|Box|surd)" + _END, " "),
+    (r"\\(?:displaystyle|textstyle|limits|nolimits|noindent)" + _END, " "),
+    (r"\\(?:left|right)(?:\.|(?![A-Za-z]))|\\[bB]igg?[lrm]?" + _END, ""),
+    (rf"\\(?:f?boxed|fbox|bm|boldsymbol|mathbf|mathit|mathcal|mathnormal|pmb|underline|ensuremath|vec|overrightarrow)"
+     rf"\s*\{{{_INSIDE}\}}", r"{\1}"),
+    (r"\\(?:text(?:bf|it|rm|normal|sf|tt|up|sc|md|sl)|math(?:rm|sf|tt)|[mh]box|operatorname\*?)(?=\s*\{)", r"\\text"),
+    (r"\{\s*\\rm(?![A-Za-z])\s*([^{}]*[A-Za-z][^{}]*)\}", r"\\text{\1}"),
+    (rf"\\(?:{_SIZE}){_END}\s*", ""),
+    (r"^\s*\*\*(.*)\*\*\s*$", r"\1"),
+    (r"\\(?:text)?color\s*\{[\w!]*\}", ""),
+    (r"\\tag\s*\{[^{}]*\}|" + _TEXT + r"\s*\(?\s*only\s*\)?\s*\}$|(?<=[\d}]) only$", ""),
+    (rf"{_TEXT}\s*\\text\s*\{{([^{{}}]*)\}}\s*\}}", r"\\text{\1}"),
+    # digits in groups
+    (r"(?<=\d)(?:\{,\}\s*|,\s*\\!\s*|\\,|\\!|\{\\,\}|\\thinspace ?|~)(?=\d{3}(?![\d.]))", ","),
+    (r"(?<=\d)(?:\{,\}|,\\!)(?=\d{3}(?!\d))", ","),
+    (r"(?<=\d),\\[,; ]\s*(?=\d{3}(?!\d))", ","),
+    (r"\{,\}", ","),
+    (r"\{:\}", ":"),
+    # spaces
+    (r"\\!", ""),
+    (r"(?<!\\)\\[,;:> ]|~|\\q?quad" + _END + r"|\\h(?:space|skip)\*?\{[^{}]*\}|\\(?:thin|med|thick)?space" + _END, " "),
+    (r"(?<!\\)\$|\\[()\[\]](?![^\\]*pt\])", " "),
+    # spellings of one thing
+    (r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\1 "),
+    (r"(\^\{[-\d]+)\}\^\{(?=\d)", r"\1"),
+    (r"\\[dtc]frac" + _END, r"\\frac"),
+    (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
+    (r"\\frac\s*(\{[^{}]*\})\s*(\w)", r"\\frac\1{\2}"),
+    (r"\\frac\s*(\w)\s*\{", r"\\frac{\1}{"),
+    (r"\\frac\s*\{([^{}]*)\}\s+\{", r"\\frac{\1}{"),
+    (r"\\sqrt\s*(\d)\s*", r"\\sqrt{\1}"),
+    (r"\\[dt]?binom\s*(\d)\s*(\d)", r"\\binom{\1}{\2}"),
+    (r"\\[dt]binom", r"\\binom"),
+    (r"\{([^{}]*)\\choose" + _END + r"([^{}]*)\}", r"\\binom{\1}{\2}"),
+    (r"\\(?:leqslant|leqq|leq)" + _END + "|<=", r"\\le "),
+    (r"\\(?:geqslant|geqq|geq)" + _END + "|>=", r"\\ge "),
+    (r"\\neq" + _END + r"|\\not\s*=|!=", r"\\ne "),
+    (r"\\lt" + _END, "<"),
+    (r"\\gt" + _END, ">"),
+    (r"\\varnothing" + _END + r"|\\\{\s*\\\}", r"\\emptyset "),
+    (r"\\[lr]?vert" + _END + r"|\\mid" + _END, "|"),
+    (r"\\langle" + _END + r"|^<(?=[^<>=]*,[^<>=]*>$)", "("),
+    (r"\\rangle" + _END + r"|(?<=^\()([^<>=]*,[^<>=]*)>$", r"\1)"),
+    (r"\\lbrace" + _END, r"\\{"),
+    (r"\\rbrace" + _END, r"\\}"),
+    (r"\\(?:simeq|approxeq|thickapprox|doteq|sim)" + _END, r"\\approx "),
+    (r"\\(?:implies|Longrightarrow)" + _END, r"\\Rightarrow "),
+    (r"\\rightarrow" + _END, r"\\to "),
+    (r"\\(?:cdots|dots[a-z]?)" + _END + r"|\.\.\.", r"\\ldots "),
+    (r"\\(?:text)?degrees?" + _END + "|" + _TEXT + r"\s*degrees?\s*\}|(?<=\d) ?degrees?\b", r"^{\\circ}"),
+    (r"(?:\{\s*\})?\s*\^\s*\^?((?:\s|\{\s*\}\s*\^|\{)*)(?:\\circ|o(?=\s*\})|\^\{\\circ\}|\\text\s*\{\s*(?:o|\^\{\\circ\})\s*\})(?![A-Za-z])"
+     r"((?:\s*\})*)", lambda m: _circle(m[0], m[1].count("{") - m[1].count("}"), m[2].count("}"))),
+    (r"\{(-?\d+(?:\.\d+)?)\}(?=\s*\^\{\\circ\})", r"\1"),
+    (r"(?<!\\)%|" + _TEXT + r"\s*(?:\\?%|percent|per cent|pct)\s*\}|(?<=\d)\s*percent\b", r"\\%"),
+    (r"\^\s*\{\s*\\prime\s*\\prime\s*\}", "''"),
+    (r"\^\s*\{?\s*\\prime" + _END + r"\s*\}?", "'"),
+    (rf"{_TEXT}\s*([-+\d.,/ ()]*)\s*\}}", r"\1"),
+    (r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
+    (r"\\?(?<![A-Za-z])exp\s*[({]([^(){}]*)[)}]", r"e^{\1}"),
+    (rf"(?<![\\A-Za-z_{{])({FUNCTIONS})(?=\s*[\^(])", r"\\\1"),
+    (r"(?<![\\A-Za-z{])(theta|alpha|beta|gamma|lambda|omega|sigma|phi|tau|pi)(?![A-Za-z])", r"\\\1 "),
+    (r"(?<![\\A-Za-z])(?:inf|infinity|oo)(?![A-Za-z])|" + _TEXT + r"\s*(?:infinity|inf)\s*\}", r"\\infty "),
+    (r"\+\s*\\infty", r"\\infty"),
+    (r"(?<=\S)\s*\*\*(?=\S)", "^"),
+    (r"(?<![\\A-Za-z])abs\(([^()]*)\)", r"|\1|"),
+    (r"(?<!\\operatorname)\*(?!\})", r"\\cdot "),
+    (r"\\div" + _END, "/"),
+    (r"(?<=\d)\s*x\s*(?=10\s*\^)", r"\\times "),
+    (r"(?<![A-Za-z0-9.\\}_^])(\d+\.?\d*|\.\d+)[eE]([+-]?)0*(\d+)(?!\.?\d|[A-Za-z_{!]|\^(?!\{\\circ))",
+     lambda m: rf"{m[1]}\times 10^{{{m[2].strip('+')}{m[3]}}}"),
+    (r"(?<![\d.])10\^([+-]?\d+)", r"10^{\1}"),
+    # words that say nothing: a domain behind an answer, an ordinal ending, a remainder's chain
+    (rf"(?<=\S)\s*[,;(]?\s*(?:{_DOMAIN})$", ""),
+    (r"^(?:[A-Za-z]|f\(x\))\s*\\ne\s*([^,=]+)$", r"(-\\infty,\1)\\cup(\1,\\infty)"),
+    (rf"(?<=[\d}}])\s*{_TEXT}\s*\(?(?:exact(?:ly)?|(?:in )?total|approx(?:imately)?|as required|see above)\)?\s*\}}$",
+     ""),
+    (r"(?<![\d.,])(\d+)\s*\^?\s*\{?\s*(?:\\text\s*\{)?\s*(?:th|st|nd|rd)\b\s*(?:\}\s*\}?|(?=[A-Za-z]*\}))?",
+     lambda m: m[1] + (r"\text{" if "text" in m[0] and m[0][-1] != "}" else "")),
+    (r"^[^=]*\\equiv(?=.*\\(?:pmod|bmod|mod))", ""),
+    (rf"^{_TEXT}\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d,.:])\s*([A-Za-z ./]+)\}}$", r"\1\\text{\2}"),
+    (rf"^{_TEXT}\s*([A-Za-z][A-Za-z',: ]*?)\s*(-?\d[\d.,/]*)\s*\}}$", r"\\text{\1}\2"),
+    (r"(?<=[\d}])\s+([A-Za-z]{3,}(?: [A-Za-z]{2,}){0,8})$", r"\\text{\1}"),
+    (r"(?:[\s,;:]|(?<!\.)\.|(?<!\\)\\\\|(?<![\\A-Za-z])\\)+$|^[\s:]+", ""),
+)  # fmt: skip
+_REWRITES = tuple((re.compile(pattern, re.DOTALL), to) for pattern, to in _TABLE)
+
+# A sentence before an answer is dropped if each of its words is one of these or a single letter: what is not known may
 # deny the answer or change its value ("x cannot be", "half of it is", "the answer exceeds").
 _NEUTRAL = frozenset(re.findall("[a-z]+", """
-    a about all an and angle answer answers approximately are area be by circle coefficient constant correct cost
+    a about all an and angle answer answers approximately are area be by choice circle coefficient constant correct cost
     count degree derivative desired diameter distance distinct equal equals equation exact expected expression final
     find following for formula function get has have height hence her his how i in integer integers is it its
     largest length limit many maximal maximum matrix mean measure minimal minimum minutes must number numbers obtain of
-    ordered our pairs people per perimeter polynomial positions possible price probability product radius ratio real
-    remainder required respectively result roots set side sides simplified simplifies slope smallest so solution
-    solutions speed sum surface that the their then there therefore this thus time to total triangle triangles value
-    values volume was ways we which width will with years
+    option ordered our pairs people per perimeter polynomial positions possible price probability product radius ratio
+    real remainder required respectively result roots roughly set side sides simplified simplifies slope smallest so
+    solution solutions speed sum surface that the their then there therefore this thus time to total triangle triangles
+    value values volume was ways we which width will with years
 """))  # fmt: skip
-_OF_IT = re.compile(
-    r"\bof (?:it|that|this|them|(?:the|our|this|that) (?:final |correct )?(?:answer|result|solution))\b"
+_LEAD = re.compile(
+    r"\s*(?:\\text\s*\{([A-Za-z', ]{1,120}:?)\s*\}\s*:?"
+    r"|([A-Za-z][A-Za-z', ]{0,120}?(?:\b(?:is|are|be|equals|about|approximately)\s*:?|\bto\s*:?|:)))"
+    r"(?=[\s\d\\+({|.-])\s*(?!=)(?=\S)"
 )
-_BARE_WORDS = re.compile(r"(?<=[\d}])\s+([A-Za-z]{3,}(?: [A-Za-z]{2,}){0,8})\Z")  # 204 apples
-_TAIL = re.compile(r"(?:\s|(?<!\.)\.|[,;:]|\\\\|\\)\Z")
-_E_NOTATION = re.compile(
-    r"(?<![A-Za-z0-9.\\}_^])((?:\d+\.?\d*|\.\d+))[eE]([+-]?\d+)(?!\.?\d|[A-Za-z_{!]|\^(?!\{\\circ))"
+_OF_IT = re.compile(r"\bof (?:it|that|this|them|(?:the|our) (?:final |correct )?(?:answer|result|solution))\b")
+_LABEL = re.compile(
+    r"(?:\\text\s*\{\s*\(?([A-J])(?:\)|[.:])\s*\}|\\text\s*\{\s*\(([A-J])\)(?=[^}])|\(([A-J])\)(?=\s|\\|[\d{$]|$)"
+    r"|([A-J])[).:](?=\s))\s*(?![=^_'])"
 )
-_GROUP = re.compile(
-    r"(?<=\d)(?:\{,\}\s*|,\s*\\!\s*|\\,|\\!|\{\\,\})(?=\d{3}(?![\d.]))|(?<=\d)(?:\{,\}|,\\!)(?=\d{3}(?!\d))"
-)
-_COMMA_SPACE = re.compile(r"(?<=\d),\\,(?=\d{3}(?!\d))")  # 10,\,000 is written like 10,000
-_CIRCLE = re.compile(
-    r"(?:\{\s*\})?(?:\^(?:\s|\^|\{\s*\}|\{)*(?:\\circ(?![A-Za-z])|\\(?:text|mathrm)\s*\{\s*(?:o|\^\{\\circ\})\s*\}|\\degrees?(?![A-Za-z]))"
-    r"|\\degrees?(?![A-Za-z])|\\textdegree(?![A-Za-z]))"
-)
-_BRACED_NUMBER = re.compile(r"(?<![A-Za-z_^}\\])\{(-?\d+(?:\.\d+)?)\}(?=\s*\^\{\\circ\})")
-_PRIME = re.compile(r"\^\s*\{\s*((?:\\prime\s*)+)\}|\^\s*\\prime(?![A-Za-z])")
-_FRAC = re.compile(r"\\[dtc]frac(?![A-Za-z])")
-_SHORT_BINOMIAL = re.compile(r"\\[dt]?binom\s*(\d)\s*(\d)")
-_CHOOSE = re.compile(r"\{([^{}]*)\\choose(?![A-Za-z])([^{}]*)\}")
-_ANGLES = re.compile(r"\\langle((?:[^,]|,(?!\s*\\rangle))*?,.*?)\\rangle(?![A-Za-z])")
-_ROW_SPACE = re.compile(r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]")
-_RING = re.compile(r"\\mathring\s*\{\s*(?:\\(?:text|mathrm)\s*\{\s*A\s*\}|A)\s*\}")
-_OHM = re.compile(r"(?:\\(?:text|mathrm)\s*\{\s*([kMm])\s*\}|(?<=[\d\s}])([kM]))\s*\\Omega(?![A-Za-z])")
-_MICRO = re.compile(r"(?:\\mu|µ|μ)\s*\{?\}?\s*\\(text|mathrm|rm)\s*\{\s*")
-_SUN = re.compile(
-    r"\\(?:text|mathrm)\s*\{\s*([MLR])\s*\}\s*_\s*(?:\{\s*\\odot\s*\}|\\odot(?![A-Za-z]))|(?<![A-Za-z])([MLR])\s*_\s*\{\s*\\odot\s*\}"
-)
-_MEASURE = re.compile(
-    r"\\(?:text|mathrm)\s*\{\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d,.:])\s*([A-Za-z ./]*)\}"
-)  # \text{12th grade}
-_SHORT_FRAC = re.compile(r"\\frac\s*(\d)\s*(\d|\{)")
-_AROUND = [(rf"\{name}{{", "}") for name in ("boxed", "fbox", "underline", "mathbf", "boldsymbol", "bm")]
-_AROUND += [("{", "}"), ("\\(", "\\)"), ("\\[", "\\]")]
-_ROOT = re.compile(r"√\s*(\d+)")
+_LETTER = re.compile(r"(?:\\text\s*\{)?\s*\(?([A-J])\)?\s*\.?\s*\}?")
 
 
-def _characters(text: str) -> str:
-    """Put ASCII and LaTeX for look-alikes; superscripts, subscripts and vulgar fractions keep their meaning."""
-    if text.isascii():
-        return text
-    out: list[str] = []
-    for char in _ROOT.sub(r"\\sqrt{\1}", text):
-        tag, *parts = unicodedata.decomposition(char).split() or [""]
-        digit = unicodedata.decimal(char, None)
-        if char in _SYMBOLS:
-            out.append(_SYMBOLS[char])
-        elif digit is not None:
-            out.append(str(digit))
-        elif tag in ("<super>", "<sub>"):
-            inner = "".join(_SYMBOLS.get(chr(int(p, 16)), chr(int(p, 16))) for p in parts)
-            mark = "^{" if tag == "<super>" else "_{"
-            joined = out and out[-1].startswith(mark)  # ¹² is twelve, not a tower
-            out.append(f"{out.pop()[:-1]}{inner}}}" if joined else f"{mark}{inner}}}")
-        elif tag == "<fraction>" and "2044" in parts:
-            top, bottom = "".join(chr(int(p, 16)) for p in parts).split("\u2044")
-            out.append(f"\\frac{{{top}}}{{{bottom}}}" if bottom else char)
-        elif tag in _SAME:
-            out.append("".join(_SYMBOLS.get(c, c) for c in unicodedata.normalize("NFKC", char)))
-        else:
-            out.append(char)
-    return "".join(out)
+def _character(char: str) -> str:
+    if char in _CHARACTERS:
+        return _CHARACTERS[char]
+    if (digit := unicodedata.decimal(char, None)) is not None:
+        return str(digit)
+    if unicodedata.decomposition(char).startswith(_SAME):
+        return "".join(_CHARACTERS.get(c, c) for c in unicodedata.normalize("NFKC", char))
+    return char
 
 
 @lru_cache(maxsize=16384)
 def normalise(text: str) -> str:
     """Return the canonical text of an answer; see the module."""
-    text = _ROW_SPACE.sub(r"\1 ", _characters(text))
-    text = _GROUP.sub("", _COMMA_SPACE.sub(",", text))
-    text = _SPACES.sub(" ", text).replace("\\!", "").replace("{,}", ",").replace("{:}", ":")
-    text = _FRAC.sub(r"\\frac", _SIZES.sub("", text))
-    text = _SHORT_FRAC.sub(lambda m: f"\\frac{{{m[1]}}}" + (m[2] if m[2] == "{" else f"{{{m[2]}}}"), text)
-    text = _CHOOSE.sub(r"\\binom{\1}{\2}", _SHORT_BINOMIAL.sub(r"\\binom{\1}{\2}", text))
-    text = _COLOUR.sub("", _FONT.sub(r"\\text", _TAGGED.sub(r"\2", text)))
-    text = _SWITCHES.sub("", _SWITCHED.sub(_switched, text))
-    for _ in range(3):  # \mathbf{\text{204}}: a font changes no number
-        text = _DRESSED.sub(r"\1", text)
-    text = _BRACED_NUMBER.sub(r"\1", _circles(text))
-    text = _PRIME.sub(lambda m: "'" * max(1, m[0].count("prime")), text)
-    text = _SUN.sub(
-        lambda m: f"{m[1] or m[2]}_\\odot ", _MICRO.sub(r"\\\1{µ", _OHM.sub(r"\\text{\1\2Ω}", _RING.sub("Å", text)))
-    )
-    text = _SAME_RELATION.sub(lambda m: _SAME_RELATIONS[m[0]], text)
+    text = re.sub(r"√\s*(\d+)", r"\\sqrt{\1}", text)
+    text = "".join(map(_character, text))
     for _ in range(6):
         before = text
-        text = _undress(_strip_tail(text))
-        if label := _label(text):
-            text = text[label.end() :] or label_letter(label)
-        said = _SAID.fullmatch(text)  # \text{The answer is 204}
-        text = _without_lead(said[1]) if said and _without_lead(said[1]) != said[1] else _without_lead(text)
+        for pattern, to in _REWRITES:
+            text = pattern.sub(to, text)
+        text = _without_lead(text)
+        if text[:1] == "{" and whole(text, 0):
+            text = text[1:-1]
         if text == before:
             break
-    if measure := _MEASURE.fullmatch(text):
-        text = f"{measure[1]}\\text{{{measure[2]}}}" if measure[2] else measure[1]
-    if text.startswith("<") and text.endswith(">") and "," in text and not re.search("[<>]", text[1:-1]):
-        text = f"({text[1:-1]})"
-    text = _ANGLES.sub(r"(\1)", text)
-    text = _BARE_WORDS.sub(r"\\text{\1}", text)
-    return _E_NOTATION.sub(r"\1 \\times 10^{\2}", text).strip()
-
-
-_SAME_RELATIONS = {
-    r"\not=": r"\neq ", r"\not =": r"\neq ", r"\ne": r"\neq", r"\ge": r"\geq", r"\le": r"\leq",
-    r"\implies": r"\Rightarrow", r"\iff": r"\Leftrightarrow", r"\varnothing": r"\emptyset", r"\to": r"\rightarrow",
-}  # fmt: skip
-_SAME_RELATION = re.compile(r"\\not ?=|\\(?:ne|ge|le|implies|iff|varnothing|to)(?![A-Za-z])")
-
-
-def _switched(match: re.Match[str]) -> str:
-    """Write `{\\rm kg}` as `\\mathrm{kg}`; a font changes neither numbers nor formulas."""
-    inside = match[2].strip()
-    roman = "rm" in match[1] and re.search("[A-Za-z]", inside) is not None
-    return f"\\mathrm{{{inside}}}" if roman else f"{{{inside}}}"
-
-
-def _circles(text: str) -> str:
-    """Write a degree sign in one way, with the braces that close around it."""
-    pieces, at = [], 0
-    for match in _CIRCLE.finditer(text):
-        opened, end = match[0].lstrip("{} \t").count("{") - match[0].lstrip("{} \t").count("}"), match.end()
-        while opened > 0 and (closing := re.compile(r"\s*\}").match(text, end)):
-            opened, end = opened - 1, closing.end()
-        if opened > 0:
-            continue
-        pieces += [text[at : match.start()], r"^{\circ}"]
-        at = end
-    return "".join([*pieces, text[at:]])
-
-
-def _label(text: str) -> re.Match[str] | None:
-    label = _LABEL.match(text)
-    return None if label is None or text[label.end() :].startswith(("=", "^", "_", "'")) else label
-
-
-def label_letter(label: re.Match[str]) -> str:
-    """Return the letter of a choice's label."""
-    return next(filter(None, label.groups()))
-
-
-def choice(text: str) -> tuple[str, str]:
-    r"""Split an answer to a multiple choice: `\textbf{(C) } 12` is C and 12; the letter is empty where there is none.
-
-    >>> choice(r"\textbf{(C) } 12")
-    ('C', '12')
-    """
-    text = _FONT.sub(r"\\text", _SPACES.sub(" ", _SIZES.sub("", text))).strip()
-    whole_text = re.fullmatch(r"\\text\s*\{(\s*\(?[A-J][).:][^{}]*)\}", text)  # \text{(E) none of these}
-    text = whole_text[1] if whole_text else text
-    if bare := re.fullmatch(r"(?:\\(?:text|mathrm|mathbf)\s*\{)?\s*\(?([A-J])\)?\s*\.?\}?\.?", text):
-        return bare[1], ""
-    if label := _label(_undress(text)):
-        rest = _undress(text)[label.end() :]
-        return label_letter(label), normalise(f"\\text{{{rest}}}" if whole_text and rest else rest)
-    return "", normalise(text)
+    return text
 
 
 def _without_lead(text: str) -> str:
-    """Drop the sentence before an answer, if all its words are known to leave the answer as it is."""
     lead = _LEAD.match(text)
-    if lead is None or lead.end() >= len(text):
+    if lead is None:
         return text
-    said = (lead[1] or lead[2]).casefold()
-    words = re.findall(r"[a-z']+", said)
-    ends = said.rstrip().endswith(":") or (words and words[-1] in _COPULA)
-    known = all(len(word) == 1 or word in _NEUTRAL for word in words)
-    if not (ends and known and words) or _OF_IT.search(said):
-        return text
-    return text[lead.end() :]
+    sentence = (lead[1] or lead[2]).casefold()
+    words = re.findall(r"[a-z']+", sentence)
+    ends = lead[2] or ":" in lead[0] or words[-1:] in (["is"], ["are"], ["be"], ["equals"], ["to"])
+    known = bool(words) and all(len(word) == 1 or word in _NEUTRAL for word in words)
+    return text[lead.end() :] if known and (ends or max(map(len, words)) > 1) and not _OF_IT.search(sentence) else text
 
 
-def _strip_tail(text: str) -> str:
-    """Drop the punctuation and spacing around a text; `0.333...` keeps its dots, which mean something."""
-    text = text.lstrip(" :")
-    if (marks := _MARKS.search(text)) and marks.start():
-        text = text[: marks.start()]
-    while match := _TAIL.search(text, max(0, len(text) - 3)):
-        text = text[: match.start()]
-    return text
+def choice(text: str) -> tuple[str, str]:
+    r"""Split a normalised answer to a multiple choice; the letter is empty where there is none.
 
-
-def _undress(text: str) -> str:
-    """Take off one pair of delimiters around the whole: `{204}`, `$204$`, `"even"`, `\\boxed{204}`."""
-    if len(text) > 4 and text[:2] == text[-2:] == "**" and "**" not in text[2:-2]:
-        return text[2:-2]
-    if len(text) > 2 and text[0] == text[-1] == "$" and "$" not in text[1:-1] and text[-2] != "\\":
-        return text[1:-1]
-    if len(text) > 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1]:
-        return text[1:-1]
-    for opening, closing in _AROUND:
-        if text.startswith(opening) and text.endswith(closing) and whole(text, len(opening) - 1):
-            return text[len(opening) : -len(closing)]
-    return text
-
-
-def whole(text: str, start: int) -> bool:
-    r"""Tell whether the bracket that opens at `start` closes at the very end of `text` (`\{` counts as a bracket)."""
-    depth = 0
-    for at, step in brackets(text, start):
-        depth += step
-        if depth == 0:
-            return at == len(text)
-    return False
+    >>> choice(r"\text{(C)} 12")
+    ('C', '12')
+    """
+    if bare := _LETTER.fullmatch(text):
+        return bare[1], ""
+    if label := _LABEL.match(text):
+        rest = text[label.end() :]
+        return next(filter(None, label.groups())), normalise(f"\\text{{{rest}" if label[2] else rest)
+    return "", text
 
 
 _BRACKET = re.compile(r"\\[\\{}()\[\]]|[{}()\[\]]|\\(begin|end)\s*\{[A-Za-z*]*\}")
@@ -279,13 +231,32 @@ def brackets(text: str, start: int = 0) -> list[tuple[int, int]]:
     return found
 
 
-_LOOSE = re.compile(r"(?<![0-9]) +| +(?![0-9])")
-_TEXT = re.compile(r"\\(?:text|mathrm|mathit)\s*\{([A-Za-z ]*)\}")
-_SMALL_GROUP = re.compile(r"([_^])\{([A-Za-z0-9])\}")
+def whole(text: str, start: int) -> bool:
+    r"""Tell whether the bracket that opens at `start` closes at the very end of `text` (`\{` counts as a bracket)."""
+    depth = 0
+    for at, step in brackets(text, start):
+        depth += step
+        if depth == 0:
+            return at == len(text)
+    return False
+
+
+def split(text: str, separator: str) -> list[str]:
+    """Cut `text` at the matches outside all brackets; in one piece where the brackets do not balance."""
+    pieces, depth, start = [], 0, 0
+    for match in re.finditer(rf"{separator}|(?P<bracket>{_BRACKET.pattern})", text):
+        if match["bracket"]:
+            depth += sum(step for _, step in brackets(match[0]))
+        elif depth == 0:
+            pieces.append(text[start : match.start()].strip())
+            start = match.end()
+        if depth < 0:
+            return [text.strip()]
+    return [text.strip()] if depth else [*pieces, text[start:].strip()]
 
 
 def squeeze(text: str) -> str:
     r"""Return what two spellings of one canonical text share: `E_{1}` and `E_1`, `\text{ red }` and `red`."""
-    text = _TEXT.sub(r"\1", text)
+    text = re.sub(r"\\text\s*\{\s*([^{}]*?)\s*\}", r"\1", text)
     text = re.sub(r"(\\[A-Za-z]+) +(?=[A-Za-z])", "\\1\0", text)  # \cos x keeps one blank
-    return _SMALL_GROUP.sub(r"\1\2", _LOOSE.sub("", text))
+    return re.sub(r"([_^])\s*\{\s*(\w)\s*\}", r"\1\2", re.sub(r"(?<!\d) +| +(?!\d)", "", text))

@@ -1,176 +1,152 @@
-r"""Numbers read exactly and compared relatively, at any size: never through floats, never by computing a power.
+r"""Numbers read exactly, as fractions, with their percent sign and their unit; never through floats.
 
-    read_number(r"1.6 \times 10^{-19}").top  # Decimal("1.6E-19")
-    read_number(r"35.0\%").percent           # True
-
-A number is `top / bottom`, in decimals whose exponents may have nine digits; arithmetic keeps 1000 digits, so reading
-and comparing cost microseconds whatever was written.
+read_number(r"1.6 \times 10^{-19}").value   # Fraction(1, 6250000000000000000)
+read_number(r"35.0\%").percent              # True
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
 
-from harness.grading.units import read_tail
+from harness.grading.units import read_unit
 
-TOLERANCE = Decimal("1e-12")  # relative: what a float's rounding spoils; only where a decimal point is involved
-ROUGHLY = Decimal("0.05")  # relative: what rounded numbers of a chain may be apart
+TOLERANCE = Fraction(1, 10**12)  # relative: what a float's rounding spoils; only where a decimal point is involved
+ROUGHLY = Fraction(1, 20)  # relative: what rounded numbers of a chain may be apart
 SIGNIFICANT = 6  # digits a decimal needs to stand for a fraction that has no finite decimal (what math-verify asks for)
-
-# `abs` and a minus sign would round to the 28 digits of Python's own context, and fail beyond its exponents.
-_EXACT = Context(prec=1000, Emax=MAX_EMAX, Emin=MIN_EMIN)
-_DIGITS = r"(?:[1-9]\d{0,2}(?:[, ]\d{3})+(?![\d])|\d+)"
+MOST_DIGITS = 2000  # of a power of ten
+_DIGITS = r"(?:[1-9]\d{0,2}(?:[, ]\d{3})+(?!\d)|\d+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d*)?|\.\d+)"
-_POWER = r"10\s*\^\s*(?:\{\s*([+-]?\s*\d{1,9})\s*\}|([+-]?\d{1,9}))(?![\d!]|\^(?!\{\\circ))"
-_SCIENTIFIC = rf"(?:{_POWER}|({_DECIMAL})(?:\s*(?:\\times|\\cdot|\*|x)\s*{_POWER})?)"
-_SIGNED = rf"\s*([+-]?)\s*{_SCIENTIFIC}\s*"
-_NUMBER = re.compile(
-    rf"([+-]?)\s*(\\\$|\$|€|£)?\s*([+-]?)\s*(?:"
-    rf"\\frac\s*\{{{_SIGNED}\}}\s*\{{{_SIGNED}\}}"
-    rf"|{_SCIENTIFIC}(?:\s*/\s*{_SCIENTIFIC})?)(?![.\d])"
+_SIMPLE = rf"(?P<%s>[+-]?\s*{_DECIMAL}(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{{?\s*[+-]?\s*\d+\s*\}}?)?)"
+_VALUE = re.compile(
+    rf"(?P<sign>[+-]?)\s*(?P<money>\\\$|[€£])?\s*(?P<sign_2>[+-]?)\s*(?:"
+    rf"(?P<whole>\d+)\s*(?:\\frac\s*\{{(?P<a>\d+)\}}\s*\{{(?P<b>\d+)\}}|(?<=\s)(?P<c>\d+)\s*/\s*(?P<d>\d+))"
+    rf"|\\frac\s*\{{\s*{_SIMPLE % 'top'}\s*\}}\s*\{{\s*{_SIMPLE % 'bottom'}\s*\}}"
+    rf"|(?P<stem>\d{{0,30}}\.\d{{0,30}})\\(?:overline|bar|dot)\s*\{{?(?P<period>\d{{1,30}})\}}?"
+    rf"|\(?{_SIMPLE % 'p'}\)?\s*/\s*\(?{_SIMPLE % 'q'}\)?"
+    rf"|10\s*\^\s*\{{\s*(?P<power>[+-]?\s*\d+)\s*\}}(?!\s*[\^!])"
+    rf"|{_SIMPLE % 'decimal'})(?![.\d])"
 )
-_MIXED = re.compile(
-    r"([+-]?)\s*(\d{1,9})\s*(?:\\frac\s*\{\s*(\d{1,9})\s*\}\s*\{\s*(\d{1,9})\s*\}|(?<=\s)(\d{1,9})\s*/\s*(\d{1,9}))(?![.\d])"
+_MODULUS = re.compile(
+    r"\s*(?:\\text\s*\{\s*)?\(?\s*(?:\\(?:pmod|bmod|mod)|\\text\s*\{\s*mod\s*\}|mod(?:ulo)?(?![a-z]))\s*\{?\s*(\d{1,9})[\s{})]*$"
 )
-_WORD = re.compile(r"(?:\\(?:text|mathrm)\s*\{)?\s*([A-Za-z]+)\s*\}?")
 _WORDS = re.findall(
     "[a-z]+",
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty",
 )
-_REPEATING = re.compile(r"([+-]?)\s*(\d{0,30})\.(\d{0,30})\\(?:overline|bar|dot)\s*\{?(\d{1,30})\}?")
+_SCALES = {"dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALE = re.compile(rf"\s*(\\text\s*\{{)?\s*({'|'.join(_SCALES)})(?![a-z])")
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """`top / bottom`; `point`: whether it was written with a decimal point (a number without one is exact)."""
+    """A value; `rounded`: it as it was written, with its decimal point (a number without one is exact)."""
 
-    top: Decimal
-    bottom: Decimal = Decimal(1)
-    point: bool = False
+    value: Fraction
+    rounded: str = ""
     percent: bool = False
-    unit: str = ""
-    scale: Decimal = Decimal(1)  # how many of the unit without a prefix its own unit is: 1000 for km
-
-    def hundredth(self) -> "Number":
-        """Return a hundredth of it, as exactly."""
-        return Number(self.top.scaleb(-2, _EXACT), self.bottom, self.point, False, self.unit, self.scale)
-
-    def unscaled(self) -> "Number":
-        """Return it in the unit without a prefix."""
-        return Number(_EXACT.multiply(self.top, self.scale), self.bottom, True, False, self.unit)
-
-    @property
-    def endless(self) -> bool:
-        """Whether it has no finite decimal (1/3)."""
-        whole = self.bottom == self.bottom.to_integral_value()
-        rest = int(self.bottom) if whole and self.bottom.copy_abs() < 10**12 else 1
-        while rest and rest % 2 == 0:
-            rest //= 2
-        while rest and rest % 5 == 0:
-            rest //= 5
-        if rest in (0, 1, -1) or self.top.adjusted() > 900:
-            return False
-        return self.top != self.top.to_integral_value() or int(self.top) % rest != 0
+    unit: dict[str, int] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=16384)
 def read_number(text: str, *, bare_units: bool = True) -> Number | None:
     """Read the number a normalised text is, with its percent sign or unit; None where it is anything else."""
-    if (word := _WORD.fullmatch(text)) and word[1].lower() in _WORDS:
-        return Number(Decimal(_WORDS.index(word[1].lower())))
-    if match := _REPEATING.match(text):
-        sign, whole, once, again = match.groups()
-        top = int(sign + (whole + once + again)) - int(sign + (whole + once or "0"))
-        tail = read_tail(text[match.end() :], integer=False, bare=bare_units)
-        bottom = Decimal(10 ** len(once) * (10 ** len(again) - 1))
-        return tail and Number(_EXACT.multiply(Decimal(top), tail.factor), bottom, False, tail.percent, tail.unit)
-    if mixed := _MIXED.match(text):  # 3 1/2, never 3 4/2
-        sign, whole, top, bottom = mixed[1], int(mixed[2]), int(mixed[3] or mixed[5]), int(mixed[4] or mixed[6])
-        tail = read_tail(text[mixed.end() :], integer=False, bare=bare_units)
-        if not (tail and 0 < top < bottom and whole):
+    word = re.fullmatch(r"(?:\\text\s*\{)?\s*([A-Za-z]+)\s*\}?", text)
+    if word and word[1].lower() in _WORDS:
+        return Number(Fraction(_WORDS.index(word[1].lower())))
+    modulus = _MODULUS.search(text)
+    match = _VALUE.match(text[: modulus.start()] if modulus else text)
+    if match is None or (match["sign"] and match["sign_2"]):
+        return None
+    rest, scale = text[match.end() : modulus.start() if modulus else None].strip(), 1
+    while scaled := _SCALE.match(rest):
+        scale *= _SCALES[scaled[2]]
+        rest = re.sub(r"^\\text\s*\{\s*\}", "", (scaled[1] or "") + rest[scaled.end() :].strip())
+    percent = rest.startswith(r"\%")
+    unit = read_unit(rest[2:].strip() if percent else re.sub(r"^_\s*\{?\s*10\s*\}?$", "", rest), bare=bare_units)
+    value = _value(match)
+    if value is None or unit is None or (unit and (percent or match["money"])):
+        return None
+    value *= -scale if "-" in match["sign"] + match["sign_2"] else scale
+    if modulus:
+        unit = {f"mod {modulus[1]}": 1}
+        if not 0 <= value < int(modulus[1]):
             return None
-        value = Decimal(int(f"{sign}1") * (whole * bottom + top))
-        return Number(_EXACT.multiply(value, tail.factor), Decimal(bottom), False, tail.percent, tail.unit, tail.scale)
-    match = _NUMBER.match(text)
-    if match is None:
-        return None
-    sign, currency, sign_2, *parts = match.groups()
-    if sign and sign_2:
-        return None
-    (top_sign, *top), (inner, *bottom) = parts[0:6], parts[6:12]  # each number is the five groups of _SCIENTIFIC
-    first, second = parts[12:17], parts[17:22]
-    if any(top):
-        value, below, negative = _decimal(top), _decimal(bottom), (top_sign == "-") != (inner == "-")
-        integer, point = False, "." in (top[2] or "") + (bottom[2] or "")
-    else:
-        value, below, negative = _decimal(first), _decimal(second) if any(second) else Decimal(1), False
-        integer = not any(second) and bool(first[2]) and "." not in first[2]
-        point = "." in (first[2] or "") + (second[2] or "")
-    tail = read_tail(text[match.end() :], integer=integer, bare=bare_units)
-    if tail is None or below == 0 or (currency and tail.unit):
-        return None
-    if (sign or sign_2) == "-":
-        negative = not negative
-    value = _EXACT.multiply(value.copy_negate() if negative else value, tail.factor)
-    if tail.modulus and not 0 <= value < tail.modulus:
-        return None
-    return Number(value, below, point, tail.percent, f"{currency[-1]}^1" if currency else tail.unit, tail.scale)
+    written = next((match[part] for part in ("decimal", "top", "p") if match[part]), "")
+    if match["money"]:
+        unit = {match["money"][-1]: 1}
+    return Number(value, written if "." in match[0] and not match["period"] else "", percent, unit)
 
 
-def _decimal(parts: Sequence[str | None]) -> Decimal:
-    """Make a number of `_SCIENTIFIC`'s groups: a bare power of ten's exponent, or digits (the third) and exponent."""
-    digits = re.sub(r"[, ]", "", parts[2] or "1")
-    exponent = next((part for part in (*parts[:2], *parts[3:]) if part), "0").replace(" ", "")
-    return _EXACT.create_decimal(f"{digits}E{exponent}")
+def _value(match: re.Match[str]) -> Fraction | None:
+    part = match.groupdict()
+    if part["whole"]:  # 3 1/2, never 3 4/2
+        top, bottom = int(part["a"] or part["c"]), int(part["b"] or part["d"])
+        return int(part["whole"]) + Fraction(top, bottom) if 0 < top < bottom and int(part["whole"]) else None
+    if part["period"]:
+        places = len(part["stem"].partition(".")[2])
+        repeated = Fraction(int(part["period"]), (10 ** len(part["period"]) - 1) * 10**places)
+        return Fraction(part["stem"].rstrip(".") or 0) + repeated
+    names = ("top", "bottom") if part["top"] else ("p", "q")
+    if part[names[0]]:
+        top, bottom = (_simple(part[name] or "1") for name in names)
+        return top / bottom if top is not None and bottom else None
+    return _simple(f"1 10^{{{part['power']}}}" if part["power"] else part["decimal"])
+
+
+def _simple(text: str) -> Fraction | None:
+    """Read digits and a power of ten; None where that has too many digits."""
+    digits, _, power = re.sub(r"[\s,{}]|\\times|\\cdot", "", re.sub(r"10\s*\^", "^", text)).partition("^")
+    if abs(int(power or 0)) > MOST_DIGITS:
+        return None
+    return Fraction(digits.rstrip(".") or 1) * Fraction(10) ** int(power or 0)
 
 
 def equal(gold: Number, answer: Number) -> bool:
     """Tell whether two numbers are the same, by the rules of docs/grading.md.
 
-    Units that both sides state must be of one kind, and are converted; a unit that one side leaves out is not missed.
-    If exactly one side is in percent, and the other has no unit, 35 % may stand for 35 or for 0.35.
+    A unit that one side leaves out is not missed. If exactly one side is in percent, and the other has no unit, 35 %
+    may stand for 35 or for 0.35.
     """
-    if gold.unit and answer.unit:
-        if gold.unit != answer.unit:
-            return False
-        if gold.scale != answer.scale:
-            return _same(gold.unscaled(), answer.unscaled())
-    if (gold.percent and answer.unit) or (answer.percent and gold.unit):
+    other_units = gold.unit and answer.unit and gold.unit != answer.unit
+    if other_units or (gold.percent and answer.unit) or (answer.percent and gold.unit):
         return False
     if _same(gold, answer):
         return True
-    if gold.percent != answer.percent:
-        return _same(gold.hundredth(), answer) if gold.percent else _same(gold, answer.hundredth())
-    return False
+    share = Fraction(100) if gold.percent else Fraction(1, 100)
+    return gold.percent != answer.percent and _same(gold, Number(answer.value * share, answer.rounded))
 
 
 def far(side: Number, last: Number) -> bool:
     """Tell whether two sides of a chain differ by more than rounding: 1 = 5, not 1/3 = 0.33."""
+    rough = ROUGHLY if side.rounded or last.rounded else 0
     if equal(side, last) or (side.unit and last.unit):
         return False
-    if not (side.point or last.point):
-        return True
-    left, right = _EXACT.multiply(side.top, last.bottom), _EXACT.multiply(last.top, side.bottom)
-    return _EXACT.subtract(left, right).copy_abs() > _EXACT.multiply(ROUGHLY, left.copy_abs())
+    return abs(side.value - last.value) > abs(last.value) * rough
 
 
 def _same(a: Number, b: Number) -> bool:
-    left, right = _EXACT.multiply(a.top, b.bottom), _EXACT.multiply(b.top, a.bottom)
-    if left == right:
-        return True
-    if not (a.point or b.point):
-        return False
-    gap = _EXACT.subtract(left, right).copy_abs()
-    if gap <= _EXACT.multiply(TOLERANCE, left.copy_abs()):
-        return True
-    return _rounds(a, b, gap) or _rounds(b, a, gap)
+    gap = abs(a.value - b.value)
+    if not (a.rounded or b.rounded):
+        return gap == 0
+    return gap <= abs(a.value) * TOLERANCE or _rounds(a.value, b, gap) or _rounds(b.value, a, gap)
 
 
-def _rounds(exact: Number, rounded: Number, gap: Decimal) -> bool:
-    """Tell whether `rounded` is the endless fraction `exact`, rounded at its own last digit (of six or more)."""
-    digits = len(rounded.top.as_tuple().digits)
-    if rounded.bottom != 1 or not exact.endless or digits < SIGNIFICANT:
+def _rounds(exact: Fraction, rounded: Number, gap: Fraction) -> bool:
+    """Tell whether a decimal is the endless fraction `exact`, rounded at its own last digit (of six or more)."""
+    mantissa = re.split(r"\s*\\(?:times|cdot)", rounded.rounded)[0]
+    digits = re.sub(r"\D", "", mantissa).lstrip("0")
+    if len(digits) < SIGNIFICANT or not endless(exact):
         return False
-    half = Decimal((0, (5,), rounded.top.adjusted() - digits))
-    return gap <= _EXACT.multiply(half, exact.bottom.copy_abs())
+    return gap * 2 <= abs(rounded.value) / int(digits)  # half the worth of its last digit
+
+
+def endless(value: Fraction) -> bool:
+    """Tell whether a number has no finite decimal, as 1/3 has none."""
+    bottom = value.denominator
+    while bottom % 2 == 0:
+        bottom //= 2
+    while bottom % 5 == 0:
+        bottom //= 5
+    return bottom != 1

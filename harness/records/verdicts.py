@@ -1,7 +1,7 @@
 """Verdicts in a record: who gave them, on which text, by which gold answer.
 
-A judge is a grader's name with its version (`robust-3`; `harness.grading` says when a person raises it), and `+TASK`
-where it went by the answers of another benchmark with the record's questions: `robust-3+minerva_r1zero`.
+A judge is a grader's name with its version (`robust-4`; `harness.grading` says when a person raises it), and `+TASK`
+where it went by the answers of another benchmark with the record's questions: `robust-4+minerva_r1zero`.
 """
 
 from typing import Annotated, Literal

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.grading.formulas import compare_formulas
-from harness.grading.robust import grade_robust
+from harness.grading.robust import grade_robust, judge
 from harness.grading.values import POINTS, _coordinate
 from tests.grading.classes import CLASSES
+from tests.grading.public import PUBLIC
 from tests.grading.test_properties import bounded, kind
 
 
@@ -17,15 +18,19 @@ from tests.grading.test_properties import bounded, kind
 def _in_this_process(monkeypatch):
     """Ask the worker's function itself: what is tried here is quick, and a process more would only cost time."""
     monkeypatch.setattr(
-        "harness.grading.robust.verify_many", lambda pairs, **_: [compare_formulas(*pair) for pair in pairs]
+        "harness.grading.robust.verify_many",
+        lambda pairs, **_: ["correct" if judge(*pair) else "wrong" for pair in pairs],
     )
 
 
-@pytest.mark.parametrize("name", CLASSES)
+TABLES = {**CLASSES, **PUBLIC}
+
+
+@pytest.mark.parametrize("name", TABLES)
 def test_a_class(name):
     rows = [
         (gold, answer, wanted)
-        for gold, right, wrong in CLASSES[name]
+        for gold, right, wrong in TABLES[name]
         for wanted, answers in (("correct", right), ("wrong", wrong))
         for answer in answers
     ]
@@ -66,11 +71,11 @@ def test_exact_is_exact(form, value, n):
     right = value(n)
     written = rf"\frac{{{right.numerator}}}{{{right.denominator}}}" if len(str(right)) < 300 else form % n
     for gold, answer in ((form % n, written), (written, form % n)):
-        assert compare_formulas(gold, answer) == "correct"
-        assert compare_formulas(gold, f"{answer} + 10^{{-{n}}}") == "wrong"
+        assert compare_formulas(gold, answer)
+        assert not compare_formulas(gold, f"{answer} + 10^{{-{n}}}")
     for near in (Fraction(1), right + 1, right * (1 + Fraction(1, 10**40))):
         if near != right and len(str(near)) < 300:
-            assert compare_formulas(form % n, rf"\frac{{{near.numerator}}}{{{near.denominator}}}") == "wrong"
+            assert not compare_formulas(form % n, rf"\frac{{{near.numerator}}}{{{near.denominator}}}")
 
 
 def test_any_two_letters_stand_in_both_orders_and_with_all_signs():
@@ -84,12 +89,10 @@ def test_any_two_letters_stand_in_both_orders_and_with_all_signs():
 
 
 @bounded
-@given(st.integers(2, 30), st.integers(2, 30), st.integers(1, 12), st.integers(0, 59))
-def test_products_and_times(a, b, hour, minute):
+@given(st.integers(2, 30), st.integers(2, 30))
+def test_names_are_no_order_of_their_own(a, b):
     assert kind(f"({a},{b})", f"(x,y)=({a},{b})") == "correct"
     assert (kind(f"({a},{b})", f"(y,x)=({a},{b})") == "correct") == (a == b)
     assert kind(f"(x,y)=({a},{b})", f"(y,x)=({b},{a})") == "correct"
-    time = rf"{hour}:{minute:02}"
-    assert kind(rf"{time}\text{{ p.m.}}", rf"{time}\text{{ PM}}") == "correct"
-    assert kind(rf"{time}\text{{ p.m.}}", rf"{time}\text{{ a.m.}}") == "wrong"
-    assert kind(rf"{time}\text{{ p.m.}}", rf"{hour}:{(minute + 1) % 60:02}\text{{ p.m.}}") == "wrong"
+    assert (kind(f"a={a},b={b}", f"{b},{a}") == "correct") == (a == b)
+    assert kind(f"x={a},x={b}", f"{b},{a}") == "correct"

@@ -97,7 +97,7 @@ def test_a_response_is_bounded_as_a_whole(grader, monkeypatch):
 
 def test_a_worker_that_cannot_start_costs_no_responses(monkeypatch, caplog):
     pool.close_workers()
-    monkeypatch.setattr(pool.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     verdicts = grade_many([("1", boxed("1")), ("x+3", boxed("3+x"))])
     assert [verdict.kind for verdict in verdicts] == ["correct", "grader_error"]
     assert "did not start" in caplog.text
