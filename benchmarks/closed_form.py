@@ -1,9 +1,11 @@
 """The exact distribution of a decided token, without drawing: the oracle for every engine.
 
-With B the primary's truncated policy, Q the target's, and f the criterion (a probability for `random`, else 0 or 1),
+With B the primary's truncated policy, Q_x the target's where x was proposed, and f the criterion (a probability for
+`random`, else 0 or 1),
 
-    P(y) = B(y) (1 - f(y)) + (sum_y' B(y') f(y')) Q(y);
+    P(y) = B(y) (1 - f(y)) + sum_x B(x) f(x) Q_x(y),
 
+where Q_x is one Q for all x, but with a veto: that of the target without x;
 and Q(y) itself where the gate says itself what is redrawn, which replaces with probability
 (1/2) sum |Q - B|. All of it where the window is open; B(y) where it is shut.
 """
@@ -39,7 +41,12 @@ def distribution(
     requests = requests or Requests(zeros, zeros, zeros)
     policies, every = Policies(base, rl, rules), Rows(range(n), n, base.device)
     proposal = nucleus(weights(policies.primary, rules), rules.top_p)
-    target = nucleus(weights(policies.target(every)[0], rules), rules.top_p)
+
+    def target_of(token: int) -> Tensor:
+        proposed = torch.full((n,), token, device=base.device)
+        return nucleus(weights(policies.target(every, proposed)[0], rules), rules.top_p)
+
+    target = target_of(0)  # of every rule without a veto
     held = torch.zeros_like(proposal)  # f(y) for every token y
     coupled = torch.zeros(n, dtype=torch.bool)
     for gate, rows in rules.gates:
@@ -57,7 +64,11 @@ def distribution(
             value = torch.stack(columns, 1).expand(-1, vocab)
             rows.write(held, torch.where(below, value < tau, value > tau).double())
     replaced = (proposal * held).sum(-1)
-    law = proposal * (1 - held) + replaced[:, None] * target
+    redrawn = replaced[:, None] * target
+    if vetoed := rules.vetoed.rows:
+        each = torch.stack([(proposal * held)[:, token, None] * target_of(token) for token in range(vocab)]).sum(0)
+        redrawn = redrawn.index_copy(0, rules.vetoed.index, each[list(vetoed)])
+    law = proposal * (1 - held) + redrawn
     law = torch.where(coupled[:, None], target, law)
     replaced = torch.where(coupled, (proposal - target).clamp(min=0).sum(-1), replaced)
     opens = rules.open(requests.written)

@@ -240,7 +240,7 @@ def _inexact(batch: DecisionBatch, got: Outcome) -> int:
     policies = Policies(batch.base[:, : batch.vocab_size], batch.rl[:, : batch.vocab_size], rules)
     greedy, every = ~rules.normalised[:, 0], Rows(range(rules.n), rules.n, batch.base.device)
     proposed = torch.where(greedy, policies.primary.argmax(1), proposed)
-    redrawn = torch.where(greedy, policies.target(every)[0].argmax(1), redrawn)
+    redrawn = torch.where(greedy, policies.target(every, proposed)[0].argmax(1), redrawn)
     base, rl, rl_base, base_rl, nll = got.statistics.unbind(1)
     delta = got.decision.delta_logp
     known = {

@@ -20,7 +20,8 @@ DECODINGS = (
     Decoding(mode="base"),
     Decoding(mode="rl"),
     Decoding(mode="replace", tau=-0.3),
-    Decoding(mode="replace", tau=-0.1),  # also the gamma = 0 control of the next
+    Decoding(mode="veto", tau=-0.1),  # the control of the next: base without the rejected token
+    Decoding(mode="replace", tau=-0.1),  # the gamma = 0 control of the next
     Decoding(mode="extrapolate", tau=-0.1, gamma=0.1),
 )
 
@@ -92,10 +93,11 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
     ]
     for task in sorted({r.task for r in results}):
         mine = {r.decoding: r for r in results if r.task == task}
-        base, rl, _, control, extra = (mine[d] for d in DECODINGS)
+        base, rl, _, veto, control, extra = (mine[d] for d in DECODINGS)
         for name, one, other in [
             ("rl − base", rl, base),
             (f"{control.decoding.label()} − rl", control, rl),
+            (f"{control.decoding.label()} − its veto (base without the rejected token)", control, veto),
             (f"{extra.decoding.label()} − its γ=0 control ({control.decoding.label()})", extra, control),
         ]:
             d = paired_difference(one.correct, other.correct)

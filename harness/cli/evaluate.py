@@ -28,7 +28,10 @@ def evaluate_command(
         ),
     ] = None,
     controls: Annotated[
-        bool, typer.Option("--controls", help="Add base, rl, and the gamma = 0 control of each extrapolation.")
+        bool,
+        typer.Option(
+            "--controls", help="Add base, rl, the gamma = 0 of each extrapolation and the veto of each replacement."
+        ),
     ] = False,
     out: Annotated[Path, typer.Option(help="Receives one JSON file a result, and the MLflow store.")] = Path("runs"),
     track: Annotated[bool, typer.Option(help="Log each result to MLflow.")] = True,

@@ -31,6 +31,7 @@ def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) ->
         gate=decoding.gate,
         primary=decoding.primary,
         gamma=decoding.gamma if decoding.gated else 0.0,
+        veto=decoding.mode == "veto",
         top_p=sampling.top_p,
         greedy=sampling.greedy,
         temperature=sampling.criterion_temperature,

@@ -18,22 +18,27 @@ from harness.markdown import interval, markdown_table
 from harness.text import visible
 
 Comparison = stats.Comparison[Setting]
-ComparisonKind = Literal["trained", "against rl", "against control", "other"]
+ComparisonKind = Literal["trained", "against rl", "against control", "against veto", "other"]
 _Pairs = list[tuple[Setting, Setting]]
 
 
 def comparison_kind(row: Comparison) -> ComparisonKind:
-    """Say what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its control."""
+    """Say what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its control.
+
+    An extrapolation's control is its gate alone (gamma = 0), a replacement's its veto.
+    """
     one, other = row.result.decoding, row.reference.decoding
     if other == one.control() != one:
-        return "against control"
+        return "against veto" if other.mode == "veto" else "against control"
     if other.mode == "rl":
         return "against rl"
     return "trained" if (one.mode, other.mode) == ("rl", "base") else "other"
 
 
 def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Comparison]:
-    """Compare RL with base, every other decoding with RL, and each extrapolation with its gamma = 0 control as well.
+    """Compare RL with base, every other decoding with RL, and each with its control as well.
+
+    The control of an extrapolation is its gamma = 0, that of a replacement its veto.
 
     Only settings of one pair of models that are alike meet; what has no counterpart is left out. All of it is one
     family.

@@ -68,7 +68,7 @@ def decide(
     replaced = held & rules.open(requests.written)
 
     if rules.gates and (rows := where(replaced & rules.draws_target)).rows:
-        target, own = policies.target(rows)
+        target, own = policies.target(rows, proposed)
         drawn = draw(weights(target, own), own.top_p, rows.of(redraw))
         rows.write(redrawn, torch.where(own.draws_target, drawn, rows.of(redrawn)))
     token = torch.where(replaced, redrawn, proposed)

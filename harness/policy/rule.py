@@ -32,6 +32,7 @@ class Rule:
     temperature: float = 1.0  # of both models, criteria included; 1 where it is greedy
     since: int = 0  # the window: tokens of the response at which the gate may hold
     until: float = inf
+    veto: bool = False  # whether the target is drawn from without the rejected token
     trace: int | None = None  # whether all facts are handed back too, with so many of each model's likeliest tokens
 
     def plain(self) -> dict[str, Any]:
@@ -126,6 +127,7 @@ class Rules:
     tempered: Rows
     rl_rows: Rows  # whose primary is RL
     extrapolated: Rows
+    vetoed: Rows
     greedy: Rows
     traced: Rows
     temperature: Tensor = field(init=False)  # (n, 1) float32, as it meets vocabularies
@@ -168,6 +170,7 @@ class Rules:
             tempered=rows(lambda rule: rule.temperature != 1),
             rl_rows=rows(lambda rule: rule.primary == "rl"),
             extrapolated=rows(lambda rule: rule.gamma),
+            vetoed=rows(lambda rule: rule.veto),
             greedy=rows(lambda rule: rule.greedy),
             traced=rows(lambda rule: rule.trace is not None),
         )
@@ -181,7 +184,7 @@ class Rules:
             members = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
             gates = [(gate, own.among(rows)) for gate, own in self.gates]
             members["gates"] = [(gate, own) for gate, own in gates if own.rows]
-            for name in ("tempered", "rl_rows", "extrapolated", "greedy", "traced"):
+            for name in ("tempered", "rl_rows", "extrapolated", "vetoed", "greedy", "traced"):
                 members[name] = members[name].among(rows)
             self._parts[rows] = Rules(**{**members, "rules": known, "table": rows.of(self.table)})
         return self._parts[rows]

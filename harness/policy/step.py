@@ -108,7 +108,7 @@ class Step:
     def _law(self, name: str) -> Tensor:
         policies = self._policies
         if name == "target":
-            policy, rules = policies.target(self._rows)
+            policy, rules = policies.target(self._rows, self._token)
         else:
             policy, rules = self.primary, policies.rules.of(self._rows)
         return nucleus(weights(policy, rules), rules.top_p)

@@ -16,8 +16,8 @@ COLUMNS = (
 
 
 def by_torch(rule: Rule) -> bool:
-    """Tell whether torch decides a row by itself: its gate needs policies, which the kernels do not keep."""
-    return rule.gate is not None and rule.gate.statistic not in STATISTICS
+    """Tell whether torch decides a row by itself: its gate needs policies, which the kernels do not keep, or a veto."""
+    return rule.veto or (rule.gate is not None and rule.gate.statistic not in STATISTICS)
 
 
 def columns(rule: Rule) -> tuple[float, ...]:

@@ -29,14 +29,18 @@ class Policies:
         """(n, vocab): who proposes."""
         return self.rules.rl_rows.put(*self._scores)
 
-    def target(self, rows: Rows) -> tuple[Tensor, Rules]:
+    def target(self, rows: Rows, proposed: Tensor) -> tuple[Tensor, Rules]:
         """Return what is drawn from where the gate holds, of some rows, (rows, vocab), and the rules of these rows.
 
-        It is RL, pi_extra or base, by gamma.
+        It is RL, pi_extra or base, by gamma; where a rule has a veto, without the token that was proposed.
+
+        Args:
+            proposed: (n,) int64, of the whole batch.
         """
         sb, sr = (rows.of(each) for each in self._scores)
         rules = self.rules.of(rows)
-        return rules.extrapolated.apply(extrapolate, sr, sb, sr, rules.gamma, rules.normalised), rules
+        policy = rules.extrapolated.apply(extrapolate, sr, sb, sr, rules.gamma, rules.normalised)
+        return rules.vetoed.apply(without, policy, policy, rows.of(proposed), rules.normalised), rules
 
 
 def extrapolate(sb: Tensor, sr: Tensor, gamma: Tensor, normalised: Tensor) -> Tensor:
@@ -56,6 +60,21 @@ def extrapolate(sb: Tensor, sr: Tensor, gamma: Tensor, normalised: Tensor) -> Te
     extra = torch.where(sr == -torch.inf, sr, sr + step)
     extra = torch.where(normalised, torch.log_softmax(extra, dim=-1), extra)
     return torch.where(gamma == -1, sb, torch.where(gamma == 0, sr, extra))
+
+
+def without(policy: Tensor, token: Tensor, normalised: Tensor) -> Tensor:
+    """Return a policy that cannot give one token of each row: pi(y) 1[y != token], normalised: (n, vocab) -> the same.
+
+    Its nucleus is taken of what is left, so that there is one where the token was all of the policy's own. A policy
+    that gives no other token stays as it is.
+
+    Args:
+        policy: log-probabilities; of greedy rows logits.
+        token: (n,) int64. normalised: (n, 1) bool, False for greedy rows.
+    """
+    rest = policy.scatter(1, token[:, None], -torch.inf)
+    rest = torch.where((rest == -torch.inf).all(1, keepdim=True), policy, rest)
+    return torch.where(normalised, torch.log_softmax(rest, dim=-1), rest)
 
 
 def weights(policy: Tensor, rules: Rules) -> Tensor:

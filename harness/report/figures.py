@@ -31,6 +31,7 @@ SHARES = {
 }
 LIKE_PAPER = "fig:teaser (c), fig:replace, fig:kl_ablation"
 MOST = 40  # rows that a figure of differences can hold
+LINES = {"veto": (0, (4, 2)), "resample": (0, (1, 2))}  # of controls, in the colour of their criterion
 
 
 def avg_of(settings: Sequence[Setting]) -> str:
@@ -69,14 +70,14 @@ def _levels(axes: Any, settings: Sequence[Setting]) -> list[tuple[Setting, Estim
 def against_share(
     settings: Sequence[Setting], name: str, title: str, share: str = "changed", scale: float = 1.0
 ) -> Section:
-    """Draw Avg against a share of tokens: a line a criterion and gamma, 95 % intervals, base and RL as levels.
+    """Draw Avg against a share of tokens: a line a criterion and target, 95 % intervals, base and RL as levels.
 
     `share` is "changed", positions where another token was drawn than the proposed one, or "replaced", those where the
     criterion held: most of them may be drawn again as they were. Where base's tokens were coupled with RL's, a vertical
     line stands at the least share at which their distribution is RL's.
 
-    Extrapolations beside replacements on base, ways on RL beside ways on base, and what has no gate beside gates are
-    left out.
+    Extrapolations beside replacements on base, ways on RL beside ways on base, what has no gate beside gates, and
+    vetoes and base's own draws beside replacements, but for those of the paper's own criterion, are left out.
     """
     avg = avg_of(settings)
     settings = _of_one_kind(settings)
@@ -85,11 +86,11 @@ def against_share(
     rows = []
     with drawing(name, 5.6, 3.4, scale=scale) as made:
         axes = made.one
-        for i, (label, mine) in enumerate(ways):
+        for i, label, mine in ways:
             mine = sorted(mine, key=lambda one: one.share(f"n_{share}").value or 0.0)
             scores = [_scaled(one) for one in mine]
             at = [100 * (one.share(f"n_{share}").value or 0.0) for one in mine]
-            line(axes, at, scores, label, **_look_of(mine[0].decoding.gate, i))
+            line(axes, at, scores, label, **_look_of(mine[0].decoding, i))
             for x, one in zip(at, mine, strict=True):
                 way: Any = one.decoding
                 if way.gate.redraws and (way.mode, way.primary) == ("replace", "base"):
@@ -123,32 +124,87 @@ def _of_one_kind(settings: Sequence[Setting]) -> Sequence[Setting]:
     settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
     if any(one.decoding.mode == "replace" for one in settings):
         settings = [one for one in settings if one.decoding.mode != "extrapolate"]
+        settings = [one for one in settings if one.decoding.mode not in LINES or _is_of_the_paper(one.decoding.gate)]
     if any(one.decoding.gated and not one.decoding.everywhere for one in settings):
         settings = [one for one in settings if not one.decoding.everywhere]
     return settings
 
 
-def _ways(settings: Sequence[Setting]) -> list[tuple[str, list[Setting]]]:
-    """Return the gated settings of each criterion and gamma with their label, criteria in their usual order."""
+def _ways(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]:
+    """Return the gated settings of each criterion and target, with a number and a label, criteria in their usual order.
+
+    A veto and base's own draw have the number of their replacement, behind which they stand.
+    """
     found: dict[tuple[Any, ...], list[Setting]] = {}
     order = list(gates())
     for one in settings:
         if (gate := (way := one.decoding).gate) is not None:
             place = len(order) if _apart(gate) else order.index(gate.name) if gate.name in order else -1
-            found.setdefault((way.primary, place, way.caption, way.gamma), []).append(one)
-    ways = []
-    for (primary, _, caption, gamma), mine in sorted(found.items(), key=lambda each: each[0]):
-        label = caption + (f", γ = {gamma:g}" if gamma else "")
-        ways.append((label + (" on RL" if primary == "rl" else ""), mine))
+            mode = way.mode if way.mode in LINES else ""
+            found.setdefault((way.primary, place, way.caption, mode, way.gamma), []).append(one)
+    ways: list[tuple[int, str, list[Setting]]] = []
+    before, number = None, -1
+    for (primary, _, caption, mode, gamma), mine in sorted(found.items(), key=lambda each: each[0]):
+        number += not mode or before != (primary, caption)
+        before = primary, caption
+        target = (mode, *([f"γ = {gamma:g}"] if gamma and (not mode or (mode == "veto" and gamma != -1)) else []))
+        label = ", ".join(filter(None, (caption, *target)))
+        ways.append((number, label + (" on RL" if primary == "rl" else ""), mine))
     return ways
 
 
-def _look_of(gate: Any, i: int) -> dict[str, Any]:
-    """Return how the line of a gate is drawn, the i-th of a figure."""
-    how: dict[str, Any] = look(i, markersize=4, linewidth=1.2)
+def _look_of(decoding: Any, i: int) -> dict[str, Any]:
+    """Return how the line of a decoding is drawn, the i-th criterion of a figure; a veto's is dashed, marks open."""
+    gate, how = decoding.gate, look(i, markersize=4, linewidth=1.2)
     how |= {"color": EXPO, "marker": "s"} if _apart(gate) else {}
     how |= {"color": COUPLING, "marker": "*", "markersize": 8} if gate.redraws else {}
-    return how | ({"linestyle": ":"} if gate.statistic == "random" else {})
+    how |= {"linestyle": ":"} if gate.statistic == "random" else {}
+    return how | ({"linestyle": LINES[decoding.mode], "markerfacecolor": "white"} if decoding.mode in LINES else {})
+
+
+def _is_of_the_paper(gate: Any) -> bool:
+    """Tell whether a criterion is the one that the paper is about."""
+    return gate.landmark and gate.paper
+
+
+def over_veto(rows: Sequence[Comparison], name: str, title: str) -> Section | None:
+    """Draw what RL's token adds to the rejected one's going: each replacement minus its veto, against changed tokens.
+
+    A line a criterion, 95 % intervals of the paired differences. None where no replacement of base's has its veto
+    beside it.
+    """
+    rows = [row for row in rows if comparison_kind(row) == "against veto" and row.result.decoding.primary == "base"]
+    of = {id(row.result): row for row in rows}
+    data = []
+    if not rows:
+        return None
+    with drawing(name, 5.6, 3.2) as made:
+        made.one.axhline(0, color="#808080", linewidth=0.8)
+        for i, label, settings in _ways([row.result for row in rows]):
+            mine = sorted((of[id(one)] for one in settings), key=lambda row: row.result.share("n_changed").value or 0.0)
+            at = [100 * (row.result.share("n_changed").value or 0.0) for row in mine]
+            ends = [(row.difference.mean, row.difference.low, row.difference.high) for row in mine]
+            points = [Estimate(*(100 * end for end in each)) for each in ends]
+            line(made.one, at, points, label, **_look_of(settings[0].decoding, i))
+            for x, row, point in zip(at, mine, points, strict=True):
+                one, other = row.result, row.reference
+                changed = {"changed_percent": x, "veto_changed_percent": 100 * (other.share("n_changed").value or 0.0)}
+                scores = {"avg": 100 * one.avg, "veto_avg": 100 * other.avg}
+                ends = {"difference": point.value, "low": point.low, "high": point.high}
+                p = {"p": row.difference.p, "p_holm": row.holm_p}
+                data.append({"line": label, "tau": one.decoding.tau, **changed, **scores, **ends, **p})
+        root_axis(made.one)
+        made.one.set_xlabel("changed tokens of the replacement, % (square-root scale)")
+        made.one.set_ylabel("replace minus veto, points")
+        made.one.set_title(title)
+        beside(made.one)
+    what = f"What RL's token adds to the rejected one's going on {title}: replace minus veto"
+    notes = (
+        "Veto: the same gate, and the token drawn again from base without the rejected one; no token of RL's is "
+        "written. Bars are 95 % intervals over problems, paired.",
+    )
+    alt = f"Line chart: replace minus veto in points against changed tokens, {len(data)} points around a line at zero."
+    return Section(name, what, frame(data), notes, made.svg, alt)
 
 
 def _apart(gate: Any) -> bool:
@@ -247,7 +303,7 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
     if controlled and any(others := [over_rl.get(id(row.result)) for row in shown]):
         panels["points, minus RL"] = others
     panels["points" + (", minus the γ = 0 control" if controlled else "")] = shown
-    colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1]}
+    colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1], "against veto": COLOURS[2]}
     data = []
     with drawing(name, 6.4 if len(panels) == 1 else 8.4, 0.9 + 0.24 * len(shown), 1, len(panels), sharey=True) as made:
         for axes, (what, mine) in zip(made.axes.flat, panels.items(), strict=True):
@@ -268,7 +324,7 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
         ]
         made.axes.flat[0].set_yticks(range(len(shown)), labels, fontsize=8)
         made.axes.flat[0].set_ylim(len(shown) - 0.5, -0.5)  # from the top down
-    title = "Paired differences: gated decoding minus RL (blue), RL minus base (grey)"
+    title = "Paired differences: gated decoding minus RL (blue), minus its veto (green), RL minus base (grey)"
     if controlled:
         title = "What extrapolation adds to its own gate (γ = 0, orange)"
         title = (

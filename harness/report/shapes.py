@@ -111,6 +111,7 @@ def methods_table(name: str, title: str, methods: Sequence[Method], *, second: b
     return Section(name, title, frame(rows), **{**more, "notes": tuple(more.get("notes", ()))})
 
 
+VETO = -1.0  # the place of the veto among the strengths: its target is base, without the rejected token
 Cells = Mapping[tuple[float, float], Cell]
 
 
@@ -126,10 +127,10 @@ def grid(
     notes: Sequence[str] = (),
     paper: str = "",
 ) -> Section:
-    """Set thresholds across, gamma 0 and every strength down; the best of each threshold is marked.
+    """Set thresholds across; the veto, gamma 0 and every strength down. The best of each threshold is marked.
 
     On the RL model itself `rl` stands first, the best of each strength is marked, and below each strength stand its
-    `differences` to the gate alone.
+    `differences` to its control: the gate alone, or of the gate alone the veto.
     """
     taus, gammas, head = sorted({tau for tau, _ in cells}), sorted({gamma for _, gamma in cells}), "Threshold τ"
     first = {} if rl is None else {"RL itself": rl}
@@ -143,7 +144,8 @@ def grid(
         mine = {**first, **{f"{tau:g}": cells.get((tau, gamma), Cell("–")) for tau in taus}}
         if rl is not None:
             mine = dict(zip(mine, ranked(list(mine.values()), second=second), strict=True))
-        scores.append({KIND: "", head: f"Extrapolate, γ = {gamma:g}" if gamma else controls, **mine})
+        named = {VETO: "Base without the rejected token (veto)", 0.0: controls}
+        scores.append({KIND: "", head: named.get(gamma, f"Extrapolate, γ = {gamma:g}"), **mine})
     for tau in taus if rl is None and len(gammas) > 1 else ():
         column = f"{tau:g}"
         for row, marked in zip(scores, ranked([row[column] for row in scores], second=second), strict=True):
@@ -151,5 +153,6 @@ def grid(
     for gamma, row in zip(gammas, scores, strict=True):
         rows.append(row)
         if said := {f"{tau:g}": text for tau in taus if (text := (differences or {}).get((tau, gamma)))}:
-            rows.append({KIND: "aside", head: f"γ = {gamma:g} minus the gate alone", "RL itself": "", **said})
+            what = f"γ = {gamma:g} minus the gate alone" if gamma else "The gate alone minus the veto"
+            rows.append({KIND: "aside", head: what, "RL itself": "", **said})
     return Section(name, title, frame(rows), tuple(notes), paper=paper)

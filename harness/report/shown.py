@@ -1,4 +1,4 @@
-"""What a report shows token by token: some problems of each benchmark, up to four ways of decoding side by side."""
+"""What a report shows token by token: some problems of each benchmark, up to five ways of decoding side by side."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def token_viewers(
 ) -> list[tuple[str, str]]:
     """Return (title, HTML) of a viewer for each pair and benchmark whose records are at hand.
 
-    Base, RL, and of replacement and extrapolation the best each; first the problems whose first answers differ in
+    Base, RL, and of each kind of gated decoding the best; first the problems whose first answers differ in
     being right. Of a training's seeds the first is shown. `tokenizer` gives that of some records, or None.
     """
     found: list[tuple[str, str]] = []
@@ -47,7 +47,7 @@ def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
         mode = result.decoding.mode
         if mode not in best or result.avg > best[mode].avg:
             best[mode] = result
-    return [best[mode] for mode in ("base", "rl", "replace", "extrapolate") if mode in best]
+    return [best[mode] for mode in ("base", "rl", "replace", "veto", "extrapolate") if mode in best]
 
 
 def _telling(results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:

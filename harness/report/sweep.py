@@ -196,7 +196,8 @@ class DecodingSummary(SweepSummary):
             best = next((entry for entry in self.best if entry.pair == pair), None)
             rows = [row for row in self.comparisons if best and row.result.first in best.results]
             modes = [row.reference.decoding.mode for row in rows]
-            leads = [(m if m in ("base", "rl") else "its γ=0 control", row) for m, row in zip(modes, rows, strict=True)]
+            names = {"base": "base", "rl": "rl", "veto": "its veto"}
+            leads = [(names.get(m, "its γ=0 control"), row) for m, row in zip(modes, rows, strict=True)]
             said.append(f"{pair}: {self.sentence(pair, leads, 'problems')}")
         return said
 

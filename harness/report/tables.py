@@ -1,6 +1,6 @@
 """The tables made of results: scores, every result, differences; and where each result comes from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -13,11 +13,22 @@ from harness.report import figures
 from harness.report.groups import Group
 from harness.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
 from harness.report.paper import model_called
-from harness.report.shapes import Method, Score, anchor, avg_name, benchmark_title, grid, in_points, methods_table
+from harness.report.shapes import (
+    VETO,
+    Method,
+    Score,
+    anchor,
+    avg_name,
+    benchmark_title,
+    grid,
+    in_points,
+    methods_table,
+)
 from harness.stats import Estimate, p_value
 
 ROWS = 6  # gated decodings that the table of methods shows one by one
 PICKED = "†"
+GATED = ("replace", "extrapolate", "resample", "veto")  # kinds of gated decodings, of which the best may stand for all
 
 
 Labelled = dict[tuple[str, str], dict[str, Setting]]  # settings by benchmark, by (label, mode)
@@ -32,11 +43,11 @@ def _listed(group: Group) -> tuple[Labelled, int]:
         name = "" if setting.first.name == model else setting.first.name  # which is there already
         label = {"base": "Base", "rl": name or "RL"}.get(mode, f"{name}: {own}" if name else own)
         by.setdefault((label + setting.label.removeprefix(own), mode), {})[setting.benchmark] = setting
-    gated = [key for key in by if key[1] in ("replace", "extrapolate")]
+    gated = [key for key in by if key[1] in GATED]
     if len(gated) <= ROWS:
         return by, 0
     chosen = {key: settings for key, settings in by.items() if key not in gated}
-    for mode in ("replace", "extrapolate"):
+    for mode in GATED:
         whole = [key for key in gated if key[1] == mode and len(by[key]) == len(group.benchmarks)]
         if whole:
             top = max(whole, key=lambda key: sum(setting.avg for setting in by[key].values()))
@@ -107,17 +118,23 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
         if (gammas := figures.against_gamma(mine, f"gamma-{group.slug}{task}", where)) is not None:
             drawn.append(gammas)
         base, rl = (next((one for one in mine if one.decoding.mode == mode), None) for mode in ("base", "rl"))
+        if (
+            over := figures.over_veto([row for row in rows if row.task == task], f"veto-{group.slug}{task}", where)
+        ) is not None:
+            drawn.append(over)
         if len(cells := cells_of(mine, "base")) > 3 and min(len(set(axis)) for axis in zip(*cells, strict=True)) > 1:
             drawn.append(figures.heat_map(cells, rl, f"heat-{group.slug}{task}", where))
-        steps = [one for (_, gamma), one in cells.items() if not gamma]
+        steps = [one for (_, gamma), one in cells.items() if gamma == 0]
         if base is not None and len(steps) > 1:
             drawn.append(figures.per_problem(problems(base, steps, rl), f"problems-{group.slug}{task}", where))
     return Chapter(f"Scores of the {group.pair}" if several else "Scores", (), (*shown, *drawn))
 
 
-def cells_of(settings: Sequence[Setting], primary: str) -> dict[tuple[float, float], Setting]:
-    """Return the settings gated by Δ log p, else by the only criterion there is, by (tau, gamma)."""
-    gated = [one for one in settings if one.decoding.gated and one.decoding.primary == primary]
+def cells_of(
+    settings: Sequence[Setting], primary: str, modes: Collection[str] = ("replace", "extrapolate")
+) -> dict[tuple[float, float], Setting]:
+    """Return the settings of some modes gated by Δ log p, else by the only criterion there is, by (tau, gamma)."""
+    gated = [one for one in settings if one.decoding.mode in modes and one.decoding.primary == primary]
     criteria = {one.decoding.criterion for one in gated if not one.decoding.everywhere}
     criterion = criteria.pop() if len(criteria) == 1 else "delta_logp"
     found: dict[tuple[float, float], Setting] = {}
@@ -142,11 +159,15 @@ def _grid(
         return None
     rl = next((one for one in settings if one.decoding.mode == "rl"), None)
     among = avg_name(Score.of(one) for one in [*cells.values(), *([rl] if rl and on_rl else [])])
+    vetoes = {(tau, VETO): one for (tau, gamma), one in cells_of(settings, primary, ("veto",)).items() if gamma == -1}
+    taus = {tau for tau, _ in cells}
+    cells = {key: one for key, one in vetoes.items() if key[0] in taus} | cells
     beside = {key: text for key, one in cells.items() if (text := _over_control(one, rows))}
     shown = {
         key: Score.of(one, beside=[] if on_rl else [beside.get(key, "")]).cell(among) for key, one in cells.items()
     }
-    controls = {tau: one for (tau, gamma), one in sorted(cells.items(), reverse=True) if on_rl or not gamma}
+    gated = [(tau, one) for (tau, gamma), one in cells.items() if gamma != VETO and (on_rl or gamma == 0)]
+    controls = dict(sorted(gated, key=lambda each: -each[1].decoding.gamma))
     shares = {
         "replaced": {tau: one.replacement_ratio for tau, one in controls.items()},
         "changed": {tau: one.changed_ratio for tau, one in controls.items()},
@@ -169,7 +190,7 @@ def _grid(
         )
     note = (
         "Under each score: its 95 % interval over problems; of extrapolations also the difference to the γ = 0 row, "
-        "paired by problem, with its p (Holm, over all paired differences)."
+        "and of that row to the veto, paired by problem, with its p (Holm, over all paired differences)."
     )
     notes = [f"RL: {Estimate(rl.avg, *rl.interval).text(2)}."] if rl else []
     title = f"Threshold and strength on {where} ({among})."
@@ -178,9 +199,9 @@ def _grid(
 
 
 def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
-    """Write the difference of an extrapolation to its control, in points: `+0.4 [−0.5, +1.2] p 1.000` (Holm's p)."""
+    """Write the difference of a decoding to its control, in points: `+0.4 [−0.5, +1.2] p 1.000` (Holm's p)."""
     for row in rows:
-        if row.result is setting and comparison_kind(row) == "against control":
+        if row.result is setting and comparison_kind(row) in ("against control", "against veto"):
             d = row.difference
             p = f" p {p_value(row.holm_p)}" if row.holm_p == row.holm_p else ""
             return Estimate(d.mean, d.low, d.high).text(1, sign=True) + p
@@ -262,16 +283,19 @@ def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None
     shown = {id(setting) for settings in _listed(group)[0].values() for setting in settings.values()}
     mine = [row for row in rows if id(row.result) in shown and comparison_kind(row) != "other"]
     note = (
-        "Paired by problem: RL minus base, each decoding minus RL, and each extrapolation minus its own gate without "
-        f"it (γ = 0). p (Holm) is corrected over all {len(rows)} comparisons of this report."
+        "Paired by problem: RL minus base, each decoding minus RL, each extrapolation minus its own gate without it "
+        "(γ = 0), and each replacement minus its veto: the same gate, with base without the rejected token in RL's "
+        "place. It is what RL's token adds to the rejected one's going. "
+        f"p (Holm) is corrected over all {len(rows)} comparisons of this report."
     )
     return Section("main-differences", "Differences.", frame(difference_rows(mine)), (note,)) if mine else None
 
 
 def first_line(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> str | None:
-    """Say by how much RL changed each benchmark; None where RL is compared with no base.
+    """Say by how much RL changed each benchmark, and what its tokens add; None where RL is compared with no base.
 
-    `pairs` names the pair of a setting by the setting's id, where there are several pairs.
+    The second is the difference of the best replacement to its veto. `pairs` names the pair of a setting by the
+    setting's id, where there are several pairs.
     """
     found: dict[str, list[str]] = {}
     for row in rows:
@@ -280,6 +304,14 @@ def first_line(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> str | No
             known = f" (95 %, paired by problem, Holm p {p_value(row.holm_p)})" if d.low == d.low else ""
             found.setdefault(name, []).append(f"{benchmark_title(row.result.benchmark)} by {in_points(d)}{known}")
     lines = [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}" for pair, texts in found.items()]
+    over = [row for row in rows if comparison_kind(row) == "against veto" and row.result.decoding.primary == "base"]
+    if lines and over:
+        top = max(over, key=lambda row: row.result.avg)
+        share = "" if len(over) == 1 else f", the best of {len(over)} replacements"
+        lines.append(
+            f"on {benchmark_title(top.result.benchmark)} {top.result.label}{share}, minus base without the rejected "
+            f"tokens (its veto): {in_points(top.difference)}"
+        )
     return f"{'; '.join(lines)}." if lines else None
 
 

@@ -22,7 +22,7 @@ from harness.policy.own import NotLoaded, known
 from harness.spec.base import Spec, parse, truth_for_number
 from harness.spec.sampling import LEAST_TEMPERATURE, Drawing
 
-Mode = Literal["base", "rl", "replace", "extrapolate"]
+Mode = Literal["base", "rl", "replace", "extrapolate", "resample", "veto"]
 Primary = Literal["base", "rl"]
 _WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
 _SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
@@ -32,12 +32,16 @@ NOTHING = (None, 0, 0.0, "0")  # what says nothing where a mode has no such sett
 class Decoding(Spec, frozen=True):
     """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
 
-    `Decoding(mode=...)` makes the class of its mode, as `Path(...)` does: `Base`, `RL`, `Gated` (replace, extrapolate).
+    `Decoding(mode=...)` makes the class of its mode, as `Path(...)` does: `Base`, `RL`, `Gated` (all others).
     What another mode has is refused.
     """
 
     called: ClassVar[str] = "decoding"
-    mode: str = Field(default="rl", description="base, rl, replace or extrapolate.")
+    mode: str = Field(
+        default="rl",
+        description="base or rl alone; redrawn from RL: replace, from beyond: extrapolate, from base: resample, "
+        "from base without the rejected token: veto.",
+    )
 
     if TYPE_CHECKING:
         gate: Gate | None
@@ -113,7 +117,7 @@ class Decoding(Spec, frozen=True):
 
     @property
     def gated(self) -> bool:
-        """Whether a criterion is asked at all (`replace` and `extrapolate`)."""
+        """Whether a criterion is asked at all (every mode but `base` and `rl`)."""
         return self.gate is not None
 
     @property
@@ -161,8 +165,17 @@ class Decoding(Spec, frozen=True):
         return 1 if alone else models
 
     def control(self) -> "Decoding":
-        """Return an extrapolation's gamma = 0 control: the same gate, redrawn from RL. Anything else is its own."""
+        """Return what it is compared with, the same gate with less of a target; what has no control is its own.
+
+        An extrapolation's is the replacement (gamma = 0): what is beyond RL adds to RL's token. A replacement's is the
+        veto: what RL's token adds to the rejected one's going.
+        """
         return self
+
+    def controls(self) -> tuple["Decoding", ...]:
+        """Return its control and the control's own, the last first; none where it has none."""
+        control = self.control()
+        return () if control == self else (*control.controls(), control)
 
     def label(self) -> str:
         """Return a short name: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`."""
@@ -192,24 +205,26 @@ class RL(_Alone, frozen=True):
 
 
 class Gated(Decoding, frozen=True):
-    """`primary` proposes; where the criterion holds, the token is redrawn from RL, or from beyond it.
+    """`primary` proposes; where the criterion holds, the token is redrawn from the target of its mode.
 
-    Redrawn from RL (`replace`, gamma = 0), or from pi_extra, proportional to exp(lr + gamma (lr - lb)) (`extrapolate`).
-    The criterion and its parameters are written flat: `criterion: kl, tau: 0.1`. Outside the `window`
+    replace: RL. extrapolate: pi_extra, proportional to exp(lr + gamma (lr - lb)). resample: base, as it is (gamma -1),
+    which often draws the rejected token again. veto: base without the rejected token, its nucleus taken of what is
+    left (with another gamma, pi_extra without it). What is RL is called replace and what is base resample, whatever
+    was written. The criterion and its parameters are written flat: `criterion: kl, tau: 0.1`. Outside the `window`
     nothing is redrawn.
     """
 
-    mode: Literal["replace", "extrapolate"] = "replace"
+    mode: Literal["replace", "extrapolate", "resample", "veto"] = "replace"
     primary: Primary = Field(
         default="base",
-        description="Who proposes each token of replace and extrapolate: base (default) or rl.",
+        description="Who proposes each token where a criterion is asked: base (default) or rl.",
     )
     gate: InstanceOf[Gate]  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
     gamma: float = Field(
         default=0.0,
         ge=-1.0,
         le=100.0,
-        description="Extrapolation strength: -1 is base, 0 RL (replaces), above 0 beyond RL, between -1 and 0 between.",
+        description="Strength of extrapolate: -1 is base, 0 RL, above 0 beyond RL, between -1 and 0 between.",
     )
     window: Annotated[str | None, BeforeValidator(lambda given: _settle_window(given))] = Field(
         default=None,
@@ -238,6 +253,8 @@ class Gated(Decoding, frozen=True):
         data = dict(data)
         if data.get("mode") == "extrapolate" and "gamma" not in data:
             raise ValueError("gamma is missing: mode='extrapolate' needs its strength, as gamma=0.05 (0 is replace)")
+        if data.get("mode") in ("resample", "veto"):
+            data.setdefault("gamma", -1.0)
         gate = data.pop("gate", None)
         if isinstance(gate, Gate):
             data["gate"] = gate
@@ -250,8 +267,16 @@ class Gated(Decoding, frozen=True):
 
     @model_validator(mode="after")
     def _check(self) -> "Gated":
-        if self.mode == "replace" and self.gamma:
-            raise ValueError(f"gamma={self.gamma} is refused with mode='replace'; use mode=extrapolate")
+        fixed = {"replace": 0.0, "resample": -1.0}
+        if self.gamma != fixed.get(self.mode, self.gamma):
+            raise ValueError(f"gamma={self.gamma} is refused with mode={self.mode!r}; use mode=extrapolate")
+        if self.mode == "extrapolate" and self.gamma in fixed.values():
+            object.__setattr__(self, "mode", "replace" if self.gamma == 0 else "resample")
+        if self.mode == "veto" and self.gate.redraws:
+            raise ValueError(
+                f"mode='veto' is refused with criterion={self.gate.name!r}, which says itself what is redrawn; "
+                "accepted: another criterion"
+            )
         if isinstance(self.gate, Threshold) and (doubt := self.gate.doubt()):
             warnings.warn(doubt, stacklevel=2)
         return self
@@ -267,13 +292,20 @@ class Gated(Decoding, frozen=True):
         return _place(since, max_tokens) or 0, _place(until, max_tokens)
 
     def control(self) -> Decoding:
-        """Return the same gate, redrawn from RL."""
-        return self.replace(mode="replace", gamma=0.0) if self.mode == "extrapolate" else self
+        """Return the same gate with RL as its target, or, of a replacement, with base without the rejected token.
+
+        Without a threshold there is no veto: every token is rejected, or the gate says itself what is redrawn.
+        """
+        if self.mode == "extrapolate":
+            return self.replace(mode="replace", gamma=0.0)
+        if self.mode == "replace" and isinstance(self.gate, Threshold):
+            return self.replace(mode="veto", gamma=-1.0)
+        return self
 
     def label(self) -> str:
         """Return a short name: `extrapolate τ-0.3 γ0.05 on rl`."""
         words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:.3g}"]
-        if self.mode == "extrapolate":
+        if self.mode == "extrapolate" or (self.mode == "veto" and self.gamma != -1):
             words.append(f"γ{self.gamma:g}")
         if self.criterion != "delta_logp":
             words.append(self.criterion)
@@ -325,7 +357,7 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
 @cache
 def modes() -> dict[str, type[Decoding]]:
     """Return the class of each mode."""
-    return {"base": Base, "rl": RL, "replace": Gated, "extrapolate": Gated}
+    return {"base": Base, "rl": RL, **dict.fromkeys(("replace", "extrapolate", "resample", "veto"), Gated)}
 
 
 def _settle_window(window: Any) -> Any:
@@ -380,10 +412,12 @@ def parse_decoding(text: str) -> Decoding:
 
 
 def with_controls(decodings: Sequence[Decoding]) -> tuple[Decoding, ...]:
-    """Put base and RL first, and before each extrapolation its gamma = 0 control: the same gate, redrawn from RL."""
+    """Put base and RL first, and before each decoding its controls: the veto of a replacement, an extrapolation's
+    gamma = 0.
+    """
     found = [Decoding(mode="base"), Decoding(mode="rl")]
     for decoding in decodings:
-        found += [decoding.control(), decoding]
+        found += [*decoding.controls(), decoding]
     return tuple(dict.fromkeys(found))
 
 

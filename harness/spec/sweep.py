@@ -141,7 +141,8 @@ class Confirmation(Spec, frozen=True):
 class SweepSpec(Presentation, Search, frozen=True):
     """A whole sweep; pairs are names (`tiny`, a preset) or checkpoints.
 
-    Base and RL are always decoded as references, and so is the gamma = 0 control of every extrapolation; `references`
+    Base and RL are always decoded as references, and so are the controls of every point: the veto of a replacement,
+    the gamma = 0 of an extrapolation. `references`
     are more of them, and `samplings` are decodings that are drawn otherwise. `equal_forwards` adds to the summary what
     one model does with as many forwards.
     """
@@ -222,8 +223,8 @@ class SweepSpec(Presentation, Search, frozen=True):
         fields |= {name.removeprefix("decode."): point[name] for name in self.parameters if name in point}
         if tau is not None:
             fields["tau"] = tau
-        if fields["mode"] == "extrapolate" and not fields.get("gamma"):
-            fields |= {"mode": "replace", "gamma": 0.0}
+        if fields["mode"] == "extrapolate":
+            fields.setdefault("gamma", 0.0)
         return parse(Decoding, fields, where="decode.")
 
     @property

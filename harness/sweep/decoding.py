@@ -37,7 +37,7 @@ PointsByDecoding = dict[Decoding, list[Point]]  # points may be other words for 
 
 
 _ERROR = re.compile(r"avg_at_\d+_se(_sampling)?")  # standard errors, of benchmarks that share no problem
-_ORDER = ("base", "rl", "replace", "extrapolate")  # of references
+_ORDER = ("base", "rl", "replace", "veto", "extrapolate", "resample")  # of references
 
 
 class Decodings(Sweep[SweepSpec]):
@@ -183,7 +183,7 @@ class Decodings(Sweep[SweepSpec]):
         self, best: CompleteTrial, made: Any, seeds: Sequence[int], tasks: Sequence[str] | None, limit: int | None,
         run: SweepRun,
     ) -> Iterator[Again]:  # fmt: skip
-        """Decode the winner, base, RL and its gamma = 0 control; `limit` takes the first of the unused problems.
+        """Decode the winner, base, RL and its control; `limit` takes the first of the unused problems.
 
         The winner is compared with RL and its control; RL itself, which has neither, with base.
         """

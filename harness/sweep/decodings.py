@@ -27,9 +27,9 @@ def sampling_of(spec: SweepSpec, point: Point) -> Sampling:
 
 
 def references(spec: SweepSpec, pair: str, points: Sequence[Point], taus: Taus) -> list[Point]:
-    """Return base, RL, those asked for, the points' gamma = 0 controls, and what is drawn otherwise; none twice."""
+    """Return base, RL, those asked for, the points' controls, and what is drawn otherwise; none twice."""
     decodings = dict.fromkeys(decoding_of(spec, point, taus) for point in points)
-    controls = (decoding.control() for decoding in decodings)
+    controls = [control for decoding in decodings for control in decoding.controls()]
     wanted = dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), *spec.references, *controls])
     others = [reference(pair, *each) for each in spec.drawn_otherwise]
     return [*(reference(pair, decoding) for decoding in wanted if decoding not in decodings), *others]

@@ -150,7 +150,10 @@ def estimate(spec: SweepSpec, out: Path, records: Path) -> DecodingEstimate:
                 f"replaced tokens, at most {refined * each:,} responses"
             )
     if spec.method not in LISTED:
-        kinds = ("to be proposed", "its control") if spec.extrapolates else ("to be proposed",)
+        controls = max(
+            len(spec.decoding(point, 0.0 if RATIO in point else None).controls()) for point in spec.covering()
+        )
+        kinds = ("to be proposed", *["its control"] * controls)
         rows += [TrialCost(next(iter(spec.pairs)), kind, each, 0) for kind in kinds * (spec.run_cap or 0)]
     return DecodingEstimate(
         rows,
@@ -178,7 +181,7 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
         if point["pair"] == pair:
             decoding = spec.decoding(point, 0.0) if RATIO in point else None
             if decoding and not is_uniform(gate_of(decoding)) and (decoding.criterion, point[RATIO]) not in taus:
-                for each in dict.fromkeys([decoding.control(), decoding]):
+                for each in (*decoding.controls(), decoding):
                     gamma = f" γ{each.gamma:g}" if each.gamma else ""
                     unknown.append(f"{each.mode}{gamma} {each.criterion} at {100 * point[RATIO]:g} % replaced")
             else:

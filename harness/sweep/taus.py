@@ -126,7 +126,8 @@ def probe(decoding: Decoding, tau: float) -> Decoding:
 
     The gate's own threshold is `tau`.
     """
-    return decoding.replace(tau=tau).control()
+    found = decoding.replace(tau=tau)
+    return found.control() if found.mode == "extrapolate" else found
 
 
 def probe_samples(samples: int, tokens: int, ratio: float) -> int:

@@ -12,7 +12,7 @@ from harness.text import visible
 DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
 COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn from its id
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
-_COLOURS = {"base": "#8c8c8c", "rl": "#d55e00"}  # as in reports
+_COLOURS = {"base": "#8c8c8c", "rl": "#d55e00", "resample": "#cc79a7", "veto": "#8b5a2b"}  # as in reports
 
 
 def run_name(result: TaskResult) -> str:

@@ -1,4 +1,4 @@
-"""Requests that the engine tests share: nine configurations, prompts of many lengths; and their laws."""
+"""Requests that the engine tests share: twelve configurations, prompts of many lengths; and their laws."""
 
 import numpy as np
 
@@ -20,6 +20,9 @@ DECODINGS = (
     Decoding(mode="extrapolate", criterion="js", tau=0.002, gamma=2.0, window="2:"),
     Decoding(mode="extrapolate", criterion="coupling", gamma=-0.5, window=":60%"),
     Decoding(mode="replace", criterion="ce", tau=1.2, window="3:40"),
+    Decoding(mode="veto", tau=-0.05),
+    Decoding(mode="veto", primary="rl", criterion="kl", tau=0.01, gamma=0.5),
+    Decoding(mode="resample", tau=-0.02, window="1:"),
 )
 LONG = "Let n be a positive integer such that the sum of its digits is {}. Find n squared, and show each step. "
 

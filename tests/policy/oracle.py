@@ -119,7 +119,15 @@ def step(base, rl, rule, u_propose, u_redraw, rho, written=0):
         token = coupled(*laws, y, u_redraw, rho)
         return token, y, token != y, delta
     held = holds(rule.gate, pb, pr, y, rho)
+    if rule.veto:
+        target = narrowed(without(extrapolated(pb, pr, rule), y), rule)
     return draw(target, rule.top_p, u_redraw) if held else y, y, held, delta
+
+
+def without(p, y):
+    """The policy without one token, normalised."""
+    rest = sum(each for z, each in enumerate(p) if z != y)
+    return [0.0 if z == y else each / rest for z, each in enumerate(p)]
 
 
 def coupled(b, q, y, u, rho):
@@ -155,6 +163,8 @@ def law(base, rl, rule):
             chance = float(gate is not None and holds(gate, pb, pr, y, 0.0))
         out[y] += p * (1 - chance)
         replaced += p * chance
+        if rule.veto:
+            target = nucleus(narrowed(without(extrapolated(pb, pr, rule), y), rule), rule.top_p)
         for z, q in target.items():
             out[z] += p * chance * q
     return out, replaced

@@ -17,7 +17,10 @@ from harness.policy.step import Requests
 PATHS = {"as on a CPU": nullcontext, "as on a GPU": as_on_a_gpu}
 ALONE = [None, *gates()]
 TAUS = {"delta_logp": (-1.0, -0.2, 0.1), "random": (0.1, 0.6)}  # all other criteria: (0.05, 0.5, 1.2)
-MODES = [("base", 0.0), ("base", 0.7), ("base", -0.4), ("rl", 0.0), ("rl", 0.3), ("rl", -1.0)]  # (primary, gamma)
+MODES = [  # (primary, gamma, veto)
+    ("base", 0.0, False), ("base", 0.7, False), ("base", -0.4, False), ("rl", 0.0, False), ("rl", 0.3, False),
+    ("rl", -1.0, False), ("base", -1.0, True), ("rl", -1.0, True), ("base", 0.0, True), ("rl", 0.4, True),
+]  # fmt: skip
 
 
 def logits(n, vocab, seed=0, scale=2.0):
@@ -41,8 +44,10 @@ def every_rule():
     for name in ALONE:
         needs_tau = name is not None and issubclass(gates()[name], Threshold)
         for tau in TAUS.get(name, (0.05, 0.5, 1.2) if needs_tau else (None,)):
-            for (primary, gamma), top_p, temperature in itertools.product(MODES, (0.0, 0.4, 0.7, 1.0), (1.0, 0.6)):
-                if not top_p and temperature != 1:
+            for (primary, gamma, veto), top_p, temperature in itertools.product(
+                MODES, (0.0, 0.4, 0.7, 1.0), (1.0, 0.6)
+            ):
+                if (not top_p and temperature != 1) or (veto and name in (None, "coupling")):
                     continue
                 turn = hash((tau, gamma, top_p))
                 since, until = ((0, inf), (0, 4), (3, inf))[turn % 3]
@@ -56,6 +61,7 @@ def every_rule():
                     top_p,
                     since=since,
                     until=until,
+                    veto=veto,
                     **side,
                 )
 

@@ -60,8 +60,13 @@ def test_closed_form_matches_enumeration():
         rule("random", "base", 0.3, 0.2, top_p=0.8),
         rule("coupling", top_p=0.9),
         rule("coupling", "rl", None, 0.7, 0.8, 0.7),
+        rule("delta_logp", "base", -0.2, -1.0, top_p=0.7),
+        rule("delta_logp", "base", -0.2, -1.0, top_p=0.7, veto=True),
+        rule("kl", "base", 0.1, -1.0, top_p=0.9, veto=True),
+        rule("delta_logp", "rl", 0.3, -1.0, 0.8, 0.95, veto=True),
+        rule("delta_logp", "base", -0.1, 0.3, veto=True),
     ],
-    ids=lambda each: f"{each.gate and each.gate.name}-{each.primary}-g{each.gamma}-p{each.top_p}",
+    ids=lambda each: f"{each.gate and each.gate.name}-{each.primary}-g{each.gamma}-p{each.top_p}{'-veto' * each.veto}",
 )
 def test_draws_follow_the_closed_form(each):
     n, vocab = 20_000, 40
@@ -120,6 +125,34 @@ def test_identities():
     # more and more extrapolation ends at the token RL raised most
     raised = torch.log_softmax(rl, -1) - torch.log_softmax(base, -1)
     assert tokens("always", gamma=1e4).token.equal(raised.argmax(-1))
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("top_p", [0.0, 0.7, 1.0])
+def test_a_veto_never_writes_the_rejected_token(top_p, path):
+    """Also where that token is all of the target's nucleus, or all that a draw sees of it; unless there is no other."""
+    n, vocab = 300, 30
+    base, rl = logits(n, vocab, seed=11)
+    base[:100, 4] = 12.0  # all of base's nucleus
+    base[100:150, 4] = 60.0  # the others weigh less than 2^-60
+    base[150:160] = float("-inf")
+    base[150:160, 4] = 0.0  # base has no other token
+    rl[:160, 4] = -5.0
+    each = rule("delta_logp", "base", -0.5, -1.0, top_p=top_p, veto=True)
+    where = requests(n, seed=5)
+    with PATHS[path]():
+        got = decided(base, rl, each, where)
+    assert got.replaced[:160].all()
+    assert got.changed[:150].all()
+    assert not got.changed[150:160].any()
+    assert got.changed[160:].equal(got.replaced[160:])
+    assert got.replaced[160:].any()
+    # it is what base draws with the same noise once it cannot give that token
+    rest = base.scatter(1, got.proposed[:, None], float("-inf"))
+    rest[150:160] = base[150:160]
+    share = torch.full((n,), top_p, dtype=torch.float64)
+    drawn = draw(rest.log_softmax(1).exp(), share, where.noise(REDRAW)) if top_p else rest.argmax(1)
+    assert got.token.equal(torch.where(got.replaced, drawn, got.proposed))
 
 
 @pytest.mark.parametrize("path", PATHS)

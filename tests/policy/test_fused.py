@@ -125,13 +125,13 @@ def test_each_gate_looks_at_its_own_statistic(interpreted):
     assert 5 < sum(wanted) < 15
 
 
-@pytest.mark.parametrize("name", ["js", "coupling"])
+@pytest.mark.parametrize("name", ["js", "coupling", "delta_logp"])
 def test_rows_that_need_policies_torch_decides_by_itself(interpreted, name):
-    """js and coupling, beside rows that have none; some greedy, some windowed, some traced."""
+    """js, coupling and a veto, beside rows that have none; some greedy, some windowed, some traced."""
     batch = mixed_batch(120, 300, padded=20, seed=6)
-    tau = {"js": 0.02}.get(name)
+    tau, veto = {"js": 0.02, "delta_logp": -0.1}.get(name), name == "delta_logp"
     rows = [
-        replace(row, gate=gate(name, tau), trace=(None, 2)[i % 5 == 1]) if i % 3 else row
+        replace(row, gate=gate(name, tau), veto=veto, trace=(None, 2)[i % 5 == 1]) if i % 3 else row
         for i, row in enumerate(batch.rows)
     ]
     batch = replace(batch, rows=rows)

@@ -5,7 +5,18 @@ import pytest
 from harness import grading
 from harness.errors import UserError
 from harness.grading import GRADERS
-from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Sampling, load_eval, parse, preset, read_yaml
+from harness.spec import (
+    TINY,
+    Decoding,
+    EngineSpec,
+    EvalSpec,
+    Sampling,
+    load_eval,
+    parse,
+    parse_decoding,
+    preset,
+    read_yaml,
+)
 from harness.spec.evaluation import DECODING_OPTIONS
 from harness.spec.presentation import DEFAULT_GRADER, Grader
 from harness.sweep.specs import load
@@ -64,8 +75,17 @@ def test_an_option_of_the_decoding_changes_the_only_one():
 def test_controls_are_a_short_way_of_writing_more_decodings():
     extra = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
     spec = load_eval({"decodings": [extra.model_dump()], "controls": True})
-    assert spec.decodings == (Decoding(mode="base"), Decoding(mode="rl"), extra.control(), extra)
-    assert spec.hash() == load_eval({"decodings": ["base", "rl", extra.control(), extra]}).hash()
+    replaced, veto = Decoding(mode="replace", tau=-0.3), Decoding(mode="veto", tau=-0.3)
+    assert spec.decodings == (Decoding(mode="base"), Decoding(mode="rl"), veto, replaced, extra)
+    assert spec.hash() == load_eval({"decodings": ["base", "rl", veto, replaced, extra]}).hash()
+    for plain in (
+        "resample,tau=-0.3",
+        "veto,tau=-0.3",
+        "replace,criterion=coupling",
+        "extrapolate,criterion=always,gamma=-1",
+    ):
+        found = load_eval({"decodings": plain, "controls": True}).decodings
+        assert [each.label() for each in found] == ["base", "rl", parse_decoding(plain).label()]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,35 @@ def test_a_side_that_is_the_criterions_own_is_none():
     assert above.hash() != Decoding(mode="replace", tau=0.3).hash()
 
 
+def test_each_target_has_one_name():
+    """RL is replace and base is resample, whatever was written; a veto has a strength only where it is not base's."""
+    written = {
+        "extrapolate,tau=-0.3,gamma=0": "replace τ-0.3",
+        "extrapolate,tau=-0.3,gamma=-1": "resample τ-0.3",
+        "resample,tau=-0.3,gamma=-1": "resample τ-0.3",
+        "resample,tau=0.1,criterion=kl,primary=rl": "resample τ0.1 kl on rl",
+        "veto,tau=-0.3": "veto τ-0.3",
+        "veto,tau=-0.3,gamma=0": "veto τ-0.3 γ0",
+        "veto,tau=-0.3,gamma=0.1,window=:16": "veto τ-0.3 γ0.1 delta_logp @0:16",
+    }
+    for text, label in written.items():
+        found = parse_decoding(text)
+        assert found.label() == label
+        assert parse(Decoding, found.model_dump()) == found
+    assert parse_decoding("extrapolate,tau=-0.3,gamma=-1").hash() == parse_decoding("resample,tau=-0.3").hash()
+    with pytest.raises(UserError, match=r"gamma=0.0 is refused with mode='resample'; use mode=extrapolate"):
+        parse_decoding("resample,tau=-0.3,gamma=0")
+    with pytest.raises(UserError, match=r"mode='veto' is refused with criterion='coupling'.*another criterion"):
+        parse_decoding("veto,criterion=coupling")
+
+
+def test_the_control_of_a_decoding_has_less_of_a_target():
+    extra = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1, primary="rl")
+    veto, replaced = extra.controls()
+    assert (extra.control(), replaced.control(), veto.control()) == (replaced, veto, veto)
+    assert (veto.label(), replaced.label()) == ("veto τ-0.3 on rl", "replace τ-0.3 on rl")
+
+
 def test_no_gate_needs_no_threshold():
     everywhere = Decoding(mode="extrapolate", criterion="always", gamma=-0.5)
     assert (everywhere.label(), everywhere.control().label()) == ("extrapolate γ-0.5 always", "replace always")

@@ -78,15 +78,15 @@ def rehearse(logits: Mapping[str, torch.Tensor], combination: Pair) -> None:
     """Decide and force once, as a step does, and forget it: vLLM's memory profile then knows the peak.
 
     Its own dummy run of the sampler leaves out custom processors (V1 passes an empty list, V2 returns before them). The
-    rules are those that take most memory: the divergence of all rows in torch's path, and as many rows as are decided
-    at once with a gate that sorts both policies. The kernels get the numbers that a step gives them, and so are
-    compiled here and not in the first request.
+    rules are those that take most memory: the divergence of all rows in torch's path, with a veto, and as many rows as
+    are decided at once with a gate that sorts both policies. The kernels get the numbers that a step gives them, and so
+    are compiled here and not in the first request.
     """
     rl = logits["rl"].to(torch.float32, copy=True)  # V2 has such a copy
     n, device = rl.shape[0], rl.device
     plain, sorting = gate_of({"criterion": "kl", "tau": 0.0}), next(each() for each in gates().values() if each.redraws)
     asked = [sorting if i < AT_ONCE else plain for i in range(n)]
-    rules = [Rule(gate, gamma=0.1, temperature=0.9, top_p=0.95) for gate in asked]
+    rules = [Rule(gate, gamma=0.1, temperature=0.9, top_p=0.95, veto=gate is plain) for gate in asked]
     numbers = torch.arange(n, device=device)
     requests = Requests(numbers, numbers, numbers)
     decision = decide_step({**logits, "rl": rl}, Rules.compile(rules, device), requests, combination)
