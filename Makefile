@@ -91,6 +91,7 @@ ui: $(STAMP) ## Open the MLflow pages of the last demo (127.0.0.1:5000)
 
 PAPER := runs/paper-tiny
 # All 240 problems of the benchmark, 8 samples each: a sweep by itself asks the first 60.
+TINY_SWEEPS := tiny_tau_gamma tiny_on_rl tiny_criteria tiny_dense tiny_dense_wide tiny_resample tiny_controls tiny_interpolate
 WHOLE := --set limit=240 --set sampling.samples=8 --set metric.name=avg_at_8
 paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; one report in reports/tiny
 	@# Trainings first, whatever is done is kept: three seeds in two processes, plain DAPO once for both sweeps.
@@ -98,13 +99,13 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 		$(BIN)/rlvr-dir sweep run $$sweep --set 'seeds=[0, 1, 2]' --set workers.count=2 --out $(PAPER) || exit; \
 		$(BIN)/rlvr-dir analyse curves $(PAPER)/sweeps/$$sweep --out $(PAPER)/analysis/$$sweep || exit; \
 	done
-	for sweep in tiny_tau_gamma tiny_on_rl tiny_criteria tiny_controls tiny_interpolate; do \
+	for sweep in $(TINY_SWEEPS); do \
 		$(BIN)/rlvr-dir sweep run $$sweep $(WHOLE) --out $(PAPER) || exit; done
 	$(BIN)/rlvr-dir sweep run tiny_sharpening --out $(PAPER)
 	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --samples 8 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
 	rm -rf reports/tiny  # an older report may have had other figures
-	$(BIN)/rlvr-dir report $(PAPER)/sweeps/tiny_{tau_gamma,on_rl,criteria,controls,interpolate}/results \
+	$(BIN)/rlvr-dir report $(TINY_SWEEPS:%=$(PAPER)/sweeps/%/results) \
 		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
 		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny

@@ -182,7 +182,7 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
             decoding = spec.decoding(point, 0.0) if RATIO in point else None
             if decoding and not is_uniform(gate_of(decoding)) and (decoding.criterion, point[RATIO]) not in taus:
                 for each in (*decoding.controls(), decoding):
-                    gamma = f" γ{each.gamma:g}" if each.gamma else ""
+                    gamma = f" γ{each.gamma:g}" if each.mode == "extrapolate" else ""
                     unknown.append(f"{each.mode}{gamma} {each.criterion} at {100 * point[RATIO]:g} % replaced")
             else:
                 known.append(point)
