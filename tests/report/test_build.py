@@ -10,6 +10,7 @@ from harness.report import figures
 from harness.report.build import build
 from harness.report.groups import grouped
 from harness.report.paper import against_paper
+from harness.report.shapes import in_points
 from harness.spec import Decoding
 from harness.stats import p_value
 from tests.report.made import DAPO, GRID, grid, report, result
@@ -60,6 +61,64 @@ def test_extrapolations_stand_against_their_own_gate_and_what_has_no_gate_agains
     assert list(gammas["gamma"]) == [-1.0, -0.5, 0.0, 1.0]
     assert (gammas["low"] < gammas["avg"]).all()
     assert figures.against_gamma(settings_of(ungated[:2]), "x", "t") is None
+
+
+def vetoed(tau, share, criterion="delta_logp", primary="base", changed=1):
+    """A replacement with its veto beside it, which is right a fifth more often; `changed` tokens of each response."""
+    found = []
+    for mode, more in (("replace", 0.0), ("veto", 0.2)):
+        decoding = Decoding(mode=mode, tau=tau, criterion=criterion, primary=primary)
+        one = result(decoding, share + more, problems=30, samples=16)
+        found.append(one.replace(n_changed=one.n_tokens * 0 + changed))
+    return found
+
+
+def test_a_replacement_stands_against_its_veto_on_the_first_page_in_the_grid_and_in_a_figure():
+    base, rl = (
+        result(Decoding(mode=mode), share, problems=30, samples=16) for mode, share in (("base", 0.2), ("rl", 0.6))
+    )
+    pairs = {tau: vetoed(tau, share, changed=n) for tau, share, n in ((-0.3, 0.3, 1), (-0.1, 0.6, 2))}
+    extra = [
+        result(Decoding(mode="extrapolate", tau=-0.1, gamma=gamma), 0.7, problems=30, samples=16)
+        for gamma in (0.05, 0.1)
+    ]
+    results = [base, rl, *pairs[-0.3], *pairs[-0.1], *extra]
+    over = {row.result.decoding.tau: row for row in rows_of(results) if comparison_kind(row) == "against veto"}
+    for tau, (replaced, veto) in pairs.items():
+        assert over[tau].difference.mean == pytest.approx(replaced.avg - veto.avg)
+        assert over[tau].difference.high < 0
+    made = build(results)
+    assert made.headline.endswith(
+        "; on AIME24 replace τ-0.1, the best of 2 replacements, minus base without the rejected tokens (its veto): "
+        f"{in_points(over[-0.1].difference)}."
+    )
+    shown = sections(made)
+    assert ("replace τ-0.1", "veto τ-0.1") in zip(*(column(shown["main-differences"], i) for i in (1, 2)), strict=True)
+    drawn = shown["veto-aime24"].frame
+    assert list(drawn["line"]) == ["Δ log p"] * 2
+    for row, (tau, (replaced, veto)) in zip(drawn.to_dict("records"), pairs.items(), strict=True):
+        one = over[tau]
+        ends = [100 * each for each in (one.difference.low, one.difference.mean, one.difference.high)]
+        assert [row["low"], row["difference"], row["high"]] == pytest.approx(ends)
+        assert (row["p"], row["p_holm"]) == (one.difference.p, one.holm_p)
+        assert (row["avg"], row["veto_avg"]) == pytest.approx((100 * replaced.avg, 100 * veto.avg))
+        assert row["changed_percent"] == pytest.approx(100 * replaced.n_changed.sum() / replaced.n_tokens.sum())
+    lines = {line: list(part["avg"]) for line, part in shown["changed-aime24"].frame.groupby("line")}
+    assert lines["Δ log p, veto"] == pytest.approx([100 * veto.avg for _, veto in pairs.values()])
+    assert "Δ log p, γ = 0.1" not in lines  # extrapolations are left out beside replacements
+    [row] = [row for row in shown["grid-aime24"].cells if row[0].text == "Base without the rejected token (veto)"]
+    assert [cell.value for cell in row[1:]] == [pytest.approx(100 * pairs[-0.1][1].avg)]
+    assert figures.over_veto(rows_of([base, rl, *extra]), "x", "t") is None
+
+
+def test_vetoes_of_other_criteria_and_on_rl_stay_out_of_the_main_figure():
+    base, rl = (
+        result(Decoding(mode=mode), share, problems=30, samples=16) for mode, share in (("base", 0.2), ("rl", 0.6))
+    )
+    results = [base, rl, *vetoed(-0.1, 0.5), *vetoed(0.2, 0.4, "kl"), *vetoed(-0.1, 0.6, primary="rl")]
+    shown = sections(build(results))
+    assert set(shown["changed-aime24"].frame["line"]) == {"Δ log p", "Δ log p, veto", "KL", "base", "rl"}
+    assert set(shown["veto-aime24"].frame["line"]) == {"Δ log p", "KL"}
 
 
 def test_results_that_are_not_alike_never_meet():
