@@ -180,7 +180,7 @@ def compare_command(
         ),
     ] = False,
     crossing: Annotated[
-        bool, typer.Option("--crossing", help="Say at which k base's Pass@k is first above RL's, with its interval.")
+        bool, typer.Option("--crossing", help="Say at which k base's Pass@k is first above RL's beyond chance.")
     ] = False,
     store: Store = Path("runs/records"),
     partial: Partial = False,

@@ -4,8 +4,8 @@
     print(markdown(lots))
 
 An answer is one sample or the majority of several. It costs its tokens times the models that are run for each of them,
-so two models with one sample cost as much as one model with two. Power sampling costs every token that its chain drew.
-Beside it stand accuracy within a number of tokens, and paired differences of length and truncation.
+so two models with one sample cost as much as one model with two of the same length. Beside it stand accuracy within a
+number of tokens, and paired differences of length and truncation.
 """
 
 from collections.abc import Collection, Sequence
@@ -42,11 +42,6 @@ class Answer:
         return float(self.setting.all("n_tokens").mean())
 
     @property
-    def cost(self) -> int:
-        """Return the forwards that one token of each sample costs: models times votes."""
-        return self.models * self.votes
-
-    @property
     def forwards(self) -> float:
         """Return the forwards per answer: the mean number of tokens, times what is run for each, times votes."""
         return self.models * self.votes * self.tokens
@@ -73,12 +68,16 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class BestComparison:
-    """The best of several models at once against the best of one model, at `cost` forwards for one token."""
+    """The best of several models at once against the best of one model with no more forwards an answer.
 
-    cost: int
+    All of `ones` are of so many `votes`. Where one model has no samples to spend half as many forwards it is `starved`.
+    """
+
+    votes: int
     ones: tuple[Answer, ...]
     others: tuple[Answer, ...]
     difference: stats.BestDifference
+    starved: bool = False
     holm_p: float = 1.0
 
     @property
@@ -97,18 +96,25 @@ class BestComparison:
         d, setting = self.difference, self.best.setting
         name = "extrapolation" if setting.decoding.gamma > 0 else "decoding with two models"
         points = f"by {100 * abs(d.mean):.1f} points"
-        if d.low > 0 and self.holm_p < 0.05:
+        if self.starved:
+            most = max(answer.forwards for answer in self.others)
+            said = (
+                f"no equal forwards: one model has samples for {most:.0f} an answer at most, so whether {name} beats "
+                f"it is not known ({100 * d.mean:+.1f} points)"
+            )
+        elif d.low > 0 and self.holm_p < 0.05:
             said = f"{name} beats the best one-model baseline {points}"
         elif d.high < 0 and self.holm_p < 0.05:
             said = f"{name} does not beat the best one-model baseline, it falls short of it {points}"
         else:
-            said = f"it cannot be told whether {name} beats the best one-model baseline ({100 * d.mean:+.1f} points)"
+            said = f"inconclusive whether {name} beats the best one-model baseline ({100 * d.mean:+.1f} points)"
         sides = [
             f"{one.label} {100 * one.values.mean():.1f} ({one.forwards:.0f} forwards an answer)"
             for one in (self.best, self.baseline)
         ]
         return (
-            f"{setting.benchmark}, {self.cost} forwards a token: {said}: {' against '.join(sides)}; simultaneous 95 % "
+            f"{setting.benchmark}, {self.best.forwards:.0f} forwards an answer: {said}: {' against '.join(sides)}; "
+            "simultaneous 95 % "
             f"interval {interval(d.low, d.high, sign=True) or 'not known'} over {d.contrasts} differences, "
             f"p {self.holm_p:.3g} (Holm)."
         )
@@ -116,7 +122,8 @@ class BestComparison:
     def facts(self) -> dict[str, Any]:
         """Return the numbers as plain values."""
         d = self.difference
-        said = {"cost": self.cost, "best": self.best.label, "baseline": self.baseline.label, "mean": d.mean}
+        said = {"votes": self.votes, "best": self.best.label, "baseline": self.baseline.label, "mean": d.mean}
+        said |= {"forwards": [self.best.forwards, self.baseline.forwards], "starved": self.starved}
         return {**said, **_bounds(d.low, d.high), "p": d.p, "holm_p": self.holm_p, "contrasts": d.contrasts}
 
 
@@ -135,7 +142,7 @@ class MatchedGroup:
             "task": self.settings[0].task,
             "answers": [answer.facts() for setting in self.settings for answer in answers_of(setting)],
             "verdicts": [verdict.facts() for verdict in self.verdicts],
-            "crossing": k and {name: getattr(k, name) for name in ("k", "low", "high", "share", "n")},
+            "crossing": k and {name: getattr(k, name) for name in ("k", "estimate", "n")},
         }
 
 
@@ -159,8 +166,9 @@ def answers_of(setting: Setting) -> list[Answer]:
 def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) -> list[MatchedGroup]:
     """Compare several models at once with one model at equal forwards, lot by lot; p is corrected over all of them.
 
-    With k samples of c models, one model may have one sample, or the majority of the most samples that cost no more
-    than c k forwards a token. Settings meet that are of one pair and alike, but for what `across` names.
+    An answer of several models meets one sample of each setting of one model, and the majority of as many of its
+    samples as cost no more forwards an answer: tokens times models times votes. Settings meet that are of one pair and
+    alike, but for what `across` names.
 
     Raises:
         UserError: nothing is left that could meet.
@@ -177,7 +185,7 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
     if not lots:
         raise UserError(
             "equal forwards need results of one pair and benchmark that are alike: one of base or rl at least, "
-            "and one of replace or extrapolate (--across temperature,top_p lets other samplings meet)"
+            "and one with a gate, as replace or extrapolate (--across temperature,top_p lets other samplings meet)"
         )
     verdicts = [verdict for lot in lots for verdict in lot.verdicts]
     corrected = dict(zip(verdicts, stats.holm([verdict.difference.p for verdict in verdicts]), strict=True))
@@ -188,18 +196,25 @@ def _verdicts(lot: Sequence[Setting]) -> list[BestComparison]:
     """Return the comparisons at 1, 2, 4, ... samples of several models, as far as one model has samples for them."""
     answers = [answer for setting in lot for answer in answers_of(setting)]
     several, single = ([a for a in answers if (a.models > 1) is many] for many in (True, False))
-    most, found = max((answer.cost for answer in single), default=0), []
+    most, found = max((answer.forwards for answer in single), default=0.0), []
     for votes in sorted({answer.votes for answer in several}):
         ones = [answer for answer in several if answer.votes == votes]
-        cost = max(answer.cost for answer in ones)
-        if cost > max(most, ones[0].models):  # one sample is compared in any case
+        starved = 2 * most <= max(answer.forwards for answer in ones)
+        if votes > 1 and starved:  # one sample is compared in any case
             break
-        affordable = [each for each in single if each.cost <= cost]
-        largest = {id(each.setting): each for each in affordable if each.votes > 1}  # the last has the most votes
-        if others := [*(each for each in affordable if each.votes == 1), *largest.values()]:
-            difference = stats.best_difference([each.values for each in ones], [each.values for each in others])
-            found.append(BestComparison(cost, tuple(ones), tuple(others), difference))
+        met = np.array([[other.votes == 1 or other is best for other, best in _largest(single, one)] for one in ones])
+        others = [other for other, any_meets in zip(single, met.any(axis=0), strict=True) if any_meets]
+        difference = stats.best_difference(
+            [each.values for each in ones], [each.values for each in others], meets=met[:, met.any(axis=0)]
+        )
+        found.append(BestComparison(votes, tuple(ones), tuple(others), difference, starved))
     return found
+
+
+def _largest(single: Sequence[Answer], one: Answer) -> list[tuple[Answer, Answer | None]]:
+    """Pair each answer of one model with its setting's of most votes that costs no more than one of several."""
+    most = {id(each.setting): each for each in single if each.forwards <= one.forwards}  # the last has the most votes
+    return [(each, most.get(id(each.setting))) for each in single]
 
 
 def _crossing(lot: Sequence[Setting]) -> stats.Crossing | None:
@@ -210,7 +225,7 @@ def _crossing(lot: Sequence[Setting]) -> stats.Crossing | None:
 
 
 def crossings(rows: Sequence[Comparison]) -> str:
-    """Say of each comparison of RL with its base at which k base's Pass@k is first above RL's, a line a benchmark.
+    """Say of each comparison of RL with its base from which k on base's Pass@k is above RL's, a line a benchmark.
 
     Raises:
         UserError: there is none, or none with two samples a problem.
@@ -224,19 +239,21 @@ def crossings(rows: Sequence[Comparison]) -> str:
 
 
 def crossing_sentence(found: stats.Crossing) -> str:
-    """Say at which k base's Pass@k is first above RL's; it may fall below again."""
-    low, high = (f"{k}" if k is not None else f"beyond {found.n}" for k in (found.low, found.high))
-    within_n = f"in {100 * found.share:.0f} % of benchmarks drawn from these problems it is within {found.n} samples"
-    if found.k is None:
-        return f"Pass@k of base is not above RL's at any k up to {found.n}; {within_n}."
-    return f"Pass@k of base is first above RL's at k = {found.k} (95 % interval {low} to {high}; {within_n})."
+    """Say at which k base's Pass@k is first above RL's beyond chance; it may fall below again."""
+    estimate = f"the estimate is first above at k = {found.estimate}"
+    if found.k is not None:
+        of_all = f"95 % lower bounds of all k up to {found.n} together"
+        first = f"at k = {found.k}, the first that chance does not explain"
+        return f"Pass@k of base is above RL's {first} ({of_all}; {estimate})."
+    chance = f"; {estimate}, which chance alone may do" if found.estimate else ""
+    return f"Pass@k of base is not found above RL's at any k up to {found.n}{chance}."
 
 
 def markdown(lots: Sequence[MatchedGroup]) -> str:
     """Write the lots as Markdown: verdicts, accuracy against forwards, token budgets, lengths, and the crossing."""
     note = (
-        "One sample, and majorities of as many samples as cost so many forwards a token. `forwards` are those of "
-        "one sample: its tokens times the models run for each."
+        "`forwards` are those of an answer of one sample: its tokens times the models run for each. A majority costs "
+        "them for each of its samples."
     )
     parts: list[str] = []
     for lot in lots:
@@ -247,18 +264,24 @@ def markdown(lots: Sequence[MatchedGroup]) -> str:
 
 
 def _table(lot: MatchedGroup) -> str:
-    """Return accuracy against forwards: a row a decoding, a column a cost."""
-    by = {(id(s), answer.cost): answer for s in lot.settings for answer in answers_of(s)}
-    most = max((verdict.cost for verdict in lot.verdicts), default=1)
-    costs = sorted({cost for _, cost in by if cost <= most})
+    """Return accuracy against forwards: a row a decoding, a column a number of votes, as many as meet anywhere."""
+    shown = {answer.votes for verdict in lot.verdicts for answer in (*verdict.ones, *verdict.others)}
+    votes = sorted(shown or {1})
     rows = []
     for setting in sorted(lot.settings, key=lambda each: (models_of(each), each.decoding.mode)):
-        one, shown = Answer(setting, 1), []
-        for values in (by[id(setting), cost].values if (id(setting), cost) in by else None for cost in costs):
-            known = "" if values is None else f"{100 * values.mean():.1f} {interval(*stats.score_interval(values))}"
-            shown.append(known.rstrip())
-        rows.append([setting.label, str(one.models), f"{one.forwards:.1f}", *shown])
-    head = [lot.settings[0].benchmark, "models", "forwards", *(f"at {cost} a token" for cost in costs)]
+        known = {answer.votes: answer.values for answer in answers_of(setting)}
+        cells = [
+            f"{100 * known[k].mean():.1f} {interval(*stats.score_interval(known[k]))}".rstrip() if k in known else ""
+            for k in votes
+        ]
+        one = Answer(setting, 1)
+        rows.append([setting.label, str(one.models), f"{one.forwards:.1f}", *cells])
+    head = [
+        lot.settings[0].benchmark,
+        "models",
+        "forwards",
+        *("one sample" if k == 1 else f"majority of {k}" for k in votes),
+    ]
     return markdown_table(head, rows, left=1)
 
 

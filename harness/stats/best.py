@@ -30,37 +30,53 @@ class BestDifference:
 
 
 def best_difference(
-    ones: Sequence[ArrayLike], others: Sequence[ArrayLike], level: float = 0.95, family: int = 1
+    ones: Sequence[ArrayLike],
+    others: Sequence[ArrayLike],
+    level: float = 0.95,
+    family: int = 1,
+    meets: ArrayLike | None = None,
 ) -> BestDifference:
-    """Compare max_i E(ones_i) with max_j E(others_j), each being (problems, samples) of numbers within 0 and 1.
+    """Return max_i (E(ones_i) - max_j E(others_j)), j of those that i meets: by how much the best is ahead.
 
-    The intervals of all differences d_ij hold together with chance `level` (`simultaneous_level`). Then max_i min_j of
-    their lower bounds, and of their upper bounds, are bounds of the difference of the true maxima: whichever are best,
-    choosing is paid for. The mean is that of those that are best here; it is too large where several are equally good.
+    Each is (problems, samples) of numbers within 0 and 1. The intervals of all differences d_ij hold together with
+    chance `level` (`simultaneous_level`), each with its own number of samples. Then max_i min_j of their lower bounds,
+    and of their upper bounds, are bounds of the true one: whichever are best, choosing is paid for. The mean is that of
+    those that are best here; it is too large where several are equally good.
 
-    `p` is of the direction that the mean has. That one i is above every j is tested by the greatest sign-flip p of its
-    differences; the least of these over i counts as many times as there are i (Bonferroni). The other direction is the
-    same with the sides changed. `family` is how many such comparisons stand in one table.
+    `p` is of the direction that the mean has. That one i is above every j that it meets is tested by the greatest
+    sign-flip p of its differences; the least of these over i counts as many times as there are i (Bonferroni). That
+    every i is below one of its j is tested by the least p of each i, times the number of its j; the greatest over i
+    counts. `family` is how many such comparisons stand in one table.
+
+    Args:
+        meets: (ones, others) bool; by default all meet.
 
     Raises:
-        UserError: a side is empty, or the numbers of problems differ.
+        UserError: a side is empty, one meets none, or the numbers of problems differ.
     """
-    samples = min((np.shape(each)[-1] for side in (ones, others) for each in side), default=1)
     first, second = ([finite("values", each).mean(axis=1) for each in side] for side in (ones, others))
     if not first or not second or len({each.shape for each in (*first, *second)}) != 1:
         raise UserError("ones and others are refused: each needs one matrix at least, and all the same problems")
+    met = np.ones((len(first), len(second)), bool) if meets is None else np.asarray(meets, bool)
+    if met.shape != (len(first), len(second)) or not met.any(axis=1).all():
+        raise UserError("meets is refused: (ones, others), and each of the ones has to meet one of the others")
     d = np.array([[a - b for b in second] for a in first])  # (ones, others, problems)
-    one, other = int(np.argmax([a.mean() for a in first])), int(np.argmax([b.mean() for b in second]))
-    each = simultaneous_level(d.reshape(-1, d.shape[-1]), level)
-    bounds = np.array(
-        [[combined(float(row.mean()), [difference_error([row], samples)], each)[:2] for row in rows] for rows in d]
-    ).clip(-1, 1)  # (ones, others, 2)
-    low, high = bounds.min(axis=1).max(axis=0)
-    mean = float(d[one, other].mean())
-    towards = d if mean > 0 else -d.swapaxes(0, 1)
-    claims = [_least_certain(rows, family) for rows in towards]
-    p = min(1.0, len(claims) * min(claims))
-    return BestDifference(mean, float(low), float(high), p, one, other, d.shape[0] * d.shape[1])
+    each = simultaneous_level(d[met], level)
+    low, high = np.full(met.shape, np.inf), np.full(met.shape, np.inf)
+    for i, j in zip(*np.nonzero(met), strict=True):
+        samples = min(np.shape(ones[i])[-1], np.shape(others[j])[-1])
+        low[i, j], high[i, j] = combined(float(d[i, j].mean()), [difference_error([d[i, j]], samples)], each)[:2]
+    leads = np.where(met, d.mean(axis=2), np.inf)
+    one = int(leads.min(axis=1).argmax())
+    other = int(leads[one].argmin())
+    mean = float(leads[one, other])
+    if mean > 0:
+        p = len(first) * min(_least_certain(d[i, met[i]], family) for i in range(len(first)))
+    else:
+        below = [[_least_certain(-d[i, j, None], family) for j in np.flatnonzero(met[i])] for i in range(len(first))]
+        p = max(len(row) * min(row) for row in below)
+    ends = (float(np.clip(bounds.min(axis=1).max(), -1, 1)) for bounds in (low, high))
+    return BestDifference(mean, *ends, min(1.0, p), one, other, int(met.sum()))
 
 
 def simultaneous_level(differences: ArrayLike, level: float = 0.95, draws: int = DRAWS, seed: int = 0) -> float:

@@ -1,5 +1,7 @@
 """Equal forwards: what an answer costs, who meets whom, the verdict on results whose numbers are known, the command."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -51,7 +53,7 @@ def test_a_token_costs_the_models_that_it_needs(decoding, two, three):
 
 def test_an_answer_costs_its_tokens_times_models_times_votes():
     [setting] = settings_of([result(EXTRA, 2, tokens=30)])
-    assert [(a.votes, a.cost, a.forwards) for a in answers_of(setting)] == [(1, 2, 60), (2, 4, 120), (4, 8, 240)]
+    assert [(a.votes, a.forwards) for a in answers_of(setting)] == [(1, 60), (2, 120), (4, 240)]
     values = [answer.values.mean() for answer in answers_of(setting)]
     assert values[0] == 0.5
     assert values[1] == pytest.approx((1 / 6) * 1 + (4 / 6) * 0.5, abs=0.02)  # two right, one right, none
@@ -67,7 +69,7 @@ def test_an_answer_costs_its_tokens_times_models_times_votes():
 def test_the_best_of_each_side_meet_at_equal_forwards():
     some = np.where(np.arange(PROBLEMS) < 20, 4, 0)
     lot = lot_of(result(BASE, 0), result(RL, some), result(CONTROL, 2), result(EXTRA, 3))
-    assert [verdict.cost for verdict in lot.verdicts] == [2, 4]
+    assert [(verdict.votes, verdict.starved) for verdict in lot.verdicts] == [(1, False), (2, False)]
     one, two = lot.verdicts
     assert (one.best.label, one.baseline.label) == ("extrapolate τ-0.3 γ0.1", "rl")
     assert one.difference.mean == pytest.approx(0.25)
@@ -76,7 +78,8 @@ def test_the_best_of_each_side_meet_at_equal_forwards():
     assert one.difference.contrasts == 2 * 4
     assert one.difference.low < 0.25 < one.difference.high
     text = markdown([lot])
-    assert "Pass@k of base is not above RL's at any k up to 4" in text
+    assert "Pass@k of base is not found above RL's at any k up to 4." in text
+    assert "| one sample | majority of 2 | majority of 4 |" in re.sub(" +", " ", text)
 
 
 @pytest.mark.parametrize(
@@ -84,15 +87,41 @@ def test_the_best_of_each_side_meet_at_equal_forwards():
     [
         (4, 1, "extrapolation beats the best one-model baseline by 75.0 points: extrapolate τ-0.3 γ0.1 100.0 (20"),
         (1, 4, "extrapolation does not beat the best one-model baseline, it falls short of it by 75.0 points"),
-        (2, 2, "it cannot be told whether extrapolation beats the best one-model baseline (+0.0 points)"),
+        (2, 2, "inconclusive whether extrapolation beats the best one-model baseline (+0.0 points)"),
     ],
 )
 def test_the_verdict_says_what_the_problems_can_tell(ours, theirs, words):
     lot = lot_of(result(RL, theirs), result(EXTRA, ours))
-    assert lot.verdicts[0].sentence.startswith(f"made, 2 forwards a token: {words}")
+    assert lot.verdicts[0].sentence.startswith(f"made, 20 forwards an answer: {words}")
     facts = lot.facts()
     assert [answer["forwards"] for answer in facts["answers"]] == [10, 20, 40, 20, 40, 80]
     assert facts["verdicts"][0]["mean"] == (ours - theirs) / 4
+
+
+def test_a_short_answer_of_one_model_may_vote_until_it_costs_as_much():
+    """RL answers in 200 tokens and the pair in 1,000: RL's majority of 8 costs less than one answer of the pair."""
+    random = np.random.default_rng(0)
+    rl, extra = (random.integers(low, 9, PROBLEMS) for low in (2, 5))
+    long, short = result(EXTRA, extra, samples=8, tokens=1000), result(RL, rl, samples=8, tokens=200)
+    one = lot_of(short, long).verdicts[0]
+    assert [(answer.votes, answer.forwards) for answer in one.others] == [(1, 200), (8, 1600)]
+    assert one.best.forwards == 2000
+    assert one.baseline.votes == 8
+    assert "beats" not in one.sentence
+    few = lot_of(*(each.replace(correct=each.correct[:, :4], votes=each.votes[:, :4], n_tokens=each.n_tokens[:, :4],
+        n_replaced=each.n_replaced[:, :4], n_changed=each.n_changed[:, :4], truncated=each.truncated[:, :4],
+        sampling=Sampling(samples=4)) for each in (short, long)))  # fmt: skip
+    assert [verdict.starved for verdict in few.verdicts] == [True]
+    assert "no equal forwards: one model has samples for 800 an answer at most" in few.verdicts[0].sentence
+
+
+def test_an_answer_that_costs_more_meets_no_cheaper_one():
+    """Each answer of several models is held to what one model does with as many forwards as it has itself."""
+    cheap, dear = result(CONTROL, 3, tokens=10), result(EXTRA, 2, tokens=100)
+    lot = lot_of(result(RL, np.where(np.arange(PROBLEMS) < 30, 4, 0), tokens=10), cheap, dear)
+    one = lot.verdicts[0]
+    assert one.difference.contrasts == 2 + 2  # the cheap one meets RL's 1 and 2 samples, the dear one 1 and 4
+    assert (one.best.setting.decoding, one.difference.mean) == (CONTROL, pytest.approx(0.0))
 
 
 def test_other_temperatures_meet_where_that_is_asked_for_and_nothing_else_does():
