@@ -209,9 +209,8 @@ def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
 
 
 def compared_seeds(compared: Sequence[tuple[Any, Any]]) -> set[Any]:
-    """Return the seeds of trainings that differences are of: those by which they are paired, if there are any."""
-    paired = stats.shared_seeds([(one.runs, other.runs) for one, other in compared])
-    return set(paired) or {seed for one, _ in compared for seed in one.units}
+    """Return the seeds of trainings that differences are of."""
+    return {seed for one, _ in compared for seed in one.units}
 
 
 def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] = ()) -> list[dict[str, Any]]:

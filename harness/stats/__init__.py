@@ -2,7 +2,7 @@
 
 from harness.stats.best import BestDifference, best_difference
 from harness.stats.choice import SPLITS, Choice, choice
-from harness.stats.clusters import difference_over_runs, score_over_runs, shared_seeds
+from harness.stats.clusters import difference_over_runs, paired_seeds, score_over_runs
 from harness.stats.comparison import Comparison, RunScores, Scores, family
 from harness.stats.crossing import Crossing, crossing
 from harness.stats.errors import (
@@ -51,6 +51,7 @@ __all__ = [
     "numbered",
     "p_value",
     "paired_difference",
+    "paired_seeds",
     "paired_spread",
     "pass_at_k",
     "pass_at_k_per_problem",
@@ -65,7 +66,6 @@ __all__ = [
     "score_interval",
     "score_over_runs",
     "share_ratio",
-    "shared_seeds",
     "sign_flip_p",
     "standard_error",
     "t_interval",

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ def score_over_runs(benchmarks: Sequence[Runs], level: float = 0.95) -> PairedDi
     """
     tables = [_table(runs, list(runs)) for runs in benchmarks]
     seeds = [np.mean([x.mean(axis=0) for x in tables], axis=0)] if len({x.shape[1] for x in tables}) == 1 else []
-    found = _crossed([x.mean(axis=1) for x in tables], seeds, level)
+    parts = [(standard_error(each), each.size - 1) for each in seeds if each.size > 1]
+    found = _crossed([x.mean(axis=1) for x in tables], parts, level)
     every = [np.hstack([finite("runs", x) for x in runs.values()]) for runs in benchmarks]
     least, most = mean_interval([(float(x.mean()), *score_interval(x, level)) for x in every])
     if all(x.shape[1] == 1 for x in tables):
@@ -35,38 +37,43 @@ def difference_over_runs(benchmarks: Sequence[tuple[Runs, Runs]], level: float =
     """Subtract what other trainings scored on the same problems, as a mean over benchmarks.
 
     Interval and p are for other problems and other seeds of the training, and the only ones that trainings have:
-    reports, summaries and `compare` call this. Paired by problem, and by seed where the two share any: then the other
-    seeds are left out. A base, which was sampled once, is the same of every seed; its samples count once. The error has
-    a part over problems (`difference_error`) and one over seeds, put together by `combined`, each with its
-    own degrees of freedom; the noise of the samples counts in both. p is at least the sign-flip test's over problems.
-    One seed says nothing of others: then interval and p are over problems alone.
+    reports, summaries and `compare` call this. Paired by problem, and by seed where both have the same seeds; else all
+    seeds count on either side, and where one side has a single seed, the other's tell how much seeds differ. A base,
+    which was sampled once, is the same of every seed; its samples count once. The error has a part over problems
+    (`difference_error`) and one over seeds, put together by `combined`, each with its own degrees of freedom; the noise
+    of the samples counts in both. p is at least the sign-flip test's over problems. A seed on each side says nothing of
+    others: then interval and p are over problems alone.
     """
-    shared = shared_seeds(benchmarks)
+    paired = paired_seeds(benchmarks)
     by_problem, by_seed, samples = [], [], []
     for pair in benchmarks:
-        one, other = (_table(runs, shared or list(runs)) for runs in pair)
+        one, other = (_table(runs, paired or list(runs)) for runs in pair)
         by_problem.append(one.mean(axis=1) - other.mean(axis=1))
-        by_seed.append([(one - other).mean(axis=0)] if shared else [one.mean(axis=0), other.mean(axis=0)])
-        samples += [_samples([runs[seed] for seed in shared or runs]) for runs in pair]
+        by_seed.append([(one - other).mean(axis=0)] if paired else [one.mean(axis=0), other.mean(axis=0)])
+        samples += [_samples([*runs.values()]) for runs in pair]
     alike = all(len({each.size for each in side}) == 1 for side in zip(*by_seed, strict=True))
     seeds = [np.mean(side, axis=0) for side in zip(*by_seed, strict=True)] if alike else []
-    found = _crossed(by_problem, seeds, level, min(samples))
+    parts = [(standard_error(each), each.size - 1) for each in seeds if each.size > 1]
+    if len(seeds) == 2 and len(parts) == 1:  # the single seed of one side differs from others as those of the other do
+        parts.append((parts[0][0] * sqrt(parts[0][1] + 1), parts[0][1]))
+    found = _crossed(by_problem, parts, level, min(samples))
     found = replace(found, low=max(found.low, -1.0), high=min(found.high, 1.0))
     return with_signs(found, in_one(by_problem), level)
 
 
-def shared_seeds(benchmarks: Sequence[tuple[Runs, Runs]]) -> list[Hashable]:
-    """Return the seeds that both sides have on every benchmark, by which `difference_over_runs` pairs."""
-    return [seed for seed in benchmarks[0][0] if all(seed in runs for pair in benchmarks for runs in pair)]
+def paired_seeds(benchmarks: Sequence[tuple[Runs, Runs]]) -> list[Hashable]:
+    """Return the seeds by which `difference_over_runs` pairs: those of both sides, where these have the same ones."""
+    first = list(benchmarks[0][0])
+    return first if all(set(runs) == set(first) for pair in benchmarks for runs in pair) else []
 
 
 def _crossed(
-    problems: Sequence[np.ndarray], seeds: Sequence[np.ndarray], level: float, samples: int | None = None
+    problems: Sequence[np.ndarray], seeds: Sequence[tuple[float, int]], level: float, samples: int | None = None
 ) -> PairedDifference:
-    """Return a mean over `problems`, means over seeds, (problems,) each, with its error over these and over `seeds`.
+    """Return a mean over `problems`, means over seeds, (problems,) each, with its error over these and over seeds.
 
-    `seeds` are means over problems and benchmarks, (seeds,): one for a score and for a difference that is paired by
-    seed, two for the difference of trainings with seeds of their own. `samples` is that of a difference of shares.
+    `seeds` are errors with their degrees of freedom: one of a score and of a difference that is paired by seed, two of
+    the difference of trainings with seeds of their own. `samples` is that of a difference of shares.
     """
     mean = float(np.mean([each.mean() for each in problems]))
     if samples is None:
@@ -74,7 +81,7 @@ def _crossed(
         over_problems = float(np.sqrt(sum(e**2 for e, _ in errors))) / len(problems), satterthwaite(errors)
     else:
         over_problems = difference_error(problems, samples)
-    parts = [over_problems, *((standard_error(each), each.size - 1) for each in seeds if each.size > 1)]
+    parts = [over_problems, *seeds]
     low, high, p = combined(mean, parts, level)
     error = float(np.sqrt(sum(part**2 for part, _ in parts)))
     return PairedDifference(mean, error, low, high, p, sum(each.size for each in problems))

@@ -35,7 +35,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95, family: i
 
     `a` and `b` are (problems, samples) matrices of numbers within 0 and 1, whose numbers of samples may differ: see
     `mean_difference`, and `sampling_interval`. Or they are numbers of any units and scale, (problems,) or (problems,
-    samples); those have the t interval and the sign-flip p.
+    samples); those have the t interval. p and interval agree in either case (`with_signs`).
 
     Raises:
         UserError: `a` and `b` differ in their number of problems, have none, or hold a number that is not finite.
@@ -48,8 +48,9 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95, family: i
         found = mean_difference([pa - pb], min(x.shape[1], y.shape[1]), level, family)
         return replace(found, sampling=sampling_interval(x, y, level))
     d = pa - pb
-    low, high, _ = combined(float(d.mean()), [(standard_error(d), d.size - 1)], level)
-    return PairedDifference(float(d.mean()), standard_error(d), low, high, sign_flip_p(d, family=family), d.size)
+    low, high, p = combined(float(d.mean()), [(standard_error(d), d.size - 1)], level)
+    found = PairedDifference(float(d.mean()), standard_error(d), low, high, p, d.size)
+    return with_signs(found, d, level, family)
 
 
 def mean_difference(

@@ -209,7 +209,7 @@ def test_a_score_over_seeds_is_for_other_problems_and_other_seeds():
     assert stats.score_over_runs([nothing]).high > 0.1  # no difference between seeds is no certainty
 
 
-def test_differences_over_seeds_are_paired_by_seed_where_there_is_one_to_pair():
+def test_differences_over_seeds_are_paired_by_seed_where_both_have_the_same():
     rng = np.random.default_rng(2)
     luck = {0: 0.0, 1: 0.3, 2: -0.3}
     runs = {seed: (rng.random((40, 16)) < 0.5 + each).astype(float) for seed, each in luck.items()}
@@ -219,7 +219,26 @@ def test_differences_over_seeds_are_paired_by_seed_where_there_is_one_to_pair():
     apart = stats.difference_over_runs([(runs, {seed + 10: x for seed, x in others.items()})])
     assert apart.high - apart.low > 4 * (same.high - same.low)
     part = stats.difference_over_runs([({0: runs[0], 1: runs[1]}, {1: others[0], 9: others[2]})])
-    assert part.mean == pytest.approx(runs[1].mean() - others[0].mean())  # of seed 1 alone
+    assert part.mean == pytest.approx((runs[0].mean() + runs[1].mean() - others[0].mean() - others[2].mean()) / 2)
+
+
+@pytest.mark.parametrize(("ones", "others"), [(1, 3), (3, 1), (2, 5)])
+def test_trainings_of_unequal_numbers_of_seeds_use_all_of_them(ones, others):
+    """Seeds that differ by 3 points, no gain: with one of three seeds left out a quarter of them were claims."""
+    rng, held, claims, trials = np.random.default_rng(ones), 0, 0, 200
+    for _ in range(trials):
+        chance = rng.beta(2, 2, 60)
+        sides = [
+            {
+                seed: rng.random((60, 8)) < np.clip(chance + 0.03 * rng.standard_normal(), 0, 1)[:, None]
+                for seed in range(n)
+            }
+            for n in (ones, others)
+        ]
+        found = stats.difference_over_runs([tuple({s: x.astype(float) for s, x in side.items()} for side in sides)])
+        held, claims = held + (found.low <= 0 <= found.high), claims + (found.p < 0.05)
+    assert held >= 0.95 * trials - 6  # two standard errors
+    assert claims <= 0.05 * trials + 6
 
 
 def test_the_samples_of_a_base_count_once_however_many_trainings_it_stands_beside():
