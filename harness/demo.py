@@ -10,7 +10,7 @@ from harness.evals.show import percent
 from harness.files import check_writable, write_file
 from harness.markdown import interval, markdown_table
 from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling, parse
-from harness.stats import paired_difference
+from harness.stats import p_value, paired_difference
 
 TASKS = ("tiny_easy", "tiny_medium")
 PROBLEMS = 60  # of each benchmark: a demo is a look, the model card has the whole
@@ -103,7 +103,7 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
             d = paired_difference(one.correct, other.correct)
             points = f"{100 * d.mean:+.1f} points {interval(d.low, d.high, sign=True)}"
             points += f" ({interval(*d.sampling, sign=True)})"
-            lines.append(f"- {task}: {name}: {points}, p = {d.p:.3g}")
+            lines.append(f"- {task}: {name}: {points}, p {p_value(d.p, d.at_most)}")
     engine = results[0].provenance["engine"]
     timed = results[-1].seconds  # of the one stream that all were decoded in; 0 where records held a part
     speed = f"{results[-1].n_tokens.sum() / timed:,.0f} tokens/s, " if timed else ""

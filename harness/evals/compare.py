@@ -234,8 +234,8 @@ def _table(rows: Sequence[Comparison]) -> str:
             f"{100 * row.difference.mean:+.2f}",
             interval(row.difference.low, row.difference.high, 2, sign=True),
             "" if row.result.first.sampling.greedy else interval(*row.difference.sampling, 2, sign=True),
-            f"{row.difference.p:.3g}",
-            f"{row.holm_p:.3g}",
+            row.p_text,
+            row.holm_text,
         ]
         for row in rows
     ]

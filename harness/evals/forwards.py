@@ -203,9 +203,10 @@ def _verdicts(lot: Sequence[Setting]) -> list[BestComparison]:
         if votes > 1 and starved:  # one sample is compared in any case
             break
         met = np.array([[other.votes == 1 or other is best for other, best in _largest(single, one)] for one in ones])
-        others = [other for other, any_meets in zip(single, met.any(axis=0), strict=True) if any_meets]
+        places = np.flatnonzero(met.any(axis=0))
+        others = [single[place] for place in places]
         difference = stats.best_difference(
-            [each.values for each in ones], [each.values for each in others], meets=met[:, met.any(axis=0)]
+            [each.values for each in ones], [each.values for each in others], meets=met[:, places]
         )
         found.append(BestComparison(votes, tuple(ones), tuple(others), difference, starved))
     return found

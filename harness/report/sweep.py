@@ -28,7 +28,7 @@ from harness.report.model import Report, Section, cell, frame
 from harness.report.write import figure_file
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec, in_percent
-from harness.stats import Estimate, p_value
+from harness.stats import Estimate
 from harness.train.summary import run_scores
 
 
@@ -161,8 +161,8 @@ class SweepSummary(ABC):
             d = row.difference
             found = Estimate(d.mean, d.low, d.high)
             told = [f"95 % {between}"] if (between := found.interval(1, sign=True)) else []
-            told += [f"p {p_value(d.p)}"] if d.p == d.p else []
-            told += [f"Holm over {len(self.comparisons)}: {p_value(row.holm_p)}"] if told else []
+            told += [f"p {row.p_text}"] if d.p == d.p else []
+            told += [f"Holm over {len(self.comparisons)}: {row.holm_text}"] if told else []
             what = f"{found.number(1, sign=True)} points on {row.result.benchmark} against {over}"
             words.append(f"{what} ({', '.join(told)})" if told else what)
         return (

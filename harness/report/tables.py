@@ -24,7 +24,7 @@ from harness.report.shapes import (
     in_points,
     methods_table,
 )
-from harness.stats import Estimate, p_value
+from harness.stats import Estimate
 
 ROWS = 6  # gated decodings that the table of methods shows one by one
 PICKED = "†"
@@ -203,7 +203,7 @@ def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
     for row in rows:
         if row.result is setting and comparison_kind(row) in ("against control", "against veto"):
             d = row.difference
-            p = f" p {p_value(row.holm_p)}" if row.holm_p == row.holm_p else ""
+            p = f" p {row.holm_text}" if row.holm_p == row.holm_p else ""
             return Estimate(d.mean, d.low, d.high).text(1, sign=True) + p
     return ""
 
@@ -230,8 +230,8 @@ def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] 
             alone = Estimate(0, *d.sampling).interval(1, sign=True)
             made["Sampling only"] = "–" if row.result.first.sampling.greedy else alone or "–"
         made |= {"Seeds": len(compared_seeds([(row.result, row.reference)]))} if trained else {}
-        made |= {"p": Cell(p_value(d.p) or "–", None if d.p != d.p else d.p)}
-        found.append({**made, "p (Holm)": Cell(p_value(row.holm_p) or "–", None if d.p != d.p else row.holm_p)})
+        made |= {"p": Cell(row.p_text or "–", None if d.p != d.p else d.p)}
+        found.append({**made, "p (Holm)": Cell(row.holm_text or "–", None if d.p != d.p else row.holm_p)})
     return found
 
 
@@ -266,9 +266,7 @@ def picked(rows: Sequence[Comparison]) -> Section | None:
                     "Best of": f"{len(mine)} of {'replacement' if mode == 'replace' else 'extrapolation'}",
                     "Decoding": Cell(one.label, link=anchor(one.first)),
                     "Score": cell(Estimate(one.avg, *one.interval)),
-                    "minus RL": cell(
-                        Estimate(d.mean, d.low, d.high), 1, plus=True, beside=[f"p {p_value(top.holm_p)}"]
-                    ),
+                    "minus RL": cell(Estimate(d.mean, d.low, d.high), 1, plus=True, beside=[f"p {top.holm_text}"]),
                     "Replaced": cell(one.share("n_replaced"), 1, suffix=" %"),
                     "Changed": cell(one.share("n_changed"), 1, suffix=" %"),
                 }
@@ -300,7 +298,7 @@ def first_line(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> str | No
     for row in rows:
         if comparison_kind(row) == "trained":
             d, name = row.difference, pairs.get(id(row.result), "")
-            known = f" (95 %, paired by problem, Holm p {p_value(row.holm_p)})" if d.low == d.low else ""
+            known = f" (95 %, paired by problem, Holm p {row.holm_text})" if d.low == d.low else ""
             found.setdefault(name, []).append(f"{benchmark_title(row.result.benchmark)} by {in_points(d)}{known}")
     lines = [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}" for pair, texts in found.items()]
     over = [row for row in rows if comparison_kind(row) == "against veto" and row.result.decoding.primary == "base"]

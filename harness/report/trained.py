@@ -173,7 +173,7 @@ class _Row:
             f"{seeds} seeds" if seeds > 1 else "one training each",
         ]
         words += ["95 %"] if d.low == d.low else []
-        words += [f"p {p_value(d.p)}"] if d.p == d.p else []
+        words += [f"p {p_value(d.p, d.at_most)}"] if d.p == d.p else []
         return f"{self.name} changes accuracy by {in_points(d)} against {other} ({', '.join(words)})."
 
 

@@ -75,8 +75,8 @@ def best_difference(
     else:
         below = [[_least_certain(-d[i, j, None], family) for j in np.flatnonzero(met[i])] for i in range(len(first))]
         p = max(len(row) * min(row) for row in below)
-    ends = (float(np.clip(bounds.min(axis=1).max(), -1, 1)) for bounds in (low, high))
-    return BestDifference(mean, *ends, min(1.0, p), one, other, int(met.sum()))
+    least, most = (float(np.clip(bounds.min(axis=1).max(), -1, 1)) for bounds in (low, high))
+    return BestDifference(mean, least, most, min(1.0, p), one, other, int(met.sum()))
 
 
 def simultaneous_level(differences: ArrayLike, level: float = 0.95, draws: int = DRAWS, seed: int = 0) -> float:

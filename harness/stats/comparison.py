@@ -9,6 +9,7 @@ import numpy as np
 from harness.errors import UserError
 from harness.stats.clusters import difference_over_runs, score_over_runs
 from harness.stats.errors import score_interval, standard_error, t_interval
+from harness.stats.estimate import p_value
 from harness.stats.paired import UNKNOWN, PairedDifference, paired_difference
 from harness.stats.tables import holm
 
@@ -115,6 +116,16 @@ class Comparison(Generic[S]):
     def task(self) -> str:
         """Return the benchmark."""
         return self.result.task
+
+    @property
+    def p_text(self) -> str:
+        """Return p as it is printed; empty where it is not known."""
+        return p_value(self.difference.p, self.difference.at_most)
+
+    @property
+    def holm_text(self) -> str:
+        """Return the corrected p as it is printed; of a p that is a bound it is a bound, too."""
+        return p_value(self.holm_p, self.difference.at_most)
 
     def facts(self) -> dict[str, Any]:
         """Return what is compared with what, and the numbers, as plain values; what one unit does not tell is None."""

@@ -39,8 +39,11 @@ class Estimate:
         return f"{self.number(digits, **how)} {self.interval(digits, **how)}".rstrip()
 
 
-def p_value(p: float) -> str:
-    """Write a p value with three decimals; a smaller one as `< 0.001`, never 0.000; nothing where it is NaN."""
+def p_value(p: float, at_most: bool = False) -> str:
+    """Write a p value with three decimals; a smaller one as `< 0.001`, never 0.000; nothing where it is NaN.
+
+    `at_most` marks one that is the least that a test by random signs can tell, before or after a correction: `≤ 0.012`.
+    """
     if p != p:
         return ""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "< 0.001" if p < 0.001 else f"{'≤ ' if at_most and p < 1 else ''}{p:.3f}"

@@ -19,6 +19,7 @@ class PairedDifference:
     """`mean` of a - b, its standard `error`, the interval (`low`, `high`) over problems, and `p`; of `n` problems.
 
     `sampling` is the interval for these very problems: what other samples of them would give. NaN where none is known.
+    `at_most` says that p is the least that so many random sign patterns can tell: the true one may be smaller.
     """
 
     mean: float
@@ -28,6 +29,7 @@ class PairedDifference:
     p: float
     n: int
     sampling: tuple[float, float] = UNKNOWN
+    at_most: bool = False
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95, family: int = 1) -> PairedDifference:
@@ -79,10 +81,10 @@ def in_one(benchmarks: Sequence[np.ndarray]) -> np.ndarray:
 
 def with_signs(found: PairedDifference, differences: np.ndarray, level: float, family: int = 1) -> PairedDifference:
     """Return a difference whose interval and p agree with the sign-flip test of its problems."""
-    p = sign_flip_p(differences, family=family)
+    p, least = sign_flips(differences, family=family)
     if p >= 1 - level:
         found = replace(found, low=min(found.low, 0.0), high=max(found.high, 0.0))
-    return replace(found, p=float(np.fmax(found.p, p)))
+    return replace(found, p=float(np.fmax(found.p, p)), at_most=least and not found.p > p)
 
 
 def difference_error(benchmarks: Sequence[np.ndarray], samples: int) -> tuple[float, float]:
@@ -124,7 +126,14 @@ def sampling_interval(a: np.ndarray, b: np.ndarray, level: float = 0.95) -> tupl
 
 
 def sign_flip_p(differences: ArrayLike, seed: int = 0, family: int = 1) -> float:
+    """Return the two-sided p of `sign_flips`."""
+    return sign_flips(differences, seed, family)[0]
+
+
+def sign_flips(differences: ArrayLike, seed: int = 0, family: int = 1) -> tuple[float, bool]:
     """Return the two-sided p: how often random signs give a mean at least as far from 0 as the one observed.
+
+    And whether that is the least that can be told, since none of the patterns that were drawn is as far.
 
     Exact (all sign patterns) for up to 20 non-zero differences; else 10,000 patterns from a fixed seed and
     (count + 1) / (patterns + 1), which is never 0. In a `family` of more than 250 tests there are 40 patterns for each
@@ -137,14 +146,14 @@ def sign_flip_p(differences: ArrayLike, seed: int = 0, family: int = 1) -> float
     size = np.abs(d[d != 0])
     observed = abs(d.sum()) - 1e-12 * (1 + size.sum())  # ties count, and rounding must not break them
     if not size.size:
-        return 1.0
+        return 1.0, False
     if size.size <= EXACT_UP_TO:
         sums = np.zeros(1)
         for value in size:  # all signed sums, (2^i,) after i steps
             sums = np.concatenate([sums + value, sums - value])
-        return float((np.abs(sums) >= observed).mean())
+        return float((np.abs(sums) >= observed).mean()), False
     flips, random, beyond = max(FLIPS, 40 * family), np.random.default_rng(seed), 0
     for _ in range(0, flips, FLIPS):  # in lots, so that memory stays the same
         beyond += int((np.abs(random.choice((-1.0, 1.0), size=(FLIPS, size.size)) @ size) >= observed).sum())
     patterns = -(-flips // FLIPS) * FLIPS
-    return float((beyond + 1) / (patterns + 1))
+    return float((beyond + 1) / (patterns + 1)), not beyond

@@ -17,7 +17,7 @@ from harness.files import write_file
 from harness.records.lock import Lock
 from harness.report.markdown import table
 from harness.report.model import Section, cell, frame
-from harness.stats import Estimate, p_value
+from harness.stats import Estimate
 from harness.sweep.base import Sweep
 from harness.sweep.track import SweepRun
 
@@ -92,6 +92,6 @@ def _row(pair: str, problems: str, row: stats.Comparison[stats.Scores], before: 
         "minus": row.reference.label,
         "in the sweep": cell(before, 1, plus=True),
         "anew": cell(Estimate(d.mean, d.low, d.high), 1, plus=True),
-        "p": p_value(d.p),
-        "p (Holm)": p_value(row.holm_p),
+        "p": row.p_text,
+        "p (Holm)": row.holm_text,
     }
