@@ -37,8 +37,7 @@ def bench_statistics(
     """Simulate every cell; shares are fractions, `runs` each, so that 0.95 has a standard error of 0.005 at 2,000.
 
     Returns:
-        `scores`, `differences`, `families`, `seeds`, `choices`, `powers`, `shares`, `averages` and `effects`:
-        rows of plain values.
+        Rows of plain values, by the names of `SIMULATIONS`.
     """
     found: dict[str, Any] = {"runs": runs, "seed": seed, "machine": platform.machine(), "date": str(date.today())}
     for at, (name, simulate) in enumerate(SIMULATIONS.items()):
@@ -269,6 +268,69 @@ def _seed_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
             yield {"problems": size, "samples": k, "seeds": seeds, "spread of seeds": spread, **shares}
 
 
+def _unequal_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Trainings of unequal numbers of seeds, whose seeds differ by 3 points, and no gain."""
+    for ones, others in ((1, 1), (1, 3), (3, 1), (2, 5), (3, 3)):
+        covered, false, width = 0, 0, 0.0
+        for _ in range(runs):
+            p = random.beta(2, 2, (60, 1))
+            sides = [
+                {seed: (random.random((60, 8)) < np.clip(p + random.normal(0, 0.03), 0, 1)) * 1.0 for seed in range(n)}
+                for n in (ones, others)
+            ]
+            d = stats.difference_over_runs([(sides[0], sides[1])])
+            covered, false, width = covered + _holds((d.low, d.high), 0.0), false + (d.p < 0.05), width + d.high - d.low
+        yield {
+            "seeds": f"{ones} against {others}", "coverage": covered / runs, "false claims": false / runs,
+            "width": width / runs,
+        }  # fmt: skip
+
+
+def _related_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Problems of one template, five of each, which share what a setting gains."""
+    for n, k in ((30, 32), (60, 8), (240, 8)):
+        for shared in (0.0, 0.5, 1.0):  # of the gain's variance
+            covered = 0
+            for _ in range(runs):
+                p = random.beta(2, 2, n) * 0.6 + 0.2
+                luck = np.sqrt(shared) * np.repeat(random.normal(size=n // 5), 5)
+                luck += np.sqrt(1 - shared) * random.normal(size=n)
+                a, b = pair_of(p, np.clip(p + 0.15 * luck, 0, 1), k, 0.8, random)
+                d = stats.paired_difference(b, a)
+                covered += _holds((d.low, d.high), 0.0)
+            yield {"problems": n, "samples": k, "shared in a family": shared, "coverage": covered / runs}
+
+
+def _growing_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Shares of tokens that grow with the length of a response: few long problems decide them."""
+
+    def drawn(n: int, spread: float, slope: float) -> tuple[np.ndarray, np.ndarray]:
+        z = random.standard_normal(n)
+        tokens = np.round(8 * np.maximum(5.0, np.exp(5 + spread * z))).astype(int)
+        odds = np.exp(-4 + slope * spread * z + 0.5 * random.standard_normal(n))
+        return random.binomial(tokens, odds / (1 + odds)), tokens
+
+    for spread, slope in ((0.7, 0.0), (0.7, 1.0), (1.0, 0.5)):
+        many = drawn(2_000_000, spread, slope)
+        truth = many[0].sum() / many[1].sum()
+        for n in (12, 30, 60, 240):
+            covered = sum(_within(stats.token_share(*drawn(n, spread, slope)), truth) for _ in range(runs))
+            yield {
+                "log-sd of lengths": str(spread), "slope": str(slope), "problems": n, "coverage": covered / runs,
+            }  # fmt: skip
+
+
+def _crossing_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """k*: how often one is named for a model and itself, and where there is one how often not before it."""
+    for law in LAWS:
+        for n, k in ((30, 32), (272, 8)):
+            named = 0
+            for _ in range(runs // 4):
+                p = chances(law, (n, 1), random)
+                named += stats.crossing(random.random((n, k)) < p, random.random((n, k)) < p).k is not None
+            yield {"law": law, "problems": n, "samples": k, "k* named for one model twice": named / (runs // 4)}
+
+
 def _average_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
     """An average over benchmarks: the interval made of theirs, beside the one that their standard errors give."""
     for laws in (
@@ -298,6 +360,10 @@ TITLES = {
     "families": "Holm's correction: tables with any false claim, all settings against one reference",
     "effects": "Differences that few problems carry: coverage over problems and for these very problems; claims at 5 %",
     "seeds": "Trainings, over seeds and problems: coverage, of two methods and a base that are as good as each other",
+    "unequal": "Trainings of unequal numbers of seeds, no gain: 60 problems x 8, seeds differ by 3 points",
+    "related": "Differences where problems come in families of five, which intervals take as independent: coverage",
+    "growing": "Shares of tokens that grow with a response's length (slope of log odds in log length): coverage",
+    "crossings": "k*, the first k at which base is above RL, of a model and itself",
     "choices": "The best of settings that gain nothing, confirmed with new seeds",
     "averages": "An average over benchmarks of 30, 30 and 83 problems x 8: coverage",
     "powers": "The problems asked for from a pilot of 240 x 16, to find a gain with 80 % chance",
@@ -317,7 +383,7 @@ def tables(found: dict[str, Any]) -> str:
 
 
 def _cell(name: str, value: Any) -> str:
-    if not isinstance(value, float) or name in ("shared", "spread of seeds"):
+    if not isinstance(value, float) or name in ("shared", "spread of seeds", "shared in a family"):
         return str(value)
     return f"{value:+.2f}" if name.endswith("points") else f"{100 * value:.1f}"
 
@@ -332,6 +398,10 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[dict[str, Any]]]] = {
     "seeds": _seed_rows,
     "averages": _average_rows,
     "effects": _effect_rows,
+    "unequal": _unequal_rows,
+    "related": _related_rows,
+    "growing": _growing_rows,
+    "crossings": _crossing_rows,
 }
 
 if __name__ == "__main__":

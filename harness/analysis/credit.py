@@ -4,9 +4,10 @@ found = credit_statistics(EvalSpec(tasks=("tiny_medium",), decodings=("replace,t
 
 A rule's gate flags tokens in the responses of who proposes. A flagged token is drawn again from the rule's target, and
 the proposer goes on under the response's own noise: its *effect* is the verdict then minus the verdict of the response.
-Beside it: a token of the same problem, depth and strata that the gate does not flag; the flagged place with a second
-draw of the proposer's own; and the same token with fresh noise behind it. With `undo` the responses are the rule's own,
-and a token that it changed is set back to the proposed one. docs/credit.md says what is estimated.
+Beside it: a token of the same problem, verdict, depth and strata that the gate does not flag; the flagged place drawn
+again from the proposer's own model without the flagged token, its veto; and the same token with fresh noise behind it.
+With `undo` the responses are the rule's own, and a token that it changed is set back to the proposed one.
+docs/credit.md says what is estimated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -127,8 +128,8 @@ def _missing(job: Job, store: RecordStore) -> int:
 def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, undo: bool, seed: int) -> Frame:
     """Choose flagged tokens of each problem, and for each one that is not flagged, drawn by the seed.
 
-    A match is of the same problem, tenth and strata (but for what the gate itself looks at), if it can be of a response
-    with the same verdict; where there is none `match` is -1.
+    A match is of the same problem, tenth and strata (but for what the gate itself looks at), in a response with the
+    same verdict: after the other an effect can only go the other way. Where there is none `match` is -1.
 
     Returns:
         A row a flagged token, and a row a match, whose number `match` is. `weight` is how many flagged tokens of its
@@ -150,8 +151,7 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
         right = table["right"].to_numpy()
         matches = []
         for at in () if undo else picked:
-            near = np.flatnonzero(free & (strata == strata[at]))
-            near = same if (same := near[right[near] == right[at]]).size else near
+            near = np.flatnonzero(free & (strata == strata[at]) & (right == right[at]))
             matches.append(int(random.choice(near)) if near.size else -1)
             free[matches[-1]] &= not near.size
         weight = len(flagged) / max(1, len(picked))
@@ -160,8 +160,8 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
             found.append(rows.assign(match=(matches or -1) if kind == FLAGGED else places))
     whole: Frame = pandas.concat(found, ignore_index=True).assign(label=rule.label())
     kept = {name: getattr(rule, name) for name in ("mode", "primary", "gamma")}
-    own = {"mode": "replace", "primary": "rl"} if rule.primary == "rl" else {"mode": "extrapolate", "gamma": -1.0}
-    target, own = Decoding(**kept, criterion="always"), Decoding(**own, criterion="always")
+    target = Decoding(**kept, criterion="always")
+    own = Decoding(mode="veto", primary=rule.primary, gamma=0.0 if rule.primary == "rl" else -1.0, criterion="always")
     whole["change"], whole["own"] = None, None
     for i, one in enumerate(whole.to_dict("records")):
         place: dict[str, Any] = {name: one[name] for name in ("problem", "sample", "at")} | {"was": one["token"]}
@@ -176,7 +176,7 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
 def _tokens(job: Job, record: Record, key: tuple[str, int], rule: Decoding, undo: bool) -> Frame:
     """Return a row for each token of a response: where it is, what is known of it, and whether it is flagged.
 
-    `same` is about the chance that it is drawn again by the rule's target, and `same_own` by its own model.
+    `same` is about the chance that it is drawn again by the rule's target.
     """
     import pandas
 
@@ -206,8 +206,7 @@ def _tokens(job: Job, record: Record, key: tuple[str, int], rule: Decoding, undo
             "flagged": flagged,
             "token": row.token_ids,
             "proposed": trace.proposed,
-            "same": p["base" if rule.gamma == -1 else "rl"],
-            "same_own": p[rule.primary],
+            "same": 0.0 if rule.mode == "veto" else p["base" if rule.gamma == -1 else "rl"],
         }
     )
 
@@ -224,7 +223,7 @@ def price(parts: Sequence[tuple[Job, Frame]], store: RecordStore, noises: int) -
     for job, part in parts:
         record, judge = store.read(*job.record.split("/")), judge_of(job)
         for one in part.to_dict("records"):
-            for change, same in ((one["change"], one["same"]), (one["own"], one["same_own"])):
+            for change, same in ((one["change"], one["same"]), (one["own"], 0.0)):
                 if change is None or (job.record, change) in seen:
                     continue
                 seen.add((job.record, change))
@@ -267,9 +266,10 @@ def tables(measured: Sequence[Frame], noises: int) -> dict[str, tuple[dict[str, 
     """Put tokens together, with intervals over problems: a table a question, and in each of them rows a rule.
 
     - `effects`: the mean effect of changing a token, and the share of tokens that `matter`, whose change changes the
-      verdict, of flagged ones, of their matches and of second draws; over all and over really changed ones; after
-      responses of either verdict;
-    - `differences`: of flagged tokens from their matches, and from second draws of the same model's, token by token;
+      verdict, of flagged ones, of their matches and of vetoes; over all and over really changed ones; after responses
+      of either verdict;
+    - `differences`: of flagged tokens from their matches, and from vetoes, token by token; over all of them, and over
+      those that the rule's target really changed;
     - `check`: the mean effect on changed tokens by the response's own noise and by fresh noise, and both variances;
     - `strata`: by depth, by entropy of base, and by size and sign of delta log p;
     - `signs`: at equal size, tokens that RL made less likely against those that it made likelier.
@@ -363,10 +363,11 @@ def _differences(groups: Mapping[str, Frame]) -> Iterator[dict[str, Any]]:
         others[MATCHED] = flagged[flagged["match"] >= 0].merge(matched[[*keys, "effect"]], on=keys, suffixes=("", "_b"))
     if OWN in groups:
         others[OWN] = flagged.assign(effect_b=groups[OWN]["effect"])
-    for kind, pairs in others.items():
-        one, other = pairs["effect"].astype(float), pairs["effect_b"].astype(float)
-        means = {"effect": _mean(pairs, one - other), "matter": _mean(pairs, one.abs() - other.abs())}
-        yield {"minus": kind, "tokens": len(pairs), **columns(**means)}
+    for kind, both in others.items():
+        for over, pairs in (("all", both), ("changed", both[both["changed"].astype(bool)])):
+            one, other = pairs["effect"].astype(float), pairs["effect_b"].astype(float)
+            means = {"effect": _mean(pairs, one - other), "matter": _mean(pairs, one.abs() - other.abs())}
+            yield {"minus": kind, "over": over, "tokens": len(pairs), **columns(**means)}
 
 
 def _check(changed: Frame) -> dict[str, Any]:

@@ -41,9 +41,9 @@ def _cell(row: Mapping[str, Any] | None, name: str, *, plus: bool = True) -> Cel
 
 
 def _effects(found: Analysis, name: str, these: str) -> Section:
-    """List what changing one of these tokens does, beside tokens that are not flagged and beside second draws."""
+    """List what changing one of these tokens does, beside tokens that are not flagged and beside vetoes."""
     by = {(one["label"], one["kind"], one["over"], one["verdict"]): one for one in found.tables["effects"]}
-    minus = {(one["label"], one["minus"]): one for one in found.tables["differences"]}
+    minus = {(one["label"], one["minus"], one["over"]): one for one in found.tables["differences"]}
     rows = []
     for label in dict.fromkeys(one["label"] for one in found.tables["effects"]):
         flagged, changed = by[label, "flagged", "all", "any"], by[label, "flagged", "changed", "any"]
@@ -58,14 +58,16 @@ def _effects(found: Analysis, name: str, these: str) -> Section:
                 "after right": _cell(by[label, "flagged", "all", "right"], "effect"),
                 "Matter": _cell(flagged, "matter", plus=False),
                 "not flagged": _cell(by.get((label, "matched", "all", "any")), "matter", plus=False),
-                "Effect minus a match's": _cell(minus.get((label, "matched")), "effect"),
-                "minus a second draw's": _cell(minus.get((label, "own")), "effect"),
+                "Effect minus a match's": _cell(minus.get((label, "matched", "all")), "effect"),
+                "minus a veto's": _cell(minus.get((label, "own", "all")), "effect"),
+                "of changed ones, minus a veto's": _cell(minus.get((label, "own", "changed")), "effect"),
             }
         )
     note = (
-        "Points of the verdict. A match is a token of the same problem, depth and strata that the gate does not flag; "
-        "a second draw is the same place drawn again by the proposer's own model. After wrong and after right responses"
-        f" effects can only go one way: hold them against each other, not against zero. {OVER}"
+        "Points of the verdict. A match is a token of the same problem, verdict, depth and strata that the gate does "
+        "not flag; a veto is the same place drawn again by the proposer's own model without the token, which is never "
+        "drawn as it was. After wrong and after right responses effects can only go one way: hold them against each "
+        f"other, not against zero. {OVER}"
     )
     return Section(name, "The verdict, when one token is another", frame(rows), (note,))
 

@@ -65,10 +65,21 @@ def test_credit_is_found_where_it_is_and_nowhere_else(made, tmp_path):
     assert all_["tokens"] > 200
     assert holds(all_, "effect", RL_LEFT * WORTH)
     assert holds(changed, "effect", WORTH)
-    [match] = rows_of(found, "effects", label=label, kind="matched", over="all", verdict="any")
-    assert holds(match, "effect", -(1 - RL_LEFT) * WORTH)  # they are all left
-    [own] = rows_of(found, "differences", label=label, minus="own")
-    assert holds(own, "effect", (RL_LEFT - 0.5) * WORTH)
+    for verdict, sign in (("wrong", 1), ("right", -1)):  # matches are all left, which RL seldom changes
+        [match] = rows_of(found, "effects", label=label, kind="matched", over="all", verdict=verdict)
+        assert match["tokens"] > 20
+        assert match["changed"] / match["tokens"] == pytest.approx(1 - RL_LEFT, abs=0.09)
+        assert 0 <= sign * match["effect"] <= match["changed"] / match["tokens"]
+    # Base without "right" always goes left, as RL does where it changes the token: RL's left is worth no more.
+    [own] = rows_of(found, "effects", label=label, kind="own", over="all", verdict="any")
+    assert own["changed"] == own["tokens"] == all_["tokens"]
+    assert holds(own, "effect", WORTH)
+    [of_all, of_changed] = (
+        rows_of(found, "differences", label=label, minus="own", over=o)[0] for o in ("all", "changed")
+    )
+    assert holds(of_all, "effect", (RL_LEFT - 1) * WORTH)
+    assert (of_changed["effect"], of_changed["matter"]) == (0, 0)
+    assert of_changed["tokens"] == all_["changed"]
     by = {row["from"]: row for row in rows_of(found, "strata", label=ENTROPY.label(), by="tenth", kind="flagged")}
     assert by.keys() == {0, 2, 4, 6}
     for nothing in (by[0], by[4]):  # fillers, which RL does change, and nothing follows from
@@ -115,7 +126,7 @@ def test_matches_are_of_the_same_problem_depth_and_strata(made, tmp_path):
             assert not matched.duplicated(["problem", "sample", "at"]).any()
             both = flagged.merge(matched, on=["problem", "match"], suffixes=("", "_of"))
             assert len(both) == len(matched)
-            assert all((both[name] == both[f"{name}_of"]).all() for name in kept)
+            assert all((both[name] == both[f"{name}_of"]).all() for name in [*kept, "right"])
             more = chosen(job, record, gate, most=5, noises=0, undo=False, seed=0)
             held = {(row.problem, row.sample, row.at) for row in more.itertuples()}
             assert {(row.problem, row.sample, row.at) for row in flagged.itertuples()} < held
