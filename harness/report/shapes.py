@@ -80,6 +80,7 @@ def avg_name(scores: Iterable[Score]) -> str:
 def methods_table(name: str, title: str, methods: Sequence[Method], *, second: bool = True, **more: Any) -> Section:
     """Set models and methods down, benchmarks across: Avg and Pass of each, and their average where there are several.
 
+    A row that lacks a benchmark of the table has no average: it would be of other benchmarks than the rows beside it.
     Best and second best are marked within a model; `Base` takes no part.
     """
     tasks = list(dict.fromkeys(task for method in methods for task in method.scores))
@@ -88,7 +89,9 @@ def methods_table(name: str, title: str, methods: Sequence[Method], *, second: b
         for task in tasks
     }
     if len(tasks) > 1:
-        heads["Average"] = {i: one.average for i, one in enumerate(methods) if one.average is not None}
+        heads["Average"] = {
+            i: one.average for i, one in enumerate(methods) if one.average is not None and len(one.scores) == len(tasks)
+        }
     k = next(score.k for method in methods for score in method.scores.values())
     rows: list[dict[str, Any]] = [
         {"Model": one.model if i == 0 or methods[i - 1].model != one.model else "", "Method": one.name,

@@ -279,7 +279,7 @@ def _difference(compared: Iterable[tuple[RunScores, RunScores]]) -> PairedDiffer
 
 def _differences(compared: Sequence[tuple[RunScores, RunScores]], name: str, about: str) -> Section:
     note = (
-        "In points, paired by problem, and by seed where both have one: then their other seeds are left out. Intervals "
+        "In points, paired by problem, and by seed where both have the same; else all seeds of both count. Intervals "
         "and p are over problems and, of several trainings, over seeds as well; Holm's correction over these "
         f"{len(compared)} rows."
     )
