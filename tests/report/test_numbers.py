@@ -1,0 +1,304 @@
+"""Each number that a report prints, held to the results that it was made from, computed here by other means.
+
+One small store: two benchmarks, one of them with a second seed; base, RL, replacements with their vetoes,
+extrapolations, the gate on RL. Means are numpy's, intervals and p the statistics' own on arrays that are put together
+here; what is read is the CSV that a user reads.
+"""
+
+import csv
+import io
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from harness import stats
+from harness.report.build import build
+from harness.report.sheet import render
+from harness.spec import Decoding
+from tests.report.made import result
+
+WAYS = (
+    Decoding(mode="base"),
+    Decoding(mode="rl"),
+    *(Decoding(mode=mode, tau=tau) for tau in (-0.5, -0.3, -0.1) for mode in ("veto", "replace")),
+    *(Decoding(mode="extrapolate", tau=tau, gamma=gamma) for tau in (-0.3, -0.1) for gamma in (0.05, 0.1)),
+    *(Decoding(mode=mode, tau=0.2, criterion="kl") for mode in ("veto", "replace")),
+    Decoding(mode="replace", tau=-0.2, primary="rl"),
+    Decoding(mode="extrapolate", tau=-0.2, gamma=0.1, primary="rl"),
+)
+TASKS = {"aime24": ("AIME24", (0, 1)), "amc": ("AMC", (0,))}  # benchmark, its title, its seeds
+
+
+def made(i, decoding, task, seed):
+    """A result whose problems differ, and whose tokens, replaced and changed ones differ from response to response."""
+    one = result(decoding, 0.2 + 0.045 * i, task=task, problems=30 if task == "aime24" else 83, samples=4, seed=seed)
+    random = np.random.default_rng([i, seed, len(task)])
+    tokens = random.integers(20, 90, one.correct.shape)
+    replaced = random.binomial(tokens, 0.02 + 0.01 * i) * decoding.gated
+    right = random.random(one.correct.shape) < np.clip(random.beta(1 + i / 3, 3, (len(tokens), 1)), 0.02, 0.98)
+    return one.replace(correct=right, n_tokens=tokens, n_replaced=replaced, n_changed=random.binomial(replaced, 0.6))
+
+
+@pytest.fixture(scope="module")
+def store():
+    return {
+        (task, seed, decoding.label()): made(i, decoding, task, seed)
+        for task, (_, seeds) in TASKS.items()
+        for seed in seeds
+        for i, decoding in enumerate(WAYS)
+    }
+
+
+@pytest.fixture(scope="module")
+def sheets(store):
+    """The rows of every CSV, by its name."""
+    report = build(list(store.values()))
+    return {one.name: list(csv.DictReader(io.StringIO(render(one)))) for one in report.sections}
+
+
+def table(store, task, label, name="correct"):
+    """(problems, samples of all seeds)"""
+    return np.hstack([getattr(store[task, seed, label], name) for seed in TASKS[task][1]]).astype(float)
+
+
+def number(row, name):
+    return float(row[name].lstrip("'"))
+
+
+def is_a_score(row, name, correct):
+    """The cell of Avg@n: 100 times the mean, and the interval of the score."""
+    low, high = stats.score_interval(correct)
+    assert number(row, name) == pytest.approx(100 * correct.mean())
+    assert (number(row, f"{name}: low"), number(row, f"{name}: high")) == pytest.approx((100 * low, 100 * high))
+    assert low < correct.mean() < high
+
+
+def is_pass(row, name, correct, k):
+    subsets = [np.mean([problem[list(s)].any() for s in combinations(range(problem.size), k)]) for problem in correct]
+    assert number(row, name) == pytest.approx(100 * np.mean(subsets))
+
+
+def share(store, task, label, name):
+    """The share of tokens in percent, with its interval."""
+    one = stats.token_share(*(table(store, task, label, each).sum(axis=1) for each in (name, "n_tokens")))
+    hits, tokens = (table(store, task, label, each).sum() for each in (name, "n_tokens"))
+    assert one.value == pytest.approx(hits / tokens)
+    return tuple(100 * each for each in (one.low, hits / tokens, one.high))
+
+
+def paired(store, task, label, minus):
+    """Mean, low, high and p of a difference, in points."""
+    one, other = (table(store, task, each) for each in (label, minus))
+    found = stats.paired_difference(one, other)
+    d = one.mean(axis=1) - other.mean(axis=1)
+    assert found.mean == pytest.approx(d.mean())
+    assert found.low <= scipy_stats.ttest_1samp(d, 0).confidence_interval().low + 1e-9  # never shorter than t's
+    return 100 * found.mean, 100 * found.low, 100 * found.high, found.p
+
+
+def expected_pairs():
+    """What is compared: RL with base, all others with RL, each with its control."""
+    control = {
+        "replace τ-0.5": "veto τ-0.5", "replace τ-0.3": "veto τ-0.3", "replace τ-0.1": "veto τ-0.1",
+        "replace τ0.2 kl": "veto τ0.2 kl",
+        **{f"extrapolate τ{tau} γ{gamma}": f"replace τ{tau}" for tau in ("-0.3", "-0.1") for gamma in ("0.05", "0.1")},
+        "extrapolate τ-0.2 γ0.1 on rl": "replace τ-0.2 on rl",
+    }  # fmt: skip
+    labels = [decoding.label() for decoding in WAYS]
+    rows = [("rl", "base"), *((label, "rl") for label in labels[2:]), *control.items()]
+    return [(task, *row) for task in TASKS for row in rows]
+
+
+def holm(p):
+    """By hand, from the least."""
+    order, most, found = sorted(range(len(p)), key=lambda i: p[i]), 0.0, [0.0] * len(p)
+    for rank, i in enumerate(order):
+        most = max(most, min(1.0, p[i] * (len(p) - rank)))
+        found[i] = most
+    return found
+
+
+def test_every_interval_of_every_sheet_holds_its_number(sheets):
+    """Low, number and high in this order, and no low that is the high."""
+    seen = 0
+    for name, rows in sheets.items():
+        for row in rows:
+            for column in row:
+                if column.endswith(": low") and row[column]:
+                    low, value, high = (
+                        number(row, column.removesuffix(": low") + end) for end in (": low", "", ": high")
+                    )
+                    assert low <= value <= high, (name, column)
+                    assert low < high, (name, column)
+                    seen += 1
+            if {"low", "high"} <= row.keys() and row["low"]:
+                middle = next(row[each] for each in ("difference", "avg", "value") if each in row)
+                assert number(row, "low") < float(middle) < number(row, "high"), name
+                seen += 1
+    assert seen > 200
+
+
+def test_the_differences_are_those_of_the_results_and_holm_is_over_all_of_them(store, sheets):
+    pairs = expected_pairs()
+    wanted = {pair: paired(store, *pair) for pair in pairs}
+    corrected = dict(zip(pairs, holm([wanted[pair][3] for pair in pairs]), strict=True))
+    title = {task: name for task, (name, _) in TASKS.items()}
+    keys = {(title[task], label, minus): (task, label, minus) for task, label, minus in pairs}
+    for sheet, whole in (("differences", True), ("main-differences", False)):
+        rows = sheets[sheet]
+        found = [keys[row["Benchmark"], row["Decoding"], row["minus"]] for row in rows]
+        assert sorted(found) == sorted(pairs) if whole else set(found) < set(pairs)
+        for pair, row in zip(found, rows, strict=True):
+            mean, low, high, p = wanted[pair]
+            assert number(row, "Difference") == pytest.approx(mean)
+            assert (number(row, "Difference: low"), number(row, "Difference: high")) == pytest.approx((low, high))
+            assert number(row, "p") == pytest.approx(p)
+            assert number(row, "p (Holm)") == pytest.approx(corrected[pair])
+    drawn = sheets["differences-drawn"]  # extrapolations minus RL, and minus their own gate
+    assert len(drawn) == 2 * 5 * len(TASKS)
+    for row in drawn:
+        pair = row["task"], row["decoding"], row["minus"]
+        assert row["kind"] == ("against rl" if pair[2] == "rl" else "against control")
+        ends = [number(row, name) for name in ("difference", "low", "high", "p", "p_holm")]
+        assert ends == pytest.approx([*wanted[pair], corrected[pair]])
+
+
+def test_replace_minus_veto_is_drawn_against_the_changed_share_of_the_replacement(store, sheets):
+    for task in TASKS:
+        rows = sheets[f"veto-{task}"]
+        labels = {("Δ log p", tau): f"τ{tau}" for tau in ("-0.5", "-0.3", "-0.1")} | {("KL", "0.2"): "τ0.2 kl"}
+        assert {(row["line"], row["tau"].lstrip("'")) for row in rows} == labels.keys()
+        for row in rows:
+            words = labels[row["line"], row["tau"].lstrip("'")]
+            ends = paired(store, task, f"replace {words}", f"veto {words}")
+            assert [number(row, name) for name in ("difference", "low", "high", "p")] == pytest.approx(ends)
+            for name, mode in (("", "replace"), ("veto_", "veto")):
+                label = f"{mode} {words}"
+                assert number(row, f"{name}avg") == pytest.approx(100 * table(store, task, label).mean())
+                assert number(row, f"{name}changed_percent") == pytest.approx(share(store, task, label, "n_changed")[1])
+
+
+def test_every_result_is_listed_as_it_is(store, sheets):
+    rows = {(row["Benchmark"], row["Seed"], row["Decoding"]): row for row in sheets["results"]}
+    assert len(rows) == len(store)
+    for (task, seed, label), one in store.items():
+        row = rows[TASKS[task][0], str(seed), label]
+        right = one.correct.astype(float)
+        is_a_score(row, "Avg@4", right)
+        is_pass(row, "Pass@2", right, 2)
+        p, k = right.mean(axis=1), right.shape[1]
+        sampling = np.sqrt((p * (1 - p) * k / (k - 1) / k).sum()) / len(p)
+        assert number(row, "s.e. sampling") == pytest.approx(100 * sampling)
+        for name, column in (("n_replaced", "Replaced"), ("n_changed", "Changed")):
+            if one.decoding.gated:
+                assert number(row, column) == pytest.approx(100 * getattr(one, name).sum() / one.n_tokens.sum())
+        assert number(row, "Tokens") == pytest.approx(one.n_tokens.mean())
+
+
+def test_the_scores_are_of_all_seeds_and_the_average_is_of_the_benchmarks(store, sheets):
+    rows, name = sheets["main-scores"], {"Base": "base", "RL": "rl"}
+    assert len(rows) == 2 + 3  # base, RL, the best of each kind among more than six
+    for row in rows:
+        label = name.get(row["Method"], row["Method"].removesuffix(" †"))
+        means = []
+        for task, (title, seeds) in TASKS.items():
+            right = table(store, task, label)
+            column = f"{title} Avg" if len({len(seeds) for _, seeds in TASKS.values()}) > 1 else f"{title} Avg@4"
+            column = next(each for each in row if each.startswith(column) and ":" not in each)
+            is_a_score(row, column, right)
+            is_pass(row, next(each for each in row if each.startswith(f"{title} Pass")), right, 2)
+            means.append(right.mean())
+        average = next(each for each in row if each.startswith("Average Avg") and ":" not in each)
+        assert number(row, average) == pytest.approx(100 * np.mean(means))
+        ends = stats.mean_interval(
+            [(table(store, t, label).mean(), *stats.score_interval(table(store, t, label))) for t in TASKS]
+        )
+        assert [number(row, f"{average}: {end}") for end in ("low", "high")] == pytest.approx([100 * e for e in ends])
+    gated = [decoding.label() for decoding in WAYS if decoding.gated]
+    for mode in ("replace", "extrapolate", "veto"):
+        best = max(
+            (x for x in gated if x.startswith(mode)), key=lambda x: sum(table(store, t, x).mean() for t in TASKS)
+        )
+        assert f"{best} †" in [row["Method"] for row in rows]
+
+
+def test_what_was_picked_is_the_best_and_has_holms_p(store, sheets):
+    pairs = expected_pairs()
+    corrected = dict(zip(pairs, holm([paired(store, *pair)[3] for pair in pairs]), strict=True))
+    rows = sheets["picked"]
+    assert len(rows) == 2 * len(TASKS)
+    for row in rows:
+        task = next(task for task, (title, _) in TASKS.items() if title == row["Benchmark"])
+        mode = {"replacement": "replace", "extrapolation": "extrapolate"}[row["Best of"].split()[-1]]
+        among = [decoding.label() for decoding in WAYS if decoding.mode == mode]
+        assert row["Best of"].split()[0] == str(len(among))
+        best = max(among, key=lambda label: table(store, task, label).mean())
+        assert row["Decoding"] == best
+        is_a_score(row, "Score", table(store, task, best))
+        mean, low, high, _ = paired(store, task, best, "rl")
+        assert [number(row, f"minus RL{end}") for end in ("", ": low", ": high")] == pytest.approx([mean, low, high])
+        p = stats.p_value(
+            corrected[task, best, "rl"], stats.paired_difference(*(table(store, task, x) for x in (best, "rl"))).at_most
+        )
+        assert row["minus RL: beside"] == f"p {p}"
+        for name, column in (("n_replaced", "Replaced"), ("n_changed", "Changed")):
+            low, value, high = share(store, task, best, name)
+            assert [number(row, f"{column}{end}") for end in (": low", "", ": high")] == pytest.approx(
+                [low, value, high]
+            )
+
+
+@pytest.mark.parametrize("start", ["changed", "ratio", "changed-on-rl", "ratio-on-rl"])
+def test_the_curves_are_of_shares_and_scores_of_the_results(store, sheets, start):
+    primary = "rl" if start.endswith("rl") else "base"
+    lines = {"": "Δ log p", "veto": "Δ log p, veto", "kl": "KL"}
+    for task in TASKS:
+        if f"{start}-{task}" not in sheets:
+            assert primary == "rl"
+            continue
+        rows = {(row["line"], row["tau"].lstrip("'")): row for row in sheets[f"{start}-{task}"]}
+        wanted = {("base", ""): "base", ("rl", ""): "rl"}
+        for decoding in WAYS:
+            if decoding.primary == primary and decoding.gated:
+                kind = "kl" if decoding.criterion == "kl" else decoding.mode if decoding.mode == "veto" else ""
+                if primary == "rl":
+                    more = f", γ = {decoding.gamma:g}" if decoding.gamma else ""
+                    wanted[f"Δ log p{more} on RL", f"{decoding.tau}"] = decoding.label()
+                elif decoding.mode == "replace" or (decoding.mode == "veto" and kind == "veto"):
+                    wanted[lines[kind], f"{decoding.tau}"] = decoding.label()
+        assert rows.keys() == wanted.keys()
+        for key, label in wanted.items():
+            row, right = rows[key], table(store, task, label)
+            low, high = stats.score_interval(right)
+            ends = [number(row, name) for name in ("avg", "low", "high")]
+            assert ends == pytest.approx([100 * right.mean(), 100 * low, 100 * high])
+            for name in ("changed", "replaced") if label not in ("base", "rl") else ():
+                ends = [number(row, f"{name}_{end}") for end in ("low", "percent", "high")]
+                assert ends == pytest.approx(share(store, task, label, f"n_{name}"))
+
+
+def test_the_grid_has_each_score_its_interval_and_its_difference_to_its_control(store, sheets):
+    for task in TASKS:
+        rows = {row["Threshold τ"]: row for row in sheets[f"grid-{task}"]}
+        kinds = {"Base without the rejected token (veto)": "veto τ{}", "Replace with π_RL (γ = 0)": "replace τ{}"}
+        kinds |= {f"Extrapolate, γ = {gamma}": f"extrapolate τ{{}} γ{gamma}" for gamma in ("0.05", "0.1")}
+        assert rows.keys() == {"replaced", "changed", *kinds}
+        for tau in ("-0.3", "-0.1"):
+            column = f"'{tau}"
+            for head, words in kinds.items():
+                row, label = rows[head], words.format(tau)
+                right = table(store, task, label)
+                low, high = stats.score_interval(right)
+                ends = [number(row, f"{column}{end}") for end in (": low", "", ": high")]
+                assert ends == pytest.approx([100 * low, 100 * right.mean(), 100 * high])
+                if head.startswith("Base"):
+                    continue
+                minus = f"veto τ{tau}" if label.startswith("replace") else f"replace τ{tau}"
+                mean, low, high, _ = paired(store, task, label, minus)
+                written = stats.Estimate(mean / 100, low / 100, high / 100).text(1, sign=True)
+                assert row[f"{column}: beside"].lstrip("'").startswith(written)
+            for name in ("replaced", "changed"):
+                ratio = share(store, task, f"replace τ{tau}", f"n_{name}")[1]
+                assert rows[name][column] == f"{ratio:.1f} %"
