@@ -15,13 +15,16 @@ from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
 from harness.evals.data import named, preflight, task_config, tasks_dir
-from harness.evals.generation import ACCEPTED as GENERATION
-from harness.evals.generation import sampling_of
+from harness.evals.generation import LENGTHS, check_gen_kwargs
 from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
 from harness.spec.base import Place
 from harness.spec.pair import OPTIONS, PAIR_OPTIONS
+from harness.spec.sampling import Drawing
 
-ASKED = (*PAIR_OPTIONS, *Decoding.options(), *EngineSpec.model_fields, "seed", "data_dir", *Presentation.model_fields)
+ASKED = (
+    *PAIR_OPTIONS, *Decoding.options(), *Drawing.options(), *EngineSpec.model_fields, "data_dir",
+    *Presentation.model_fields,
+)  # fmt: skip
 CACHE_REFUSAL = (
     "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "
     "so it would return one response for all samples and all settings"
@@ -49,23 +52,40 @@ class OwnArgs(Spec, frozen=True):
 
 
 ACCEPTED = (*ASKED, *OwnArgs.model_fields)
+_TOKENIZER = "nothing: the tokenizer is the RL checkpoint's"
+_ADAPTER = "pretrained=ADAPTER,base=BASE"
+_WHOLE = "nothing: a checkpoint in bfloat16, float16 or float32"
 # Words that lm-eval's other models take, and what says the same here.
 _INSTEAD = {
-    **{name: f"--gen_kwargs {name}=…" for name in GENERATION},
-    "top_k": "--gen_kwargs top_p=…, since no engine here cuts by a number of tokens",
-    "tokenizer": "nothing: the tokenizer is the RL checkpoint's",
-    "peft": "pretrained=ADAPTER,base=BASE",
-    "lora_local_path": "pretrained=ADAPTER,base=BASE",
+    **dict.fromkeys(LENGTHS, "max_tokens=…"),
+    "do_sample": "temperature=…, where 0 is greedy",
+    "until": "--gen_kwargs until=…",
+    "top_k": "top_p=…, since no engine here cuts by a number of tokens",
+    "min_p": "top_p=…, since no engine here cuts by a share of the likeliest token",
+    "n": "samples=…",
+    "repeats": "samples=…",
+    "think_end_token": "nothing: the last box of a response counts, whatever was thought before it",
+    **dict.fromkeys(("tokenizer", "tokenizer_mode", "tokenizer_revision", "use_fast_tokenizer"), _TOKENIZER),
+    **dict.fromkeys(("add_bos_token", "prefix_token_id"), "nothing: the tokenizer and its chat template say it"),
+    **dict.fromkeys(("truncation", "truncation_side"), "nothing: a prompt that does not fit is refused"),
+    **dict.fromkeys(("peft", "lora_local_path", "max_lora_rank"), _ADAPTER),
+    "delta": "base=… and pretrained=…, two whole checkpoints",
+    "subfolder": "pretrained=FOLDER/SUBFOLDER",
+    **dict.fromkeys(("quantization", "autogptq", "gptqmodel", "load_in_4bit", "load_in_8bit", "gguf_file"), _WHOLE),
     "max_length": "max_model_len=…",
     "max_batch_size": "max_num_seqs=…",
     "data_parallel_size": "workers=…",
-    "parallelize": "tensor_parallel_size=…",
+    **dict.fromkeys(("parallelize", "tp_plan", "device_map"), "tensor_parallel_size=…"),
+    **dict.fromkeys(("softmax_dtype", "mixed_precision_dtype"), "dtype=…"),
+    **dict.fromkeys(("max_memory_per_gpu", "max_cpu_memory"), "gpu_memory_utilization=…"),
+    "logits_cache": "nothing: no likelihoods are asked for",
+    "offload_folder": "nothing: both models are held in memory",
 }
 
 
 @dataclass(frozen=True)
 class ModelArgs:
-    """The parsed model arguments. Tasks, samples, temperature and lengths come with lm-eval's requests."""
+    """The parsed model arguments. Tasks and samples come with lm-eval's requests, and what is not given of sampling."""
 
     spec: EvalSpec
     own: OwnArgs
@@ -79,6 +99,12 @@ class ModelArgs:
     def seed(self) -> int:
         """Return the key of the noise."""
         return (self.spec.sampling or Sampling()).seed
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """Return the temperature, the top_p and the max_tokens that were given: they hold for every task."""
+        given = (self.spec.sampling or Sampling()).said()
+        return {name: value for name, value in given.items() if name in Drawing.model_fields and name != "seed"}
 
 
 class CheckedArgs(dict[str, Any]):
@@ -135,11 +161,10 @@ def prepare(config: Any) -> list[Any]:
         raise UserError(
             f"limit={config.limit:g} is refused; accepted: a number of problems, or a share between 0 and 1"
         )
-    if config.gen_kwargs:  # those of a task are read with its requests
-        sampling_of({"do_sample": True, **config.gen_kwargs}, samples=1, seed=0)
     args = {**PLACES, **(config.model_args or {})}
     own = {name: getattr(config, name) for name in ("batch_size", "max_batch_size", "device")}
     read = parse_model_args({**own, **args})
+    check_gen_kwargs(config.gen_kwargs or {}, read.sampling)  # those of a task are read with its requests
     spec, rest = read.spec, {name: value for name, value in args.items() if name != "pair"}
     if spec.pair == TINY:  # lm-eval names its output folder after `pretrained`
         announce_tiny(spec, args)
@@ -167,8 +192,10 @@ def with_tasks(arguments: Mapping[str, Any]) -> dict[str, Any]:
     from lm_eval.utils import simple_parse_args_string
 
     parsed = simple_parse_args_string(model_args) if isinstance(model_args, str) else model_args
-    spec = parse_model_args(parsed).spec if isinstance(arguments["model"], str) else arguments["model"].args.spec
-    names, files = _without_files(arguments.get("tasks"), spec)
+    args = parse_model_args(parsed) if isinstance(arguments["model"], str) else arguments["model"].args
+    gen_kwargs = arguments.get("gen_kwargs") or {}
+    check_gen_kwargs(simple_parse_args_string(gen_kwargs) if isinstance(gen_kwargs, str) else gen_kwargs, args.sampling)
+    names, files = _without_files(arguments.get("tasks"), args.spec)
     if manager is None:
         manager = TaskManager(include_path=folders, metadata={**parsed, **(arguments.get("metadata") or {})})
     else:
