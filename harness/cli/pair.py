@@ -15,7 +15,7 @@ from harness.spec.pair import PAIR_OPTIONS, pair_of
 
 app = group("Pairs by name, whether two checkpoints fit together, extrapolated weights.")
 TWO = ("pair", "base", "pretrained")  # what is named without an option
-OF_ENGINE = ("max_model_len", "dtype")
+OF_ENGINE = ("max_model_len", "dtype", "chat_template_kwargs")
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 

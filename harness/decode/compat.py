@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jinja2 import TemplateSyntaxError
 
 from harness.decode.adapter import CONFIG as ADAPTER_CONFIG
 from harness.decode.adapter import has_tokenizer, trained_on
+from harness.decode.chat_template import unread
 from harness.decode.context import Context, goes_on, positions
 from harness.decode.memory import ModelShape, dtype_of, narrowest
 from harness.decode.weights import has_weights, header_shapes
@@ -304,6 +306,13 @@ def too_long_contexts(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
             )
 
 
+def unread_template_arguments(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+    """A template ignores what it does not read, so that a misspelt argument would change nothing."""
+    with suppress(TemplateSyntaxError):  # which the first prompt says
+        if sentence := unread(spec.chat_template_kwargs, found.tokenizer):
+            yield sentence
+
+
 def heads_of_two_sizes(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Triton's attention in vLLM has scratch for the heads of the first model alone (0.32.0).
 
@@ -332,6 +341,7 @@ def heads_of_two_sizes(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 REFUSED: tuple[Check, ...] = (
     quantised_weights, other_tokenizers, other_types, tokens_without_an_output,
     no_end_of_text, unreadable_weights, too_long_contexts, heads_of_two_sizes,
+    unread_template_arguments,
 )  # fmt: skip
 
 

@@ -51,7 +51,8 @@ class OwnArgs(Spec, frozen=True):
     tracking: _Kept = None
 
 
-ACCEPTED = (*ASKED, *OwnArgs.model_fields)
+TEMPLATE_KWARGS = ("chat_template_kwargs", "chat_template_args", "enable_thinking")  # ours, then lm-eval's
+ACCEPTED = (*ASKED, *OwnArgs.model_fields, *TEMPLATE_KWARGS[1:])
 _TOKENIZER = "nothing: the tokenizer is the RL checkpoint's"
 _ADAPTER = "pretrained=ADAPTER,base=BASE"
 _WHOLE = "nothing: a checkpoint in bfloat16, float16 or float32"
@@ -123,6 +124,7 @@ def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
     """
     args = {name: value for name, value in given.items() if value is not None and value != ""}
     batch = args.pop("batch_size", None), args.pop("max_batch_size", None)
+    args = _with_template_kwargs(args)
     if wrong := [name for name in args if name not in ACCEPTED]:
         if instead := _INSTEAD.get(wrong[0]):
             raise UserError(f"model_args={wrong[0]!r} is no argument of rlvr_dir; accepted: {instead}")
@@ -132,8 +134,27 @@ def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
     for size in batch:  # lm-eval's default is 1, and "auto" may carry a schedule: both mean the engine's own choice
         if str(size).isdecimal() and int(size) > 1:
             args.setdefault("max_num_seqs", int(size))
-    own = {name: args.pop(name) for name in OwnArgs.model_fields if name in args}
-    return ModelArgs(load_eval({}, args), parse(OwnArgs, own))
+    own = parse(OwnArgs, {name: args.pop(name) for name in OwnArgs.model_fields if name in args})
+    spec = load_eval({}, args)
+    if own.chat == "off" and (kwargs := spec.engine.chat_template_kwargs):
+        raise UserError(f"chat_template_kwargs={kwargs} contradicts chat=off; drop one of them")
+    return ModelArgs(spec, own)
+
+
+def _with_template_kwargs(args: dict[str, Any]) -> dict[str, Any]:
+    """Return model arguments with what lm-eval's own models call `enable_thinking` and `chat_template_args` in ours.
+
+    Raises:
+        UserError: they say different things of one argument of the template.
+    """
+    found: dict[str, Any] = {}
+    for name in [name for name in TEMPLATE_KWARGS if name in args]:
+        value = args.pop(name)
+        given = {name: value} if name == "enable_thinking" else parse(EngineSpec, {TEMPLATE_KWARGS[0]: value})
+        for key, value in (given if isinstance(given, dict) else given.chat_template_kwargs).items():
+            if found.setdefault(key, value) != value:
+                raise UserError(f"{name}: {key}={value!r} and {key}={found[key]!r} contradict each other; drop one")
+    return {**args, TEMPLATE_KWARGS[0]: found} if found else args
 
 
 def announce_tiny(spec: EvalSpec, args: Mapping[str, Any]) -> None:

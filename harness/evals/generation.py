@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError, unknown
 from harness.spec import Sampling, parse
+from harness.spec.engine import kwargs_words
 
 if TYPE_CHECKING:
     from harness.decode import Engine
@@ -33,8 +34,10 @@ def template_name(engine: "Engine") -> str:
     """Say which template is applied, for results: where it is from, and the digest of its text."""
     if not has_template(engine):
         return "none: the tokenizer has no chat template"
-    template = engine.info()["chat_template"]
-    return f"the template of {template['from']} (sha256 {template['sha256']})"
+    info = engine.info()
+    template, kwargs = info["chat_template"], kwargs_words(info.get("chat_template_kwargs") or {})
+    given = f" with {kwargs}" if kwargs else ""
+    return f"the template of {template['from']} (sha256 {template['sha256']}){given}"
 
 
 def build_requests(task: Any, engine: "Engine", limit: int | None = None) -> list[Any]:

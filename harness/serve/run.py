@@ -47,7 +47,8 @@ class Served:
         """
         for rule in self.listed:
             parse_decoding(rule)
-        return Desk(name, self.asked.decodings[0], self.sampling, self.limits, self.listed)
+        kwargs = self.asked.engine.chat_template_kwargs
+        return Desk(name, self.asked.decodings[0], self.sampling, self.limits, self.listed, kwargs)
 
 
 def check(served: Served) -> None:
@@ -146,6 +147,7 @@ def _arguments(served: Served, name: str, model: str) -> Any:
     words += ["--disable-fastapi-docs", "--shutdown-timeout", str(limits.grace), "--generation-config", "vllm"]
     arguments: Any = make_arg_parser(FlexibleArgumentParser()).parse_args(words)
     arguments.api_key = [address.api_key] if address.api_key else None
+    arguments.default_chat_template_kwargs = served.asked.engine.chat_template_kwargs or None
     arguments.model = name  # no path of this machine in the list of models
     arguments.middleware = ["harness.serve.guard.Guard"]
     arguments.allowed_origins = []  # a page from elsewhere in the user's browser may not ask
