@@ -3,6 +3,7 @@
 An argument is one of an `EvalSpec`, or concerns lm-eval alone.
 """
 
+import fnmatch
 import os
 import sys
 from collections.abc import Mapping
@@ -14,7 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
-from harness.evals.data import named, preflight, task_config, tasks_dir
+from harness.evals.benchmark import GROUPS, TASKS, named
+from harness.evals.data import find_benchmark, preflight, task_config, tasks_dir
 from harness.evals.generation import LENGTHS, check_gen_kwargs
 from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
 from harness.spec.base import Place
@@ -195,7 +197,8 @@ def prepare(config: Any) -> list[Any]:
         args = {**{OPTIONS.get(field, field): value for field, value in pair.items()}, **rest}
     config.model_args = CheckedArgs(args, read)
     config.include_path = _with_ours(config.include_path)
-    config.tasks, files = _without_files(config.tasks, spec)
+    data_dir = (config.metadata or {}).get("data_dir") or spec.data_dir
+    config.tasks, files = _without_files(config.tasks, spec, data_dir)
     return files
 
 
@@ -216,7 +219,9 @@ def with_tasks(arguments: Mapping[str, Any]) -> dict[str, Any]:
     args = parse_model_args(parsed) if isinstance(arguments["model"], str) else arguments["model"].args
     gen_kwargs = arguments.get("gen_kwargs") or {}
     check_gen_kwargs(simple_parse_args_string(gen_kwargs) if isinstance(gen_kwargs, str) else gen_kwargs, args.sampling)
-    names, files = _without_files(arguments.get("tasks"), args.spec)
+    metadata = (arguments.get("metadata") or {}) if manager is None else (manager.metadata or {})
+    data_dir = metadata.get("data_dir") or args.spec.data_dir
+    names, files = _without_files(arguments.get("tasks"), args.spec, data_dir)
     if manager is None:
         manager = TaskManager(include_path=folders, metadata={**parsed, **(arguments.get("metadata") or {})})
     else:
@@ -231,14 +236,21 @@ def _with_ours(folders: Any) -> list[Any]:
     return [str(tasks_dir()), *map(str, given)]
 
 
-def _without_files(tasks: Any, spec: EvalSpec) -> tuple[list[Any], list[Any]]:
-    """Part tasks into those that lm-eval finds and those of benchmarks that are files, as it loads them."""
+def _without_files(tasks: Any, spec: EvalSpec, data_dir: str | None) -> tuple[list[Any], list[Any]]:
+    """Part tasks into those that lm-eval finds and those of benchmarks that are files, as it loads them.
+
+    Raises:
+        UserError: a file that is refused, or a benchmark of ours without its data.
+    """
     names = [tasks] if isinstance(tasks, str) else tasks or []
     tasks = [part for name in names for part in (name.split(",") if isinstance(name, str) else [name])]
     files = [task for task in tasks if isinstance(task, str) and named(task)[1]]
     names = [task for task in tasks if task not in files]
     if doubled := [task for task in files if named(task)[0] in names]:
         raise UserError(f"task={doubled[0]!r} has the name of another task that is asked for; accepted: NAME=PATH")
+    shipped = dict.fromkeys(task for name in names if isinstance(name, str) for task in fnmatch.filter(TASKS, name))
+    for task in dict.fromkeys(part for name in shipped for part in GROUPS.get(name, (name,))):
+        find_benchmark(task, data_dir)
     benchmarks = preflight(files, presentation=spec) if files else {}
     return names, [task_config(task, benchmark) for task, benchmark in benchmarks.items()]
 

@@ -186,6 +186,9 @@ def test_a_contradiction_of_model_arguments_and_gen_kwargs_is_refused(model_args
         ({"gen_kwargs": {"top_k": 5}}, "gen_kwargs='top_k' is not known"),
         ({"gen_kwargs": {"temperature": -1}}, "temperature=-1.* is refused"),
         ({"gen_kwargs": {"max_gen_toks": 0}}, "max_tokens=0 is refused"),
+        ({"tasks": ["tiny_easy,aime24"], "model_args": {"data_dir": "none"}}, "aime24 needs none/aime24.jsonl, which"),
+        ({"tasks": ["rlvr_math"], "metadata": {"data_dir": "none"}}, "aime24 needs none/aime24.jsonl, which"),
+        ({"tasks": ["amc*"], "model_args": {"data_dir": "none"}}, "amc needs none/amc.jsonl, which"),
         ({"gen_kwargs": {"max_gen_toks": 9}, "model_args": {"max_tokens": 8}}, "max_gen_toks=9 say different things"),
     ],
 )
@@ -193,7 +196,7 @@ def test_a_request_of_the_stock_command_is_checked_before_a_model_loads(changes,
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
     monkeypatch.setattr("sys.excepthook", sys.excepthook)
-    config = EvaluatorConfig(model="rlvr_dir", tasks=["tiny_easy"], **changes)
+    config = EvaluatorConfig(model="rlvr_dir", **{"tasks": ["tiny_easy"], **changes})
     with pytest.raises(UserError, match=message):
         prepare(config)
     prepare(EvaluatorConfig(model="rlvr_dir", tasks=["tiny_easy"], limit=0.5, gen_kwargs={"temperature": 0.6}))
