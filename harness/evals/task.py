@@ -152,10 +152,17 @@ def responses_of(samples: Sequence[Mapping[str, Any]]) -> Responses:
 
 
 def metric_list(n: int) -> list[dict[str, Any]]:
-    """Return lm-eval's `metric_list` for n samples a problem: names that say how many samples were really drawn."""
+    """Return lm-eval's `metric_list` for n samples a problem: names that say how many samples were really drawn.
+
+    Scores alone are better where they are higher; lengths and shares are facts, which get no arrow in its table.
+    """
     made_up = {"verdict": "", "answer": None, "finish_reason": "", "n_tokens": 0, "n_replaced": 0, "n_changed": 0}
     return [
-        {"metric": name, "aggregation": ratio if isinstance(value, tuple) else "mean", "higher_is_better": "@" in name}
+        {
+            "metric": name,
+            "aggregation": ratio if isinstance(value, tuple) else "mean",
+            "higher_is_better": True if "@" in name else None,
+        }
         for name, value in problem_metrics(responses_of([made_up] * n)).items()
     ]
 
