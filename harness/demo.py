@@ -63,10 +63,9 @@ def run_demo(
     text = report(results, problems=problems, seconds=time.monotonic() - started)
     write_file(out / "demo.md", text)
     say("\n" + text)
-    say(f"Written to {out}/demo.md; `{ui_command(out)}` shows the runs in MLflow.")
     for task in TASKS:
-        if links := comparison_link(out, "rlvr-dir-demo", task=task):
-            say(f"{task}: {links.charts}")
+        comparison_link(out, "rlvr-dir-demo", task=task)  # which makes the view that `ui` leads to
+    say(f"Written to {out}/demo.md; `{ui_command(out)}` shows the runs in MLflow, side by side.")
     return results
 
 

@@ -38,8 +38,8 @@ def nearest(value: object, names: Iterable[str], most: int = 5) -> list[str]:
 
 
 def unknown(what: str, value: object, accepted: Iterable[object]) -> UserError:
-    """Return the error for a name that is not among `accepted`, with the nearest accepted name where one is near."""
+    """Return the error for a name that is not among `accepted`; a near one stands before the list."""
     names = [str(name) for name in accepted]
     near = nearest(value, names, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return UserError(f"{what}={value!r} is not known; accepted: {', '.join(names)}{hint}")
+    hint = f"did you mean {near[0]!r}? Accepted" if near else "accepted"
+    return UserError(f"{what}={value!r} is not known; {hint}: {', '.join(names)}")

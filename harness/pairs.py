@@ -89,11 +89,33 @@ def _checked(pair: Pair, engine: EngineSpec) -> tuple[Verdict, str | None, Any]:
     from harness.decode.compat import UnreachableError, check_pair
 
     try:
-        return "runs", None, check_pair(pair, engine, absent=True)
+        checked = check_pair(pair, engine, absent=True)
+        _try_a_prompt(checked, engine)
+        return "runs", None, checked
     except UnreachableError as error:
         return "unknown", str(error), None
     except UserError as error:
         return "refused", str(error), None
+
+
+def _try_a_prompt(checked: Any, engine: EngineSpec) -> None:
+    """Write a problem as a prompt, as every evaluation does before its first token.
+
+    Raises:
+        UserError: the chat template refuses it, or the context has no room behind it.
+    """
+    from harness.decode.plan import chat_prompt, encode_prompt
+
+    problem, tokenizer = "1 + 1 = ?", checked.tokenizer
+    prompt = problem
+    if tokenizer.chat_template:
+        prompt = chat_prompt(tokenizer, [{"role": "user", "content": problem}], kwargs=engine.chat_template_kwargs)
+    tokens, length = len(encode_prompt(tokenizer, prompt)), checked.context.length
+    if tokens >= length:
+        raise UserError(
+            f"a context of {length} tokens leaves no room for a response: as a prompt, {problem!r} alone has {tokens}; "
+            "accepted: a longer max_position_embeddings in config.json, or max_model_len"
+        )
 
 
 def _place(place: str, revision: str | None) -> str:

@@ -33,7 +33,7 @@ LONGEST = (
     "decode/test_ray_pool.py", "policy/test_fused.py", "decode/test_loading.py", "decode/test_self_test.py",
     "serve/test_ends.py", "serve/test_tokens.py", "serve/test_playground.py", "serve/test_lm_eval.py",
     "serve/test_inspect.py",
-    "serve/test_requests.py",
+    "serve/test_requests.py", "serve/test_chat_template.py",
     "sweep/test_run.py", "decode/test_ray_nodes.py", "evals/test_command.py",
     "evals/test_front_door.py", "decode/test_context.py", "sweep/test_kills.py",
     "tracking/test_log.py",

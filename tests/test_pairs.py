@@ -9,8 +9,9 @@ import pytest
 from harness.bench.random_pair import tokenizer
 from harness.decode.single import single_engine
 from harness.errors import UserError
+from harness.evals import evaluate
 from harness.pairs import examine
-from harness.spec import EngineSpec, Pair, preset
+from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, preset
 from tests.commands import invoke, refused
 from tests.decode.checkpoints import copied, edit, swap_ids
 
@@ -134,8 +135,82 @@ def test_the_command(write, nothing_here):
     unknown = invoke("pair", "check", "orz-7b@1eae6d1")
     assert (unknown.exit_code, "it cannot be told: rl='Open-Reasoner-Zero" in unknown.output) == (2, True)
     assert unknown.output.splitlines()[0].endswith("Open-Reasoner-Zero-7B at 1eae6d1")
-    for words, said in [(["nobody"], "pair='nobody' is not known"), (["a", "b", "c"], "3 checkpoints are named")]:
+    named = invoke("pair", "check", "--base", pair.base, "--pretrained", pair.rl)
+    assert named.exit_code == failed.exit_code
+    assert invoke("pair", "check", "--pair", "tiny").output == invoke("pair", "check", "tiny").output
+    absent = invoke("pair", "check", "base", "rl")
+    assert absent.exit_code == 1
+    assert "it does not run: rl='rl' does not exist: there is no folder rl here; accepted: " in absent.output
+    for words, said in [
+        (["nobody"], "--pair 'nobody' is not known"),
+        (["a", "b", "c"], "3 checkpoints are named"),
+        ([], "no pair is named"),
+        (["--pair", "orz-7b", "a"], "--pair 'orz-7b' and 'a' both name a pair"),
+    ]:
         assert said in refused("pair", "check", *words)
+
+
+def of(file, **changes):
+    """A change of a pair: entries of a file of RL's."""
+    return lambda pair, place: copied(pair, place, changes, file)
+
+
+def written(file, text):
+    """A change of a pair: another text in a file of RL's."""
+
+    def change(pair, place):
+        changed = copied(pair, place, {})
+        Path(changed.rl, file).write_text(text)
+        return changed
+
+    return change
+
+
+CONFIG = "config.json"
+BROKEN = {
+    "a layer more": (
+        of(CONFIG, num_hidden_layers=3, layer_types=None),
+        "its files lack model.layers.2.input_layernorm",
+    ),
+    "a layer less": (
+        of(CONFIG, num_hidden_layers=1, layer_types=None),
+        "its files hold model.layers.1.input_layernorm",
+    ),
+    "unclosed": (
+        written("chat_template.jinja", "{% for m in messages %}"),
+        "refuses a conversation: Unexpected end of",
+    ),
+    "refusing": (written("chat_template.jinja", "{{ raise_exception('no') }}"), "refuses a conversation: no"),
+    "short": (of(CONFIG, max_position_embeddings=4), "leaves no room for a response"),
+    "end": (of("generation_config.json", eos_token_id=[5000, 1]), "eos_token_id=5000 is no token of the model, which"),
+    "no end": (of(CONFIG, eos_token_id=-1), "eos_token_id=-1 is no token of the model, which has 320 outputs"),
+    "classifier": (
+        of(CONFIG, architectures=["Qwen3ForSequenceClassification"]),
+        "writes no text: its config.json names",
+    ),
+    "encoder": (of(CONFIG, architectures=["Qwen3Model"]), "names the architecture Qwen3Model; accepted: a causal"),
+    "integers": (of(CONFIG, dtype="int8"), "its config.json says dtype=int8; accepted: bfloat16, float16, float32"),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_what_an_evaluation_refuses_before_its_first_token_is_refused_by_the_check(peaked_pair, tmp_path, broken):
+    """It said `it runs`; vLLM ended in a traceback for some of them."""
+    change, sentence = BROKEN[broken]
+    pair = change(peaked_pair, tmp_path / "rl")
+    found = examine(pair, TRANSFORMERS)
+    assert found.verdict == "refused"
+    assert sentence in found.why
+    spec = EvalSpec(tasks=("tiny_easy",), pair=pair, limit=1, engine=TRANSFORMERS, sampling=Sampling(max_tokens=2))
+    with pytest.raises(UserError) as caught:
+        evaluate(spec, progress=False)
+    assert str(caught.value) == found.why or broken == "short"  # which names the problem
+
+
+def test_a_pair_of_a_model_without_a_named_architecture_runs_on_transformers_alone(peaked_pair, tmp_path):
+    pair = copied(peaked_pair, tmp_path / "rl", lambda config: config.pop("architectures"))
+    assert examine(pair, TRANSFORMERS).verdict == "runs"
+    assert "names no architecture" in examine(pair, EngineSpec(backend="vllm")).why
 
 
 def test_one_checkpoint_as_both_is_warned_of(write, tmp_path):

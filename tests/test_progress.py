@@ -70,7 +70,7 @@ def test_before_the_first_response_ends_a_log_has_its_tokens():
     """A log had the phase's name alone for as long as no response had ended: eleven minutes at 20,000 tokens."""
     with Progress(10, enabled=True) as bar:
         bar.now("generating")
-        bar.show(unfinished_tokens=4321)
+        bar.show([4000, 321, 0])
         line = bar.line()
     assert re.fullmatch(
         r"decode, generating 00:\d\d: 0% 0/10 \[00:\d\d, \? left, 4,321 tokens, [\d,]+ tok/s, .*\]", line

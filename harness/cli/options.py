@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
+from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -81,6 +82,8 @@ def _option(info: FieldInfo, kind: type, panel: str | None, *names: str) -> Any:
 def _kind(info: FieldInfo) -> type | None:
     """Return the type of a field as a command line has it: numbers and switches by themselves, names as text."""
     every = [info.annotation, *get_args(info.annotation)]
+    if any(isinstance(each, BeforeValidator) for each in info.metadata):
+        every = []  # read from text, whatever it becomes
     if any(isinstance(each, type) and issubclass(each, dict) for each in every) or dict in [
         get_origin(each) for each in every
     ]:

@@ -14,8 +14,8 @@ from harness.spec import EngineSpec, Pair, parse
 from harness.spec.pair import PAIR_OPTIONS, pair_of
 
 app = group("Pairs by name, whether two checkpoints fit together, extrapolated weights.")
-TWO = ("pair", "base", "pretrained")  # what is named without an option
-OF_ENGINE = ("max_model_len", "dtype")
+TWO = ("pair", "base", "pretrained")  # what may be named without an option
+OF_ENGINE = ("max_model_len", "dtype", "chat_template_kwargs")
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
@@ -40,34 +40,39 @@ def list_command(as_json: AsJson = False) -> None:
 
 
 @app.command("check")
-@spec_options(Pair, EngineSpec, only=(*(name for name in PAIR_OPTIONS if name not in TWO), *OF_ENGINE))
+@spec_options(Pair, EngineSpec, only=(*PAIR_OPTIONS, *OF_ENGINE))
 def check_command(
-    names: Annotated[list[str], typer.Argument(metavar="BASE RL", help="Two checkpoints; or one NAME, or a folder.")],
     options: dict[str, Any],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="BASE RL", help="Two checkpoints; or one NAME, or a folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say whether two checkpoints fit together.
 
     What will be warned of, and why not. Reads no weights.
 
-    Only configurations and tokenizers are read, from a folder, the hub's cache or the hub; the checks are those with
-    which every engine begins. Exit status: 0 it runs, 1 it does not, 2 it cannot be told. For example:
+    Configurations, tokenizers and the headers of local weights are read, from a folder, the hub's cache or the hub;
+    the checks are those with which every engine begins. Exit status: 0 it runs, 1 it does not, 2 it cannot be told. For example:
 
     \b
         rlvr-dir pair check orz-7b
         rlvr-dir pair check Qwen/Qwen2.5-7B Open-Reasoner-Zero/Open-Reasoner-Zero-7B --max-model-len 16384
         rlvr-dir pair check runs/train/mine/seed-0
     """
+    names = names or []
+    if names and (given := [name for name in TWO if name in options]):
+        raise UserError(f"{given[0]}={options[given[0]]!r} and {names[0]!r} both name a pair; give one of them")
     if len(names) > 2:
         raise UserError(f"{len(names)} checkpoints are named; accepted: BASE RL, or the name or the folder of a pair")
     engine = parse(EngineSpec, {name: options.pop(name) for name in OF_ENGINE if name in options})
-    two = {"base": names[0], "pretrained": names[-1]} if len(names) == 2 else {"pair": names[0]}
+    two = {"base": names[0], "pretrained": names[-1]} if len(names) == 2 else dict(zip(["pair"], names, strict=False))
     pair = pair_of({**two, **options})
     if pair is None:
         raise UserError("no pair is named; accepted: BASE RL, or the name or the folder of a pair")
     from harness.pairs import examine
 
-    found = examine(pair, engine, names[0] if len(names) == 1 else "")
+    found = examine(pair, engine, names[0] if len(names) == 1 else options.get("pair", ""))
     if as_json:
         echo_json(found.plain())
     else:

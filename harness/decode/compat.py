@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jinja2 import TemplateSyntaxError
 
 from harness.decode.adapter import CONFIG as ADAPTER_CONFIG
 from harness.decode.adapter import has_tokenizer, trained_on
+from harness.decode.chat_template import unread
 from harness.decode.context import Context, goes_on, positions
 from harness.decode.memory import ModelShape, dtype_of, narrowest
-from harness.decode.weights import has_weights, header_shapes
+from harness.decode.weights import has_weights, header_shapes, missing_weight, surplus_layer
 from harness.digest import digest
 from harness.errors import UserError
 from harness.hub import SECONDS
@@ -52,6 +54,10 @@ _NOT_ON_HUB = {
     "ConnectTimeout": "the hub cannot be reached",
     "ConnectionError": "the hub cannot be reached",
 }
+_NO_LANGUAGE_MODEL = (
+    r"For(\w+Classification|QuestionAnswering|MaskedLM|MultipleChoice|Reward\w*)$|(?<!LM)(?<!Head)Model$"
+)
+_DTYPES = ("bfloat16", "float16", "float32")
 _UNREACHABLE = list(_NOT_ON_HUB.values())[3:]
 _SMALL_BYTES = 2 * 2**30
 _PROBES = (
@@ -288,6 +294,50 @@ def unreadable_weights(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
         for weight in sorted(made.keys() & held.keys()):  # one of another name in the model is left to the engine
             if held[weight] != made[weight]:
                 yield other_shape(where, weight, held[weight], made[weight])
+        if not held or not made:
+            continue
+        if (weight := missing_weight(held, made)) is not None:
+            yield f"{where}: its files lack {weight}; accepted: a checkpoint with every weight of its model"
+        drafts = any("nextn" in key or "mtp" in key for key in found.configs[role].to_dict())
+        if not drafts and (weight := surplus_layer(held, made)) is not None:
+            yield (
+                f"{where}: its files hold {weight}, a layer that its config.json does not make "
+                f"(num_hidden_layers={found.shapes[role].layers}); accepted: weights and configuration of one model"
+            )
+
+
+def other_than_language_models(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+    """A model that writes text reads what it has written; a classifier, an encoder or an encoder-decoder does not."""
+    for role, config in found.configs.items():
+        where, name = found.pair.named(role), (config.architectures or [None])[0]
+        accepted = "accepted: a causal language model, such as Qwen3ForCausalLM"
+        if getattr(config, "is_encoder_decoder", False):
+            yield f"{where} is an encoder with a decoder ({name or config.model_type}); {accepted}"
+        if name is not None and re.search(_NO_LANGUAGE_MODEL, name):
+            yield f"{where} writes no text: its config.json names the architecture {name}; {accepted}"
+        if name is None and _on_vllm(spec):
+            yield f"{where}: its config.json names no architecture (architectures), which vLLM needs; {accepted}"
+
+
+def other_number_types(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+    """Both engines compute in one of three types; of others, as int8, nothing is known here."""
+    for role, config in found.configs.items():
+        if spec.dtype == "auto" and (dtype := dtype_of(config)) not in _DTYPES:
+            yield (
+                f"{found.pair.named(role)}: its config.json says dtype={dtype}; accepted: {', '.join(_DTYPES)}, there "
+                "or as --dtype"
+            )
+
+
+def ends_outside_the_vocabulary(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+    """A token that ends a response is one that the model can write."""
+    for role, model in found.models.items():
+        outputs = model.config.get_text_config().vocab_size
+        if wrong := sorted(token for token in model.eos if not 0 <= token < outputs):
+            yield (
+                f"{found.pair.named(role)}: eos_token_id={wrong[0]} is no token of the model, which has {outputs} "
+                "outputs; accepted: ids from 0 to that, in config.json and generation_config.json"
+            )
 
 
 def too_long_contexts(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
@@ -304,6 +354,13 @@ def too_long_contexts(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
             )
 
 
+def unread_template_arguments(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+    """A template ignores what it does not read, so that a misspelt argument would change nothing."""
+    with suppress(TemplateSyntaxError):  # which the first prompt says
+        if sentence := unread(spec.chat_template_kwargs, found.tokenizer):
+            yield sentence
+
+
 def heads_of_two_sizes(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Triton's attention in vLLM has scratch for the heads of the first model alone (0.32.0).
 
@@ -317,7 +374,7 @@ def heads_of_two_sizes(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
         if (text := config.get_text_config())
     }
     padded = {(size - 1).bit_length() for size in sizes.values()}  # to powers of two
-    if not triton or len(padded) < 2 or spec.backend == "transformers" or find_spec("vllm") is None:
+    if not triton or len(padded) < 2 or not _on_vllm(spec):
         return
     from harness.decode.vllm_pair.start import on_cpu
 
@@ -329,9 +386,15 @@ def heads_of_two_sizes(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
         )
 
 
+def _on_vllm(spec: EngineSpec) -> bool:
+    """Tell whether vLLM is the engine."""
+    return spec.backend == "vllm" or (spec.backend == "auto" and find_spec("vllm") is not None)
+
+
 REFUSED: tuple[Check, ...] = (
-    quantised_weights, other_tokenizers, other_types, tokens_without_an_output,
-    no_end_of_text, unreadable_weights, too_long_contexts, heads_of_two_sizes,
+    quantised_weights, other_tokenizers, other_types, other_than_language_models, other_number_types,
+    tokens_without_an_output, no_end_of_text, unreadable_weights, ends_outside_the_vocabulary, too_long_contexts,
+    heads_of_two_sizes, unread_template_arguments,
 )  # fmt: skip
 
 
@@ -443,6 +506,11 @@ def _check_place(role: str, name: str, revision: str | None) -> None:
     elif name.startswith((".", "/", "~")) or name.count("/") > 1 or ("/" in name and place.parent.is_dir()):
         raise UserError(f"{role}={name!r} does not exist; {accepted}")
     elif why := _not_on_hub(name, revision):
+        if why in _UNREACHABLE and "/" not in name:  # such ids are few, and only the hub knows them
+            raise UserError(
+                f"{role}={name!r} does not exist: there is no folder {name} here; accepted: a checkpoint's directory, "
+                "or a hub id, as ORGANISATION/NAME"
+            )
         kind = UnreachableError if why in _UNREACHABLE else UserError
         raise kind(f"{role}={name!r} does not exist here, and {why}; {accepted}")
 

@@ -95,7 +95,7 @@ class Engine(ABC):
         Raises:
             UserError: the tokenizer has no chat template.
         """
-        return chat_prompt(self.tokenizer, messages, add_generation_prompt)
+        return chat_prompt(self.tokenizer, messages, add_generation_prompt, self.spec.chat_template_kwargs)
 
     @property
     def head_dtype(self) -> str:
@@ -116,6 +116,7 @@ class Engine(ABC):
             **({} if self.context.rl_alone == self.max_model_len else {"max_model_len_rl": self.context.rl_alone}),
             "pair": self.pair.model_dump(),
             "chat_template": {"from": self.tokenizer.name_or_path, "sha256": template_digest(self.tokenizer)},
+            **({"chat_template_kwargs": kwargs} if (kwargs := self.spec.chat_template_kwargs) else {}),
             "eos_token_ids": sorted(self.checkpoints.eos_token_ids),
         }
 

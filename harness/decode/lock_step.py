@@ -103,7 +103,7 @@ class LockStep:
         """Tell the bar that tokens come, and now and then how many of them belong to responses that go on."""
         bar.now("generating")
         if bar.looks:
-            bar.show(sum(len(self.written[i]) for i in self.running if i not in self.finished))
+            bar.show(len(self.written[i]) for i in self.running if i not in self.finished)
 
     @torch.inference_mode()
     def read(self, role: str, tokens: torch.Tensor, mask: torch.Tensor, keep: int = 1) -> torch.Tensor:

@@ -98,6 +98,11 @@ def gib(size: float) -> str:
     return f"{max(size, 0) / GIB:.3g}"
 
 
+def _size(parameters: int) -> str:
+    """Write a number of parameters as `7.6 billion` or `135 million`."""
+    return f"{parameters / 1e9:.2g} billion" if parameters >= 1e9 else f"{parameters / 1e6:.3g} million"
+
+
 def vllm_bytes(shape: ModelShape, width: int, tokens: int) -> int:
     """Return the bytes of the weights and of the cache of one whole response of so many tokens, its prompt included.
 
@@ -150,8 +155,8 @@ def check_weights(shapes: Sequence[ModelShape], dtype: str, device: torch.device
     free, needed = free_bytes(device), sum(shape.parameters for shape in shapes) * width_of(dtype)
     if free is None or needed <= _USABLE * free:
         return
-    each = " and ".join(dict.fromkeys(f"{shape.parameters / 1e9:.2g}" for shape in shapes))
-    what = f"{len(shapes)} models of {each} billion parameters take {gib(needed)} GiB in {dtype}"
+    sizes = " and ".join(dict.fromkeys(_size(shape.parameters) for shape in shapes))
+    what = f"{len(shapes)} models of {sizes} parameters take {gib(needed)} GiB in {dtype}"
     if device.type in LIMITED:
         raise UserError(
             f"backend='transformers' is refused: {what}, and {device} has {gib(free)} free; accepted: backend=vllm, "

@@ -1,7 +1,7 @@
 """From a request to what an engine needs: token ids, a rule, a noise key, a length; and back to a rollout."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Literal
 
@@ -132,11 +132,16 @@ def encode_prompt(tokenizer: Any, prompt: str) -> tuple[int, ...]:
     return tuple(tokenizer.encode(prompt, add_special_tokens=not written))
 
 
-def chat_prompt(tokenizer: Any, messages: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+def chat_prompt(
+    tokenizer: Any,
+    messages: list[dict[str, str]],
+    add_generation_prompt: bool = True,
+    kwargs: Mapping[str, Any] | None = None,
+) -> str:
     """Write a conversation as prompt text, by the tokenizer's chat template, as lm-eval's own models do.
 
     Without `add_generation_prompt` the last message is left open, to be gone on with. A template that refuses a
-    system's message is given the others.
+    system's message is given the others. `kwargs` are the template's own arguments.
 
     Raises:
         UserError: the tokenizer has no chat template, or it refuses the conversation.
@@ -147,13 +152,13 @@ def chat_prompt(tokenizer: Any, messages: list[dict[str, str]], add_generation_p
         )
     how = {"add_generation_prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
     try:
-        return tokenizer.apply_chat_template(messages, tokenize=False, **how)
+        return tokenizer.apply_chat_template(messages, tokenize=False, **how, **(kwargs or {}))
     except Exception as error:  # a template is a stranger's program, and may fail as any
         others = [message for message in messages if message["role"] != "system"]
         if len(others) == len(messages):
             raise UserError(f"chat: the template of {tokenizer.name_or_path} refuses a conversation: {error}") from None
         warnings.warn("the chat template refuses the system's message, which is left out", stacklevel=3)
-        return chat_prompt(tokenizer, others, add_generation_prompt)
+        return chat_prompt(tokenizer, others, add_generation_prompt, kwargs)
 
 
 def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterable[str]) -> BrokenLogits:

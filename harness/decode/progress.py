@@ -1,13 +1,15 @@
 """The progress bar of an engine: finished rollouts, tokens a second, the time left, replaced and changed tokens."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from harness.decode.types import Rollout
+from harness.decode.time_left import Pace, work_left
+from harness.decode.types import Plan, Rollout
 from harness.progress import Bar, interval
 
 _LOOK = 1.0  # seconds between two counts of the tokens of unfinished rollouts
+_ESTIMATE = 2.0  # seconds between two estimates of the time left
 _ENOUGH = 16  # finished rollouts, or a tenth of all, from which on the rest is estimated
 
 
@@ -21,6 +23,12 @@ class Progress(Bar):
         super().__init__(total, "rollout", "decode", enabled=enabled)
         self._started = self._looked = time.monotonic()
         self._done = self._tokens = self._unfinished = self._replaced = self._changed = 0
+        self._ended: list[int] = []
+        self._cut: list[int] = []
+        self._running: Sequence[int] = ()
+        self._pace = Pace()
+        self._estimate: tuple[float, float | None] | None = None  # when, and the seconds that were left then
+        self.most = 0  # tokens of the longest response that there may be; 0 where nobody knows
 
     @property
     def speed(self) -> float | None:
@@ -43,31 +51,46 @@ class Progress(Bar):
         """Count one more rollout as done."""
         self._done += 1
         self._tokens += rollout.n_tokens
+        (self._cut if rollout.finish_reason == "length" else self._ended).append(rollout.n_tokens)
         self._replaced += rollout.n_replaced
         self._changed += rollout.n_changed
         self.update()
-        self.show(max(0, self._unfinished - rollout.n_tokens))
+        self._unfinished = max(0, self._unfinished - rollout.n_tokens)
+        self._renew()
 
-    def show(self, unfinished_tokens: int = 0) -> None:
-        """Renew the figures; `unfinished_tokens` belong to rollouts still running."""
-        self._unfinished = unfinished_tokens
+    def show(self, running: Iterable[int]) -> None:
+        """Renew the figures; `running` has the tokens so far of each rollout that is not finished."""
+        self._running = [tokens for tokens in running if tokens]
+        self._unfinished = sum(self._running)
+        self._pace.see(time.monotonic(), self._tokens + self._unfinished, len(self._running))
+        self._renew()
+
+    def _renew(self) -> None:
         if not self.enabled:
             return
-        rate = (self._tokens + unfinished_tokens) / max(time.monotonic() - self._started, 1e-9)
+        tokens = self._tokens + self._unfinished
+        rate = tokens / max(time.monotonic() - self._started, 1e-9)
         replaced, changed = (count / max(1, self._tokens) for count in (self._replaced, self._changed))
-        tokens = self._tokens + unfinished_tokens
-        text = f"{time_left(self.tokens_left(), rate)} left, {tokens:,} tokens, {rate:,.0f} tok/s, "
+        now = time.monotonic()
+        if self._estimate is None or now - self._estimate[0] > _ESTIMATE or self._done == self.total:
+            self._estimate = now, self.seconds_left()
+        since, seconds = self._estimate
+        left = "?" if seconds is None else interval(max(seconds - (now - since), 0.0))
+        text = f"{left} left, {tokens:,} tokens, {rate:,.0f} tok/s, "
         self.figures(f"{text}{replaced:.1%} replaced, {changed:.1%} changed{self.note()}")
 
-    def tokens_left(self) -> float | None:
-        """Estimate the tokens to come; None before enough rollouts are finished.
-
-        Short ones finish first. So the tokens of running ones count into the mean length, as where every token is the
-        last one by the same chance: then each running one has a mean length before it still.
-        """
-        if self._done < min(_ENOUGH, max(1, self.total / 10)):
+    def seconds_left(self) -> float | None:
+        """Estimate the seconds that the rest takes (see `time_left`); None before enough rollouts are finished."""
+        if self.total and self._done >= self.total:
+            return 0.0
+        passed = time.monotonic() - self._started
+        if self._done < min(_ENOUGH, max(1, self.total / 10)) or passed <= 0:
             return None
-        return (self.total - self._done) * (self._tokens + self._unfinished) / self._done
+        if not self._running:  # of several machines only what is finished is known
+            return passed * (self.total - self._done) / self._done
+        waiting = max(0, self.total - self._done - len(self._running))
+        most = max(self.most, *self._ended, *self._cut, *self._running)
+        return self._pace.seconds(*work_left(self._ended, self._cut, self._running, waiting, most))
 
     def note(self) -> str:
         """Return what a subclass adds to the figures."""
@@ -75,17 +98,15 @@ class Progress(Bar):
 
 
 @contextmanager
-def reporting(progress: bool | Progress, total: int) -> Iterator[Progress]:
+def reporting(progress: bool | Progress, plans: Sequence[Plan]) -> Iterator[Progress]:
     """Give what an engine reports to: the caller's `Progress`, which stays open, or a new bar, shown or not."""
+    most = max((plan.max_new_tokens for plan in plans), default=0)
     if isinstance(progress, Progress):
         if progress.speed is None:
             progress.restart()
+        progress.most = max(progress.most, most)
         yield progress
         return
-    with Progress(total, progress) as bar:
+    with Progress(len(plans), progress) as bar:
+        bar.most = most
         yield bar
-
-
-def time_left(tokens: float | None, rate: float) -> str:
-    """Write the time that `tokens` take at `rate` a second as hours:minutes:seconds; `?` where either is unknown."""
-    return interval(tokens / rate) if tokens is not None and rate > 0 else "?"

@@ -132,7 +132,7 @@ class RayEngines(Engine):
         self._waiting = self._queue(asked)
         try:
             self._set_to_work()
-            with reporting(progress, len(plans)) as bar:
+            with reporting(progress, plans) as bar:
                 bar.now("generating")
                 while left:
                     rollout = self._hear(left)

@@ -121,7 +121,7 @@ class TransformersPair(Engine):
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         """Yield rollouts as they finish, `max_num_seqs` requests at a time; see `Engine.decode`."""
         size = self._rows(plans)
-        with reporting(progress, len(plans)) as bar:
+        with reporting(progress, plans) as bar:
             for start in range(0, len(plans), size):
                 for done in LockStep(self, plans[start : start + size]).decode(bar):
                     bar.finished(done)

@@ -1,6 +1,7 @@
 """A checkpoint's weights without loading them: whether they are there, which tensors, and a few of their numbers."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ PICKLE = (
     "its weights are a pickle that holds more than tensors, and could run code, so it is not loaded; accepted: "
     "safetensors, to which those who trust the file can convert it"
 )
+_LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # in a weight's name
 CORNER = (4, 64)  # of a matrix, the rows and columns that stand for it; of a vector, the last many
 
 
@@ -110,6 +112,31 @@ def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
             raise UserError(f"{where}: its {index} says that {path.name} holds {lost[0]}, which it does not; {whole}")
         shapes |= held
     return shapes
+
+
+def missing_weight(held: Iterable[str], made: Iterable[str]) -> str | None:
+    """Return a weight that the files lack and the model has; None where none is known to be missing.
+
+    Files may hold weights under other names than the model's, which loading maps: only one whose like is held under
+    the model's own name (of another layer; outside of layers, all others) is known to be missing.
+    """
+    held, made = set(held), set(made)
+    kinds = {_LAYER.sub("*", name) for name in held}
+    outside = {name for name in held if not _LAYER.search(name)}
+    for name in sorted(made - held):
+        known = _LAYER.sub("*", name) in kinds if _LAYER.search(name) else bool(outside) and outside < made
+        if known:
+            return name
+    return None
+
+
+def surplus_layer(held: Iterable[str], made: Iterable[str]) -> str | None:
+    """Return a weight of a layer that the files hold and the model does not have, though it has others of its kind."""
+    made = set(made)
+    kinds = {_LAYER.sub("*", name) for name in made}
+    return min(
+        (name for name in set(held) - made if _LAYER.search(name) and _LAYER.sub("*", name) in kinds), default=None
+    )
 
 
 def _index(where: str, folder: Path) -> tuple[str, dict[str, str]]:

@@ -3,6 +3,7 @@
 An argument is one of an `EvalSpec`, or concerns lm-eval alone.
 """
 
+import fnmatch
 import os
 import sys
 from collections.abc import Mapping
@@ -14,14 +15,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from harness.errors import UserError, unknown
-from harness.evals.data import named, preflight, task_config, tasks_dir
-from harness.evals.generation import ACCEPTED as GENERATION
-from harness.evals.generation import sampling_of
+from harness.evals.benchmark import GROUPS, TASKS, named
+from harness.evals.data import find_benchmark, preflight, task_config, tasks_dir
+from harness.evals.generation import LENGTHS, check_gen_kwargs
 from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
 from harness.spec.base import Place
 from harness.spec.pair import OPTIONS, PAIR_OPTIONS
+from harness.spec.sampling import Drawing
 
-ASKED = (*PAIR_OPTIONS, *Decoding.options(), *EngineSpec.model_fields, "seed", "data_dir", *Presentation.model_fields)
+ASKED = (
+    *PAIR_OPTIONS, *Decoding.options(), *Drawing.options(), *EngineSpec.model_fields, "data_dir",
+    *Presentation.model_fields,
+)  # fmt: skip
 CACHE_REFUSAL = (
     "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "
     "so it would return one response for all samples and all settings"
@@ -48,24 +53,42 @@ class OwnArgs(Spec, frozen=True):
     tracking: _Kept = None
 
 
-ACCEPTED = (*ASKED, *OwnArgs.model_fields)
+TEMPLATE_KWARGS = ("chat_template_kwargs", "chat_template_args", "enable_thinking")  # ours, then lm-eval's
+ACCEPTED = (*ASKED, *OwnArgs.model_fields, *TEMPLATE_KWARGS[1:])
+_TOKENIZER = "nothing: the tokenizer is the RL checkpoint's"
+_ADAPTER = "pretrained=ADAPTER,base=BASE"
+_WHOLE = "nothing: a checkpoint in bfloat16, float16 or float32"
 # Words that lm-eval's other models take, and what says the same here.
 _INSTEAD = {
-    **{name: f"--gen_kwargs {name}=…" for name in GENERATION},
-    "top_k": "--gen_kwargs top_p=…, since no engine here cuts by a number of tokens",
-    "tokenizer": "nothing: the tokenizer is the RL checkpoint's",
-    "peft": "pretrained=ADAPTER,base=BASE",
-    "lora_local_path": "pretrained=ADAPTER,base=BASE",
+    **dict.fromkeys(LENGTHS, "max_tokens=…"),
+    "do_sample": "temperature=…, where 0 is greedy",
+    "until": "--gen_kwargs until=…",
+    "top_k": "top_p=…, since no engine here cuts by a number of tokens",
+    "min_p": "top_p=…, since no engine here cuts by a share of the likeliest token",
+    "n": "samples=…",
+    "repeats": "samples=…",
+    "think_end_token": "nothing: the last box of a response counts, whatever was thought before it",
+    **dict.fromkeys(("tokenizer", "tokenizer_mode", "tokenizer_revision", "use_fast_tokenizer"), _TOKENIZER),
+    **dict.fromkeys(("add_bos_token", "prefix_token_id"), "nothing: the tokenizer and its chat template say it"),
+    **dict.fromkeys(("truncation", "truncation_side"), "nothing: a prompt that does not fit is refused"),
+    **dict.fromkeys(("peft", "lora_local_path", "max_lora_rank"), _ADAPTER),
+    "delta": "base=… and pretrained=…, two whole checkpoints",
+    "subfolder": "pretrained=FOLDER/SUBFOLDER",
+    **dict.fromkeys(("quantization", "autogptq", "gptqmodel", "load_in_4bit", "load_in_8bit", "gguf_file"), _WHOLE),
     "max_length": "max_model_len=…",
     "max_batch_size": "max_num_seqs=…",
     "data_parallel_size": "workers=…",
-    "parallelize": "tensor_parallel_size=…",
+    **dict.fromkeys(("parallelize", "tp_plan", "device_map"), "tensor_parallel_size=…"),
+    **dict.fromkeys(("softmax_dtype", "mixed_precision_dtype"), "dtype=…"),
+    **dict.fromkeys(("max_memory_per_gpu", "max_cpu_memory"), "gpu_memory_utilization=…"),
+    "logits_cache": "nothing: no likelihoods are asked for",
+    "offload_folder": "nothing: both models are held in memory",
 }
 
 
 @dataclass(frozen=True)
 class ModelArgs:
-    """The parsed model arguments. Tasks, samples, temperature and lengths come with lm-eval's requests."""
+    """The parsed model arguments. Tasks and samples come with lm-eval's requests, and what is not given of sampling."""
 
     spec: EvalSpec
     own: OwnArgs
@@ -79,6 +102,12 @@ class ModelArgs:
     def seed(self) -> int:
         """Return the key of the noise."""
         return (self.spec.sampling or Sampling()).seed
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """Return the temperature, the top_p and the max_tokens that were given: they hold for every task."""
+        given = (self.spec.sampling or Sampling()).said()
+        return {name: value for name, value in given.items() if name in Drawing.model_fields and name != "seed"}
 
 
 class CheckedArgs(dict[str, Any]):
@@ -97,6 +126,7 @@ def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
     """
     args = {name: value for name, value in given.items() if value is not None and value != ""}
     batch = args.pop("batch_size", None), args.pop("max_batch_size", None)
+    args = _with_template_kwargs(args)
     if wrong := [name for name in args if name not in ACCEPTED]:
         if instead := _INSTEAD.get(wrong[0]):
             raise UserError(f"model_args={wrong[0]!r} is no argument of rlvr_dir; accepted: {instead}")
@@ -106,8 +136,27 @@ def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
     for size in batch:  # lm-eval's default is 1, and "auto" may carry a schedule: both mean the engine's own choice
         if str(size).isdecimal() and int(size) > 1:
             args.setdefault("max_num_seqs", int(size))
-    own = {name: args.pop(name) for name in OwnArgs.model_fields if name in args}
-    return ModelArgs(load_eval({}, args), parse(OwnArgs, own))
+    own = parse(OwnArgs, {name: args.pop(name) for name in OwnArgs.model_fields if name in args})
+    spec = load_eval({}, args)
+    if own.chat == "off" and (kwargs := spec.engine.chat_template_kwargs):
+        raise UserError(f"chat_template_kwargs={kwargs} contradicts chat=off; drop one of them")
+    return ModelArgs(spec, own)
+
+
+def _with_template_kwargs(args: dict[str, Any]) -> dict[str, Any]:
+    """Return model arguments with what lm-eval's own models call `enable_thinking` and `chat_template_args` in ours.
+
+    Raises:
+        UserError: they say different things of one argument of the template.
+    """
+    found: dict[str, Any] = {}
+    for name in [name for name in TEMPLATE_KWARGS if name in args]:
+        value = args.pop(name)
+        given = {name: value} if name == "enable_thinking" else parse(EngineSpec, {TEMPLATE_KWARGS[0]: value})
+        for key, value in (given if isinstance(given, dict) else given.chat_template_kwargs).items():
+            if found.setdefault(key, value) != value:
+                raise UserError(f"{name}: {key}={value!r} and {key}={found[key]!r} contradict each other; drop one")
+    return {**args, TEMPLATE_KWARGS[0]: found} if found else args
 
 
 def announce_tiny(spec: EvalSpec, args: Mapping[str, Any]) -> None:
@@ -135,11 +184,10 @@ def prepare(config: Any) -> list[Any]:
         raise UserError(
             f"limit={config.limit:g} is refused; accepted: a number of problems, or a share between 0 and 1"
         )
-    if config.gen_kwargs:  # those of a task are read with its requests
-        sampling_of({"do_sample": True, **config.gen_kwargs}, samples=1, seed=0)
     args = {**PLACES, **(config.model_args or {})}
     own = {name: getattr(config, name) for name in ("batch_size", "max_batch_size", "device")}
     read = parse_model_args({**own, **args})
+    check_gen_kwargs(config.gen_kwargs or {}, read.sampling)  # those of a task are read with its requests
     spec, rest = read.spec, {name: value for name, value in args.items() if name != "pair"}
     if spec.pair == TINY:  # lm-eval names its output folder after `pretrained`
         announce_tiny(spec, args)
@@ -149,7 +197,8 @@ def prepare(config: Any) -> list[Any]:
         args = {**{OPTIONS.get(field, field): value for field, value in pair.items()}, **rest}
     config.model_args = CheckedArgs(args, read)
     config.include_path = _with_ours(config.include_path)
-    config.tasks, files = _without_files(config.tasks, spec)
+    data_dir = (config.metadata or {}).get("data_dir") or spec.data_dir
+    config.tasks, files = _without_files(config.tasks, spec, data_dir)
     return files
 
 
@@ -167,8 +216,12 @@ def with_tasks(arguments: Mapping[str, Any]) -> dict[str, Any]:
     from lm_eval.utils import simple_parse_args_string
 
     parsed = simple_parse_args_string(model_args) if isinstance(model_args, str) else model_args
-    spec = parse_model_args(parsed).spec if isinstance(arguments["model"], str) else arguments["model"].args.spec
-    names, files = _without_files(arguments.get("tasks"), spec)
+    args = parse_model_args(parsed) if isinstance(arguments["model"], str) else arguments["model"].args
+    gen_kwargs = arguments.get("gen_kwargs") or {}
+    check_gen_kwargs(simple_parse_args_string(gen_kwargs) if isinstance(gen_kwargs, str) else gen_kwargs, args.sampling)
+    metadata = (arguments.get("metadata") or {}) if manager is None else (manager.metadata or {})
+    data_dir = metadata.get("data_dir") or args.spec.data_dir
+    names, files = _without_files(arguments.get("tasks"), args.spec, data_dir)
     if manager is None:
         manager = TaskManager(include_path=folders, metadata={**parsed, **(arguments.get("metadata") or {})})
     else:
@@ -183,14 +236,21 @@ def _with_ours(folders: Any) -> list[Any]:
     return [str(tasks_dir()), *map(str, given)]
 
 
-def _without_files(tasks: Any, spec: EvalSpec) -> tuple[list[Any], list[Any]]:
-    """Part tasks into those that lm-eval finds and those of benchmarks that are files, as it loads them."""
+def _without_files(tasks: Any, spec: EvalSpec, data_dir: str | None) -> tuple[list[Any], list[Any]]:
+    """Part tasks into those that lm-eval finds and those of benchmarks that are files, as it loads them.
+
+    Raises:
+        UserError: a file that is refused, or a benchmark of ours without its data.
+    """
     names = [tasks] if isinstance(tasks, str) else tasks or []
     tasks = [part for name in names for part in (name.split(",") if isinstance(name, str) else [name])]
     files = [task for task in tasks if isinstance(task, str) and named(task)[1]]
     names = [task for task in tasks if task not in files]
     if doubled := [task for task in files if named(task)[0] in names]:
         raise UserError(f"task={doubled[0]!r} has the name of another task that is asked for; accepted: NAME=PATH")
+    shipped = dict.fromkeys(task for name in names if isinstance(name, str) for task in fnmatch.filter(TASKS, name))
+    for task in dict.fromkeys(part for name in shipped for part in GROUPS.get(name, (name,))):
+        find_benchmark(task, data_dir)
     benchmarks = preflight(files, presentation=spec) if files else {}
     return names, [task_config(task, benchmark) for task, benchmark in benchmarks.items()]
 

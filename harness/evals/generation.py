@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError, unknown
 from harness.spec import Sampling, parse
+from harness.spec.engine import kwargs_words
 
 if TYPE_CHECKING:
     from harness.decode import Engine
@@ -33,8 +34,10 @@ def template_name(engine: "Engine") -> str:
     """Say which template is applied, for results: where it is from, and the digest of its text."""
     if not has_template(engine):
         return "none: the tokenizer has no chat template"
-    template = engine.info()["chat_template"]
-    return f"the template of {template['from']} (sha256 {template['sha256']})"
+    info = engine.info()
+    template, kwargs = info["chat_template"], kwargs_words(info.get("chat_template_kwargs") or {})
+    given = f" with {kwargs}" if kwargs else ""
+    return f"the template of {template['from']} (sha256 {template['sha256']}){given}"
 
 
 def build_requests(task: Any, engine: "Engine", limit: int | None = None) -> list[Any]:
@@ -74,3 +77,36 @@ def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tu
     return parse(Sampling, {**fields, "max_tokens": [*lengths, NO_LENGTH][0]}, where="gen_kwargs "), tuple(
         text for text in stop if text
     )
+
+
+def with_given(gen_kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request's generation arguments with the `given` temperature, top_p and max_tokens in place of its own.
+
+    `given` are model arguments: they hold for every task, as lm-eval's `--gen_kwargs` do.
+    """
+    dropped = LENGTHS if "max_tokens" in given else ()
+    draws = {"do_sample": given["temperature"] > 0} if "temperature" in given else {}
+    return {**{name: value for name, value in gen_kwargs.items() if name not in dropped}, **given, **draws}
+
+
+def check_gen_kwargs(gen_kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Check lm-eval's `--gen_kwargs` beside the `given` model arguments, before anything loads.
+
+    Raises:
+        UserError: an argument that is refused, or one that says something else than a model argument.
+    """
+    alone = {name: value for name, value in gen_kwargs.items() if value is not None}
+    if alone:
+        sampling_of({"do_sample": True, **alone}, samples=1, seed=0)
+    for name, value in given.items():
+        for same in LENGTHS if name == "max_tokens" else (name,):
+            if same in alone and alone[same] != value:
+                raise UserError(
+                    f"{name}={value} (a model argument) and --gen_kwargs {same}={alone[same]} say different things; "
+                    "accepted: one of them"
+                )
+    if "do_sample" in alone and "temperature" in given and bool(alone["do_sample"]) != (given["temperature"] > 0):
+        raise UserError(
+            f"temperature={given['temperature']} (a model argument) and --gen_kwargs "
+            f"do_sample={alone['do_sample']} say different things; accepted: one of them"
+        )

@@ -22,7 +22,7 @@ from harness.decode import Engine, Request, open_engine
 from harness.errors import UserError
 from harness.evals.args import CACHE_REFUSAL, CheckedArgs, ModelArgs, announce_tiny, parse_model_args
 from harness.evals.benchmark import OURS, SOURCES, TINY_TASKS, TWINS, BenchmarkFacts
-from harness.evals.generation import LENGTHS, NO_LENGTH, has_template, sampling_of, template_name
+from harness.evals.generation import LENGTHS, NO_LENGTH, has_template, sampling_of, template_name, with_given
 from harness.evals.lm_eval_tasks import LmEvalBenchmark, instance_key
 from harness.evals.loop import Done, Job, make_job, run_jobs
 from harness.evals.task import Response, gold_of
@@ -120,6 +120,7 @@ class RlvrDirLM(LM):
 
     def _request(self, instance: Any, doc: Mapping[str, Any], sample: int) -> Request:
         prompt, gen_kwargs = instance.args
+        gen_kwargs = with_given(gen_kwargs, self.args.sampling)
         sampling, stop = sampling_of(gen_kwargs, samples=instance.repeats, seed=self.args.seed)
         if self.own.samples is not None and self.own.samples != instance.repeats:
             raise UserError(
@@ -152,10 +153,11 @@ class RlvrDirLM(LM):
                 f"(its own tasks are {', '.join(TINY_TASKS)})",
                 file=sys.stderr,
             )
-        if short := {each.task_name for each in requests if all(each.args[1].get(name) is None for name in LENGTHS)}:
+        short = {each.task_name for each in requests if all(each.args[1].get(name) is None for name in LENGTHS)}
+        if short and "max_tokens" not in self.args.sampling:
             print(
                 f"rlvr_dir: {', '.join(sorted(short))} does not say how long a response may be; {NO_LENGTH} new "
-                "tokens, as in lm-eval's own models (--gen_kwargs max_gen_toks=N says otherwise)",
+                "tokens, as in lm-eval's own models (the model argument max_tokens=N says otherwise)",
                 file=sys.stderr,
             )
 

@@ -15,6 +15,7 @@ from harness import stats
 from harness.errors import UserError, unknown
 from harness.evals.result import ALIKE, EvalResult
 from harness.spec import Decoding, Sampling
+from harness.spec.engine import kwargs_words
 from harness.spec.pair import model_name
 
 ENGINE = ("backend", "vllm", "transformers", "torch", "dtype", "device")  # what labels can say of an engine
@@ -204,6 +205,7 @@ def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = No
         "grader": str(said.get("grader") or ""),
         "versions": " ".join(map(str, (said.get("graded_with") or {}).values())),
         "examples": "" if shown is None else f"{shown or 'no'} example{'' if shown == 1 else 's'}",
+        "template": kwargs_words(result.engine.get("chat_template_kwargs") or {}),
         "data": f"data {data[:6]}" if data else "",
         "problems": result.limited or f"{len(result.problem_ids)} problems",
         **drawn,

@@ -41,7 +41,7 @@ def warnings(results: Sequence[TaskResult]) -> list[str]:
     """Return a sentence where half of a result's responses, or more, have no answer or are cut: what to try."""
     cases = [
         ("no_box_share", "hold no final answer", "show its form by --examples or --prompt (docs/benchmarks.md)"),
-        ("truncated_share", "are cut", "give them room (--max-tokens; --gen_kwargs max_gen_toks=N of lm_eval)"),
+        ("truncated_share", "are cut", "give them room (--max-tokens; model argument max_tokens=N of lm_eval)"),
     ]
     sentences = []
     for name, what, advice in cases:

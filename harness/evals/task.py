@@ -50,14 +50,14 @@ class SampledMathTask(ConfigurableTask):
     """A `ConfigurableTask` that shows a benchmark to the models as its files, and a run, say.
 
     `repeats`, `prompt`, `examples` and `grader` can be set for a run: `--metadata '{"repeats": 8}'` or
-    `samples=8,grader=plain` in the model arguments (lm-eval hands both to the task as metadata). Everything else is in
-    the YAML.
+    `samples=8,grader=plain` in the model arguments (lm-eval hands both to the task as metadata), where `temperature=0`
+    is one sample. Everything else is in the YAML.
     """
 
     def __init__(self, config: dict[str, Any], benchmark: Benchmark | None = None, **kwargs: Any) -> None:
         config = {key: value for key, value in config.items() if key != "class"}
         metadata = config.get("metadata") or {}
-        asked = metadata.get("repeats", metadata.get("samples"))
+        asked = metadata.get("repeats", metadata.get("samples", 1 if metadata.get("temperature") == 0 else None))
         repeats = config.get("repeats", 1) if asked is None else asked
         if isinstance(repeats, bool) or not str(repeats).isdecimal() or int(repeats) < 1:
             raise UserError(f"repeats={repeats!r} is refused; accepted: a whole number of samples a problem, 1 or more")
@@ -152,10 +152,17 @@ def responses_of(samples: Sequence[Mapping[str, Any]]) -> Responses:
 
 
 def metric_list(n: int) -> list[dict[str, Any]]:
-    """Return lm-eval's `metric_list` for n samples a problem: names that say how many samples were really drawn."""
+    """Return lm-eval's `metric_list` for n samples a problem: names that say how many samples were really drawn.
+
+    Scores alone are better where they are higher; lengths and shares are facts, which get no arrow in its table.
+    """
     made_up = {"verdict": "", "answer": None, "finish_reason": "", "n_tokens": 0, "n_replaced": 0, "n_changed": 0}
     return [
-        {"metric": name, "aggregation": ratio if isinstance(value, tuple) else "mean", "higher_is_better": "@" in name}
+        {
+            "metric": name,
+            "aggregation": ratio if isinstance(value, tuple) else "mean",
+            "higher_is_better": True if "@" in name else None,
+        }
         for name, value in problem_metrics(responses_of([made_up] * n)).items()
     ]
 

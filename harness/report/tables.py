@@ -370,6 +370,7 @@ def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
         "drawn": ", ".join([*words, f"seed {s.seed}"]),
         "problems": f"{result.limited or len(result.problem_ids)} of {result.task}, digest {p.get('data', 'unknown')}",
         "shown before each problem": drawn["examples"] if p.get("examples") else "",
+        "chat template": drawn["template"],
         "graded": str(p.get("grader", "unknown")),
         "engine": ", ".join(f"{k} {v}" for k, v in told.items()),
         "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),

@@ -52,6 +52,7 @@ class Asked:
     n: int
     stop: tuple[str, ...]
     top: int | None
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)  # of a chat's template
     most_tokens: int | None = None  # where the request says it: then all of them must have room
     planned: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
 
@@ -66,6 +67,7 @@ class Asked:
         sampling = self.sampling.drawing.model_dump(mode="json")
         key = {"problem": self.problem, "sample": self.sample, "begun": self.begun or None}
         given = {name: value for name, value in key.items() if value is not None}
+        given |= {"chat_template_kwargs": dict(kwargs)} if (kwargs := self.chat_template_kwargs) else {}
         return {"decoding": self.decoding.model_dump(mode="json"), **sampling, **given, "n": self.n}
 
 
@@ -74,6 +76,7 @@ class Desk:
     """Know the pair's name and what is taken where a request says nothing.
 
     `sampling` has what the command line says of it; without a seed there, each request without one gets a fresh one.
+    `chat_template_kwargs` are arguments of the chat template, which a request may change.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Desk:
     sampling: Mapping[str, Any]
     limits: Limits
     listed: tuple[str, ...] = SHIPPED
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:

@@ -6,6 +6,7 @@ streams, the stop strings, the usage are vLLM's. What a pair cannot serve is ref
 
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -16,10 +17,18 @@ from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 from vllm.entrypoints.serve.exception_handling.error_response import create_error_response
 
+from harness.decode.chat_template import unread
 from harness.errors import UserError, unknown
 from harness.serve.asked import FIELDS, Asked, Desk
 from harness.serve.client import ASKED, TokenFacts
 
+# What a request may ask of vLLM and not of a pair, whose rule draws every token.
+UNSERVED = {
+    "tools": "a pair writes text and calls no tools",
+    "functions": "a pair writes text and calls no tools",
+    "response_format": "every token is drawn by the rule, so no format can be forced",
+    "structured_outputs": "every token is drawn by the rule, so no format can be forced",
+}
 EXTENSION = "rlvr"  # the field of an answer that has what OpenAI's has no field for
 
 
@@ -47,10 +56,14 @@ async def misread(_: Any, error: Any) -> Any:
     """Answer a request whose fields are of other types with one sentence, where vLLM dumps what pydantic says."""
     first = error.errors()[0]
     first = first if isinstance(first, dict) else {"loc": (), "msg": str(first)}
+    if first.get("type") == "json_invalid":
+        detail = f": {(first.get('ctx') or {}).get('error', first['msg'])} at character {first['loc'][-1]}"
+        answer = create_error_response(f"the body is no JSON{detail}", "BadRequestError", HTTPStatus.BAD_REQUEST)
+        return JSONResponse(answer.model_dump(), status_code=400)
     field = ".".join(
         str(part) for part in first["loc"] if part not in ("body", "function-wrap[__log_extra_fields__()]")
     )
-    value = "" if isinstance(first.get("input"), dict | list) else f"={str(first.get('input'))[:60]!r}"
+    value = "" if not field or isinstance(first.get("input"), dict | list) else f"={str(first.get('input'))[:60]!r}"
     sentence = f"{field or 'the body'}{value} is refused: {first['msg'].removeprefix('Value error, ')}"
     answer = create_error_response(sentence, "BadRequestError", HTTPStatus.BAD_REQUEST, field or None)
     return JSONResponse(answer.model_dump(), status_code=400)
@@ -61,7 +74,7 @@ def read_chat(desk: Desk, request: ChatCompletionRequest) -> Asked:
     asked = _read(desk, request, (request.top_logprobs or 0) if request.logprobs else None)
     if asked.begun:
         raise UserError(f"begun={asked.begun} is refused in a chat; accepted: /v1/completions, the prompt as token ids")
-    return asked
+    return replace(asked, chat_template_kwargs={**desk.chat_template_kwargs, **(request.chat_template_kwargs or {})})
 
 
 def read_completion(desk: Desk, request: CompletionRequest) -> Asked:
@@ -74,6 +87,10 @@ def read_completion(desk: Desk, request: CompletionRequest) -> Asked:
 
 
 def _read(desk: Desk, request: Any, top: int | None) -> Asked:
+    for name, why in UNSERVED.items():
+        value = getattr(request, name, None)
+        if value and getattr(value, "type", None) != "text":
+            raise UserError(f"{name} is refused: {why}; accepted: leave it out")
     stop = request.stop or ()
     stop = (stop,) if isinstance(stop, str) else tuple(stop)
     if "" in stop:
@@ -129,6 +146,8 @@ class PairChat(_Adopted, OpenAIServingChat):
             return unknown_model
         try:
             asked = read_chat(self.desk, request)
+            if sentence := unread(request.chat_template_kwargs or {}, self.renderer.tokenizer):
+                raise UserError(sentence)
             request.max_completion_tokens = None
             answer = await super().create_chat_completion(request, raw_request)
         except UserError as error:

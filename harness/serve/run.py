@@ -1,6 +1,7 @@
 """Start vLLM's server on a pair, and end it: what is asked, its engine, its handlers, its guard."""
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -47,7 +48,8 @@ class Served:
         """
         for rule in self.listed:
             parse_decoding(rule)
-        return Desk(name, self.asked.decodings[0], self.sampling, self.limits, self.listed)
+        kwargs = self.asked.engine.chat_template_kwargs
+        return Desk(name, self.asked.decodings[0], self.sampling, self.limits, self.listed, kwargs)
 
 
 def check(served: Served) -> None:
@@ -72,6 +74,28 @@ def check(served: Served) -> None:
             "VLLM_API_KEY, or a loopback host"
         )
     served.desk("pair")
+    _listen_once(address.host, address.port)
+
+
+def _listen_once(host: str, port: int) -> None:
+    """Listen at an address for a moment: whether that can be done is known before a library is imported.
+
+    Raises:
+        UserError: it cannot.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen()
+        except OSError as error:
+            raise _not_listening(host, port, error) from None
+
+
+def _not_listening(host: str, port: int, error: OSError) -> UserError:
+    free = "another --port; 0 takes a free one" if error.errno == errno.EADDRINUSE else "an address of this machine"
+    return UserError(f"host={host!r} port={port} cannot be listened at: {error.strerror}; accepted: {free}")
 
 
 def pair_name(asked: EvalSpec, named: str | None) -> str:
@@ -146,6 +170,7 @@ def _arguments(served: Served, name: str, model: str) -> Any:
     words += ["--disable-fastapi-docs", "--shutdown-timeout", str(limits.grace), "--generation-config", "vllm"]
     arguments: Any = make_arg_parser(FlexibleArgumentParser()).parse_args(words)
     arguments.api_key = [address.api_key] if address.api_key else None
+    arguments.default_chat_template_kwargs = served.asked.engine.chat_template_kwargs or None
     arguments.model = name  # no path of this machine in the list of models
     arguments.middleware = ["harness.serve.guard.Guard"]
     arguments.allowed_origins = []  # a page from elsewhere in the user's browser may not ask
@@ -159,9 +184,7 @@ def _bind(arguments: Any) -> tuple[Callable[[], str], Any]:
     try:
         sock = create_server_socket((arguments.host, arguments.port), reuse_port=False)
     except OSError as error:
-        raise UserError(
-            f"host={arguments.host!r} port={arguments.port} cannot be listened at: {error.strerror}"
-        ) from None
+        raise _not_listening(arguments.host, arguments.port, error) from None
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does not for this one: 40 ms an answer
     arguments.port = sock.getsockname()[1]
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host

@@ -1,12 +1,50 @@
 """Which engine decodes, and the settings that are passed through to it."""
 
-from typing import Any, Literal
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, JsonValue
 
+from harness.errors import UserError
 from harness.spec.base import Spec
 
 Backend = Literal["auto", "vllm", "transformers"]
+
+
+def read_kwargs(given: Any) -> Any:
+    """Read arguments of a chat template from `NAME=VALUE,…` (or with `;`, where commas part other things) or JSON.
+
+    Raises:
+        UserError: it is neither.
+    """
+    if not isinstance(given, str):
+        return given
+    refused = UserError(
+        f"chat_template_kwargs={given!r} is refused; accepted: NAME=VALUE, as enable_thinking=false, or a JSON object"
+    )
+    if given.lstrip().startswith("{"):
+        try:
+            return json.loads(given)
+        except ValueError:
+            raise refused from None
+    kwargs: dict[str, Any] = {}
+    for part in filter(None, re.split("[,;]", given)):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not name.isidentifier() or name in kwargs:
+            raise refused
+        try:
+            kwargs[name] = json.loads({"True": "true", "False": "false", "None": "null"}.get(value, value))
+        except ValueError:
+            kwargs[name] = value
+    return kwargs
+
+
+def kwargs_words(kwargs: Mapping[str, Any]) -> str:
+    """Write arguments of a chat template as `enable_thinking=false`."""
+    values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in kwargs.items()}
+    return ",".join(f"{name}={value}" for name, value in values.items())
 
 
 class EngineSpec(Spec, frozen=True):
@@ -39,6 +77,10 @@ class EngineSpec(Spec, frozen=True):
     )
     deterministic: bool = Field(
         default=False, description="The same bits in any batch, for some speed: vLLM on NVIDIA GPUs."
+    )
+    chat_template_kwargs: Annotated[dict[str, JsonValue], BeforeValidator(read_kwargs)] = Field(
+        default_factory=dict,
+        description="Arguments of the chat template, as enable_thinking=false; what it does not read is refused.",
     )
     vllm_args: dict[str, Any] = Field(
         default_factory=dict, description="Further arguments of vllm.LLM, for what has no field here."

@@ -71,6 +71,15 @@ class Validation(Presentation, frozen=True):
     )
     engine: EngineSpec = EngineSpec(backend="transformers")
 
+    @model_validator(mode="after")
+    def _check_template(self) -> "Validation":
+        if kwargs := self.engine.chat_template_kwargs:
+            raise ValueError(
+                f"validation.engine.chat_template_kwargs={kwargs} is refused: the training's own prompts are written "
+                "without; accepted: leave it out, and `rlvr-dir eval --chat-template-kwargs` afterwards"
+            )
+        return self
+
     @property
     def same(self) -> "Validation":
         """Return it without what may differ between two runs of one training."""

@@ -80,3 +80,22 @@ def in_the_hubs_cache(cache, **places):
         shutil.copytree(source, place / "snapshots" / COMMIT)
         (place / "refs").mkdir()
         (place / "refs" / "main").write_text(COMMIT)
+
+
+# As Qwen3's: an empty thought is written before the answer where thinking is turned off.
+THINKING = (
+    "{%- for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}"
+    "{% generation %}{{ m['content'] }}{% endgeneration %}"
+    "{{ '<|im_end|>\n' }}{%- if loop.last %}{% break %}{% endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
+    "{%- if enable_thinking is defined and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{%- endif %}"
+    "{%- endif %}"
+)
+
+
+def thinking(pair, folder):
+    """The pair with copies of its checkpoints whose chat template has the argument `enable_thinking`."""
+    for role in ("base", "rl"):
+        place = shutil.copytree(getattr(pair, role), Path(folder, role))
+        (place / "chat_template.jinja").write_text(THINKING)
+    return pair.replace(base=str(Path(folder, "base")), rl=str(Path(folder, "rl")))

@@ -82,9 +82,10 @@ def gpt2(place):
 
 def gpt2_weights(place):
     """Its weights beneath the configuration that the checkpoint had."""
-    config = (place / "config.json").read_text()
+    own = {name: (place / name).read_text() for name in ("config.json", "generation_config.json")}
     gpt2(place)
-    (place / "config.json").write_text(config)
+    for name, text in own.items():
+        (place / name).write_text(text)
 
 
 class Code:

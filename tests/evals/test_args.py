@@ -1,12 +1,15 @@
 """Model arguments and generation arguments: parsed, or refused in one sentence."""
 
+import ast
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from harness.errors import UserError
-from harness.evals.args import parse_model_args, prepare
-from harness.evals.generation import sampling_of
+from harness.evals.args import ACCEPTED, parse_model_args, prepare
+from harness.evals.generation import check_gen_kwargs, sampling_of, with_given
 from harness.spec import TINY, Sampling
 
 HALVES = {"pretrained": "rl-dir", "base": "base-dir"}
@@ -54,12 +57,12 @@ def test_places_are_kept_unless_they_are_off():
     ("given", "message"),
     [
         ({"taw": -0.3}, "model_args='taw'.*did you mean 'tau'"),
-        (
-            {"max_gen_toks": 9},
-            "model_args='max_gen_toks' is no .* accepted: --gen_kwargs max_gen_toks=",
-        ),
-        ({"temperature": 0.6}, "accepted: --gen_kwargs temperature="),
-        ({"top_k": 5}, "accepted: --gen_kwargs top_p="),
+        ({"max_gen_toks": 9}, "model_args='max_gen_toks' is no .* accepted: max_tokens="),
+        ({"do_sample": True}, "accepted: temperature="),
+        ({"top_k": 5}, "accepted: top_p="),
+        ({"temperature": -1}, "temperature=-1 is refused"),
+        ({"max_tokens": 0}, "max_tokens=0 is refused"),
+        ({"criterion": "random", "mode": "replace", "tau": 0.1, "temperature": 0}, "criterion='random' is refused"),
         ({"tokenizer": "x"}, "accepted: nothing: the tokenizer is the RL checkpoint's"),
         ({"pretrained": "x"}, "pretrained='x'"),
         ({"base": "x"}, "base='x'"),
@@ -129,6 +132,51 @@ def test_generation_arguments_are_never_ignored(given, message):
         sampling_of(YAML | given, samples=1, seed=0)
 
 
+@pytest.mark.parametrize("module", ["vllm_causallms", "huggingface"])
+def test_every_argument_of_lm_evals_own_backends_is_accepted_or_gets_its_counterpart(module):
+    """Its source is read, not imported: vLLM need not be installed."""
+    source = Path(find_spec("lm_eval").origin).with_name("models") / f"{module}.py"
+    classes = [node for node in ast.parse(source.read_text()).body if isinstance(node, ast.ClassDef)]
+    [init] = [node for node in classes[0].body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    names = {argument.arg for argument in init.args.args} - {"self", "batch_size", "max_batch_size"}
+    assert {"pretrained", "tokenizer", "enable_thinking"} < names
+    for name in sorted(names - {*ACCEPTED, "enable_thinking", "chat_template_args"}):
+        with pytest.raises(UserError, match=f"model_args='{name}' is no argument of rlvr_dir; accepted: "):
+            parse_model_args({name: "x"})
+
+
+def test_sampling_among_the_model_arguments_takes_the_place_of_a_tasks_own():
+    args = parse_model_args({"temperature": "0.6", "max_tokens": 32, "seed": 5})
+    assert (args.sampling, args.seed) == ({"temperature": 0.6, "max_tokens": 32}, 5)
+    sampling, _ = sampling_of(with_given(YAML, args.sampling), samples=4, seed=args.seed)
+    assert sampling == Sampling(samples=4, temperature=0.6, top_p=0.7, max_tokens=32, seed=5)
+    greedy = {"until": ["\n"], "do_sample": False}
+    sampling, stop = sampling_of(with_given(greedy, args.sampling), samples=1, seed=5)
+    assert (sampling.temperature, sampling.max_tokens, stop) == (0.6, 32, ("\n",))
+    sampling, _ = sampling_of(with_given(YAML, parse_model_args({"temperature": 0}).sampling), samples=1, seed=0)
+    assert (sampling.greedy, sampling.max_tokens) == (True, 20000)
+    assert parse_model_args({}).sampling == {}
+
+
+@pytest.mark.parametrize(
+    ("model_args", "gen_kwargs", "clash"),
+    [
+        ({"max_tokens": 32}, {"max_gen_toks": 64}, "max_tokens=32 .*--gen_kwargs max_gen_toks=64"),
+        ({"temperature": 0.6}, {"temperature": 1.0}, "temperature=0.6 .*--gen_kwargs temperature=1.0"),
+        ({"temperature": 0}, {"do_sample": True}, "temperature=0.* .*--gen_kwargs do_sample=True"),
+        ({"top_p": 0.9}, {"top_p": 0.7}, "top_p=0.9 .*--gen_kwargs top_p=0.7"),
+        ({"max_tokens": 32, "temperature": 0.6}, {"max_new_tokens": 32, "temperature": 0.6, "until": "x"}, None),
+        ({"max_tokens": 32}, {"temperature": 0.6}, None),
+    ],
+)
+def test_a_contradiction_of_model_arguments_and_gen_kwargs_is_refused(model_args, gen_kwargs, clash):
+    given = parse_model_args(model_args).sampling
+    if clash is None:
+        return check_gen_kwargs(gen_kwargs, given)
+    with pytest.raises(UserError, match=f"{clash} say different things; accepted: one of them"):
+        check_gen_kwargs(gen_kwargs, given)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -138,13 +186,17 @@ def test_generation_arguments_are_never_ignored(given, message):
         ({"gen_kwargs": {"top_k": 5}}, "gen_kwargs='top_k' is not known"),
         ({"gen_kwargs": {"temperature": -1}}, "temperature=-1.* is refused"),
         ({"gen_kwargs": {"max_gen_toks": 0}}, "max_tokens=0 is refused"),
+        ({"tasks": ["tiny_easy,aime24"], "model_args": {"data_dir": "none"}}, "aime24 needs none/aime24.jsonl, which"),
+        ({"tasks": ["rlvr_math"], "metadata": {"data_dir": "none"}}, "aime24 needs none/aime24.jsonl, which"),
+        ({"tasks": ["amc*"], "model_args": {"data_dir": "none"}}, "amc needs none/amc.jsonl, which"),
+        ({"gen_kwargs": {"max_gen_toks": 9}, "model_args": {"max_tokens": 8}}, "max_gen_toks=9 say different things"),
     ],
 )
 def test_a_request_of_the_stock_command_is_checked_before_a_model_loads(changes, message, monkeypatch):
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
     monkeypatch.setattr("sys.excepthook", sys.excepthook)
-    config = EvaluatorConfig(model="rlvr_dir", tasks=["tiny_easy"], **changes)
+    config = EvaluatorConfig(model="rlvr_dir", **{"tasks": ["tiny_easy"], **changes})
     with pytest.raises(UserError, match=message):
         prepare(config)
     prepare(EvaluatorConfig(model="rlvr_dir", tasks=["tiny_easy"], limit=0.5, gen_kwargs={"temperature": 0.6}))

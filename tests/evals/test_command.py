@@ -1,5 +1,6 @@
 """What the start-up hook of the stock `lm_eval` must not touch; `test_front_door.py` runs the command itself."""
 
+import json
 import os
 import subprocess
 import sys
@@ -56,6 +57,9 @@ def test_from_python_our_model_finds_our_tasks_and_a_task_manager_those_that_lm_
     """By either name of the model; `aime24` is ours there, and a manager's own folder of tasks stays."""
     (tmp_path / "theirs.yaml").write_text("task: theirs\ndataset_path: json\noutput_type: generate_until\n")
     (tmp_path / "mine.jsonl").write_text('{"problem": "1 + 1 =", "answer": "2"}\n')
+    (tmp_path / "aime24.jsonl").write_text(
+        "".join(json.dumps({"problem": f"{i} + 1 =", "answer": "2"}) + "\n" for i in range(30))
+    )
     code = f"""
         import lm_eval
         from lm_eval.tasks import TaskManager
@@ -79,4 +83,4 @@ def test_from_python_our_model_finds_our_tasks_and_a_task_manager_those_that_lm_
         )
         print(*(name for name in found["results"]["tiny_easy"] if name.startswith("avg")))
     """
-    assert run(code, cwd=tmp_path)[-2:] == ["avg@2,boxed", "avg@2_stderr,boxed"]
+    assert run(code, cwd=tmp_path, RLVR_DIR_DATA=str(tmp_path))[-2:] == ["avg@2,boxed", "avg@2_stderr,boxed"]

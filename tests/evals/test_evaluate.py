@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from lm_eval.utils import make_table
 
 from harness.decode import Request
 from harness.errors import UserError
@@ -96,6 +97,26 @@ def test_through_lm_evals_own_evaluator(engine, data_dir):
     assert output["groups"]["rlvr_math"]["mean_tokens,boxed"] == pytest.approx(np.mean(means))
     info = output["config"]["rlvr_dir"]
     assert info["totals"]["responses"] == 24
+    rows = [[cell.strip() for cell in line.split("|")[5:7]] for line in make_table(output).splitlines()[2:]]
+    arrows = {metric: {arrow for name, arrow in rows if name == metric} for metric, _ in rows}
+    assert {metric for metric, arrow in arrows.items() if arrow == {"↑"}} == {"avg@3", "pass@2", "maj@3"}
+    assert all(arrow == {""} for metric, arrow in arrows.items() if "@" not in metric)
+
+
+def test_sampling_among_the_model_arguments_gives_the_responses_of_gen_kwargs(engine, data_dir):
+    given = {"max_tokens": 16, "temperature": 2.0, "top_p": 1}
+    by_model = RlvrDirLM(engine=engine, decoding=REPLACE, progress=False, **given)
+    by_task = RlvrDirLM(engine=engine, decoding=REPLACE, progress=False)
+    run(by_model, data_dir, ["amc"], metadata={"repeats": 3})
+    run(by_task, data_dir, ["amc"], metadata={"repeats": 3}, gen_kwargs="max_gen_toks=16,temperature=2.0,top_p=1")
+    [(one, other)] = zip(by_model.done, by_task.done, strict=True)
+    assert one.job.config == other.job.config
+    assert {key: row.token_ids for key, row in one.responses.items()} == {
+        key: row.token_ids for key, row in other.responses.items()
+    }
+    greedy = RlvrDirLM(engine=engine, progress=False, temperature=0, max_tokens=8)
+    run(greedy, data_dir, ["amc"], metadata={"temperature": 0})  # as the stock command hands a task model arguments
+    assert (greedy.done[0].job.sampling.samples, greedy.done[0].job.sampling.greedy) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import asyncio
 import signal
+import socket
 import subprocess
+import sys
 
 import psutil
 import pytest
@@ -132,7 +134,26 @@ def test_what_cannot_be_served_is_refused_before_anything_loads(monkeypatch):
         (({"backend": "transformers"},), "backend='transformers'"),
         (({"workers": 2},), "workers and ray_address are refused"),
         (({}, Address(host="0.0.0.0")), "host='0.0.0.0'"),
+        (
+            ({}, Address(host="192.0.2.1", api_key="key")),
+            "cannot be listened at: .*; accepted: an address of this mach",
+        ),
     ):
         with pytest.raises(UserError, match=words):
             refuse(*asked)
-    refuse({}, Address(host="0.0.0.0", api_key="key"))
+    refuse({}, Address(host="0.0.0.0", port=0, api_key="key"))
+
+
+def test_a_taken_port_is_refused_before_the_checkpoints_are_read():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            UserError, match=f"port={port} cannot be listened at: .*; accepted: another --port; 0 takes"
+        ):
+            refuse({}, Address(port=port))
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.cli", "serve", "--port", str(port)], capture_output=True, text=True
+        )
+    assert done.returncode == 2
+    assert "reading the checkpoints" not in done.stderr
+    refuse({}, Address(port=port))  # as soon as it is free

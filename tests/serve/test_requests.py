@@ -14,6 +14,7 @@ from tests.serve.server import problems, served
 
 KEY = "a-key-for-tests"
 MESSAGES = [{"role": "user", "content": problems(1)[0][1]}]
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 LONG = {"model": "tiny:base", "messages": MESSAGES, "temperature": 20.0, "top_p": 1.0, "max_tokens": 1500}
 
 pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="a server of its own and a thousand bad requests")]
@@ -59,7 +60,11 @@ REFUSED = [
     ({"presence_penalty": 0.5}, "presence_penalty=0.5"),
     ({"logit_bias": {"5": 1}}, "logit_bias="),
     ({"top_k": 5}, "top_k=5"),
-    ({"response_format": {"type": "json_object"}}, "structured_outputs="),
+    ({"response_format": {"type": "json_object"}}, "response_format is refused: every token is drawn by the rule"),
+    ({"structured_outputs": {"regex": "a"}}, "structured_outputs is refused: every token is drawn by the rule"),
+    ({"tools": [TOOL]}, "tools is refused: a pair writes text and calls no tools; accepted: leave it out"),
+    ({"tools": [TOOL], "tool_choice": "none"}, "tools is refused: a pair writes text"),
+    ({"chat_template_kwargs": {"enable_thinking": False}}, "does not read 'enable_thinking'; accepted: none"),
     ({"stop": [""]}, "stop='' is refused"),
     ({"logprobs": True, "top_logprobs": 11}, "top_logprobs=11"),
     ({"messages": [{"role": "user", "content": "1 + 1 = " * 1500}]}, "2048"),

@@ -29,7 +29,7 @@ def train(**parts):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"kind": "trian"}, "kind='trian' is not known; accepted: decode, train; did you mean 'train'?"),
+        ({"kind": "trian"}, "kind='trian' is not known; did you mean 'train'? Accepted: decode, train"),
         ({"parameters": {"train.alhpa": {"values": [1]}}}, "did you mean 'train.alpha'?"),
         ({"parameters": {"decode.tau": {"values": [-1]}}}, "key of parameters='decode.tau'"),
         ({"parameters": {"train.alpha": {"values": [20]}}}, "dapo.alpha=20.0 is refused"),

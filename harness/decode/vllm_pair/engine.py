@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import count
@@ -267,19 +267,19 @@ class VllmPair(TestedPair):
 
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         """Yield rollouts as they finish; see `Engine.decode`."""
-        return self._generate(iter(plans), len(plans), progress)
+        return self._generate(iter(plans), plans, progress)
 
     def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
         """Yield rollouts as they finish; see `Engine.serve`. What comes in joins the running batch."""
         self.start()
-        return self._generate(map(self._plan, waiting), 0, progress)  # a generator would not go on once it has ended
+        return self._generate(map(self._plan, waiting), (), progress)  # a generator would not go on once it has ended
 
     def _plan(self, request: Request) -> Plan:
         return plan_requests([request], self.checkpoints)[0]
 
-    def _generate(self, waiting: Iterator[Plan], total: int, progress: bool | Progress) -> Iterator[Rollout]:
+    def _generate(self, waiting: Iterator[Plan], known: Sequence[Plan], progress: bool | Progress) -> Iterator[Rollout]:
         try:
-            yield from self._stream(waiting, total, progress)
+            yield from self._stream(waiting, known, progress)
         except _Broken as broken:
             raise self._explained(broken) from None
 
@@ -296,7 +296,7 @@ class VllmPair(TestedPair):
                 max_new_tokens=1,
             )
             try:
-                list(self._stream(iter([once_more]), 1))
+                list(self._stream(iter([once_more]), [once_more]))
             except _Broken as again:
                 roles = again.roles
         if not self._engine.has_unfinished_requests():  # of others, beside ours
@@ -307,13 +307,15 @@ class VllmPair(TestedPair):
             roles = None  # what was traced are the two policies that are decided between, each made of several models
         return broken_logits(plan, self.pair, self.dtype, plan.begun + len(broken.token_ids), roles or ())
 
-    def _stream(self, waiting: Iterator[Plan], total: int, progress: bool | Progress = False) -> Iterator[Rollout]:
+    def _stream(
+        self, waiting: Iterator[Plan], known: Sequence[Plan], progress: bool | Progress = False
+    ) -> Iterator[Rollout]:
         if self._generating:
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
         self._generating = True
         running: dict[str, Plan] = {}
         try:
-            with reporting(progress, total) as bar:
+            with reporting(progress, known) as bar:
                 bar.now("prefilling")
                 while True:
                     while len(running) < 2 * self.spec.max_num_seqs and (plan := next(waiting, None)) is not None:
@@ -321,8 +323,8 @@ class VllmPair(TestedPair):
                     if not running:
                         return
                     yield from self._finished(running, bar)
-                    if progress and bar.looks and (tokens := self._unfinished_tokens()):
-                        bar.show(tokens)
+                    if progress and bar.looks and any(lengths := self._lengths()):
+                        bar.show(lengths)
                         bar.now("generating")
         finally:
             self._generating = False
@@ -449,10 +451,10 @@ class VllmPair(TestedPair):
         with self._lost_noticed():
             return self._llm.collective_rpc(method, args=args)[0]
 
-    def _unfinished_tokens(self) -> int:
-        """Count the tokens of running requests, for the progress bar only; 0 where vLLM does not tell."""
+    def _lengths(self) -> list[int]:
+        """Return the tokens of each running request, for the progress bar only; none where vLLM does not tell."""
         states = getattr(self._engine.output_processor, "request_states", {})
-        return sum(state.detokenizer.num_output_tokens() for state in states.values() if state.detokenizer)
+        return [state.detokenizer.num_output_tokens() for state in states.values() if state.detokenizer]
 
     def info(self) -> dict[str, Any]:
         """Return what is run; see `Engine.info`."""
