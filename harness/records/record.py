@@ -72,8 +72,8 @@ class Record:
 
     # Reading
 
-    def read(self, *, whole: bool = False) -> Self:
-        """Read the file; every byte of it is checked if `whole`.
+    def read(self, *, whole: bool = False, head: bool = False) -> Self:
+        """Read the file; every byte of it is checked if `whole`. `head` reads the first entry alone, and so the config.
 
         Raises:
             DamagedError: it cannot be read, or a later version of this program wrote it.
@@ -97,6 +97,8 @@ class Record:
                         self.tail = end - at
                         break
                     self._size = end
+                    if head:
+                        break
         except FileNotFoundError:
             pass
         except OSError as error:

@@ -7,15 +7,13 @@ from itertools import product
 from math import hypot, isfinite
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import stats
-from harness.decode import Engine, open_engine
-from harness.evals import EvalResult, evaluate
+from harness.evals import EvalResult
 from harness.evals.benchmark import Benchmark
 from harness.evals.compare import comparisons
 from harness.evals.data import preflight, preflight_of
-from harness.evals.loop import refuse_lm_eval_tasks
 from harness.evals.settings import Setting, settings_of
 from harness.evals.show import score
 from harness.files import make_folder
@@ -33,6 +31,9 @@ from harness.sweep.track import SweepRun
 from harness.sweep.trials import Trial
 from harness.tiny import checkpoints
 
+if TYPE_CHECKING:  # which brings torch, and a sweep that is only looked at does not wait for it
+    from harness.decode import Engine
+
 PointsByDecoding = dict[Decoding, list[Point]]  # points may be other words for one
 
 
@@ -43,7 +44,7 @@ _ORDER = ("base", "rl", "replace", "veto", "extrapolate", "resample")  # of refe
 class Decodings(Sweep[SweepSpec]):
     """Gives the loop lists of decodings, in an engine that is changed only with the pair."""
 
-    _engine: Engine | None = None
+    _engine: "Engine | None" = None
     _loaded = ""
 
     @property
@@ -67,6 +68,8 @@ class Decodings(Sweep[SweepSpec]):
         Raises:
             UserError: naming the task and what would be accepted.
         """
+        from harness.evals.loop import refuse_lm_eval_tasks
+
         refuse_lm_eval_tasks(preflight_of(self.spec), "swept")
 
     def estimate(self) -> DecodingEstimate:
@@ -89,6 +92,8 @@ class Decodings(Sweep[SweepSpec]):
         Raises:
             UserError: what the engine or the record store refuses; points that are complete by then stay so.
         """
+        from harness.evals import evaluate
+
         spec, pair = self.spec, points[0]["pair"]
         engine, taus = self._open(pair), self._taus(pair)
         by: dict[Sampling, PointsByDecoding] = {spec.sampling: {}}
@@ -187,6 +192,8 @@ class Decodings(Sweep[SweepSpec]):
 
         The winner is compared with RL and its control; RL itself, which has neither, with base.
         """
+        from harness.evals import evaluate
+
         spec, winner = self.spec, best.results[0].decoding
         found = preflight(tasks or spec.tasks, spec.data_dir, spec)
         parts = {each.name: unused(spec, each) for each in found.values()}
@@ -228,9 +235,11 @@ class Decodings(Sweep[SweepSpec]):
             taus = find_taus(self.spec, self.folder, pair, self._open(pair), self.store, progress=self.progress)
         return taus
 
-    def _open(self, pair: str) -> Engine:
+    def _open(self, pair: str) -> "Engine":
         """Return the pair's engine; its weights are loaded when something has to be decoded."""
         if self._engine is None or self._loaded != pair:
+            from harness.decode import open_engine
+
             self.close()
             self._engine = open_engine(checkpoints(self.spec.pairs[pair]), self.spec.engine, lazily=True)
             self._loaded = pair
