@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from math import hypot, isfinite
 from pathlib import Path
@@ -25,7 +25,7 @@ from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.base import Again, Sweep
 from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.estimate import DecodingEstimate, estimate
-from harness.sweep.points import Point, listed_points
+from harness.sweep.points import Point, key, listed_points
 from harness.sweep.taus import Taus, find_taus, stored_taus, wanted
 from harness.sweep.track import SweepRun
 from harness.sweep.trials import Trial
@@ -46,6 +46,11 @@ class Decodings(Sweep[SweepSpec]):
 
     _engine: "Engine | None" = None
     _loaded = ""
+
+    @cached_property
+    def _decodings(self) -> dict[str, Decoding]:
+        """The decodings of points, by key."""
+        return {}
 
     @property
     def store(self) -> Path:
@@ -78,13 +83,16 @@ class Decodings(Sweep[SweepSpec]):
 
     def references(self, points: Sequence[Point]) -> list[Point]:
         """Return base, RL, controls, and what else is asked for, of each pair."""
-        return [
-            reference
-            for pair in self.spec.pairs
-            for reference in references(
-                self.spec, pair, [point for point in points if point["pair"] == pair], self._taus(pair)
-            )
-        ]
+        found: list[Point] = []
+        for pair in self.spec.pairs:
+            taus, decodings = self._taus(pair), list[Decoding]()
+            for point in points:
+                if point["pair"] == pair:
+                    name = key(point)  # its decoding is made once: a search asks again after each of its points
+                    self._decodings[name] = self._decodings.get(name) or decoding_of(self.spec, point, taus)
+                    decodings.append(self._decodings[name])
+            found += references(self.spec, pair, decodings)
+        return found
 
     def run(self, points: Sequence[Point]) -> None:
         """Decode what is missing of all points in one stream, and complete each when its last benchmark is there.

@@ -182,7 +182,8 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
                     unknown.append(f"{each.mode}{gamma} {each.criterion} at {100 * point[RATIO]:g} % replaced")
             else:
                 known.append(point)
-    points = [*references(spec, pair, known, taus), *known]
+    decodings = [decoding_of(spec, point, taus) for point in known]
+    points = [*references(spec, pair, decodings), *known]
     ways = [(decoding_of(spec, point, taus), sampling_of(spec, point)) for point in points]
     return list(dict.fromkeys(ways)), list(dict.fromkeys(unknown))
 
