@@ -127,8 +127,8 @@ def tokens(place: "str | Path", tokenizer: Any = None) -> "pandas.DataFrame":
         DamagedError: a record cannot be read.
     """
     _check_harness()
-    from harness.cli.view import tokenizers
     from harness.evals.frames import stored_records, token_frame
+    from harness.evals.tokenizers import tokenizers
 
     records = stored_records(place)
     named = isinstance(tokenizer, str | os.PathLike)

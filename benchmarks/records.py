@@ -216,7 +216,7 @@ def _resume(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Open for writing, the last response torn: every byte is checked, the tail is cut, what is missing is known."""
     path = _folder(store, 0) / JOURNAL
     with path.open("rb") as file:
-        last = max(at for at, _, entry in scan(file, whole=False) if entry and entry[0] == "rollout")
+        last = max(at for at, _, entry in scan(file) if entry and entry[0] == "rollout")
     os.truncate(path, last + _TORN)
     began = time.perf_counter()
     with warnings.catch_warnings(action="ignore"), _open(store, settings["responses"]) as record:

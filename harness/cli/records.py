@@ -137,12 +137,12 @@ def records_grade(
     import json
 
     from harness.evals.from_records import grade_again
-    from harness.records import RecordStore
+    from harness.records import Record, RecordStore
 
     records, failed = RecordStore(store), 0
     for each in records.find(name or ""):
+        record = Record(records.folder.joinpath(*each))
         try:
-            record = records.read(*each)
             graded = grade_again(record, **options)
         except UserError as error:
             echo(f"{'/'.join(each)}: not graded: {error}", err=True)
@@ -161,14 +161,18 @@ def records_grade(
 
 @app.command("verify")
 def records_verify(
-    name: Annotated[str | None, typer.Argument(help="One record; default all.")] = None, store: RecordsFolder = RECORDS
+    name: Annotated[str | None, typer.Argument(help="One record; default all.")] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Set damaged files aside, and keep what is good of them.")
+    ] = False,
+    store: RecordsFolder = RECORDS,
 ) -> None:
-    """Check every line; exit with status 1 where something is wrong.
+    """Check every byte; exit with status 1 where something is wrong.
 
-    Changes nothing."""
+    Without --repair it changes nothing. What a repair left out is decoded again by the record's command."""
     from harness.records.commands import verify_records
 
-    found = verify_records(store, name)
+    found = verify_records(store, name, repair=repair)
     _say_if_empty(store)
     for record, damage in found.items():
         for line in damage or ["good"]:

@@ -10,7 +10,7 @@ from harness.cli.base import echo
 from harness.cli.evaluate import read
 from harness.cli.options import spec_options
 from harness.cli.track import Tracking
-from harness.cli.view import Tokenizer, tokenizers
+from harness.cli.view import Tokenizer
 from harness.errors import unknown
 from harness.files import check_writable
 from harness.progress import say
@@ -68,6 +68,7 @@ def report(
     """
     from harness import __version__
     from harness.evals.show import warnings
+    from harness.evals.tokenizers import tokenizers
     from harness.report.analyses import analysis_chapters
     from harness.report.build import build
     from harness.report.paper import paper_chapter

@@ -232,8 +232,8 @@ def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend
     except KeyboardInterrupt:
         say(f"interrupted; the same command goes on, or `rlvr-dir sweep resume {folder}`")
         raise
-    echo((folder / "summary.md").read_text(), lines=True)
-    say(f"written to {folder}: summary.md, summary.json, figures, results")
+    echo(made.shown(), lines=True)
+    say(f"written to {folder}: summary.md with all tables and figures, summary.json, results")
     if made.failed:
         say(f"{made.failed} points failed; `rlvr-dir sweep status {folder}` says why, and the same command tries again")
         raise typer.Exit(1)

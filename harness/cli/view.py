@@ -1,6 +1,5 @@
 """`rlvr-dir view`: what both models thought at every token, as one page."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +16,6 @@ from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 if TYPE_CHECKING:
     from harness.records import Record
 
-NAMED_THERE = "records"  # as --tokenizer: where the records say that their models are
 Tokenizer = Annotated[
     str | None,
     typer.Option(
@@ -59,6 +57,7 @@ def view(
         rlvr-dir view 3f2a 9c01 --problem tiny_medium-007 --out view.html
     """
     with phase("starting"):
+        from harness.evals.tokenizers import tokenizers
         from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_html
 
     if bool(records) == bool(options.get("tasks")):
@@ -124,62 +123,3 @@ def _read(names: list[str], store: Path) -> "list[Record]":
             "records of one data digest"
         )
     return found
-
-
-def tokenizers(named: str | None, pair: Pair | None = None) -> "Callable[[Sequence[Record]], Any]":
-    """Return what loads the tokenizer of some records, or gives None, with a word on it, where it cannot be had.
-
-    It comes from where the user says: `named`, else the `pair` that the command itself decodes. What a record says of
-    its models is a stranger's word: it is looked up only for `records`, among local files, and its code is never run.
-    The tiny pair's records are known by the digest of its weights.
-    """
-
-    told: list[bool] = []  # a report asks for many records, and is told once
-
-    def load(records: "Sequence[Record]") -> Any:
-        how: dict[str, Any] = {"trust_remote_code": False, "local_files_only": named in (None, NAMED_THERE)}
-        place = named
-        if named == NAMED_THERE:
-            place = next((one.about.rl for one in records if one.about.rl), None)
-        elif named is None and pair is not None:
-            place = pair.rl
-            how |= {"revision": pair.rl_revision, "trust_remote_code": pair.trust_remote_code}
-        elif named is None:
-            place = _tiny(records) or _below(records)
-        if place is None:
-            if any(one.about.rl for one in records) and not told:
-                told.append(True)
-                echo(
-                    "Some responses are plain text: --tokenizer records takes the tokenizers that your records name.",
-                    err=True,
-                )
-            return None
-        from transformers import AutoTokenizer
-
-        try:
-            return AutoTokenizer.from_pretrained(place, **how)
-        except Exception as error:  # transformers raises anything; the page is of use without it
-            said = (str(error).splitlines() or [type(error).__name__])[0]
-            if named == place:
-                raise UserError(f"tokenizer={named!r} cannot be read: {said}") from None
-            echo(f"warning: no tokenizer in {place} ({said}): responses are plain text", err=True)
-            return None
-
-    return load
-
-
-def _below(records: "Sequence[Record]") -> str | None:
-    """Return the RL model that records name, if its folder lies below the current one: nobody else's files."""
-    named = next((one.about.rl for one in records if one.about.rl), None)
-    inside = named is not None and Path(named).is_dir() and Path(named).resolve().is_relative_to(Path.cwd())
-    return named if inside else None
-
-
-def _tiny(records: "Sequence[Record]") -> str | None:
-    """Return where the tiny pair is if these are its records, by the digest of the weights that decoded them."""
-    from harness.records.config import fingerprint
-    from harness.tiny import tiny_pair
-
-    tiny = tiny_pair().rl
-    known = {one.config.weights.get("rl") for one in records if one.config is not None}
-    return tiny if known == {fingerprint(tiny)} else None

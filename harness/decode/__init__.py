@@ -1,15 +1,30 @@
-"""Engines behind one protocol: `open_engine(pair, spec).generate(requests)` yields rollouts as they finish."""
+"""Engines behind one protocol: `open_engine(pair, spec).generate(requests)` yields rollouts as they finish.
 
-from harness.decode.engine import Engine
-from harness.decode.single import single_engine
+Names are resolved on first use: whoever reads the traces of stored responses does not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from harness.decode.trace import Trace
-from harness.decode.types import Request, Rollout
 from harness.spec import EngineSpec, Pair
+
+if TYPE_CHECKING:
+    from harness.decode.engine import Engine
+    from harness.decode.types import Request, Rollout
 
 __all__ = ["Engine", "Request", "Rollout", "Trace", "open_engine"]
 
+_HOMES = {"Engine": "engine", "Request": "types", "Rollout": "types"}
 
-def open_engine(pair: Pair, spec: EngineSpec | None = None, *, lazily: bool = False) -> Engine:
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"harness.decode.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def open_engine(pair: Pair, spec: EngineSpec | None = None, *, lazily: bool = False) -> "Engine":
     """Open the engine that `spec.backend` names, loaded and ready; `lazily`, its weights wait for the first `generate`.
 
     `auto` takes vLLM where it is installed, else transformers. Several `workers`, or a `ray_address`, make it a pool of
@@ -25,6 +40,8 @@ def open_engine(pair: Pair, spec: EngineSpec | None = None, *, lazily: bool = Fa
 
         engine = RayEngines(pair, spec)
     else:
+        from harness.decode.single import single_engine
+
         engine = single_engine(pair, spec)
     if not lazily:
         engine.start()

@@ -1,9 +1,10 @@
 """The statistics of every token of a rollout, where a request asked for them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
 
 from harness.errors import UserError
 from harness.policy.gates import Gate
@@ -39,7 +40,7 @@ class Trace:
         Raises:
             KeyError: there is no such fact.
         """
-        return _Replay(self).stat(name).numpy()
+        return _Replay(self.table).stat(name)
 
     def value(self, gate: Gate) -> np.ndarray:
         """Return what a gate compares with its threshold at every token: (tokens,) float32.
@@ -47,8 +48,10 @@ class Trace:
         Raises:
             UserError: it looks at more than a trace has.
         """
+        import torch  # which only criteria need: reading a trace does not wait for it
+
         try:
-            return gate.value(_Replay(self)).numpy()  # pyright: ignore[reportArgumentType]
+            return gate.value(_Replay(self.table, torch.from_numpy)).numpy()  # pyright: ignore[reportArgumentType]
         except KeyError as error:
             raise UserError(
                 f"criterion={gate.words!r} reads {error.args[0]}, which traces do not have; accepted: a criterion of "
@@ -70,16 +73,16 @@ class Trace:
 class _Replay:
     """Show a gate a whole response as one step: its positions are the rows."""
 
-    def __init__(self, trace: Trace) -> None:
-        self._table = trace.table
+    def __init__(self, table: np.ndarray, kind: Callable[[np.ndarray], Any] = np.asarray) -> None:
+        self._table, self._kind = table, kind  # what makes an array what the statistics are asked for as
 
-    def __getattr__(self, name: str) -> torch.Tensor:
+    def __getattr__(self, name: str) -> Any:
         raise KeyError(name)
 
-    def stat(self, name: str) -> torch.Tensor:
+    def stat(self, name: str) -> Any:
         """Return a statistic of every position."""
         if name in FACTS:
-            return torch.from_numpy(np.ascontiguousarray(self._table[:, FACTS.index(name)]))
+            return self._kind(np.ascontiguousarray(self._table[:, FACTS.index(name)]))
         if name == "ce":
             return self.stat("entropy_base") + self.stat("kl_base_rl")
         if name not in STATISTICS:
@@ -87,9 +90,9 @@ class _Replay:
         return STATISTICS[name](self)  # pyright: ignore[reportArgumentType]
 
     @property
-    def written(self) -> torch.Tensor:
+    def written(self) -> Any:
         """Count the tokens that come before each."""
-        return torch.arange(len(self._table))
+        return self._kind(np.arange(len(self._table)))
 
 
 __all__ = ["MAX_TOP", "Trace", "columns"]

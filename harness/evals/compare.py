@@ -183,21 +183,23 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
     shown = [id(side) for row in rows for side in (row.result, row.reference)]
     sentences = []
     for setting in settings:
-        others = [other for other in settings if other.task == setting.task and other is not setting]
+        others = [one for one in settings if one.task == setting.task and one is not setting]
         if id(setting) in shown or not others:
             continue
-        nearest = min(others, key=lambda other: len(unlike(setting, other, across)))
+        nearest = min(others, key=lambda one: len(unlike(setting, one, across)))
+        other = "those above" if id(nearest) in shown else repr(nearest.label)
         if differing := unlike(setting, nearest, across):
             again = " (--grader grades records again)" if "grader" in differing else ""
             sentences.append(
-                f"{setting.label!r} and {nearest.label!r} on {setting.task} differ in {' and '.join(differing)}, so "
+                f"{setting.label!r} and {other} on {setting.task} differ in {' and '.join(differing)}, so "
                 f"they are not compared; give results that are alike{again}, or ask for it "
                 f"(--across {','.join(differing)})"
             )
-        elif moved := [other for other in others if _moved(setting, other)]:
+        elif moved := [one for one in others if _moved(setting, one)]:
             roles = " and ".join(other_weights(setting, moved[0]))
+            other = "those above" if id(moved[0]) in shown else repr(moved[0].label)
             sentences.append(
-                f"{setting.label!r} and {moved[0].label!r} on {setting.task} were decoded by other weights of {roles}, "
+                f"{setting.label!r} and {other} on {setting.task} were decoded by other weights of {roles}, "
                 "which lay at the same place, so they are not compared; ask for it by name (--against)"
             )
     return [*dict.fromkeys(sentences)]

@@ -18,6 +18,7 @@ import numpy as np
 from harness.errors import UserError
 from harness.evals.result import COUNTS, FLAGS, EvalResult
 from harness.evals.settings import settings_of
+from harness.evals.tokenizers import decoded
 from harness.policy.trace import FACTS, TOP_FACTS
 from harness.records import Record, RecordStore
 from harness.records.record import in_order
@@ -123,8 +124,7 @@ def _tokens(record: Record, tokenizer: Any) -> "pandas.DataFrame":
     sizes = [row.n_tokens for row in rows]
     ids = np.concatenate([np.asarray(row.token_ids, np.int64) for row in rows])
     distinct, which = np.unique(ids, return_inverse=True)
-    how = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
-    texts = [None if tokenizer is None else tokenizer.decode([token], **how) for token in distinct.tolist()]
+    texts = [None if tokenizer is None else decoded(tokenizer, [token]) for token in distinct.tolist()]
     top = max((row.trace_columns - len(FACTS) for row in rows), default=0) // len(TOP_FACTS)
     names = [*FACTS, *(f"{fact}_{rank}" for rank in range(top) for fact in TOP_FACTS)]
     table = np.full((len(ids), max(row.trace_columns for row in rows)), np.nan, np.float32)

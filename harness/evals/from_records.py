@@ -204,7 +204,7 @@ def _extent(
 def grade_again(
     record: Record, *, grader: str = DEFAULT_GRADER, data_dir: str | None = None
 ) -> list[tuple[str, int, list[dict[str, Any]]]]:
-    """Grade all that a record holds, for each task that it was judged for; store the verdicts.
+    """Grade all that a record holds, for each task that it was judged for; store the verdicts. It is read here, once.
 
     Returns:
         Of each task the judge, how many verdicts, and the changed ones (`problem`, `sample`, `gold`, `answer`, and the
@@ -216,17 +216,16 @@ def grade_again(
             disk is full.
     """
     found = []
-    for task in _tasks(record):
-        gold, judge = _golds(record, task, data_dir), judge_name(grader_name(grader), task, record.task)
-        with record.lock():
-            before = record.latest_verdicts(judge)
-            now = record.grade(gold, judge)
-        changes = []
-        for (problem, sample), verdict in sorted(now.items()):
-            kind = before[problem, sample].kind if (problem, sample) in before else None
-            change = {"problem": problem, "sample": sample, "gold": gold[problem], "answer": verdict.answer}
-            changes += [{**change, "before": kind, "now": verdict.kind}] if kind != verdict.kind else []
-        found.append((judge, len(now), changes))
+    with record.lock():
+        for task in _tasks(record):
+            gold, judge = _golds(record, task, data_dir), judge_name(grader_name(grader), task, record.task)
+            before, now = record.latest_verdicts(judge), record.grade(gold, judge)
+            changes = []
+            for (problem, sample), verdict in sorted(now.items()):
+                kind = before[problem, sample].kind if (problem, sample) in before else None
+                change = {"problem": problem, "sample": sample, "gold": gold[problem], "answer": verdict.answer}
+                changes += [{**change, "before": kind, "now": verdict.kind}] if kind != verdict.kind else []
+            found.append((judge, len(now), changes))
     return found
 
 

@@ -13,6 +13,7 @@
 import os
 import platform
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -321,6 +322,7 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
         board = stack.enter_context(closing(Board(jobs, right, len(missing), progress and bool(missing))))
         pool = ThreadPoolExecutor(GRADERS, "grader")
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        keeper = stack.enter_context(ThreadPoolExecutor(1, "keeper"))  # ends before the records close
         responses: list[dict[Key, Row]] = [{} for _ in jobs]
         graded: list[dict[Key, Future[Verdict]]] = [{} for _ in jobs]
         decoded, open_jobs = [0] * len(jobs), {*range(len(jobs))}
@@ -328,12 +330,25 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
         def rows() -> Iterator[tuple[Request, Row, str | None]]:
             """Yield what is held, then what is decoded, with its text, stored before anybody sees it."""
             yield from ((request, row, None) for request, row in held if row is not None)
+            waiting: deque[tuple[Rollout, Future[Row]]] = deque()
             for rollout in engine.generate(missing, progress=board) if missing else ():
-                row, index = Row.from_rollout(rollout), rollout.request.tag
-                decoded[index] += 1
-                if (record := records[index]) is not None:
-                    record.add(row)
-                yield rollout.request, row, rollout.text
+                waiting.append((rollout, keeper.submit(keep, rollout)))
+                while waiting and waiting[0][1].done():
+                    yield finished(*waiting.popleft())
+            while waiting:
+                yield finished(*waiting.popleft())
+
+        def keep(rollout: Rollout) -> Row:
+            """Compress a response and store it, beside decoding: one after the other, as they come."""
+            row = Row.from_rollout(rollout)
+            if (record := records[rollout.request.tag]) is not None:
+                record.add(row)
+            return row
+
+        def finished(rollout: Rollout, row: Future[Row]) -> tuple[Request, Row, str]:
+            """Count a response when it is stored."""
+            decoded[rollout.request.tag] += 1
+            return rollout.request, row.result(), rollout.text
 
         def grade(index: int, row: Row, text: str | None) -> Verdict:
             """Grade a response beside decoding, unless its record has a verdict that still holds."""

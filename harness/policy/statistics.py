@@ -83,7 +83,7 @@ STATISTICS: dict[str, Callable[[Step], Tensor]] = {
     "logp_base": lambda step: at(step.lb, step.token),
     "logp_rl": lambda step: at(step.lr, step.token),
     "delta_logp": lambda step: step.stat("logp_rl") - step.stat("logp_base"),
-    "abs_delta_logp": lambda step: step.stat("delta_logp").abs(),
+    "abs_delta_logp": lambda step: abs(step.stat("delta_logp")),
     "nll_rl": lambda step: -step.stat("logp_rl"),
     "entropy_base": lambda step: entropy(step.lb),
     "entropy_rl": lambda step: entropy(step.lr),

@@ -1,9 +1,18 @@
-"""What can be known about a position beyond the decision: the per-token statistics of the paper, as one table."""
+"""What can be known about a position beyond the decision: the per-token statistics of the paper, as one table.
 
-import torch
+Importing it does not import torch: whoever reads traces needs the names of their columns alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from harness.policy.statistics import entropy, js_divergence, kl_divergence
-from harness.policy.target import Policies
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.policy.target import Policies
 
 FACTS = (
     "logp_base",  # log pi_Base of the proposed token, nats
@@ -26,7 +35,7 @@ def columns(top: int) -> int:
     return len(FACTS) + len(TOP_FACTS) * top
 
 
-def trace(lb: torch.Tensor, lr: torch.Tensor, proposed: torch.Tensor, top: int = 0) -> torch.Tensor:
+def trace(lb: Tensor, lr: Tensor, proposed: Tensor, top: int = 0) -> Tensor:
     """Return the facts of n positions.
 
     Args:
@@ -37,6 +46,8 @@ def trace(lb: torch.Tensor, lr: torch.Tensor, proposed: torch.Tensor, top: int =
     Returns:
         (n, columns(top)) float32, `FACTS`, then `TOP_FACTS` of rank 0, of rank 1, ...; ids are exact (below 2^24).
     """
+    import torch
+
     index = proposed[:, None]
     base, rl = lb.gather(1, index), lr.gather(1, index)
     kinds = [
@@ -60,7 +71,7 @@ def trace(lb: torch.Tensor, lr: torch.Tensor, proposed: torch.Tensor, top: int =
     return torch.cat([kind.float() for kind in kinds], dim=1)
 
 
-def traced(policies: Policies, proposed: torch.Tensor) -> torch.Tensor:
+def traced(policies: Policies, proposed: Tensor) -> Tensor:
     """Return the facts of those rows whose rules ask for them, with as many likeliest tokens as any of them asks for.
 
     Args:

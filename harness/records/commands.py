@@ -103,11 +103,14 @@ def export_record(store: str | Path, name: str, out: str | Path, form: str = "js
     return Path(out)
 
 
-def verify_records(store: str | Path, name: str | None = None) -> dict[str, list[str]]:
-    """Return what is wrong, record by record (an empty list: nothing). Nothing is changed; the next run repairs.
+def verify_records(store: str | Path, name: str | None = None, *, repair: bool = False) -> dict[str, list[str]]:
+    """Return what is wrong, record by record (an empty list: nothing), and change nothing.
+
+    `repair` sets a damaged file aside and keeps what is good of it; its command then decodes the rest again.
 
     Raises:
-        UserError: there is no such record, or no such folder.
+        UserError: there is no such record, or no such folder; to repair, another process writes one, or the disk is
+            full.
     """
     records = RecordStore(store)
     if not records.folder.is_dir():
@@ -115,7 +118,10 @@ def verify_records(store: str | Path, name: str | None = None) -> dict[str, list
     found = {}
     for each in records.find(name) if name else records.names():
         try:
-            found["/".join(each)] = findings_of(records.read(*each, whole=True))
+            record = records.read(*each, whole=True)
+            if repair and (record.damage or record.tail):
+                record.lock(whole=True).close()
+            found["/".join(each)] = findings_of(record)
         except DamagedError as error:
             found["/".join(each)] = [str(error)]
     return found

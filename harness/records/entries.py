@@ -2,10 +2,10 @@
 
 An entry is a line of JSON with its checksum,
 
-    {"crc":1234567890,"entry":{"rollout":{"problem":"aime24/3","sample":0,...,"columns":{"text":812,...},"crc":...}}}
+    {"crc":1234567890,"entry":{"rollout":{"problem":"aime24/3","sample":0,...,"columns":{"text":[812,2790156331],...}}}}
 
-and, of a response, the compressed columns whose sizes the line names, and a newline. So facts are read by skipping from
-line to line, and a damaged stretch ends where the next line begins.
+and, of a response, the compressed columns whose sizes and checksums the line names, and a newline. So facts are read by
+skipping from line to line, and a damaged stretch ends where the next line begins.
 """
 
 import json
@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from harness.records.replay import Replay
 from harness.records.row import Row
@@ -23,7 +23,7 @@ from harness.records.verdicts import StoredVerdict
 from harness.spec.pair import places_of
 from harness.spec.stored import Count, Plain, Stored, Text
 
-FORMAT = 4
+FORMAT = 5
 _LONGEST = 1 << 28  # bytes of a line
 _START = b'{"crc":'
 _LINE = re.compile(rb'\{"crc":([0-9]{1,10}),"entry":(\{.*\})\}\n', re.DOTALL)
@@ -70,7 +70,10 @@ class About(Stored, frozen=True):
         return places_of(dict(self))
 
 
-KINDS: dict[str, Any] = {"rollout": Row, "verdict": StoredVerdict, "replay": Replay, "about": About}
+KINDS = {
+    kind: TypeAdapter(form).validate_python
+    for kind, form in {"rollout": Row, "verdict": StoredVerdict, "replay": Replay, "about": About}.items()
+}
 
 
 def encode(entry: Mapping[str, Any], payload: bytes = b"") -> bytes:
@@ -86,16 +89,16 @@ def decode(line: bytes) -> tuple[str, Any, Any] | None:
         return None
     try:
         [(kind, plain)] = json.loads(match[2].decode()).items()
-        return kind, plain, KINDS[kind].model_validate(plain)
+        return kind, plain, KINDS[kind](plain)
     except (ValueError, KeyError, TypeError, RecursionError):  # made by somebody else
         return None
 
 
-def scan(file: BinaryIO, *, whole: bool) -> Iterator[tuple[int, int, tuple[str, Any, Any] | None]]:
+def scan(file: BinaryIO, *, checked: int | None = None) -> Iterator[tuple[int, int, tuple[str, Any, Any] | None]]:
     """Yield (offset, end, entry) of all stretches of a file, in order; never fails, whatever the bytes are.
 
     The entry is None where the stretch is damaged, and () for a torn tail: the beginning of an entry, and the file's
-    end. The columns of responses are checked if `whole`, else skipped.
+    end. The columns of responses are skipped, but for those that begin after the byte `checked`.
     """
     size, at = os.fstat(file.fileno()).st_size, 0
     while at < size:
@@ -106,7 +109,7 @@ def scan(file: BinaryIO, *, whole: bool) -> Iterator[tuple[int, int, tuple[str, 
             row, end = entry[2], end + entry[2].size + 1
             short = end > size
             if not short:
-                good = not whole or zlib.crc32(file.read(row.size)) == row.crc
+                good = checked is None or at < checked or row.holds(file.read(row.size))
                 file.seek(end - 1)
                 entry = entry if file.read(1) == b"\n" and good else None
         if entry is None or short:

@@ -72,8 +72,10 @@ class Record:
 
     # Reading
 
-    def read(self, *, whole: bool = False) -> Self:
-        """Read the file; every byte of it is checked if `whole`.
+    def read(self, *, whole: bool = False, checked: int | None = None, head: bool = False) -> Self:
+        """Read the file; every byte of it is checked if `whole`, else the columns behind the byte `checked`.
+
+        `head` reads the first entry alone, and so the config.
 
         Raises:
             DamagedError: it cannot be read, or a later version of this program wrote it.
@@ -81,14 +83,14 @@ class Record:
         self.rows: dict[Key, Row] = {}
         self.replays: dict[tuple[Any, ...], Replay] = {}
         self.config: RecordConfig | None = None
-        self.bad, self.tail, self._size, self._foreign = 0, 0, 0, False
+        self.bad, self.tail, self._size, self._finished_at, self._foreign = 0, 0, 0, 0, False
         self._verdicts: dict[str, dict[Key, StoredVerdict]] = {}
         self._about: dict[str, Any] = {}
         if os.path.lexists(self.path) and not self.path.is_file():  # a pipe would be waited for, a device never ends
             raise DamagedError(f"{self.path} is no plain file; the other records can be read")
         try:
             with self.path.open("rb") as file:
-                for at, end, entry in scan(file, whole=whole):
+                for at, end, entry in scan(file, checked=0 if whole else checked):
                     if entry is None:
                         self.bad += 1
                     elif entry:
@@ -97,6 +99,8 @@ class Record:
                         self.tail = end - at
                         break
                     self._size = end
+                    if head:
+                        break
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -107,7 +111,7 @@ class Record:
 
     def _take(self, end: int, kind: str, plain: Any, value: Any) -> None:
         if kind == "rollout":
-            value.place((self.path, end - 1 - value.size))
+            value.place(self.path, end - 1 - value.size)
             self.rows[value.key] = value
         elif kind == "verdict":
             self._verdicts.setdefault(value.judge, {})[value.key] = value
@@ -122,6 +126,7 @@ class Record:
             if value.config is not None:
                 self._identify(value)
             self._about |= plain
+            self._finished_at = end if "finished" in plain else self._finished_at
 
     def _identify(self, about: About) -> None:
         """Take the config, if it is the one that the folder is named after."""
@@ -230,8 +235,10 @@ class Record:
 
     # Writing
 
-    def lock(self, config: RecordConfig | None = None) -> Self:
+    def lock(self, config: RecordConfig | None = None, *, whole: bool = False) -> Self:
         """Become the one writer: repair the file, or begin it where there is none and a config is given.
+
+        What was written since a command was last done with it is checked; every byte if `whole`.
 
         Raises:
             UserError: another process writes it, the disk is full, or it does not say what it is.
@@ -241,10 +248,7 @@ class Record:
         try:
             for half in self.folder.glob(".*.new"):  # what a killed writer has left
                 half.unlink(missing_ok=True)
-            config = config or self.read().config
-            if config is None:
-                raise DamagedError(f"record {self.name}: {'; '.join(self.damage)}; run its command again")
-            self._repair(config)
+            self._repair(config, whole)
             self._fd = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except BaseException:
             self.close()
@@ -253,10 +257,20 @@ class Record:
             warnings.warn(repair, stacklevel=3)
         return self
 
-    def _repair(self, config: RecordConfig) -> None:
-        self.read(whole=True)
+    @property
+    def _is_broken(self) -> bool:
+        return bool(self.bad or self._foreign or (self.rows and self.config is None))
+
+    def _repair(self, config: RecordConfig | None, whole: bool) -> None:
+        self.read(whole=whole)
+        if not whole and any(row.at > self._finished_at for row in self.rows.values()):
+            self.read(checked=self._finished_at)
+        if not whole and self._is_broken:  # then all that is good is copied
+            self.read(whole=True)
+        if (config := config or self.config) is None:
+            raise DamagedError(f"record {self.name}: {'; '.join(self.damage)}; run its command again")
         begun = {"format": FORMAT, "config": config.model_dump(mode="json"), "task": self.task}
-        if self.bad or self._foreign or (self.rows and self.config is None):
+        if self._is_broken:
             aside = set_aside(self.path)
             what = "belongs to another record" if self._foreign else f"has {self.bad} damaged entries"
             self.repairs.append(
@@ -275,8 +289,8 @@ class Record:
         if not self._size:  # new, or torn before its first line was whole
             created = {"created": time.strftime("%Y-%m-%d %H:%M:%S")}
             write_file(self.path, encode({"about": begun | created}), "nothing was written")
-        if not self._size or self.bad or self._foreign or self.config is None:
-            self.read(whole=True)
+        if not self._size or self._is_broken or self.config is None:
+            self.read()
 
     def _entries(self, begun: dict[str, Any]) -> Iterator[bytes]:
         """Yield all that is good, written anew."""
@@ -284,7 +298,7 @@ class Record:
         for row in self.rows.values():
             yield _rollout(row)
         for given in self._verdicts.values():
-            yield from (encode({"verdict": one.model_dump()}) for one in given.values())
+            yield from (encode({"verdict": one.facts()}) for one in given.values())
         yield from (encode({"replay": one.model_dump()}) for one in self.replays.values())
 
     def _append(self, data: bytes, kept: str, *, sync: bool = True) -> int:
@@ -375,7 +389,7 @@ class Record:
         end = self._append(b"".join(data), f"the {len(self.rows)} rollouts before it are safe", sync=due)
         for row, entry in zip(new, data, strict=True):
             end += len(entry)
-            row.place((self.path, end - 1 - row.size))
+            row.place(self.path, end - 1 - row.size)
             self.rows[row.key] = row
 
     def finish(self) -> None:
@@ -424,7 +438,7 @@ class Record:
         old = self._verdicts.setdefault(judge, {})
         new = [one for one in new if old.get(one.key) != one]
         if new:
-            self._append(b"".join(encode({"verdict": one.model_dump()}) for one in new), "the rollouts are safe")
+            self._append(b"".join(encode({"verdict": one.facts()}) for one in new), "the rollouts are safe")
             old |= {one.key: one for one in new}
         self.note(graded_with={**self._about.get("graded_with", {}), judge: now})
 
@@ -486,5 +500,4 @@ class Record:
 
 def _rollout(row: Row) -> bytes:
     """Return the entry of a response."""
-    facts = row.model_dump(exclude_defaults=True)
-    return encode({"rollout": facts}, row.payload())
+    return encode({"rollout": row.facts()}, row.payload())

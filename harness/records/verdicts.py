@@ -4,19 +4,22 @@ A judge is a grader's name with its version (`robust-4`; `harness.grading` says 
 where it went by the answers of another benchmark with the record's questions: `robust-4+minerva_r1zero`.
 """
 
-from typing import Annotated, Literal
+from sys import intern
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict
+from pydantic.dataclasses import dataclass
 
 from harness.digest import installed
 from harness.grading import VERDICT_KINDS, Gold, Verdict
 from harness.records.row import Key
-from harness.spec.stored import Count, Name, Stored, Text
+from harness.spec.stored import Count, Name, Text
 
 _GRADING = ("math-verify", "latex2sympy2-extended", "sympy")
 
 
-class StoredVerdict(Stored, frozen=True):
+@dataclass(slots=True)
+class StoredVerdict:
     """What a judge said of a response, and what it said it of: the digest of the text, and the gold answer."""
 
     judge: Annotated[str, Strict(), Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}$")]
@@ -27,10 +30,17 @@ class StoredVerdict(Stored, frozen=True):
     kind: Literal[VERDICT_KINDS]  # pyright: ignore[reportInvalidTypeForm]
     answer: Text | None = None
 
+    def __post_init__(self) -> None:
+        self.judge, self.problem, self.text = map(intern, (self.judge, self.problem, self.text))  # of many, or a row's
+
     @property
     def key(self) -> Key:
         """(problem, sample)"""
         return self.problem, self.sample
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @property
     def verdict(self) -> Verdict:

@@ -30,6 +30,14 @@ def table(one: Section) -> str:
     return "\n".join([f"**{escape(one.title)}**", "", drawn, *("\n" + escape(note) for note in one.notes)])
 
 
+def as_text(one: Section) -> str:
+    """Write title, table and notes for a terminal, which shows text as it is."""
+    head = [f"{column.group} {column.title}".strip() for column in one.columns]
+    rows = [[" ".join((each.text + each.sign, *each.small)) for each in row] for row in one.cells]
+    drawn = markdown_table(head, rows, [column.words for column in one.columns])
+    return "\n".join([one.title, "", drawn, *(f"\n{note}" for note in one.notes)])
+
+
 def part(one: Section) -> str:
     """Write a section: its table, or its figure with what is said of it."""
     if not one.svg:

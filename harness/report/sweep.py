@@ -23,7 +23,7 @@ from harness.files import write_file
 from harness.markdown import duration
 from harness.report.build import build
 from harness.report.draw import COLOURS, drawing
-from harness.report.markdown import escape, table
+from harness.report.markdown import as_text, escape, table
 from harness.report.model import Report, Section, cell, frame
 from harness.report.write import figure_file
 from harness.spec.search import Search
@@ -104,6 +104,10 @@ class SweepSummary(ABC):
             listed = [table(one) for one in chapter.sections if not one.svg]
             parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *listed] if listed else []
         return parts
+
+    def shown(self) -> str:
+        """Return what a terminal shows: the verdicts, and the tables of the report's first page."""
+        return "\n\n".join([*self.verdicts, *(as_text(one) for one in self.report.front if not one.svg)])
 
     def figures(self) -> list[Section]:
         """Return the figures of the report."""

@@ -85,6 +85,7 @@ class Sweep(ABC, Generic[S]):
         self.study: Study | None = None
         self.on_complete: Callable[[Point, Sequence[Any]], None] = lambda point, results: None
         self.failures: Counter[str] = Counter()  # by point, in this process
+        self._known: tuple[dict[str, Point], dict[str, Point]] = {}, {}  # points, and their references, by key
 
     @cached_property
     def trials(self) -> Trials:
@@ -211,14 +212,22 @@ class Sweep(ABC, Generic[S]):
 
     def todo(self) -> list[Point]:
         """Return the references and points that are not complete, and have not failed too often here."""
-        points = self.points()
-        wanted = {key(point): point for point in (*self.references(points), *points)}
+        points, references = self._wanted()
+        wanted = {**references, **points}
         return [
             point
             for name, point in wanted.items()
             if ((trial := self.trials.get(point)) is None or trial.state == "failed")
             and self.failures[name] <= self.spec.retries
         ]
+
+    def _wanted(self) -> tuple[dict[str, Point], dict[str, Point]]:
+        """Return the points and the references by key; they are made again only where there are more points."""
+        points = self.points()
+        if len(points) != len(self._known[0]) or not points:
+            references = self.references(points)
+            self._known = {key(point): point for point in points}, {key(point): point for point in references}
+        return self._known
 
     def failed(self) -> list[Trial]:
         """Return the trials that failed and were not completed since."""
@@ -255,8 +264,9 @@ class Sweep(ABC, Generic[S]):
         proposed = None if self.study is None else self.study.number(point)
         if proposed is not None:
             return proposed
-        every = self.points() if "reference" not in point else self.references(self.points())
-        return next((n for n, each in enumerate(every) if key(each) == key(point)), 0)
+        points, references = self._wanted()
+        names = [*(references if "reference" in point else points)]
+        return names.index(key(point)) if key(point) in names else 0
 
 
 def _told(scores: stats.Scores) -> str:

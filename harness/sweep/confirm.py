@@ -15,7 +15,7 @@ from harness.errors import UserError
 from harness.evals.settings import Setting
 from harness.files import write_file
 from harness.records.lock import Lock
-from harness.report.markdown import table
+from harness.report.markdown import as_text, table
 from harness.report.model import Section, cell, frame
 from harness.stats import Estimate
 from harness.sweep.base import Sweep
@@ -69,7 +69,7 @@ def confirm(
         write_file(files[0], f"{table(section)}\n".encode())
         write_file(files[1], json.dumps(plain, indent=1, ensure_ascii=False).encode())
         run.attach(*files)
-        return files[0].read_text()
+        return as_text(section)
     finally:
         lock.release()
 

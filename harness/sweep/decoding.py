@@ -2,20 +2,18 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from math import hypot, isfinite
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import stats
-from harness.decode import Engine, open_engine
-from harness.evals import EvalResult, evaluate
+from harness.evals import EvalResult
 from harness.evals.benchmark import Benchmark
 from harness.evals.compare import comparisons
 from harness.evals.data import preflight, preflight_of
-from harness.evals.loop import refuse_lm_eval_tasks
 from harness.evals.settings import Setting, settings_of
 from harness.evals.show import score
 from harness.files import make_folder
@@ -27,11 +25,14 @@ from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.base import Again, Sweep
 from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.estimate import DecodingEstimate, estimate
-from harness.sweep.points import Point, listed_points
+from harness.sweep.points import Point, key, listed_points
 from harness.sweep.taus import Taus, find_taus, stored_taus, wanted
 from harness.sweep.track import SweepRun
 from harness.sweep.trials import Trial
 from harness.tiny import checkpoints
+
+if TYPE_CHECKING:  # which brings torch, and a sweep that is only looked at does not wait for it
+    from harness.decode import Engine
 
 PointsByDecoding = dict[Decoding, list[Point]]  # points may be other words for one
 
@@ -43,8 +44,13 @@ _ORDER = ("base", "rl", "replace", "veto", "extrapolate", "resample")  # of refe
 class Decodings(Sweep[SweepSpec]):
     """Gives the loop lists of decodings, in an engine that is changed only with the pair."""
 
-    _engine: Engine | None = None
+    _engine: "Engine | None" = None
     _loaded = ""
+
+    @cached_property
+    def _decodings(self) -> dict[str, Decoding]:
+        """The decodings of points, by key."""
+        return {}
 
     @property
     def store(self) -> Path:
@@ -67,6 +73,8 @@ class Decodings(Sweep[SweepSpec]):
         Raises:
             UserError: naming the task and what would be accepted.
         """
+        from harness.evals.loop import refuse_lm_eval_tasks
+
         refuse_lm_eval_tasks(preflight_of(self.spec), "swept")
 
     def estimate(self) -> DecodingEstimate:
@@ -75,13 +83,16 @@ class Decodings(Sweep[SweepSpec]):
 
     def references(self, points: Sequence[Point]) -> list[Point]:
         """Return base, RL, controls, and what else is asked for, of each pair."""
-        return [
-            reference
-            for pair in self.spec.pairs
-            for reference in references(
-                self.spec, pair, [point for point in points if point["pair"] == pair], self._taus(pair)
-            )
-        ]
+        found: list[Point] = []
+        for pair in self.spec.pairs:
+            taus, decodings = self._taus(pair), list[Decoding]()
+            for point in points:
+                if point["pair"] == pair:
+                    name = key(point)  # its decoding is made once: a search asks again after each of its points
+                    self._decodings[name] = self._decodings.get(name) or decoding_of(self.spec, point, taus)
+                    decodings.append(self._decodings[name])
+            found += references(self.spec, pair, decodings)
+        return found
 
     def run(self, points: Sequence[Point]) -> None:
         """Decode what is missing of all points in one stream, and complete each when its last benchmark is there.
@@ -89,6 +100,8 @@ class Decodings(Sweep[SweepSpec]):
         Raises:
             UserError: what the engine or the record store refuses; points that are complete by then stay so.
         """
+        from harness.evals import evaluate
+
         spec, pair = self.spec, points[0]["pair"]
         engine, taus = self._open(pair), self._taus(pair)
         by: dict[Sampling, PointsByDecoding] = {spec.sampling: {}}
@@ -187,6 +200,8 @@ class Decodings(Sweep[SweepSpec]):
 
         The winner is compared with RL and its control; RL itself, which has neither, with base.
         """
+        from harness.evals import evaluate
+
         spec, winner = self.spec, best.results[0].decoding
         found = preflight(tasks or spec.tasks, spec.data_dir, spec)
         parts = {each.name: unused(spec, each) for each in found.values()}
@@ -228,9 +243,11 @@ class Decodings(Sweep[SweepSpec]):
             taus = find_taus(self.spec, self.folder, pair, self._open(pair), self.store, progress=self.progress)
         return taus
 
-    def _open(self, pair: str) -> Engine:
+    def _open(self, pair: str) -> "Engine":
         """Return the pair's engine; its weights are loaded when something has to be decoded."""
         if self._engine is None or self._loaded != pair:
+            from harness.decode import open_engine
+
             self.close()
             self._engine = open_engine(checkpoints(self.spec.pairs[pair]), self.spec.engine, lazily=True)
             self._loaded = pair

@@ -1,6 +1,7 @@
 """How the points of a sweep of decodings are decoded and drawn, and the references that belong to them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from functools import cache
 
 from harness.spec import Decoding, Sampling, parse
 from harness.spec.sweep import RATIO, SweepSpec
@@ -21,15 +22,21 @@ def decoding_of(spec: SweepSpec, point: Point, taus: Taus) -> Decoding:
     return spec.decoding(point, taus[asked.criterion, point[RATIO]].tau)
 
 
+@cache
+def _controls(decoding: Decoding) -> tuple[Decoding, ...]:
+    """Return the controls of a decoding, which a sweep asks for again and again."""
+    return tuple(decoding.controls())
+
+
 def sampling_of(spec: SweepSpec, point: Point) -> Sampling:
     """Return how a point or a reference is drawn: as the sweep says, but for some references."""
     return parse(Sampling, point["sampling"]) if "sampling" in point else spec.sampling
 
 
-def references(spec: SweepSpec, pair: str, points: Sequence[Point], taus: Taus) -> list[Point]:
+def references(spec: SweepSpec, pair: str, decodings: Iterable[Decoding]) -> list[Point]:
     """Return base, RL, those asked for, the points' controls, and what is drawn otherwise; none twice."""
-    decodings = dict.fromkeys(decoding_of(spec, point, taus) for point in points)
-    controls = [control for decoding in decodings for control in decoding.controls()]
+    decodings = dict.fromkeys(decodings)
+    controls = [control for decoding in decodings for control in _controls(decoding)]
     wanted = dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), *spec.references, *controls])
     others = [reference(pair, *each) for each in spec.drawn_otherwise]
     return [*(reference(pair, decoding) for decoding in wanted if decoding not in decodings), *others]

@@ -1,20 +1,22 @@
 """Before anything runs: the points, how much of each is in the records already, and what the rest will cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from harness.decode import open_engine
+from harness.digest import installed
 from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import GROUPS, benchmark_size
 from harness.evals.data import NoDataError, preflight_of
-from harness.evals.loop import Job, jobs_of
 from harness.markdown import duration, markdown_table
-from harness.records import RecordStore
-from harness.spec import Decoding, Sampling
+from harness.records import Record, RecordStore, fingerprint
+from harness.spec import Decoding, EngineSpec, Sampling
+from harness.spec.sampling import Drawing
 from harness.spec.stored import Number, Plain, Stored
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
 from harness.sweep.decodings import decoding_of, references, sampling_of
@@ -122,26 +124,20 @@ def estimate(spec: SweepSpec, out: Path, records: Path) -> DecodingEstimate:
     notes: list[str] = []
     lengths: list[int] = []
     thresholds: dict[str, int] = {}
-    store = RecordStore(records)
     for pair in spec.pairs:
         taus = stored_taus(spec, folder, pair)
         asked, unknown = _decodings(spec, pair, taus)
         refined = sum(each not in taus and not is_uniform(gate_of(how)) for each, how in wanted(spec).items())
         try:
-            jobs = _jobs(spec, pair, asked)
-        except Exception as error:  # checkpoints or problems that are on another machine
-            reason = str(error) if isinstance(error, UserError) else type(error).__name__
-            notes.append(f"{pair}: what the records hold cannot be told here ({reason[:160]})")
-            for decoding, sampling in asked:
-                responses = each * sampling.samples // spec.sampling.samples
-                rows.append(TrialCost(pair, _label(spec, decoding, sampling), responses, None, decoding))
-        else:
-            for decoding, sampling in asked:
-                mine = [job for job in jobs[sampling] if job.decoding == decoding]
-                held = [tokens for job in mine for tokens in _held(store, job)]
-                lengths += held
-                needed = sum(len(job.requests) for job in mine)
-                rows.append(TrialCost(pair, _label(spec, decoding, sampling), needed, len(held), decoding))
+            stored = _Stored(spec, pair, records)
+        except UserError as error:  # checkpoints or problems that are on another machine
+            stored = None
+            notes.append(f"{pair}: what the records hold cannot be told here ({str(error)[:160]})")
+        for decoding, sampling in asked:
+            held = None if stored is None else stored.lengths(decoding, sampling)
+            lengths += held or []
+            responses, count = each * sampling.samples // spec.sampling.samples, None if held is None else len(held)
+            rows.append(TrialCost(pair, _label(spec, decoding, sampling), responses, count, decoding))
         rows += [TrialCost(pair, label, each, 0) for label in unknown]
         if refined and spec.refined:
             thresholds[pair] = refined * each
@@ -186,20 +182,10 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
                     unknown.append(f"{each.mode}{gamma} {each.criterion} at {100 * point[RATIO]:g} % replaced")
             else:
                 known.append(point)
-    points = [*references(spec, pair, known, taus), *known]
+    decodings = [decoding_of(spec, point, taus) for point in known]
+    points = [*references(spec, pair, decodings), *known]
     ways = [(decoding_of(spec, point, taus), sampling_of(spec, point)) for point in points]
     return list(dict.fromkeys(ways)), list(dict.fromkeys(unknown))
-
-
-def _jobs(spec: SweepSpec, pair: str, asked: Sequence[tuple[Decoding, Sampling]]) -> dict[Sampling, list[Job]]:
-    engine = open_engine(checkpoints(spec.pairs[pair]), spec.engine, lazily=True)
-    by: dict[Sampling, list[Decoding]] = {}
-    for decoding, sampling in asked:
-        by.setdefault(sampling, []).append(decoding)
-    try:
-        return {s: jobs_of(spec.evaluation(pair, decodings, sampling=s), engine) for s, decodings in by.items()}
-    finally:
-        engine.close()
 
 
 def _responses(spec: SweepSpec) -> int:
@@ -212,11 +198,61 @@ def _responses(spec: SweepSpec) -> int:
     return spec.sampling.samples * sum(len(spec.part.of([str(i) for i in range(each)])[: spec.limit]) for each in sizes)
 
 
-def _held(store: RecordStore, job: Job) -> list[int]:
-    """Return the lengths of the responses of a job that are in the records."""
-    record = job.read(store)
-    asked = {(request.problem, request.sample) for request in job.requests}
-    return [row.n_tokens for row in record or () if row.key in asked]
+class _Stored:
+    """The responses of a pair in the records, told without its engine.
+
+    A record counts where its weights, decoding, sampling and problems are those of the sweep, and its engine is the one
+    that would run here, as far as the settings and the installed versions say it. Whether the prompts are the same is
+    known when it runs.
+    """
+
+    def __init__(self, spec: SweepSpec, pair: str, folder: Path) -> None:
+        """Find the records of a pair.
+
+        Raises:
+            UserError: the checkpoints or the problems are not on this machine.
+        """
+        weights = {role: fingerprint(*model) for role, model in checkpoints(spec.pairs[pair]).models.items()}
+        if missing := [name for name in weights.values() if not name.startswith("weights:") and "@" not in name]:
+            raise UserError(f"{missing[0]} is not here")
+        self._problems: dict[tuple[str, str | None], list[str]] = {}
+        for benchmark in preflight_of(spec).values():
+            facts, names = benchmark.facts, spec.part.of([*benchmark.golds])[: spec.limit]
+            task = facts.of or benchmark.name
+            self._problems[task, facts.of_data or facts.data] = [f"{task}/{name}" for name in names]
+        self._records: dict[tuple[str, str | None, Decoding, Drawing], list[Record]] = {}
+        for name in RecordStore(folder).names():
+            record = Record(RecordStore(folder).folder / "/".join(name))
+            with suppress(DamagedError):
+                config = record.read(head=True).config
+                if config is not None and config.weights == weights and _would_run(config.engine, spec.engine):
+                    known = record.task, config.data, config.decoding, config.sampling
+                    self._records.setdefault(known, []).append(record)
+
+    def lengths(self, decoding: Decoding, sampling: Sampling) -> list[int]:
+        """Return the lengths of the responses that are there of what a decoding needs."""
+        lengths: list[int] = []
+        for (task, data), problems in self._problems.items():
+            wanted, samples = {*problems}, sampling.samples
+            records = self._records.get((task, data, decoding, sampling.drawing), [])
+            held = (
+                [row.n_tokens for row in record.read() if row.problem in wanted and row.sample < samples]
+                for record in records
+            )
+            lengths += max(held, key=len, default=[])
+        return lengths
+
+
+def _would_run(engine: Mapping[str, Any], spec: EngineSpec) -> bool:
+    """Tell whether an engine's facts are those of the one that would run here, as far as that is known beforehand."""
+    backend = ("vllm" if find_spec("vllm") else "transformers") if spec.backend == "auto" else spec.backend
+    stated = {"backend": backend, "dtype": spec.dtype, "max_model_len": spec.max_model_len}
+    versions = {name: installed(name, f"{name}-cpu").values() for name in ("vllm", "transformers", "torch")}
+    return (
+        all(value in (None, "auto", engine.get(name)) for name, value in stated.items())
+        and all(engine.get(name) in (None, *there) for name, there in versions.items())
+        and spec.deterministic == engine.get("deterministic", False)
+    )
 
 
 class _Speed(Stored, frozen=True):

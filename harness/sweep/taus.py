@@ -4,12 +4,11 @@ import json
 import math
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.decode import Engine
 from harness.errors import DamagedError, UserError
-from harness.evals.traces import criterion_values
 from harness.files import write_file
 from harness.policy.gates import Gate, Threshold, parameters
 from harness.spec import Decoding
@@ -18,6 +17,9 @@ from harness.spec.sweep import RATIO, SweepSpec
 from harness.sweep.folder import SweepFolder
 from harness.sweep.matched import MatchedTau, is_uniform, tau_for
 from harness.sweep.points import listed_points
+
+if TYPE_CHECKING:
+    from harness.decode import Engine
 
 EVENTS = 400  # replaced tokens by which a threshold is refined: their number is known to 5 %
 Taus = dict[tuple[str, float], MatchedTau]  # by criterion, in a decoding's words, and wanted ratio
@@ -68,7 +70,7 @@ def _stored(folder: SweepFolder) -> dict[str, tuple[MatchedTau, ...]]:
 
 
 def find_taus(
-    spec: SweepSpec, folder: SweepFolder, pair: str, engine: Engine, records: Path, *, progress: bool
+    spec: SweepSpec, folder: SweepFolder, pair: str, engine: "Engine", records: Path, *, progress: bool
 ) -> Taus:
     """Return all thresholds of a pair; those that are not known yet are found from what the pair writes.
 
@@ -78,6 +80,8 @@ def find_taus(
     taus = stored_taus(spec, folder, pair)
     if not (missing := {each: gate_of(how) for each, how in wanted(spec).items() if each not in taus}):
         return taus
+    from harness.evals.traces import criterion_values
+
     asked = wanted(spec)
 
     def values_of(decodings: list[Decoding], samples: int) -> dict[Decoding, dict[Gate, np.ndarray]]:

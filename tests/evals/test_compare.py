@@ -137,7 +137,8 @@ def test_what_is_not_like_the_others_is_left_out_by_name():
     rows = compare(settings)
     assert pairs(rows) == [(CONTROL, RL)]
     [sentence] = left_out(settings, rows)
-    assert "'extrapolate τ-0.3 γ0.1 (plain)'" in sentence
+    assert "'extrapolate τ-0.3 γ0.1 (plain)' and those above on aime24 differ in grader" in sentence
+    assert not any(setting.label in sentence for setting in settings if setting.decoding != EXTRA)
     assert sentence in markdown(rows, [sentence])
     both = [*results, result(RL, 0.7, grader="plain"), result(CONTROL, 0.4, grader="plain")]
     rows = made(both)

@@ -186,7 +186,7 @@ def test_what_was_never_graded_needs_the_gold_answers_of_its_own_questions(where
     store = tmp_path / "runs/records"
     for path in store.glob("*/*/journal.bin"):
         with path.open("rb") as found:
-            verdicts = [(at, end) for at, end, entry in scan(found, whole=False) if entry[0] == "verdict"]
+            verdicts = [(at, end) for at, end, entry in scan(found) if entry[0] == "verdict"]
         data = path.read_bytes()
         path.write_bytes(data[: verdicts[0][0]] + data[verdicts[-1][1] :])
     file.write_text(file.read_text().replace("how many", "how much"))

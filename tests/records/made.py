@@ -88,7 +88,7 @@ def stored(records):
     found = {}
     for path in Path(records).glob(f"*/*/{JOURNAL}"):
         with path.open("rb") as file:
-            entries = [entry for _, _, entry in scan(file, whole=False) if entry]
+            entries = [entry for _, _, entry in scan(file) if entry]
         found[path.parent.parent.name] = [value.key for kind, _, value in entries if kind == "rollout"]
     return found
 

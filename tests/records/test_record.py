@@ -68,12 +68,13 @@ def test_delta_logp_is_kept_within_its_bound_at_every_size():
 def test_a_few_bytes_never_unpack_to_more_than_their_tokens_could_have(name, most):
     """Eight rollouts with 1 MB of compressed zeros for a text had cost 3 GiB."""
     one = delta([0.0] * 5, prompt_token_ids=(1, 2))
-    names = list(one.columns)
-    at = sum(one.columns[each] for each in names[: names.index(name)])
+    columns = one.facts()["columns"]
+    names = list(columns)
+    at = sum(columns[each][0] for each in names[: names.index(name)])
     for size in (most, most + 1):
         bomb = zlib.compress(bytes(size))
-        payload = one.payload()[:at] + bomb + one.payload()[at + one.columns[name] :]
-        changed = one.model_copy(update={"columns": {**one.columns, name: len(bomb)}, "crc": zlib.crc32(payload)})
+        payload = one.payload()[:at] + bomb + one.payload()[at + columns[name][0] :]
+        changed = Row(**{**one.facts(), "columns": {**columns, name: (len(bomb), zlib.crc32(bomb))}})
         changed.place(payload)
         if size > most:
             with pytest.raises(UserError, match=f"column {name} is cut short, or too large"):
@@ -119,12 +120,17 @@ def test_a_problem_order_counts_numbers_as_numbers():
 
 
 def test_a_rollout_comes_back_to_the_bit_and_the_reader_in_the_docs_has_it_too(tmp_path):
-    path = fill(tmp_path) / JOURNAL
+    path, key = fill(tmp_path) / JOURNAL, (PROBLEMS[2], 1)
+    table = np.random.default_rng(0).normal(size=(len(made(*key).token_ids), 10)).astype(np.float32)
+    with open_record(tmp_path, trace_columns=10) as record:
+        record.add(row(*key, trace=SimpleNamespace(table=table)))
     [code] = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     names = {}
     exec(code, names)
     theirs = {(each["problem"], each["sample"]): each for each in names["rollouts"](path)}
     assert len(theirs) == 36
+    assert (theirs[key]["trace"] == table).all()
+    assert (read(tmp_path).rows[key].trace == table).all()
     for ours in read(tmp_path):
         each, rollout = theirs[ours.key], made(*ours.key)
         for name in ("text", "token_ids", "replaced", "changed", "delta_logp"):
@@ -260,6 +266,7 @@ def test_whatever_happens_to_a_file_its_record_is_made_whole_again(sound, tmp_pa
     lost = {(problem, sample) for problem in PROBLEMS for sample in range(3)} - set(found.held)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        verify_records(folder, repair=True) if found.config else None  # of one that says what it is
         record = open_record(folder)
     with record:
         assert set(record.missing()) == lost
@@ -283,29 +290,74 @@ def test_a_file_of_another_record_is_never_mixed_in(tmp_path, whole):
     assert read(tmp_path / "ours").digest() == whole
 
 
-def test_what_is_skipped_is_checked_when_it_is_read(tmp_path):
-    """Counts come from intact lines; damaged columns are found by who wants them, by verify and by the next run."""
-    path, key = fill(tmp_path) / JOURNAL, (PROBLEMS[3], 1)
+def flip(path, row):
+    """Damage a bit of a response's columns."""
     data = bytearray(path.read_bytes())
-    data[data.find(read(tmp_path).rows[key].payload()) + 20] ^= 1
+    data[data.find(row.payload()) + 20] ^= 1
     path.write_bytes(data)
-    record = read(tmp_path)
-    assert (len(record.held), record.rows[key].n_tokens) == (36, len(made(*key).token_ids))
-    for want in (lambda: record.rows[key].text, record.rows[key].load):
-        with pytest.raises(UserError, match=f"{PROBLEMS[3]} sample 1 was damaged"):
-            want()
+
+
+def test_what_is_skipped_is_checked_when_it_is_read(tmp_path):
+    """Counts come from intact lines; damage of what a command was done with is found by who wants it, and by verify."""
+    path, key = fill(tmp_path) / JOURNAL, (PROBLEMS[3], 1)
+    flip(path, read(tmp_path).rows[key])
+    for record in (read(tmp_path), open_record(tmp_path)):
+        with record:
+            assert (len(record.held), record.rows[key].n_tokens) == (36, len(made(*key).token_ids))
+            for want in (lambda row=record.rows[key]: row.text, record.rows[key].load):
+                with pytest.raises(UserError, match=f"{PROBLEMS[3]} sample 1 was damaged.*verify --repair"):
+                    want()
     assert "1 damaged entries" in verify_records(tmp_path)[record.name][0]
-    with pytest.warns(UserWarning, match="set aside"), open_record(tmp_path) as record:
+    with pytest.warns(UserWarning, match="set aside"):
+        verify_records(tmp_path, repair=True)
+    with open_record(tmp_path) as record:
         assert record.missing() == [key]
 
 
-@pytest.mark.parametrize("number", [3, 5])
+def test_a_writer_checks_what_was_written_after_the_last_command_was_done(tmp_path):
+    """Of a finished record that was then asked for more: damage of what came later, and not of what was there."""
+    path, early, late = fill(tmp_path, samples=2) / JOURNAL, (PROBLEMS[3], 1), (PROBLEMS[3], 2)
+    with open_record(tmp_path) as record:
+        record.add(*(row(*key) for key in record.missing()[:6]))
+    flip(path, read(tmp_path).rows[late])
+    with pytest.warns(UserWarning, match="set aside"):
+        record = open_record(tmp_path)
+    assert len(record.missing()) == 7
+    assert late in record.missing()
+    resume(record)
+    record.close()
+    flip(path, read(tmp_path).rows[early])
+    with open_record(tmp_path) as record:
+        assert not record.missing()
+    with open_record(tmp_path, samples=4) as record:
+        record.add(row(PROBLEMS[0], 3))
+    flip(path, read(tmp_path).rows[PROBLEMS[0], 3])
+    with pytest.warns(UserWarning, match="has 2 damaged entries"), open_record(tmp_path) as record:
+        assert record.missing() == [early], "where a file is written anew, all of it is checked"
+
+
+def test_a_text_is_read_without_the_columns_beside_it(tmp_path):
+    """Damage of a trace is its reader's; a text alone is read as if nothing were wrong."""
+    key, table = (PROBLEMS[0], 0), np.random.default_rng(0).normal(size=(len(made(PROBLEMS[0], 0).token_ids), 14))
+    with open_record(tmp_path, trace_columns=14) as record:
+        record.add(row(*key, trace=SimpleNamespace(table=table)))
+    data = bytearray(record.path.read_bytes())
+    data[-20] ^= 1  # the trace is the last column
+    record.path.write_bytes(data)
+    one = read(tmp_path).rows[key]
+    assert one.text == made(*key).text
+    assert one.token_ids == made(*key).token_ids
+    with pytest.raises(UserError, match="was damaged"):
+        _ = one.trace
+
+
+@pytest.mark.parametrize("number", [4, 6])
 def test_another_format_is_refused_and_left_alone(tmp_path, number):
     path = fill(tmp_path) / JOURNAL
     data = encode({"about": {"format": number, "task": TASK, "what": "ever"}}) + b"who knows"
     path.write_bytes(data)
     for look in (lambda: open_record(tmp_path), lambda: read(tmp_path)):
-        with pytest.raises(UserError, match=rf"is of format {number}.*accepted: 4"):
+        with pytest.raises(UserError, match=rf"is of format {number}.*accepted: 5"):
             look()
     assert path.read_bytes() == data
 
@@ -321,13 +373,17 @@ def test_another_format_is_refused_and_left_alone(tmp_path, number):
         {"sample": 0.5},
         {"problem": None},
         {"finish_reason": ["stop"]},
-        {"columns": {"text": -400}},
-        {"columns": {"text": 2.0}},
-        {"columns": {"text": 2**60}},
-        {"columns": {"texts": 3}},
+        {"columns": {"text": [-400, 1]}},
+        {"columns": {"text": [2.0, 1]}},
+        {"columns": {"text": [2**60, 1]}},
+        {"columns": {"text": [3, 2**32]}},
+        {"columns": {"text": [3]}},
+        {"columns": {"text": 3}},
+        {"columns": {"texts": [3, 1]}},
         {"columns": 7},
-        {"crc": None},
+        {"columns": None},
         {"trace_columns": 2**20},
+        {"trace_columns": 10},
     ],
 )
 def test_rows_that_someone_made_are_checked_though_their_checksum_fits(tmp_path, change):
@@ -337,6 +393,8 @@ def test_rows_that_someone_made_are_checked_though_their_checksum_fits(tmp_path,
     at = [kind for kind, _ in found].index("rollout") + 5
     line, _, payload = found[at][1].partition(b"\n")
     _, plain, value = decode(line + b"\n")
+    if isinstance(change.get("columns"), dict):
+        change = {"columns": {**plain["columns"], **change["columns"]}}
     found[at] = ("rollout", encode({"rollout": {**plain, **change}}) + payload)
     path.write_bytes(b"".join(data for _, data in found))
     with pytest.warns(UserWarning, match="set aside"):

@@ -58,6 +58,19 @@ def test_markdown():
     ]
 
 
+def test_a_terminal_shows_a_table_without_marks():
+    assert markdown.as_text(TABLE).splitlines() == [
+        "Two ways.",
+        "",
+        "| Method       |       AIME24 Avg@32 |   AIME24 Pass@16 |",
+        "|:-------------|--------------------:|-----------------:|",
+        "| Base         |               14.79 |            47.46 |",
+        "| 100 % & more | 39.06* [30.1, 48.0] |                – |",
+        "",
+        "A note.",
+    ]
+
+
 def test_latex():
     assert latex.table(TABLE).splitlines() == [
         r"\begin{table}[t]",

@@ -51,6 +51,8 @@ def test_all_of_them_run_and_what_is_said_of_one_is_refused(typed, tmp_path):
     )
     done = typed("sweep", "run", str(both), "--no-track", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
+    assert "| tiny_easy (1 of 240 problems) |" in " ".join(done.stdout.split())
+    assert not any(mark in done.stdout for mark in ("\\_", "**", "<u>", "!["))
     assert all((tmp_path / "sweeps" / name / "summary.json").is_file() for name in ("one", "two"))
     done = typed("sweep", "run", str(both), "--dry-run", "--out", str(tmp_path))
     assert " 0 |" in done.stdout  # all is in the records

@@ -8,8 +8,9 @@ import yaml
 from harness.errors import UserError
 from harness.spec import Pair, Sampling, parse, read_yaml
 from harness.spec.sweep import SweepSpec
-from harness.sweep import sweeps_dir
-from harness.sweep.decodings import references, sampling_of
+from harness.sweep import decoding, sweeps_dir
+from harness.sweep.base import Places, open_sweep
+from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.folder import SweepFolder
 from harness.sweep.points import key, listed_points
 from harness.sweep.specs import load
@@ -106,6 +107,24 @@ def test_one_worker_may_use_sqlite_and_text_numbers_are_numbers():
     assert sweep(parameters={"decode.tau": {"values": ["-1e-1"]}}).parameters["decode.tau"].values == (-0.1,)
 
 
+def decodings(spec):
+    return [decoding_of(spec, point, {}) for point in listed_points(spec)]
+
+
+def test_what_is_left_is_told_after_each_point_without_reading_all_of_them_again(tmp_path, monkeypatch):
+    read, decoding_of = [], decoding.decoding_of
+    monkeypatch.setattr(decoding, "decoding_of", lambda *given: read.append(given) or decoding_of(*given))
+    whole = open_sweep(sweep(), Places.under(tmp_path, track=False))
+    whole.folder.make()
+    left = whole.todo()
+    for number, point in enumerate(left, 1):
+        whole.fail(point, "why not")
+        whole.failures[key(point)] = 9
+        assert whole.todo() == left[number:]
+    assert len(read) == 4
+    assert [trial.number for trial in whole.trials] == [*range(len(left) - 4), 0, 1, 2, 3]
+
+
 def test_a_grid_is_every_combination_and_gamma_0_is_plain_replacement():
     spec = sweep()
     points = listed_points(spec)
@@ -113,16 +132,16 @@ def test_a_grid_is_every_combination_and_gamma_0_is_plain_replacement():
     assert len({key(point) for point in points}) == len(points) == 4
     labels = [spec.decoding(point).label() for point in points]
     assert labels == ["replace τ-0.3", "extrapolate τ-0.3 γ0.1", "replace τ-0.1", "extrapolate τ-0.1 γ0.1"]
-    wanted = [each["reference"]["mode"] for each in references(spec, "tiny", points, {})]
+    wanted = [each["reference"]["mode"] for each in references(spec, "tiny", decodings(spec))]
     assert wanted == ["base", "rl"]  # the controls are points of the grid
 
 
 def test_other_samplings_are_references_of_their_own():
     others = [{"temperature": 0, "decodings": ["rl", "base"]}, {"top_p": 0.3}, {"temperature": 1.0}]
     spec = sweep(parameters=TAU, samplings=others, sampling={"samples": 4, "top_p": 0.9, "seed": 7})
-    plain = [point for point in references(spec, "tiny", listed_points(spec), {}) if "sampling" not in point]
-    drawn = [point for point in references(spec, "tiny", listed_points(spec), {}) if "sampling" in point]
-    assert plain == references(sweep(parameters=TAU), "tiny", listed_points(spec), {})
+    plain = [point for point in references(spec, "tiny", decodings(spec)) if "sampling" not in point]
+    drawn = [point for point in references(spec, "tiny", decodings(spec)) if "sampling" in point]
+    assert plain == references(sweep(parameters=TAU), "tiny", decodings(spec))
     said = [(p["reference"]["mode"], sampling_of(spec, p).unlike(spec.sampling), sampling_of(spec, p)) for p in drawn]
     assert said == [
         ("rl", "greedy", Sampling(temperature=0)),
@@ -133,7 +152,7 @@ def test_other_samplings_are_references_of_their_own():
 
 def test_controls_are_added_where_the_grid_has_none():
     spec = sweep(decode={"primary": "rl", "gamma": 0.1}, parameters=TAU)
-    found = [each["reference"] for each in references(spec, "tiny", listed_points(spec), {})]
+    found = [each["reference"] for each in references(spec, "tiny", decodings(spec))]
     assert [(r["mode"], r["primary"], r.get("tau")) for r in found] == [
         ("base", "base", None),
         ("rl", "rl", None),

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from harness.decode.trace import Trace
 from harness.digest import digest_of
 from harness.errors import UserError
+from harness.evals.tokenizers import decoded
 from harness.records import Record, Replay, Row, judge_name
 from harness.records.replay import OWN, PROPOSED
 from harness.report.viewer.pieces import Pieces
@@ -135,7 +137,7 @@ def viewer_data(problems: Mapping[str, Sequence[Answer]], tokenizer: Any = None)
 def _question(answers: Sequence[Answer], tokenizer: Any) -> dict[str, Any]:
     gold = next((answer.gold for answer in answers if answer.gold is not None), None)
     ids = answers[0].rollout.prompt_token_ids if answers else ()
-    return {"gold": gold, "prompt": tokenizer.decode(list(ids)) if tokenizer is not None and ids else None}
+    return {"gold": gold, "prompt": decoded(tokenizer, ids) if tokenizer is not None and ids else None}
 
 
 def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
@@ -191,8 +193,6 @@ def _credit(answer: Answer, pieces: Pieces) -> list[dict[str, Any]]:
 def _traced(table: np.ndarray | None, pieces: Pieces) -> dict[str, Any]:
     if table is None:
         return {}
-    from harness.decode.trace import Trace  # brings torch, which a report without traces does not need
-
     trace = Trace(table)
     data: dict[str, Any] = {"top": trace.top, "proposed": _column(pieces.alone(trace.proposed), "u4")}
     data |= {name: _column(trace.fact(name), "f4") for name in MEASURED}

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.evals.tokenizers import decoded
+
 UNKNOWN = "\ufffd"  # what decoders write for bytes that are no text
 _MOST_BYTES = 4  # of a character: so many tokens it can be spread over
 _SEGMENT = re.compile(r"\n|[^\S\n]?[^\s]{1,24}|[^\S\n]+")
@@ -67,7 +69,7 @@ class Pieces:
 
     def _decode(self, tokens: Sequence[int]) -> str:
         try:
-            return self._tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+            return decoded(self._tokenizer, tokens)
         except (IndexError, KeyError, OverflowError, TypeError, ValueError):  # ids beyond the vocabulary
             return "".join(f"#{token}" for token in tokens)
 
