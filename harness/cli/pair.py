@@ -53,7 +53,8 @@ def check_command(
     What will be warned of, and why not. Reads no weights.
 
     Configurations, tokenizers and the headers of local weights are read, from a folder, the hub's cache or the hub;
-    the checks are those with which every engine begins. Exit status: 0 it runs, 1 it does not, 2 it cannot be told. For example:
+    the checks are those with which every engine begins. Exit status: 0 it runs, 1 it does not, 2 it cannot be told.
+    For example:
 
     \b
         rlvr-dir pair check orz-7b
