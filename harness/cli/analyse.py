@@ -117,7 +117,7 @@ def analyse_credit(
 
     \b
         rlvr-dir analyse credit --samples 8 --limit 60 --tokens 8
-        rlvr-dir analyse credit -d extrapolate,primary=rl,gamma=-1,criterion=kl,tau=0.1 --dry-run
+        rlvr-dir analyse credit -d resample,primary=rl,criterion=kl,tau=0.1 --dry-run
     """
     with phase("starting"):
         from harness.analysis.credit import credit_statistics

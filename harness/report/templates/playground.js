@@ -52,7 +52,7 @@ function drawing({temperature, top_p, max_tokens, seed}) { return {temperature, 
 // One answer as it streams: tokens in the viewer's colours.
 class Live {
   constructor(rule, state) {
-    const gated = /^(replace|extrapolate)\b/.test(rule) && !/\btau=|criterion=(always|coupling)/.test(rule);
+    const gated = /^(replace|extrapolate|resample|veto)\b/.test(rule) && !/\btau=|criterion=(always|coupling)/.test(rule);
     this.rule = gated ? `${rule},tau=${state.tau}` : rule;
     this.tokens = []; this.finish = "unknown"; this.decoding = null;
     this.text = document.createElement("div"); this.text.className = "pg-live";
@@ -119,7 +119,7 @@ function viewed(state, lives) {
   const data = {pieces: [], ids: [], tokenizer: true}, place = one => piece(data, one);
   const answers = lives.map(({rule, tokens, finish, decoding}) => ({
     label: rule, sample: 0, finish, verdict: verdict(state.gold, said(tokens)), primary: decoding?.primary ?? null,
-    gate: decoding && /replace|extrapolate/.test(decoding.mode) ? {criterion: decoding.criterion, tau: decoding.tau, gamma: decoding.gamma} : null,
+    gate: decoding && !/^(base|rl)$/.test(decoding.mode) ? {criterion: decoding.criterion, tau: decoding.tau, gamma: decoding.gamma} : null,
     generated: tokens.length, n_replaced: tokens.filter(one => one.replaced).length, n_changed: tokens.filter(one => one.changed).length, words: false,
     token: column("u4", tokens.map(place)), replaced: column("u1", tokens.map(one => one.replaced)), changed: column("u1", tokens.map(one => one.changed)),
     delta_logp: column("f4", tokens.map(one => one.delta_logp)),
@@ -143,7 +143,7 @@ function show(data) {
 }
 
 // Credit: the other model's token in one place, then the answer's own rule under the same noise. What becomes of the verdict?
-function other(live) { return live.decoding?.primary === "rl" ? {who: "base", rule: "extrapolate,primary=rl,gamma=-1,criterion=always"} : {who: "RL", rule: "replace,criterion=always"}; }
+function other(live) { return live.decoding?.primary === "rl" ? {who: "base", rule: "resample,primary=rl,criterion=always"} : {who: "RL", rule: "replace,criterion=always"}; }
 function price(answer) {
   const {n, here, touched, data} = answer, {who} = other(asked.lives[answer.place]), known = Boolean(asked.state.gold);
   at("one").textContent = touched ? `Put ${who}’s token at ${here + 1} of ${data.label}: about ${n - here} tokens` : "Choose a token, to put the other model’s there";

@@ -28,7 +28,7 @@ _REPLACE, _SET_TO_BASE = (
     digest_of(rule.model_dump(mode="json"))
     for rule in (
         Decoding(mode="replace", criterion="always"),
-        Decoding(mode="extrapolate", primary="rl", gamma=-1.0, criterion="always"),
+        Decoding(mode="resample", primary="rl", criterion="always"),
     )
 )
 JUDGES = ("robust", "plain")  # whose stored verdict is shown: the first that gave one
