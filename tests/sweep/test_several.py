@@ -21,12 +21,12 @@ def test_the_paper_names_shipped_sweeps_alone():
 
 def test_a_total_counts_what_is_missing_and_the_thresholds(tmp_path):
     total = open_sweep(sweep(), Places.under(tmp_path)).estimate().total
-    assert total == Cost(ways=6, responses=6 * 3 * 2, thresholds=0, tokens=6 * 3 * 2 * 40)
+    assert total == Cost(ways=8, responses=8 * 3 * 2, thresholds=0, tokens=8 * 3 * 2 * 40)
     matched = sweep(parameters={"decode.tau": {"ratio": [0.1, 0.2]}}, decode={})
     total = open_sweep(matched, Places.under(tmp_path)).estimate().total
-    assert (total.thresholds, total.responses) == (2 * 6, 4 * 6)
-    assert total.tokens == 36 * 40
-    for gamma, ways in ({}, 2 + 5), ({"decode.gamma": {"values": [0.1]}}, 2 + 10):  # each with its control
+    assert (total.thresholds, total.responses) == (2 * 6, 6 * 6)
+    assert total.tokens == 48 * 40
+    for gamma, ways in ({}, 2 + 10), ({"decode.gamma": {"values": [0.1]}}, 2 + 15):  # with controls
         search = {"method": "tpe", "run_cap": 5, "parameters": {"decode.tau": {"min": -1, "max": -0.1}, **gamma}}
         total = open_sweep(sweep(**search, decode={}), Places.under(tmp_path)).estimate().total
         assert (total.ways, total.responses) == (ways, ways * 6)
