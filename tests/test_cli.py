@@ -42,6 +42,21 @@ def test_errors_name_options_as_they_were_typed(typed, sentence, said):
     assert as_typed(sentence, {"--pretrained": False, "--base": False, "--tau": True}, " ".join(typed)) == said
 
 
+@pytest.mark.parametrize("typed", [["--pretrained", "./nope"], ["--rl", "./nope"], ["--rl=./nope"]])
+def test_an_option_of_two_names_is_called_as_it_was_typed(typed):
+    name = typed[0].partition("=")[0]
+    sentence = refused("eval", "--tasks", "tiny_easy", "--no-track", *typed, "--base", "./none")
+    assert sentence.startswith(f"{name} './nope' does not exist; accepted: ")
+
+
+def test_keys_of_a_file_are_no_options():
+    """`--decodings rl` was accepted and ignored."""
+    root = get_command(cli.app)
+    for name in ("eval", "view"):
+        command = root.get_command(root.context_class(root), name)
+        assert not {"--decodings", "--sampling"} & {option for each in command.params for option in each.opts}, name
+
+
 def test_every_command_that_decodes_takes_every_engine_option_of_eval():
     root = get_command(cli.app)
     eval_, view, analyse = (root.get_command(root.context_class(root), name) for name in ("eval", "view", "analyse"))
@@ -60,7 +75,7 @@ def test_every_command_that_decodes_takes_every_engine_option_of_eval():
         (["eval", "--tasks", "tiny_easy", "--mode", "replace"], "such as --tau -0.3"),
         (["eval", "--tasks", "tiny_easy", "--pair", "dapo"], "--pair 'dapo' is not known"),
         (["eval", "--tasks", "tiny_easy", "--base", "x"], "is only half a pair"),
-        (["eval", "--tasks", "tiny_easy", "--rl", "x"], "--pretrained 'x' is only half a pair: give --base "),
+        (["eval", "--tasks", "tiny_easy", "--rl", "x"], "--rl 'x' is only half a pair: give --base "),
         (["eval", "--tasks", "tiny_easy", "-d", "replace,tua=1"], "decoding='tua'"),
         (["eval", "--tasks", "tiny_easy", "-d", "rl", "--tau", "-1"], "both say how to decode; give one of them"),
         (["eval", "--tasks", "tiny_easy", "-d", "rl", "-d", "rl"], "rl is asked for twice"),

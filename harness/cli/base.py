@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -44,14 +44,17 @@ class Command(TyperCommand):
         except UserError as error:
             params = [(each, name) for each in self.params for name in each.opts if name != "--decoding"]
             rule = {name: getattr(each, "rich_help_panel", "") == "Rule" for each, name in params}
-            sentence, *more = as_typed(str(error), rule, ctx.meta["typed"]).split("\n")
+            typed = {re.split("[= ]", word)[0] for word in ctx.meta["typed"].split()}
+            chosen = {name: next((other for other in each.opts if other in typed), name) for each, name in params}
+            sentence, *more = as_typed(str(error), rule, ctx.meta["typed"], chosen).split("\n")
             raise type(error)(sentence, more) from None
 
 
-def as_typed(sentence: str, options: dict[str, bool], typed: str) -> str:
+def as_typed(sentence: str, options: dict[str, bool], typed: str, chosen: Mapping[str, str] | None = None) -> str:
     """Write `name=value` as an option where the command has it, and a person may have typed it as one.
 
-    What was typed as `name=value`, or can come from a file or (where `options` says so) from `-d`, stays as it is.
+    `chosen` has the name that was typed of an option with several. What was typed as `name=value`, or can come from a
+    file or (where `options` says so) from `-d`, stays as it is.
 
     >>> as_typed("give base= too, or pair=NAME", {"--base": False, "--pair": False}, "--rl x")
     'give --base too, or --pair NAME'
@@ -60,10 +63,10 @@ def as_typed(sentence: str, options: dict[str, bool], typed: str) -> str:
 
     def option(match: re.Match[str]) -> str:
         spelt = f"--{match[1].replace('_', '-')}"
-        elsewhere = spelt not in typed and (filed or (ruled and options.get(spelt, False)))
+        elsewhere = (chosen or {}).get(spelt, spelt) not in typed and (filed or (ruled and options.get(spelt, False)))
         if spelt not in options or elsewhere or re.search(rf"(?<![-\w]){match[1]}=", typed):
             return match[0]
-        return spelt + (" " if match[2] else "")
+        return (chosen or {}).get(spelt, spelt) + (" " if match[2] else "")
 
     return re.sub(r"(?<![-.\w])(\w+)=(?=(\S)?)", option, sentence)
 

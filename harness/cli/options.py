@@ -29,6 +29,10 @@ GROUPS: dict[type[Spec], str] = {
 }  # fmt: skip
 
 
+# Keys of an evaluation's file that are no options: those of a pair, a rule and a sampling say the same, and -d.
+_SAID_OTHERWISE = ("pair", "decodings", "sampling")
+
+
 def spec_options(
     *specs: type[Spec], only: Collection[str] = (), without: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -66,7 +70,7 @@ def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
     found = [("pair", _option(EvalSpec.model_fields["pair"], str, GROUPS[Pair]))] if spec is Pair else []
     for field, info in sorted(spec.options().items(), key=lambda each: each[0] in Presentation.model_fields):
         kind = _kind(info)
-        if info.description and kind is not None and not (spec is EvalSpec and field == "pair"):
+        if info.description and kind is not None and not (spec is EvalSpec and field in _SAID_OTHERWISE):
             name = OPTIONS.get(field, field)
             found.append((name, _option(info, kind, GROUPS.get(spec), *(() if name == field else (name, field)))))
     return found

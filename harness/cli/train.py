@@ -93,6 +93,7 @@ def train_command(
     with phase("starting"):
         from harness.tracking import Training, tracking_place
         from harness.train.run import TrainerError
+        from harness.train.summary import taught_nothing, untaught_seeds
         from harness.training import run
 
     beside = where.parents[1] if where.parent.name == "train" else where.parent
@@ -103,7 +104,7 @@ def train_command(
         told.done(seed, folder.facts() or {}, folder.records(), [file for file in files if file.is_file()])
 
     try:
-        run(spec, where, against=against, say=say, on_record=told.record, on_seed=done)
+        summary = run(spec, where, against=against, say=say, on_record=told.record, on_seed=done)
     except KeyboardInterrupt:
         say(f"interrupted; the same command goes on from the last checkpoint in {where}")
         raise
@@ -114,6 +115,10 @@ def train_command(
         told.interrupted()
     echo((where / "summary.md").read_text(), lines=True)
     say(f"written to {where}: summary.md, and for each seed a log, the model (rl) and the pair (pair.json)")
+    if untaught := untaught_seeds(summary):  # an exit status for scripts that would go on with the model
+        whole: int = summary["training"]["dapo"]["steps"]
+        say(f"error: seed {', '.join(untaught)}: {taught_nothing(whole, whole)}")
+        raise typer.Exit(1)
 
 
 def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "TrainSpec":

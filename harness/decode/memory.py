@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from harness.decode.beside_vllm import beside_vllm
 from harness.errors import UserError
 
 GIB = 2**30
@@ -45,7 +46,7 @@ class ModelShape:
         """Read it from a transformers configuration, of a model that is built without memory."""
         from transformers import AutoModelForCausalLM
 
-        with torch.device("meta"):
+        with torch.device("meta"), beside_vllm(config):
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
         text = config.get_text_config()
         heads = text.num_attention_heads

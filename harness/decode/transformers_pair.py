@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from harness.decode.beside_vllm import beside_vllm
 from harness.decode.compat import other_shape
 from harness.decode.engine import Engine
 from harness.decode.lock_step import LockStep, as_known
@@ -70,7 +71,7 @@ class TransformersPair(Engine):
         if self.dtype == "float32":
             exact_float32()
         name, revision = self.loaded.models[role]
-        with _quiet(self.checkpoints.small):
+        with _quiet(self.checkpoints.small), beside_vllm(self.checkpoints.configs[role]):
             try:
                 loaded: Any = AutoModelForCausalLM.from_pretrained(
                     name,

@@ -5,6 +5,7 @@ An argument is one of an `EvalSpec`, or concerns lm-eval alone.
 
 import fnmatch
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -175,7 +176,7 @@ def prepare(config: Any) -> list[Any]:
         UserError: a cache that would mix samples up, a bad limit, model or generation argument, or a benchmark of a
             file that is refused.
     """
-    sys.excepthook = one_line(sys.excepthook)
+    sys.excepthook = one_line(sys.excepthook, config.model_args or {})
     if config.use_cache:
         raise UserError(CACHE_REFUSAL)
     if config.cache_requests:
@@ -255,13 +256,20 @@ def _without_files(tasks: Any, spec: EvalSpec, data_dir: str | None) -> tuple[li
     return names, [task_config(task, benchmark) for task, benchmark in benchmarks.items()]
 
 
-def one_line(previous: Any) -> Any:
-    """Make an exception hook: a `UserError` is one line and status 2, all else is left to `previous`."""
+def one_line(previous: Any, model_args: Mapping[str, Any]) -> Any:
+    """Make an exception hook: a `UserError` is one line and status 2, all else is left to `previous`.
+
+    What the `model_args` call otherwise than a pair's fields is called so.
+    """
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if not isinstance(error, UserError):
             return previous(kind, error, trace)
-        print(f"rlvr_dir: {error}", file=sys.stderr)
+        sentence = str(error)
+        for field, option in OPTIONS.items():
+            if option in model_args:
+                sentence = re.sub(rf"(?<![-.\w]){field}(?==)", option, sentence)
+        print(f"rlvr_dir: {sentence}", file=sys.stderr)
         raise SystemExit(2)  # Python ends with the status that its hook asks for
 
     return hook

@@ -169,6 +169,11 @@ def taught_nothing(untaught: int, steps: int) -> str:
     )
 
 
+def untaught_seeds(found: Mapping[str, Any]) -> list[str]:
+    """Return the seeds of a summary of which no step kept a group, so that the model is the base."""
+    return [seed for seed, facts in found["seeds"].items() if facts["dropped"] and not facts["kept"]]
+
+
 def text(found: dict[str, Any]) -> str:
     """Write the summary as Markdown, in percent."""
     training, seeds = found["training"], found["seeds"]
@@ -213,9 +218,8 @@ def text(found: dict[str, Any]) -> str:
         cells += [f"{_number(mass, '.0%')} ({_number(tokens, '.0%')} of tokens)"]
         rows.append([*cells, f"{each['kept']} kept, {each['dropped']} dropped", f"{each['seconds']:.0f}"])
     lines += [markdown_table(head, rows)]
-    for seed, each in seeds.items():
-        if each["dropped"] and not each["kept"]:
-            lines += ["", f"**Seed {seed}: {taught_nothing(steps := training['dapo']['steps'], steps)}.**"]
+    for seed in untaught_seeds(found):
+        lines += ["", f"**Seed {seed}: {taught_nothing(steps := training['dapo']['steps'], steps)}.**"]
     shares = [each["reweighting_share"] for each in seeds.values() if each["reweighting_share"] is not None]
     thrown = training["backend"] == "verl" and training["dapo"]["dynamic_sampling"]
     which = " that were learned from" if thrown else ""  # verl counts no others; mixed groups are half right

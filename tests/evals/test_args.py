@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.evals.args import ACCEPTED, parse_model_args, prepare
+from harness.evals.args import ACCEPTED, one_line, parse_model_args, prepare
 from harness.evals.generation import check_gen_kwargs, sampling_of, with_given
 from harness.spec import TINY, Sampling
 
@@ -175,6 +175,20 @@ def test_a_contradiction_of_model_arguments_and_gen_kwargs_is_refused(model_args
         return check_gen_kwargs(gen_kwargs, given)
     with pytest.raises(UserError, match=f"{clash} say different things; accepted: one of them"):
         check_gen_kwargs(gen_kwargs, given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"pretrained": "x"}, "pretrained='x' is there and baserl='y', pretrained=1"),
+        ({"pair": "p"}, "rl='x' is there and baserl='y', pretrained=1"),
+    ],
+)
+def test_the_stock_command_calls_a_checkpoint_as_it_was_typed(given, said, capsys):
+    error = UserError("rl='x' is there and baserl='y', pretrained=1")
+    with pytest.raises(SystemExit):
+        one_line(sys.excepthook, given)(UserError, error, None)
+    assert capsys.readouterr().err == f"rlvr_dir: {said}\n"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from harness.tiny import tiny_pair
 from harness.tiny.problems import rl_problems
 from harness.train import Source, load_train, run_training
 from harness.train.folder import MARK, SeedFolder
-from tests.commands import run
+from tests.commands import invoke, run
 
 # 8 problems, 4 a step: an epoch has 2 steps, and a run of 5 goes through three orders of them.
 SPEC = {
@@ -225,3 +225,19 @@ def test_a_training_that_kept_no_group_says_so_loudly(tmp_path):
     sentence = "1 of 1 steps taught nothing: no group of responses to a problem was partly right"
     assert any(f"warning: seed 0: {sentence}" in line for line in said)
     assert f"**Seed 0: {sentence}" in (tmp_path / "summary.md").read_text()
+
+
+def test_the_command_ends_with_an_error_where_every_step_taught_nothing(tmp_path):
+    """It ended as any other, and a script went on with the base for a trained model."""
+    data = tmp_path / "wrong.jsonl"
+    rows = [{"problem": f"Ann has {i} pens .", "answer": "123456"} for i in range(8)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = {**SPEC["dapo"], "steps": 1, "max_response_tokens": 4}
+    changes = [word for name, value in settings.items() for word in ("--set", f"dapo.{name}={json.dumps(value)}")]
+    command = ["train", "--data", data, "--validate", "none", "--no-track", "--out", tmp_path / "out", *changes]
+    for _ in range(2):  # the second finds all of it done
+        done = invoke(*command)
+        assert done.exit_code == 1, (done.output, done.exception)
+        assert "error: seed 0: 1 of 1 steps taught nothing: " in done.output
+        assert "the model is the base" in done.output
+    assert (tmp_path / "out/seed-0/rl/config.json").is_file()
