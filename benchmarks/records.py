@@ -1,13 +1,15 @@
 """The record store at the paper's size: bytes a token, seconds and memory, on rollouts made up as a model writes them.
 
-    python -m benchmarks.records {write|read|resume|verify|grade|compare|report} FOLDER SETTINGS
+    python -m benchmarks.records {write|trace|read|resume|verify|grade|open|list|compare|report|sweep} FOLDER SETTINGS
 
-is one stage in a process of its own, so that its peak memory is its own; it prints one JSON line.
+is one stage in a process of its own, so that its peak memory is its own; it prints one JSON line. `cpu` is processor
+time, which other jobs on the machine leave alone.
 
 The rollouts have what storage depends on. Tokens follow a Zipf–Mandelbrot law over 151,936 ids (12.2 bits each), and
 half of each response repeats earlier spans of it, so that its text compresses (zlib: to 0.34) as this project's own
 docs and code do; a token has 4.1 characters. Of delta log p, three fifths are near zero at every scale and the rest has
-a Laplace law; 7 % of the tokens are replaced, half of them by another token. No two responses share anything.
+a Laplace law; 7 % of the tokens are replaced, half of them by another token. No two responses share anything. A trace
+has the ten likeliest tokens of each model; most entropies and divergences are small.
 """
 
 import json
@@ -18,8 +20,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from functools import cache
 from itertools import islice
@@ -31,13 +35,16 @@ import numpy as np
 from benchmarks.script import run
 from harness.errors import UserError
 from harness.evals.data import find_benchmark
+from harness.policy.trace import FACTS, TOP_FACTS
 from harness.records import Record, RecordConfig, RecordStore, Row
+from harness.records.commands import list_records
 from harness.records.entries import scan
 from harness.records.record import JOURNAL
 from harness.spec import Decoding, Pair, Sampling
 
 TASK, SAMPLES, VOCABULARY = "tiny_medium", 32, 151_936
-STAGES = ("write", "read", "resume", "verify", "grade", "compare", "report")
+STAGES = ("write", "trace", "read", "resume", "verify", "grade", "open", "list", "compare", "report", "sweep")
+TRACED, POINTS = 32, 400  # responses that are traced; points of a sweep
 _TORN = 1000  # bytes that `resume` finds of the last response
 _LETTERS = np.frombuffer(b"    eeetttaaooinnsshrrdlucmfwypvbgk0123456789\\{}^_=+-()", dtype=np.uint8)
 
@@ -60,7 +67,7 @@ def bench_records(
         say: is told how far the run is.
 
     Returns:
-        A plain object: `stages` ({stage: {"seconds", "peak_mib", ...}}), `bytes_a_token`, `bytes`, `settings`,
+        A plain object: `stages` ({stage: {"seconds", "cpu", "peak_mib", ...}}), `bytes_a_token`, `bytes`, `settings`,
         `machine`, `date`.
 
     Raises:
@@ -83,7 +90,7 @@ def bench_records(
         for stage in STAGES:
             say(f"{stage}: started")
             stages[stage] = _in_process(stage, store, settings)
-            say(f"{stage}: {stages[stage]['seconds']:.2f} s, {stages[stage]['peak_mib']:.0f} MiB")
+            say("{}: {seconds:.2f} s, {cpu:.2f} s of a processor, {peak_mib:.0f} MiB".format(stage, **stages[stage]))
             if stage == "verify":
                 size = sum(path.stat().st_size for path in _folder(store, 0).iterdir())
                 for index in range(1, decodings):
@@ -157,7 +164,32 @@ def made_values(problem: str, sample: int, tokens: int, gold: str) -> dict[str, 
     }
 
 
+def made_trace(ids: np.ndarray, delta: np.ndarray) -> np.ndarray:
+    """Return the table that `harness.policy.trace` would make of a response, of made-up numbers."""
+    rng, n = np.random.default_rng(len(ids)), len(ids)
+    likeliest = np.sort(-rng.exponential(4, (2, n, 10)) * 10.0 ** rng.uniform(-3, 0, (2, n, 1)), axis=2)[:, :, ::-1]
+    others = _shuffled()[np.searchsorted(_ranks(), rng.random((n, 10)))]
+    others[:, 0] = ids
+    facts = np.empty((n, len(FACTS) + 10 * len(TOP_FACTS)), np.float32)
+    facts[:, : len(FACTS)] = rng.exponential(1, (n, len(FACTS))) * 10.0 ** rng.uniform(-4, 0, (n, 1))
+    facts[:, FACTS.index("logp_base")] = likeliest[0, :, 0]
+    facts[:, FACTS.index("logp_rl")] = likeliest[0, :, 0] + delta
+    facts[:, FACTS.index("proposed")] = ids
+    for name in ("rank_base", "rank_rl"):
+        facts[:, FACTS.index(name)] = rng.geometric(0.8, n) - 1
+    facts[:, len(FACTS) :] = np.stack([others, likeliest[0], others, likeliest[1]], axis=2).reshape(n, -1)
+    return facts
+
+
 # The stages, each in a process of its own
+
+
+@contextmanager
+def _spent() -> Iterator[dict[str, float]]:
+    """Measure what is done within, in seconds on the clock and of a processor."""
+    spent, began, cpu = {"seconds": 0.0, "cpu": 0.0}, time.perf_counter(), time.process_time()
+    yield spent
+    spent |= {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
 
 
 def _config(index: int) -> RecordConfig:
@@ -188,72 +220,107 @@ def _copy(store: Path, index: int, settings: dict[str, int]) -> None:
 
 def _write(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Write a record; `each_ms` is to compress, append and sync a response, without making it up."""
-    told, seconds, slowest = _golds(settings["responses"]), 0.0, 0.0
+    golds, total = _golds(settings["responses"]), {"seconds": 0.0, "cpu": 0.0, "slowest_ms": 0.0}
     with _open(store, settings["responses"]) as record:
         for problem, sample in record.missing():
-            values = made_values(problem, sample, settings["tokens"], str(told[problem]))
-            began = time.perf_counter()
-            record.add(Row.make(**values))
-            took = time.perf_counter() - began
-            seconds, slowest = seconds + took, max(slowest, took)
-        began = time.perf_counter()
-        record.finish()
-        seconds += time.perf_counter() - began
-    return {"seconds": seconds, "each_ms": 1e3 * seconds / settings["responses"], "slowest_ms": 1e3 * slowest}
+            values = made_values(problem, sample, settings["tokens"], str(golds[problem]))
+            with _spent() as spent:
+                record.add(Row.make(**values))
+            total = {name: total[name] + spent.get(name, 0.0) for name in total}
+            total["slowest_ms"] = max(total["slowest_ms"], 1e3 * spent["seconds"])
+        with _spent() as spent:
+            record.finish()
+    return total | {"each_ms": 1e3 * (total["seconds"] + spent["seconds"]) / settings["responses"]}
+
+
+def _trace(store: Path, settings: dict[str, int]) -> dict[str, Any]:
+    """Compress and append traced responses, then read their texts alone; times are those of a response."""
+    golds, size, problems = _golds(TRACED), 0, [*_golds(TRACED)]
+    config = _config(0).replace(stop=("traced",))
+    with RecordStore(store.parent / "traced").open(config, TASK, problems, TRACED, trace_columns=50) as record:
+        values = [made_values(*key, settings["tokens"], str(golds[key[0]])) for key in record.missing()]
+        traces = [made_trace(each["token_ids"], each["delta_logp"]) for each in values]
+        with _spent() as spent:
+            for each, table in zip(values, traces, strict=True):
+                record.add(row := Row.make(**each, trace=table))
+                size += row.size
+        with _spent() as texts:
+            assert all(row.text == each["text"] for row, each in zip(record, values, strict=True))
+    ms = {"each_cpu_ms": 1e3 * spent["cpu"] / TRACED, "text_cpu_ms": 1e3 * texts["cpu"] / TRACED}
+    return {**spent, **ms, "bytes_a_token": size / TRACED / settings["tokens"]}
 
 
 def _read(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Read without a lock: whether it is finished, and the counts of every response."""
-    began = time.perf_counter()
-    record = RecordStore(store).read(_config(0).hash(), TASK)
-    counted = sum(row.n_tokens for row in record)
-    assert record.finished
+    with _spent() as spent:
+        record = RecordStore(store).read(_config(0).hash(), TASK)
+        counted = sum(row.n_tokens for row in record)
+        assert record.finished
     assert counted == settings["responses"] * settings["tokens"]
-    return {"seconds": time.perf_counter() - began}
+    return spent
 
 
 def _resume(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """Open for writing, the last response torn: every byte is checked, the tail is cut, what is missing is known."""
+    """Open for writing, the last response torn: what nobody had finished is checked, the tail cut."""
     path = _folder(store, 0) / JOURNAL
     with path.open("rb") as file:
         last = max(at for at, _, entry in scan(file) if entry and entry[0] == "rollout")
     os.truncate(path, last + _TORN)
-    began = time.perf_counter()
-    with warnings.catch_warnings(action="ignore"), _open(store, settings["responses"]) as record:
-        missing = record.missing()
-        held = sum(row.n_tokens for row in record)
-        seconds = time.perf_counter() - began
-        peak = _peak()
+    with _spent() as spent, warnings.catch_warnings(action="ignore"):
+        record = _open(store, settings["responses"])
+        missing, held = record.missing(), sum(row.n_tokens for row in record)
+    peak = _peak()
+    with record:
         assert len(missing) == 1
         assert held == (settings["responses"] - 1) * settings["tokens"]
         [(problem, sample)] = missing
         gold = str(_golds(settings["responses"])[problem])
         record.add(Row.make(**made_values(problem, sample, settings["tokens"], gold)))
         record.finish()
-    return {"seconds": seconds, "peak_mib": peak}
+    return {**spent, "peak_mib": peak}
 
 
 def _verify(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Read every response back whole: tokens, text, flags and delta log p."""
-    began = time.perf_counter()
-    record, counted = RecordStore(store).read(_config(0).hash(), TASK, whole=True), 0
-    for row in map(Row.load, record):
-        assert len(row.text) > len(row.token_ids)
-        counted += len(row.changed)
+    counted = 0
+    with _spent() as spent:
+        for row in map(Row.load, RecordStore(store).read(_config(0).hash(), TASK, whole=True)):
+            assert len(row.text) > len(row.token_ids)
+            counted += len(row.changed)
     assert counted == settings["responses"] * settings["tokens"]
-    return {"seconds": time.perf_counter() - began}
+    return spent
 
 
 def _grade(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Grade all records for the first time: every text is read once; `each_s` is a record's share."""
-    told, began = _golds(settings["responses"]), time.perf_counter()
-    for index in range(settings["decodings"]):
-        with _open(store, settings["responses"], index) as record:
-            record.finish()
-            verdicts = record.grade(told)
-            assert sum(verdict.correct for verdict in verdicts.values()) == settings["responses"] // 2
-    seconds = time.perf_counter() - began
-    return {"seconds": seconds, "each_s": seconds / settings["decodings"]}
+    golds = _golds(settings["responses"])
+    with _spent() as spent:
+        for index in range(settings["decodings"]):
+            with _open(store, settings["responses"], index) as record:
+                record.finish()
+                verdicts = record.grade(golds)
+                assert sum(verdict.correct for verdict in verdicts.values()) == settings["responses"] // 2
+    return {**spent, "each_s": spent["seconds"] / settings["decodings"]}
+
+
+def _open_all(store: Path, settings: dict[str, int]) -> dict[str, Any]:
+    """Open all records for writing, as a command does whose responses are all held."""
+    with _spent() as spent:
+        for index in range(settings["decodings"]):
+            with _open(store, settings["responses"], index) as record:
+                assert not record.missing()
+    return spent
+
+
+def _list(store: Path, settings: dict[str, int]) -> dict[str, Any]:
+    """List all records, as `rlvr-dir records list` does; what the facts of a response and its verdict cost."""
+    with _spent() as spent:
+        assert all(row["finished"] for row in list_records(store))
+    tracemalloc.start()
+    record = RecordStore(store).read(_config(0).hash(), TASK)
+    held = tracemalloc.get_traced_memory()[0] / len(record.rows)
+    responses = settings["decodings"] * settings["responses"]
+    return {**spent, "cpu_us_a_response": 1e6 * spent["cpu"] / responses, "bytes_a_response": held}
 
 
 def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
@@ -262,10 +329,10 @@ def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     from harness.evals.places import read_results
     from harness.evals.settings import settings_of
 
-    began = time.perf_counter()
-    rows = compare(settings_of(read_results([store])))
+    with _spent() as spent:
+        rows = compare(settings_of(read_results([store])))
     assert len(rows) == settings["decodings"] - 1
-    return {"seconds": time.perf_counter() - began}
+    return spent
 
 
 def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
@@ -274,9 +341,29 @@ def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     from harness.report.build import build
     from harness.report.write import write
 
-    began = time.perf_counter()
-    write(build(read_results([store])), store.parent / "report")
-    return {"seconds": time.perf_counter() - began}
+    with _spent() as spent:
+        write(build(read_results([store])), store.parent / "report")
+    return spent
+
+
+def _sweep(store: Path, settings: dict[str, int]) -> dict[str, Any]:
+    """Ask a sweep of 400 points what is left, a second time; `each_cpu_ms` is to complete a point and ask again."""
+    from harness.sweep.base import Places, open_sweep
+    from harness.sweep.specs import load
+
+    values = {"values": [-(i + 1) / POINTS for i in range(POINTS // 4)]}
+    varied = {"decode.tau": values, "decode.gamma": {"values": [0.0, 0.05, 0.1, 0.2]}}
+    about: dict[str, Any] = {"name": "bench", "tasks": [TASK], "metric": {"name": "avg_at_2"}, "parameters": varied}
+    sweep = open_sweep(load({**about, "sampling": {"samples": 2}}), Places.under(store.parent, track=False))
+    sweep.folder.make()
+    left = sweep.todo()
+    with _spent() as spent:
+        assert len(sweep.todo()) == len(left) > POINTS
+    with _spent() as ended:
+        for point in left[:20]:
+            sweep.complete(point, (), (), {"avg_at_2": 0.5})
+            sweep.todo()
+    return {**spent, "each_cpu_ms": 1e3 * ended["cpu"] / 20}
 
 
 def _peak() -> float:
@@ -286,7 +373,11 @@ def _peak() -> float:
 def main(stage: str, folder: str, settings: str) -> None:
     """Run one stage and print what it found."""
     stages: dict[str, Callable[[Path, dict[str, int]], dict[str, Any]]] = dict(
-        zip(STAGES, (_write, _read, _resume, _verify, _grade, _compare, _report), strict=True)
+        zip(
+            STAGES,
+            (_write, _trace, _read, _resume, _verify, _grade, _open_all, _list, _compare, _report, _sweep),
+            strict=True,
+        )
     )
     found = stages[stage](Path(folder), json.loads(settings))
     print(json.dumps({"peak_mib": _peak(), **found}))

@@ -34,6 +34,7 @@ from harness.spec import parse
 
 JOURNAL, LOCK = "journal.bin", "lock"
 SYNC = 1.0  # seconds: responses that came within it are forced to the disk together
+_LINE = 2048  # bytes that are read at a time: a line and a little more, for the columns behind it are skipped
 _DIGITS = re.compile(r"([0-9]+)")
 
 
@@ -89,7 +90,7 @@ class Record:
         if os.path.lexists(self.path) and not self.path.is_file():  # a pipe would be waited for, a device never ends
             raise DamagedError(f"{self.path} is no plain file; the other records can be read")
         try:
-            with self.path.open("rb") as file:
+            with self.path.open("rb", buffering=_LINE) as file:
                 for at, end, entry in scan(file, checked=0 if whole else checked):
                     if entry is None:
                         self.bad += 1

@@ -65,11 +65,11 @@ def t_interval(mean: float, error: float, n: float, level: float = 0.95) -> tupl
     NaN for n = 1, and for an error of 0: numbers that are all the same do not say how far others would be from them,
     and without a scale (these may be anything: points, seconds, characters) there is no other bound.
     """
-    from scipy import stats
+    from scipy.special import stdtrit  # Student's quantiles, without the second that scipy.stats takes to import
 
     if n < 2 or error == 0:
         return float("nan"), float("nan")
-    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * error
+    half = float(stdtrit(n - 1, (1 + level) / 2)) * error
     return mean - half, mean + half
 
 
@@ -83,7 +83,7 @@ def combined(mean: float, parts: Sequence[tuple[float, float]], level: float = 0
     >>> [round(each, 4) for each in combined(0.3, [(0.1, 9), (0.1, 2)])]
     [-0.1861, 0.7861, 0.13]
     """
-    from scipy import optimize, stats
+    from scipy.special import stdtr, stdtrit
 
     errors, degrees = np.array([error for error, _ in parts]), np.array([df for _, df in parts])
     nan = float("nan")
@@ -93,14 +93,16 @@ def combined(mean: float, parts: Sequence[tuple[float, float]], level: float = 0
         return nan, nan, float(mean == 0)
 
     def half(missed: float) -> float:
-        return float(np.sqrt(np.square(stats.t.isf(missed / 2, degrees) * errors).sum()))
+        return float(np.sqrt(np.square(stdtrit(degrees, missed / 2) * errors).sum()))
 
     width, least = half(1 - level), 1e-12
     if len(parts) == 1:
-        p = 2 * stats.t.sf(abs(mean) / errors[0], degrees[0])
+        p = 2 * stdtr(degrees[0], -abs(mean) / errors[0])
     elif half(least) <= abs(mean):
         p = least
     else:
+        from scipy import optimize
+
         p = optimize.root_scalar(lambda missed: half(missed) - abs(mean), bracket=(least, 1.0)).root
     return mean - width, mean + width, float(p)
 
@@ -120,7 +122,7 @@ def score_interval(correct: ArrayLike, level: float = 0.95) -> tuple[float, floa
     Raises:
         UserError: `correct` is no (problems, samples) matrix of numbers within 0 and 1.
     """
-    from scipy import stats
+    from scipy.special import stdtrit
 
     x = finite("correct", correct)
     if x.ndim != 2 or not x.size or x.min() < 0 or x.max() > 1:
@@ -132,7 +134,7 @@ def score_interval(correct: ArrayLike, level: float = 0.95) -> tuple[float, floa
     coin = mean * (1 - mean)  # the variance of a problem that is right or wrong as a whole
     variance = (n * standard_error(x) ** 2 + COINS * coin / n) / (n + COINS)
     trials = float(np.clip(coin / variance, n - 1, n * samples)) if coin else float(n)
-    z = float(stats.t.ppf((1 + level) / 2, n - 1))
+    z = float(stdtrit(n - 1, (1 + level) / 2))
     shrink = 1 + z * z / trials
     centre = (mean + z * z / (2 * trials)) / shrink
     half = z * np.sqrt(mean * (1 - mean) / trials + z * z / (4 * trials * trials)) / shrink

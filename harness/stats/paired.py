@@ -113,14 +113,14 @@ def sampling_interval(a: np.ndarray, b: np.ndarray, level: float = 0.95) -> tupl
     Of the responses that differ, some went up and some down; both numbers have exact Poisson bounds (Garwood, 1936),
     and the difference has the interval made of them (MOVER). NaN where samples have no partners, or are no 0 and 1.
     """
-    from scipy import stats
+    from scipy.special import gammaincinv  # of half a chi-squared quantile
 
     if a.shape != b.shape or not np.isin(a, (0.0, 1.0)).all() or not np.isin(b, (0.0, 1.0)).all():
         return UNKNOWN
     up, down = int((a > b).sum()), int((a < b).sum())
     miss = (1 - level) / 2
-    low = [stats.chi2.ppf(miss, 2 * count) / 2 if count else 0.0 for count in (up, down)]
-    high = [stats.chi2.ppf(1 - miss, 2 * count + 2) / 2 for count in (up, down)]
+    low = [gammaincinv(count, miss) if count else 0.0 for count in (up, down)]
+    high = [gammaincinv(count + 1, 1 - miss) for count in (up, down)]
     below, above = np.hypot(up - low[0], high[1] - down), np.hypot(high[0] - up, down - low[1])
     return max(-1.0, float(up - down - below) / a.size), min(1.0, float(up - down + above) / a.size)
 

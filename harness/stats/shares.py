@@ -97,9 +97,9 @@ def _jackknife(without: np.ndarray) -> float:
 
 
 def _t(n: int) -> float:
-    from scipy import stats
+    from scipy.special import stdtrit
 
-    return float(stats.t.ppf(0.975, n - 1))
+    return float(stdtrit(n - 1, 0.975))
 
 
 def _share_of(log_odds: float) -> float:
