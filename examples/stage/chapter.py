@@ -49,6 +49,12 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
             over,
         ),
     ]
+    for mode, what in (("veto", "base without the rejected token (veto)"), ("resample", "base's own second draw")):
+        data = found.frame("controls")
+        if len(data) and (data["minus"] == mode).any():
+            title = f"Replacing with RL's token less {what}, at the same gate."
+            mine = data[data["minus"] == mode].drop(columns="minus")
+            sections.append(_rows(mine, f"kinds-{mode}{slug}", "difference", title, over))
     if found.tables["placebos"]:
         sections.append(
             _rows(

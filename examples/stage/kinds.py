@@ -21,6 +21,7 @@ from harness.evals.result import EvalResult
 from harness.spec import Decoding
 from harness.stats import Estimate, RunScores, family
 
+CONTROLS = ("veto", "resample")  # the same gate, with base as its target
 FIRST = "delta_logp"  # which the others are compared with
 Point = tuple[float, float, np.ndarray]  # shares of flagged and of changed tokens; right answers, (problems, samples)
 
@@ -32,6 +33,8 @@ class OnePair:
     levels: dict[str, np.ndarray] = field(default_factory=dict)
     criteria: dict[str, list[Point]] = field(default_factory=lambda: defaultdict(list))
     seen: set[Decoding] = field(default_factory=set)
+    gates: dict[str, list[tuple[float, Decoding]]] = field(default_factory=lambda: defaultdict(list))  # as `criteria`
+    controls: dict[Decoding, np.ndarray] = field(default_factory=dict)  # of vetoes and base's own draws
 
     def add(self, result: EvalResult) -> None:
         """Add a result; extrapolations and ways on RL are left out.
@@ -49,6 +52,14 @@ class OnePair:
             points = self.criteria[how.criterion]
             points.append((result.replacement_ratio, result.changed_ratio, result.correct))
             points.sort(key=lambda point: point[0])
+            self.gates[how.criterion].append((result.replacement_ratio, how))
+            self.gates[how.criterion].sort(key=lambda gate: gate[0])
+        elif how.mode in CONTROLS and how.primary == "base":
+            self.controls[how] = result.correct
+
+    def control(self, criterion: str, i: int, mode: str) -> np.ndarray | None:
+        """Return the right answers of a point's veto, or of base's own draw; None where it was not decoded."""
+        return self.controls.get(self.gates[criterion][i][1].replace(mode=mode, gamma=-1.0))
 
     @property
     def points(self) -> list[tuple[str, int]]:
@@ -75,7 +86,7 @@ class OnePair:
             each: [(flagged, changed, _any(right)) for flagged, changed, right in points]
             for each, points in self.criteria.items()
         }
-        return OnePair(levels, criteria)
+        return OnePair(levels, criteria, gates=self.gates, controls={w: _any(x) for w, x in self.controls.items()})
 
 
 def _any(right: np.ndarray) -> np.ndarray:
@@ -123,6 +134,12 @@ class Kind:
             f"{criterion} {i}", {base: pair.criteria[criterion][i][2] for base, pair in self.pairs.items()}
         )
 
+    def control(self, criterion: str, i: int, mode: str) -> RunScores | None:
+        """Return the scores of the control of a point; None where one pair has none."""
+        runs = {base: pair.control(criterion, i, mode) for base, pair in self.pairs.items()}
+        known = {base: right for base, right in runs.items() if right is not None}
+        return self._scores(f"{mode} of {criterion} {i}", known) if len(known) == len(runs) else None
+
     def at_changed(self, criterion: str, share: float) -> RunScores | None:
         """Return a criterion's scores at a share of changed tokens; None where one pair has none."""
         runs = {base: pair.at_changed(criterion, share) for base, pair in self.pairs.items()}
@@ -149,7 +166,7 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     Tables: `kinds` (base, RL and their difference); `rules` (the gain of each criterion over base at each of its
     points); both again in Pass@n of all n samples, `kinds_pass` and `rules_pass`; `against` (the gain of delta log p
     less another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares of
-    *changed* tokens, interpolated);
+    *changed* tokens, interpolated); `controls` (each point less its veto, and less base's own draw: `minus`);
     `placebos` (the gain in the first kind less that in a kind of pairs with the same bases, point by point of criteria
     that have as many in both). The p values of a table and kind are corrected by Holm's method.
 
@@ -177,6 +194,7 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
             "kinds_pass": _compared("gain", _learned(passed)),
             "rules_pass": _compared("gain", _gained(passed)),
             "against": _compared("difference", [each for kind in kinds for each in _rivals(kind, changed)]),
+            "controls": _compared("difference", [each for kind in kinds for each in _over_controls(kind)]),
             "placebos": _compared("difference", [each for kind in kinds[1:] for each in _beside(kinds[0], kind)]),
         },
     )
@@ -232,6 +250,15 @@ def _rivals(kind: Kind, changed: Sequence[float]) -> list[Asked]:
         if FIRST in counts and (first := kind.at_changed(FIRST, share)):
             found += [({**about, "criterion": each}, first, kind.at_changed(each, share)) for each in rivals]
     return found
+
+
+def _over_controls(kind: Kind) -> list[Asked]:
+    """Set each point against its veto, base without the rejected token, and against base's own second draw."""
+    return [
+        ({**_about(kind, *each), "minus": mode}, kind.point(*each), kind.control(*each, mode))
+        for mode in CONTROLS
+        for each in kind.points
+    ]
 
 
 def _beside(first: Kind, kind: Kind) -> list[Asked]:
