@@ -33,6 +33,7 @@ COMMANDS = (
     "records verify --store records",
     "records gc --store records",
     "sweep run tiny_tau_gamma --dry-run",
+    "sweep run paper --dry-run",
 )
 
 

@@ -129,7 +129,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path) -> DecodingEstimate:
         asked, unknown = _decodings(spec, pair, taus)
         refined = sum(each not in taus and not is_uniform(gate_of(how)) for each, how in wanted(spec).items())
         try:
-            stored = _Stored(spec, pair, records)
+            stored = _PairRecords(spec, pair, records)
         except UserError as error:  # checkpoints or problems that are on another machine
             stored = None
             notes.append(f"{pair}: what the records hold cannot be told here ({str(error)[:160]})")
@@ -198,7 +198,7 @@ def _responses(spec: SweepSpec) -> int:
     return spec.sampling.samples * sum(len(spec.part.of([str(i) for i in range(each)])[: spec.limit]) for each in sizes)
 
 
-class _Stored:
+class _PairRecords:
     """The responses of a pair in the records, told without its engine.
 
     A record counts where its weights, decoding, sampling and problems are those of the sweep, and its engine is the one
