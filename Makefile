@@ -49,7 +49,7 @@ $(CHROMIUM): tests/chromium.py $(STAMP)
 # Files start in the order of collection, the longest first (tests/conftest.py), not those with the most tests.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Skips for want of these do not fail: no package registry has them, and smol's weights are for `make paper-smol` alone.
-ALLOW_SKIPS ?= gpu,data,smol
+ALLOW_SKIPS ?= gpu,data,paper,smol
 # Types are checked meanwhile: tests that wait leave a quarter of two cores idle. Where they are right nothing is said of
 # them, so that the closing line is pytest's.
 define checked

