@@ -1,4 +1,4 @@
-"""`pytest --allow-skips gpu,data,paper,smol`: a test that is skipped fails with its reason, unless it needs one of these.
+"""`pytest --allow-skips gpu,data,paper,smol`: a skipped test fails with its reason, unless it needs one of these.
 
 `make test`, `make test-all` and CI set it, so that no test goes missing unseen. Without it pytest lists what was
 skipped and why.

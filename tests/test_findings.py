@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[1]
 PAPER = Path(os.environ.get("RLVR_DIR_PAPER") or ROOT.parent / "shared" / "paper" / "paper.tex")
 QUOTE = re.compile(r'"([^"]+)"\s\(l\.\s(\d+)\)')
 SIGNS = {
-    r"$\Delta\log p$": "Δ log p", r"\Delta \log p": "Δ log p", r"\Delta\log p": "Δ log p", r"\gamma": "γ", r"\eg": "e.g.",
-    r"\exists": "∃", r"\ge": "≥", "‑": "-", "’": "'", "~": " ", r"\%": "%",
+    r"$\Delta\log p$": "Δ log p", r"\Delta \log p": "Δ log p", r"\Delta\log p": "Δ log p", r"\gamma": "γ",
+    r"\eg": "e.g.", r"\exists": "∃", r"\ge": "≥", "‑": "-", "’": "'", "~": " ", r"\%": "%",
 }  # fmt: skip
 
 
