@@ -44,4 +44,4 @@ def test_every_claim_that_is_judged_is_quoted():
     table = page[page.index("| the paper |") :].split("\n\n")[0].splitlines()[2:]
     assert len(table) >= 10
     for row in table:
-        assert QUOTE.search(row.split("|")[1]), row
+        assert QUOTE.search(re.split(r"(?<!\\)\|", row)[1]), row

@@ -198,8 +198,8 @@ def text(found: dict[str, Any]) -> str:
                 rows.append(cells)
         lines += [markdown_table(head, rows, left=2), ""]
         lines += [
-            "Differences are paired by problem, and by seed where both have the same; Holm's correction over each column "
-            "of p.",
+            "Differences are paired by problem, and by seed where both have the same; Holm's correction over each "
+            "column of p.",
             "",
         ]
         if vs:
