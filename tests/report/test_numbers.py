@@ -5,8 +5,6 @@ extrapolations, the gate on RL. Means are numpy's, intervals and p the statistic
 here; what is read is the CSV that a user reads.
 """
 
-import csv
-import io
 from itertools import combinations
 
 import numpy as np
@@ -15,8 +13,8 @@ from scipy import stats as scipy_stats
 
 from harness import stats
 from harness.report.build import build
-from harness.report.sheet import render
 from harness.spec import Decoding
+from tests.report.held import number, rows_of
 from tests.report.made import result
 
 WAYS = (
@@ -55,16 +53,12 @@ def store():
 def sheets(store):
     """The rows of every CSV, by its name."""
     report = build(list(store.values()))
-    return {one.name: list(csv.DictReader(io.StringIO(render(one)))) for one in report.sections}
+    return {one.name: rows_of(one) for one in report.sections}
 
 
 def table(store, task, label, name="correct"):
     """(problems, samples of all seeds)"""
     return np.hstack([getattr(store[task, seed, label], name) for seed in TASKS[task][1]]).astype(float)
-
-
-def number(row, name):
-    return float(row[name].lstrip("'"))
 
 
 def is_a_score(row, name, correct):
