@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness.errors import UserError
-from harness.evals.compare import comparisons
+from harness.evals.compare import Comparison, comparisons
 from harness.evals.result import EvalResult
 from harness.evals.trainings import of_training
 from harness.report import figures, tables
@@ -52,7 +52,7 @@ def build(
     trained = trained_chapter(results)
     front: list[Section | None] = list(trained.sections[:1] if trained and not groups else ())
     if groups:
-        front = [_main_figure(groups[0]), tables.main_differences(groups[0], rows), tables.scores(groups[0])]
+        front = [*_main_figures(groups[0], rows), tables.main_differences(groups[0], rows), tables.scores(groups[0])]
     front += [tables.picked(rows)]
     shown = [section for section in front if section is not None]
     chapters: list[Chapter] = []
@@ -89,8 +89,8 @@ def build(
     return Report(name, headline, tuple(shown), kept, tuple(sources.values()), tuple(facts), tuple(viewers))
 
 
-def _main_figure(group: Group) -> Section | None:
-    """Draw accuracy against the share of changed tokens on the benchmark with the most ways of replacing."""
+def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | None]:
+    """Draw accuracy and replace minus veto against changed tokens, on the benchmark with the most ways of replacing."""
     ways = {
         task: [
             one for one in group.settings if one.task == task and one.decoding.gated and one.decoding.primary == "base"
@@ -99,12 +99,16 @@ def _main_figure(group: Group) -> Section | None:
     }
     task = max(ways, key=lambda each: len(ways[each]), default=None)
     if task is None or len(ways[task]) < 2:
-        return None
+        return []
     mine = [one for one in group.settings if one.task == task]
     plain = [one for one in mine if not one.decoding.gated or one.decoding.primary == "base"]
     word, part = figures.in_legible_parts(plain)[0]
     title = f"{tables.benchmark_title(mine[0].benchmark)}, {group.pair}"
-    return figures.against_share(part, f"changed-{word}{group.slug}{task}", title, scale=0.7)
+    own = [row for row in rows if any(row.result is one for one in mine)]
+    return [
+        figures.against_share(part, f"changed-{word}{group.slug}{task}", title, scale=0.7),
+        figures.over_veto(own, f"veto-{group.slug}{task}", title, scale=0.7),
+    ]
 
 
 def _apart(groups: Sequence[Group]) -> list[str]:

@@ -167,7 +167,7 @@ def _is_of_the_paper(gate: Any) -> bool:
     return gate.landmark and gate.paper
 
 
-def over_veto(rows: Sequence[Comparison], name: str, title: str) -> Section | None:
+def over_veto(rows: Sequence[Comparison], name: str, title: str, scale: float = 1.0) -> Section | None:
     """Draw what RL's token adds to the rejected one's going: each replacement minus its veto, against changed tokens.
 
     A line a criterion, 95 % intervals of the paired differences. None where no replacement of base's has its veto
@@ -178,7 +178,7 @@ def over_veto(rows: Sequence[Comparison], name: str, title: str) -> Section | No
     data = []
     if not rows:
         return None
-    with drawing(name, 5.6, 3.2) as made:
+    with drawing(name, 5.6, 3.2, scale=scale) as made:
         made.one.axhline(0, color="#808080", linewidth=0.8)
         for i, label, settings in _ways([row.result for row in rows]):
             mine = sorted((of[id(one)] for one in settings), key=lambda row: row.result.share("n_changed").value or 0.0)

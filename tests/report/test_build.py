@@ -89,7 +89,8 @@ def test_a_replacement_stands_against_its_veto_on_the_first_page_in_the_grid_and
         assert over[tau].difference.high < 0
     made = build(results)
     assert made.headline.endswith(
-        "; on AIME24 replace τ-0.1, the best of 2 replacements, minus base without the rejected tokens (its veto): "
+        "; on AIME24 replace τ-0.1, of 2 replacements the fewest tokens that do as well as the best, minus base "
+        "without the rejected tokens (its veto): "
         f"{in_points(over[-0.1].difference)}."
     )
     shown = sections(made)
