@@ -319,3 +319,20 @@ def test_a_run_of_mlflow_has_the_results_numbers_in_percent(way):
         said += f", {100 * wanted['changed_ratio']:.2f} % changed"
     assert description(one).startswith(f"{said}.\n\n")
     assert "on made: 40 problems × 4 samples, temperature 1, top-p 0.7, at most" in description(one)
+
+
+def test_seeds_are_one_setting_whatever_records_they_are_of_and_one_seed_twice_is_two():
+    """Each seed's record has settings of its own; of one seed decoded twice in other ways both stay apart."""
+
+    def of(seed, settings):
+        one = result(REPLACE, seed)
+        return one.replace(provenance={**one.provenance, "settings": settings})
+
+    several = [of(seed, f"record {seed}") for seed in (0, 1, 2)]
+    [one] = settings_of(several)
+    assert (one.seeds, one.samples, one.avg) == ((0, 1, 2), 12, np.mean([each.correct for each in several]))
+    share = one.share("n_changed")
+    assert share.value == sum(x.n_changed.sum() for x in several) / sum(x.n_tokens.sum() for x in several)
+    assert (one.replacement_ratio, one.changed_ratio) == (one.share("n_replaced").value, share.value)
+    twice = [of(seed, settings) for seed in (0, 1) for settings in ("a", "b")]
+    assert [each.seeds for each in settings_of(twice)] == [(0, 1), (0, 1)]

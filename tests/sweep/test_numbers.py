@@ -8,22 +8,28 @@ import numpy as np
 import pytest
 
 from harness import stats
+from harness.digest import installed
+from harness.evals.data import preflight_of
 from harness.evals.forwards import Answer
 from harness.evals.settings import settings_of
+from harness.records import RecordConfig, RecordStore, fingerprint
 from harness.report.sweep import CompleteTrial, TrainingSummary, against
-from harness.spec import Sampling
+from harness.spec import Decoding, Sampling
 from harness.sweep.base import Places, open_sweep
 from harness.sweep.confirm import confirm
 from harness.sweep.decoding import Decodings, metrics
 from harness.sweep.decodings import decoding_of
-from harness.sweep.estimate import DecodingEstimate, TrialCost
+from harness.sweep.estimate import DecodingEstimate, TrialCost, estimate
 from harness.sweep.points import listed_points
+from harness.tiny import checkpoints
+from tests.records.made import made as made_rollout
+from tests.records.made import resume
 from tests.results import made
 from tests.sweep.made import sweep
 
 TASKS, SAMPLES, LIMIT = ("tiny_easy", "tiny_medium"), 4, 30
 PAIR = {"base": "tiny/base", "rl": "tiny/rl"}
-RATIO = "decode.tau.ratio"
+VETO = Decoding(mode="veto", tau=-0.3)
 SHARE = {"base": 0.2, "rl": 0.5, "veto": 0.45, "replace": 0.55, "extrapolate": 0.65}
 
 
@@ -292,6 +298,32 @@ def test_an_estimate_adds_what_is_missing():
     assert longest.tokens == {"a": 600_000.0, "b": 320_000.0}
     assert longest.cost().startswith("at most 920,000 tokens (")
     assert "tokens/s" not in longest.cost()
+
+
+def test_what_the_records_hold_is_counted_where_it_would_be_decoded_alike(tmp_path):
+    """Only the sweep's own problems and samples, of these weights, by the versions that are here."""
+    spec = sweep()
+    [benchmark], (base, rl, veto) = preflight_of(spec).values(), (Decoding(mode="base"), Decoding(mode="rl"), VETO)
+    names = [f"tiny_easy/{key}" for key in [*benchmark.golds][:5]]
+    weights = {role: fingerprint(*model) for role, model in checkpoints("tiny").models.items()}
+    here = {"backend": "transformers", **installed("torch", "transformers")}
+    alike, lengths = {"weights": weights, "data": benchmark.data, "sampling": spec.sampling.drawing}, []
+    for changes in (
+        {"decoding": base}, {"decoding": rl}, {"decoding": rl, "engine": {**here, "torch": "0.1"}},
+        {"decoding": veto, "engine": {**here, "transformers": "0.1"}}, {"decoding": veto, "data": "another"},
+        {"decoding": veto, "weights": {"base": "weights:a", "rl": "weights:b"}},
+    ):  # fmt: skip
+        config = RecordConfig(**{**alike, "engine": here, **changes})
+        with RecordStore(tmp_path / "records").open(config, "tiny_easy", names, 3) as record:
+            resume(record)
+    lengths = [len(made_rollout(name, sample).token_ids) for name in names[:3] for sample in range(2)]
+    earlier = tmp_path / "sweeps" / "earlier"
+    earlier.mkdir(parents=True)
+    (earlier / "summary.json").write_text(json.dumps({"tokens_per_second": 12.5, "mean_tokens": {"tiny": {}}}))
+    found = estimate(spec, tmp_path, tmp_path / "records")
+    assert [(row.asked, row.held) for row in found.rows] == [(6, 6), (6, 6), *[(6, 0)] * 6]
+    assert (found.mean_tokens, found.speed, found.missing) == (np.mean(lengths), 12.5, 36)
+    assert sum(found.tokens.values()) == pytest.approx(36 * np.mean(lengths))
 
 
 def seed(number, right, samples=8):
