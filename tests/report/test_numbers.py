@@ -5,6 +5,7 @@ extrapolations, the gate on RL. Means are numpy's, intervals and p the statistic
 here; what is read is the CSV that a user reads.
 """
 
+import re
 from itertools import combinations
 
 import numpy as np
@@ -36,7 +37,11 @@ def made(i, decoding, task, seed):
     tokens = random.integers(20, 90, one.correct.shape)
     replaced = random.binomial(tokens, 0.02 + 0.01 * i) * decoding.gated
     right = random.random(one.correct.shape) < np.clip(random.beta(1 + i / 3, 3, (len(tokens), 1)), 0.02, 0.98)
-    return one.replace(correct=right, n_tokens=tokens, n_replaced=replaced, n_changed=random.binomial(replaced, 0.6))
+    more = {name: random.random(right.shape) < share for name, share in (("truncated", 0.1), ("no_box", 0.2))}
+    more["votes"] = np.where(right, 0, random.integers(1, 3, right.shape))
+    return one.replace(
+        correct=right, n_tokens=tokens, n_replaced=replaced, n_changed=random.binomial(replaced, 0.6), **more
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +55,13 @@ def store():
 
 
 @pytest.fixture(scope="module")
-def sheets(store):
+def report(store):
+    return build(list(store.values()))
+
+
+@pytest.fixture(scope="module")
+def sheets(report):
     """The rows of every CSV, by its name."""
-    report = build(list(store.values()))
     return {one.name: rows_of(one) for one in report.sections}
 
 
@@ -74,6 +83,13 @@ def is_pass(row, name, correct, k):
     assert number(row, name) == pytest.approx(100 * np.mean(subsets))
 
 
+def majority(votes):
+    """The chance that the commonest answer is the right one, 0, where equally common ones are drawn from."""
+    most = max(map(votes.count, votes))
+    first = {vote for vote in votes if votes.count(vote) == most}
+    return (0 in first) / len(first)
+
+
 def share(store, task, label, name):
     """The share of tokens in percent, with its interval."""
     one = stats.token_share(*(table(store, task, label, each).sum(axis=1) for each in (name, "n_tokens")))
@@ -90,6 +106,16 @@ def paired(store, task, label, minus):
     assert found.mean == pytest.approx(d.mean())
     assert found.low <= scipy_stats.ttest_1samp(d, 0).confidence_interval().low + 1e-9  # never shorter than t's
     return 100 * found.mean, 100 * found.low, 100 * found.high, found.p
+
+
+def sampling_alone(one, other):
+    """The ends of a difference in points for other samples of the same problems."""
+    ends = stats.paired_difference(one, other).sampling
+    d = 100 * (one.mean() - other.mean())
+    wide = 196 * np.sqrt(sum((each.var(axis=1, ddof=1) / each.shape[1]).sum() for each in (one, other))) / len(one)
+    assert 0.95 * wide < min(d - 100 * ends[0], 100 * ends[1] - d)  # by t of few samples somewhat wider
+    assert max(d - 100 * ends[0], 100 * ends[1] - d) < 1.6 * wide
+    return 100 * ends[0], 100 * ends[1]
 
 
 def expected_pairs():
@@ -150,6 +176,8 @@ def test_the_differences_are_those_of_the_results_and_holm_is_over_all_of_them(s
             assert (number(row, "Difference: low"), number(row, "Difference: high")) == pytest.approx((low, high))
             assert number(row, "p") == pytest.approx(p)
             assert number(row, "p (Holm)") == pytest.approx(corrected[pair])
+            ends = sampling_alone(*(table(store, pair[0], label) for label in pair[1:]))
+            assert row["Sampling only"].lstrip("'") == "[{:+.1f}, {:+.1f}]".format(*ends)
     drawn = sheets["differences-drawn"]  # extrapolations minus RL, and minus their own gate
     assert len(drawn) == 2 * 5 * len(TASKS)
     for row in drawn:
@@ -189,6 +217,9 @@ def test_every_result_is_listed_as_it_is(store, sheets):
             if one.decoding.gated:
                 assert number(row, column) == pytest.approx(100 * getattr(one, name).sum() / one.n_tokens.sum())
         assert number(row, "Tokens") == pytest.approx(one.n_tokens.mean())
+        assert number(row, "Cut") == pytest.approx(100 * one.truncated.mean())
+        assert number(row, "No box") == pytest.approx(100 * one.no_box.mean())
+        assert number(row, "Maj@4") == pytest.approx(100 * np.mean([majority(each) for each in one.votes.tolist()]))
 
 
 def test_the_scores_are_of_all_seeds_and_the_average_is_of_the_benchmarks(store, sheets):
@@ -294,3 +325,123 @@ def test_the_grid_has_each_score_its_interval_and_its_difference_to_its_control(
             for name in ("replaced", "changed"):
                 ratio = share(store, task, f"replace τ{tau}", f"n_{name}")[1]
                 assert rows[name][column] == f"{ratio:.1f} %"
+
+
+def test_the_first_line_has_rls_gain_and_what_its_tokens_add(store, report):
+    pairs = expected_pairs()
+    corrected = dict(zip(pairs, holm([paired(store, *pair)[3] for pair in pairs]), strict=True))
+    words = []
+    for task, (title, _) in TASKS.items():
+        mean, low, high, _ = paired(store, task, "rl", "base")
+        p = stats.p_value(corrected[task, "rl", "base"], stats.paired_difference(*(table(store, task, each) for each in ("rl", "base"))).at_most)  # noqa: E501  # fmt: skip
+        words.append(f"{title} by {mean:+.1f} points [{low:+.1f}, {high:+.1f}] (95 %, paired by problem, Holm p {p})")
+    over = [pair for pair in pairs if pair[2].startswith("veto")]
+    best = max(over, key=lambda pair: table(store, *pair[:2]).mean())
+    mean, low, high, _ = paired(store, *best)
+    assert report.headline == (
+        f"RL changed {', '.join(words)}; on {TASKS[best[0]][0]} {best[1]}, the best of {len(over)} replacements, minus "
+        f"base without the rejected tokens (its veto): {mean:+.1f} points [{low:+.1f}, {high:+.1f}]."
+    )
+
+
+def test_a_heat_map_prints_each_score_in_its_cell_and_rls_above(store, report, sheets):
+    figures = {section.name: section.svg for section in report.sections}
+    for task in TASKS:
+        rows = {(number(row, "tau"), number(row, "gamma")): number(row, "avg") for row in sheets[f"heat-{task}"]}
+        wanted = {
+            (decoding.tau, decoding.gamma): 100 * table(store, task, decoding.label()).mean()
+            for decoding in WAYS
+            if decoding.mode in ("replace", "extrapolate") and decoding.primary == "base" and decoding.criterion != "kl"
+        }
+        assert rows == pytest.approx(wanted)
+        texts = re.findall("<text[^>]*>([^<]*)</text>", figures[f"heat-{task}"])
+        assert {f"{value:.1f}" for value in wanted.values()} <= {*texts}
+        assert any(text.endswith(f", rl {100 * table(store, task, 'rl').mean():.1f}") for text in texts)
+
+
+def test_each_problem_has_its_own_accuracy_at_each_share(store, sheets):
+    for task in TASKS:
+        rows = sheets[f"problems-{task}"]
+        first = store[task, 0, "base"]
+        assert {row["problem"] for row in rows} == {*first.problem_ids}
+        steps = sorted(("replace τ-0.5", "replace τ-0.3", "replace τ-0.1"), key=lambda x: share(store, task, x, "n_replaced")[1])  # noqa: E501  # fmt: skip
+        ratios = [f"{share(store, task, label, 'n_replaced')[1]:.2g} %" for label in steps]
+        columns = [f"replaced_{i} {name}" for i, name in enumerate(("base", *ratios, "RL"))]
+        for row in rows:
+            assert [*row][2:] == columns
+            i = first.problem_ids.index(row["problem"])
+            for column, label in zip(columns, ("base", *steps, "rl"), strict=True):
+                assert number(row, column) == pytest.approx(table(store, task, label)[i].mean())
+
+
+def test_a_grid_of_another_criterion_than_the_papers_is_drawn_where_it_is_the_only_one(store):
+    ways = [
+        Decoding(mode="extrapolate" if gamma else "replace", tau=tau, gamma=gamma, criterion="kl")
+        for tau in (0.1, 0.2)
+        for gamma in (0.0, 0.1)
+    ]
+    results = [made(i, way, "aime24", 0) for i, way in enumerate([Decoding(mode="rl"), *ways])]
+    shown = {section.name: rows_of(section) for section in build(results).sections}
+    grid, heat = shown["grid-aime24"], shown["heat-aime24"]
+    by = {(one.decoding.tau, one.decoding.gamma): 100 * one.correct.mean() for one in results[1:]}
+    assert {(number(row, "tau"), number(row, "gamma")): number(row, "avg") for row in heat} == pytest.approx(by)
+    for row in grid:
+        if row["Threshold τ"] not in ("replaced", "changed"):
+            gamma = 0.1 if row["Threshold τ"].startswith("Extra") else 0.0
+            assert [number(row, "0.1"), number(row, "0.2")] == pytest.approx([by[0.1, gamma], by[0.2, gamma]])
+
+
+def test_on_rl_each_strength_stands_over_its_difference_to_the_gate_alone(store, sheets):
+    for task in TASKS:
+        rows = {row["Threshold τ"]: row for row in sheets[f"on-rl-{task}"]}
+        labels = {
+            "The gate alone (γ = 0)": "replace τ-0.2 on rl",
+            "Extrapolate, γ = 0.1": "extrapolate τ-0.2 γ0.1 on rl",
+        }
+        for head, label in labels.items():
+            for column, each in (("'-0.2", label), ("RL itself", "rl")):
+                right = table(store, task, each)
+                low, high = stats.score_interval(right)
+                ends = [number(rows[head], f"{column}{end}") for end in (": low", "", ": high")]
+                assert ends == pytest.approx([100 * low, 100 * right.mean(), 100 * high])
+        mean, low, high, _ = paired(store, task, labels["Extrapolate, γ = 0.1"], labels["The gate alone (γ = 0)"])
+        below = rows["γ = 0.1 minus the gate alone"]["'-0.2"].lstrip("'")
+        assert below.startswith(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] p ")
+        for name in ("replaced", "changed"):
+            ratio = share(store, task, labels["Extrapolate, γ = 0.1"], f"n_{name}")[1]
+            gate = share(store, task, labels["The gate alone (γ = 0)"], f"n_{name}")[1]
+            assert rows[name]["'-0.2"] in (f"{ratio:.1f} %", f"{gate:.1f} %")
+            assert rows[name]["RL itself"] == "0.0 %"
+
+
+def test_settings_of_unlike_numbers_of_samples_say_how_many_they_have():
+    """Pass@k is at half of the fewest; of two samples at one of them, which is Avg."""
+    few, many = Decoding(mode="base"), Decoding(mode="rl")
+    results = [result(few, 0.3, problems=30, samples=2), result(many, 0.6, problems=30, samples=8)]
+    shown = {section.name: rows_of(section) for section in build(results).sections}
+    by = {"Base": results[0], "RL": results[1], "base": results[0], "rl": results[1]}
+    for row in shown["main-scores"]:
+        one = by[row["Method"]]
+        assert number(row, "AIME24 Avg") == pytest.approx(100 * one.correct.mean())
+        assert row["AIME24 Avg: beside"] == f"'@{one.samples}"
+        assert number(row, "AIME24 Pass@1") == pytest.approx(100 * one.correct.mean())
+    assert len(shown["results"]) == len(shown["main-scores"]) == 2
+    for row in shown["results"]:
+        k = (one := by[row["Decoding"]]).samples // 2
+        assert row["Pass: beside"] == f"'@{k}"
+        is_pass(row, "Pass", one.correct.astype(float), k)
+    alike = [result(way, 0.5, problems=30, samples=2) for way in (few, many)]
+    for row, one in zip({s.name: rows_of(s) for s in build(alike).sections}["results"], alike, strict=True):
+        is_pass(row, "Pass@1", one.correct.astype(float), 1)
+
+
+def test_strengths_from_base_to_beyond_rl_have_their_scores(store):
+    gammas = (-1.0, -0.5, 0.0, 1.0)
+    ways = [Decoding(mode="extrapolate" if g else "replace", criterion="always", gamma=g) for g in gammas]
+    results = [made(i, way, "aime24", 0) for i, way in enumerate([Decoding(mode="base"), Decoding(mode="rl"), *ways])]
+    rows = {s.name: rows_of(s) for s in build(results).sections}["gamma-aime24"]
+    for row, one in zip(rows, [*results[2:], *results[:2]], strict=True):
+        low, high = stats.score_interval(one.correct)
+        ends = [number(row, name) for name in ("low", "avg", "high")]
+        assert ends == pytest.approx([100 * low, 100 * one.correct.mean(), 100 * high])
+        assert row["gamma"].lstrip("'") == (f"{one.decoding.gamma}" if one.decoding.everywhere else "")

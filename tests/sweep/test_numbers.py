@@ -1,0 +1,380 @@
+"""Each number that a sweep prints, in its summary, its confirmation and its estimate, computed here by other means."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from harness import stats
+from harness.digest import installed
+from harness.evals.data import preflight_of
+from harness.evals.forwards import Answer
+from harness.evals.settings import settings_of
+from harness.records import RecordConfig, RecordStore, fingerprint
+from harness.report.sweep import CompleteTrial, TrainingSummary, against
+from harness.spec import Decoding, Sampling
+from harness.sweep.base import Places, open_sweep
+from harness.sweep.confirm import confirm
+from harness.sweep.decoding import Decodings, metrics
+from harness.sweep.decodings import decoding_of
+from harness.sweep.estimate import DecodingEstimate, TrialCost, estimate
+from harness.sweep.points import listed_points
+from harness.tiny import checkpoints
+from tests.records.made import made as made_rollout
+from tests.records.made import resume
+from tests.results import made
+from tests.sweep.made import sweep
+
+TASKS, SAMPLES, LIMIT = ("tiny_easy", "tiny_medium"), 4, 30
+PAIR = {"base": "tiny/base", "rl": "tiny/rl"}
+VETO = Decoding(mode="veto", tau=-0.3)
+SHARE = {"base": 0.2, "rl": 0.5, "veto": 0.45, "replace": 0.55, "extrapolate": 0.65}
+
+
+def drawn(decoding, task, ids, seed=0, seconds=0.0):
+    """A result of a decoding whose problems, lengths and shares differ."""
+    random = np.random.default_rng([*map(ord, decoding.label()), *map(ord, task), seed])
+    shape = len(ids), SAMPLES
+    chance = np.clip(SHARE[decoding.mode] + random.normal(0, 0.2, (len(ids), 1)), 0.02, 0.98)
+    right, tokens = random.random(shape) < chance, random.integers(10, 40, shape)
+    replaced = random.binomial(tokens, 0.1) * decoding.gated
+    return made(
+        decoding, right, task=task, problem_ids=tuple(ids),
+        sampling=Sampling(samples=SAMPLES, max_tokens=40, seed=seed), n_tokens=tokens,
+        n_replaced=replaced, n_changed=random.binomial(replaced, 0.6), seconds=seconds,
+        votes=np.where(right, 0, random.integers(1, 3, shape)),
+        provenance={"engine": {"pair": PAIR, "backend": "vllm", "vllm": "0.32.0", "device": "cpu"}, "grader": "plain"},
+    )  # fmt: skip
+
+
+def run(folder, **changes):
+    """A sweep all of whose points and references are complete, and its results by task and label."""
+    how = {"sampling": {"samples": SAMPLES, "max_tokens": 40}, "limit": LIMIT, "tasks": list(TASKS), **changes}
+    spec = sweep(**how)
+    begun = open_sweep(spec, Places.under(folder, track=False), lambda text: None)
+    begun.folder.make()
+    return spec, begun
+
+
+def complete(spec, begun):
+    found = {}
+    points = [*begun.references(listed_points(spec)), *listed_points(spec)]
+    for i, point in enumerate(points):
+        decoding = decoding_of(spec, point, begun._taus(point["pair"]))
+        ids = [str(k) for k in range(LIMIT)]
+        results = [drawn(decoding, task, ids, seconds=1.5 + i) for task in TASKS]
+        files = [one.write(begun.folder.results).name for one in results]
+        begun.complete(point, results, files, metrics(spec, results))
+        found |= {(one.task, one.decoding.label()): one for one in results}
+    return found
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    spec, begun = run(tmp_path_factory.mktemp("sweep"), equal_forwards=True)
+    found = complete(spec, begun)
+    summary = begun.summary()
+    summary.write(begun.folder.path)
+    return SimpleNamespace(
+        spec=spec, begun=begun, found=found, summary=summary,
+        text=(begun.folder.path / "summary.md").read_text(),
+        plain=json.loads((begun.folder.path / "summary.json").read_text()),
+    )  # fmt: skip
+
+
+def mean_of(found, label, of=lambda one: one.correct.mean()):
+    return np.mean([of(found[task, label]) for task in TASKS])
+
+
+def winner_of(found):
+    points = {label for _, label in found if label.startswith(("replace", "extrapolate"))}
+    return max(points, key=lambda label: mean_of(found, label))
+
+
+def paired(one, other, family=1):
+    """The difference of two results in points, its interval and p."""
+    d = one.correct.mean(axis=1) - other.correct.mean(axis=1)
+    found = stats.paired_difference(one.correct, other.correct, family=family)
+    assert found.mean == pytest.approx(d.mean())
+    return found
+
+
+def pairs_of(found):
+    """What is compared: RL with base, all others with RL, and each with its control; by task and label."""
+    labels = list(dict.fromkeys(label for _, label in found))
+    rows = [("rl", "base"), *((label, "rl") for label in labels if label not in ("base", "rl"))]
+    for label in labels:
+        decoding = found[TASKS[0], label].decoding
+        if decoding.control() != decoding and decoding.mode in ("replace", "extrapolate"):
+            rows.append((label, decoding.control().label()))
+    return [(task, *row) for task in TASKS for row in rows]
+
+
+def corrected(found):
+    rows = pairs_of(found)
+    p = {row: paired(found[row[0], row[1]], found[row[0], row[2]], len(rows)) for row in rows}
+    most, held = 0.0, {}
+    for rank, row in enumerate(sorted(p, key=lambda row: p[row].p)):
+        most = max(most, min(1.0, p[row].p * (len(p) - rank)))
+        held[row] = p[row], most
+    return held
+
+
+def test_the_sentence_has_the_best_point_and_each_of_its_leads(swept):
+    [said], best, rows = swept.summary.verdicts, winner_of(swept.found), corrected(swept.found)
+    score = mean_of(swept.found, best)
+    assert said.startswith(f"tiny: best of 4 on these problems: {best}, avg_at_4 {100 * score:.2f}; ")
+    control = swept.found[TASKS[0], best].decoding.control().label()
+    names = {"rl": "rl", control: "its γ=0 control" if control.startswith("replace") else "its veto"}
+    part = f"({LIMIT} of 240 problems)"
+    for (task, label, minus), (d, holm_p) in rows.items():
+        if label == best:
+            words = (
+                f"{100 * d.mean:+.1f} points on {task} {part} against {names[minus]} "
+                f"(95 % {stats.Estimate(d.mean, d.low, d.high).interval(1, sign=True)}, "
+                f"p {stats.p_value(d.p, d.at_most)}, Holm over {len(rows)}: {stats.p_value(holm_p, d.at_most)})"
+            )
+            assert words in said
+    assert said.count(" against ") == 2 * len(TASKS)
+    assert said in swept.text
+
+
+def test_metrics_of_a_point_are_means_over_its_benchmarks(swept):
+    entries = {entry["label"]: entry for entry in swept.plain["entries"]}
+    assert list(entries)[:2] == ["base", "rl"]
+    assert len(entries) == 2 + 2 + 4
+    for label, entry in entries.items():
+        wanted = {
+            "avg_at_4": lambda one: one.correct.mean(),
+            "pass_at_2": lambda one: np.mean(1 - (4 - (n := one.correct.sum(axis=1))) * (3 - n) / 12),
+            "replacement_ratio": lambda one: one.n_replaced.sum() / one.n_tokens.sum(),
+            "changed_ratio": lambda one: one.n_changed.sum() / one.n_tokens.sum(),
+            "mean_tokens": lambda one: one.n_tokens.mean(),
+        }
+        for name, of in wanted.items():
+            assert entry["metrics"][name] == pytest.approx(mean_of(swept.found, label, of)), name
+        for name, of in (("avg_at_4_se", "standard_error"), ("avg_at_4_se_sampling", "sampling_error")):
+            errors = [getattr(swept.found[task, label], of) for task in TASKS]
+            assert entry["metrics"][name] == pytest.approx(np.sqrt(np.square(errors).sum()) / 2)
+    best = next(entry for entry in entries.values() if entry["label"] == winner_of(swept.found))
+    assert (swept.plain["best"], swept.plain["states"]) == ([best["trial"]], {"complete": 4, "failed": 0})
+
+
+def test_tokens_and_speed_are_of_all_results(swept):
+    every = list(swept.found.values())
+    tokens = sum(one.n_tokens.sum() for one in every)
+    assert f"4 references; 4 samples a problem, {tokens:,} tokens; vllm 0.32.0 on cpu" in swept.text
+    assert swept.plain["tokens_per_second"] == pytest.approx(tokens / sum(one.seconds for one in every))
+    for task in TASKS:
+        means = [one.n_tokens.mean() for one in every if one.task == task]
+        assert swept.plain["mean_tokens"]["tiny"][task] == pytest.approx(np.mean(means))
+
+
+def test_comparisons_in_the_json_are_those_of_the_results(swept):
+    rows = corrected(swept.found)
+    told = {(row["task"], row["label"], row["minus"]): row for row in swept.plain["comparisons"]}
+    assert told.keys() == rows.keys()
+    for key, (d, holm_p) in rows.items():
+        row = told[key]
+        numbers = [row[name] for name in ("mean", "low", "high", "p", "holm_p")]
+        assert numbers == pytest.approx([d.mean, d.low, d.high, d.p, holm_p])
+
+
+def test_equal_forwards_in_the_json_cost_tokens_times_models_times_votes(swept):
+    assert {lot["task"] for lot in swept.plain["equal_forwards"]} == {*TASKS}
+    for lot in swept.plain["equal_forwards"]:
+        assert len(lot["answers"]) == 8 * 3
+        settings = {
+            one.label: one for one in settings_of(swept.found[key] for key in swept.found if key[0] == lot["task"])
+        }
+        for answer in lot["answers"]:
+            one = swept.found[lot["task"], answer["label"]]
+            models = 1 if one.decoding.mode in ("base", "rl") else 2
+            assert answer["models"] == models
+            assert answer["forwards"] == pytest.approx(models * answer["votes"] * one.n_tokens.mean())
+            values = Answer(settings[answer["label"]], answer["votes"]).values
+            low, high = stats.score_interval(values)
+            assert [answer[name] for name in ("accuracy", "low", "high")] == pytest.approx([values.mean(), low, high])
+    assert "## Equal forwards" in swept.text
+
+
+def cells(text, title):
+    """The rows of a Markdown table by the cells of its head; the table stands under its title."""
+    lines = text[text.index(title) :].split("\n\n")[1].splitlines()
+    split = [[cell.strip().replace("\\", "") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return [dict(zip(split[0], row, strict=True)) for row in split[2:]]
+
+
+def test_a_matched_ratio_has_what_was_wanted_promised_and_reached(tmp_path):
+    ratios = (0.05, 0.2)
+    changes = {"decode": {"mode": "replace"}, "parameters": {"decode.tau": {"ratio": list(ratios)}}}
+    spec, begun = run(tmp_path, **changes)
+    rows = [
+        {"criterion": "delta_logp", "tau": tau, "wanted": wanted, "expected": promised}
+        for tau, wanted, promised in ((-0.4, 0.05, 0.0512), (-0.15, 0.2, 0.1987))
+    ]
+    begun.folder.matched.write_text(json.dumps({"tiny": rows}))
+    found = complete(spec, begun)
+    summary = begun.summary()
+    assert [row["wanted"] for row in summary.plain()["matched"]] == list(ratios)
+    shown = cells(summary.text(), "Matched ratios")
+    for row, told, printed in zip(rows, summary.plain()["matched"], shown, strict=True):
+        mine = [found[task, f"replace τ{row['tau']}"] for task in TASKS]
+        reached = sum(one.n_replaced.sum() for one in mine) / sum(one.n_tokens.sum() for one in mine)
+        assert [told[name] for name in ("tau", "wanted", "expected")] == [row[n] for n in ("tau", "wanted", "expected")]
+        assert told["reached"] == pytest.approx(reached)
+        assert printed["τ"] == f"{row['tau']:g}"
+        shares = [row["wanted"], row["expected"], reached]
+        assert [printed[name] for name in ("wanted", "expected", "reached")] == [f"{100 * x:.2f} %" for x in shares]
+        miss = reached - row["wanted"]
+        assert printed["miss, points"] == f"{100 * miss:+.1f}"
+        assert printed["miss"] == f"{100 * miss / row['wanted']:+.0f} %"
+
+
+def test_the_confirmation_has_the_new_differences_beside_the_old_ones(swept, monkeypatch):
+    """The engine's part is made up: what it would decode is asked for with the problems that it is asked for."""
+    again, asked_ids = {}, {}
+
+    def evaluate(spec, **_):
+        found = []
+        for task in spec.tasks:
+            ids = spec.part.of([str(i) for i in range(240)])[: spec.limit]
+            asked_ids[task] = ids
+            for decoding in spec.decodings:
+                one = drawn(decoding, task, ids, seed=spec.sampling.seed)
+                again.setdefault((task, decoding.label()), []).append(one)
+                found.append(one)
+        return found
+
+    monkeypatch.setattr("harness.evals.evaluate", evaluate)
+    monkeypatch.setattr(Decodings, "_open", lambda self, pair: None)
+    text = confirm(swept.begun, [5, 6], limit=20)
+    best, rows = winner_of(swept.found), {}
+    control = swept.found[TASKS[0], best].decoding.control().label()
+    assert {*asked_ids} == {*TASKS}
+    assert all(ids == [str(i) for i in range(LIMIT, LIMIT + 20)] for ids in asked_ids.values())
+    for task in TASKS:
+        for minus in ("rl", control):
+            one, other = (np.hstack([x.correct for x in again[task, label]]) for label in (best, minus))
+            assert one.shape == (20, 2 * SAMPLES)
+            rows[task, minus] = stats.paired_difference(one, other, family=2 * len(TASKS))
+    held, most = {}, 0.0
+    for rank, key in enumerate(sorted(rows, key=lambda key: rows[key].p)):
+        most = max(most, min(1.0, rows[key].p * (len(rows) - rank)))
+        held[key] = most
+    plain = json.loads((swept.begun.folder.path / "confirm.json").read_text())
+    shown = cells((swept.begun.folder.path / "confirm.md").read_text(), "Confirmation of sweep")
+    assert [(row["task"], row["minus"]) for row in plain] == list(rows)
+    for told, printed, (key, d) in zip(plain, shown, rows.items(), strict=True):
+        before = paired(*(swept.found[key[0], label] for label in (best, key[1]))).mean
+        numbers = [told[name] for name in ("mean", "low", "high", "p", "holm_p", "before")]
+        assert numbers == pytest.approx([d.mean, d.low, d.high, d.p, held[key], before])
+        assert (told["winner"], told["problems"], told["seeds"]) == (best, "20 others", [[5, 6], [5, 6]])
+        assert (printed["winner of the sweep"], printed["minus"]) == (best, key[1])
+        assert printed["in the sweep"] == f"{100 * before:+.1f}"
+        assert printed["anew"] == stats.Estimate(d.mean, d.low, d.high).text(1, sign=True)
+        assert printed["p"] == stats.p_value(d.p, d.at_most)
+        assert printed["p (Holm)"] == stats.p_value(held[key], d.at_most)
+        assert printed["anew"] in text
+
+
+def test_an_estimate_adds_what_is_missing():
+    rows = [TrialCost("a", "base", 600, 600), TrialCost("a", "rl", 600, 450), TrialCost("b", "replace", 80, None)]
+    assert [row.missing for row in rows] == [0, 150, 80]
+    cost = DecodingEstimate(rows, "3 points", 37.5, 4000, 25.0, ("A note.",), {"a": 40, "b": 2})
+    assert cost.tokens == {"a": 150 * 37.5, "b": 80 * 37.5}
+    text, total = cost.text(points=True), cost.total
+    assert (total.ways, total.responses, total.thresholds) == (3, 230, 42)
+    assert total.tokens == round(37.5 * (230 + 42))
+    assert text.startswith("3 points; with references 3 ways of decoding, 1,280 responses\n")
+    counts = [[cell.strip() for cell in line.split("|")[3:5]] for line in text.splitlines() if line.startswith("| ")]
+    assert counts[1:] == [["600", "600"], ["600", "450"], ["80", "?"]]
+    assert (
+        "in the records: 1,050; to be decoded: 230, about 8,625 tokens (38 each, as measured); 6 min at 25 tok" in text
+    )
+    longest = DecodingEstimate(rows, "3 points", None, 4000, None, ())
+    assert longest.tokens == {"a": 600_000.0, "b": 320_000.0}
+    assert longest.cost().startswith("at most 920,000 tokens (")
+    assert "tokens/s" not in longest.cost()
+
+
+def test_what_the_records_hold_is_counted_where_it_would_be_decoded_alike(tmp_path):
+    """Only the sweep's own problems and samples, of these weights, by the versions that are here."""
+    spec = sweep()
+    [benchmark], (base, rl, veto) = preflight_of(spec).values(), (Decoding(mode="base"), Decoding(mode="rl"), VETO)
+    names = [f"tiny_easy/{key}" for key in [*benchmark.golds][:5]]
+    weights = {role: fingerprint(*model) for role, model in checkpoints("tiny").models.items()}
+    here = {"backend": "transformers", **installed("torch", "transformers")}
+    alike, lengths = {"weights": weights, "data": benchmark.data, "sampling": spec.sampling.drawing}, []
+    for changes in (
+        {"decoding": base}, {"decoding": rl}, {"decoding": rl, "engine": {**here, "torch": "0.1"}},
+        {"decoding": veto, "engine": {**here, "transformers": "0.1"}}, {"decoding": veto, "data": "another"},
+        {"decoding": veto, "weights": {"base": "weights:a", "rl": "weights:b"}},
+    ):  # fmt: skip
+        config = RecordConfig(**{**alike, "engine": here, **changes})
+        with RecordStore(tmp_path / "records").open(config, "tiny_easy", names, 3) as record:
+            resume(record)
+    lengths = [len(made_rollout(name, sample).token_ids) for name in names[:3] for sample in range(2)]
+    earlier = tmp_path / "sweeps" / "earlier"
+    earlier.mkdir(parents=True)
+    (earlier / "summary.json").write_text(json.dumps({"tokens_per_second": 12.5, "mean_tokens": {"tiny": {}}}))
+    found = estimate(spec, tmp_path, tmp_path / "records")
+    assert [(row.asked, row.held) for row in found.rows] == [(6, 6), (6, 6), *[(6, 0)] * 6]
+    assert (found.mean_tokens, found.speed, found.missing) == (np.mean(lengths), 12.5, 36)
+    assert sum(found.tokens.values()) == pytest.approx(36 * np.mean(lengths))
+
+
+def seed(number, right, samples=8):
+    """A seed's validation: how many samples of each problem were right."""
+    scores = {
+        "tiny_easy": {"avg": sum(right) / len(right) / samples, "pass": 0.5, "tokens": 20.0, "samples": samples,
+                      "right": {str(i): n for i, n in enumerate(right)}}
+    }  # fmt: skip
+    return SimpleNamespace(seed=number, scores=scores, facts={"seconds": 40.0 + number, "machine": f"{number % 2}"})
+
+
+def test_a_sweep_of_trainings_prints_differences_by_problem_and_seed():
+    random = np.random.default_rng(1)
+    right = {name: random.binomial(8, share, (3, 12)) for name, share in (("DAPO", 0.3), ("a", 0.6), ("b", 0.4))}
+    entries = [
+        CompleteTrial(
+            "t", i, {} if i else None, name, tuple(seed(k, row.tolist()) for k, row in enumerate(rows)),
+            {"avg_at_8": rows.mean() / 8},
+        )
+        for i, (name, rows) in enumerate(right.items())
+    ]  # fmt: skip
+    summary = TrainingSummary(
+        spec=SimpleNamespace(name="t", size=lambda: "2 points", metric=SimpleNamespace(name="avg_at_8"), pairs=["t"]),
+        entries=entries, reference=entries[0], comparisons=against(entries[0], entries), best=[entries[1]],
+        states={"complete": 2}, base={"tiny_easy": {"avg": 0.1}}, samples=8, seeds=range(3), training="3 steps",
+    )  # fmt: skip
+
+    def tables(name):
+        """Of each seed, (problems, samples) of 0 and 1."""
+        return {k: (np.arange(8) < row[:, None]).astype(float) for k, row in enumerate(right[name])}
+
+    rows = {name: stats.difference_over_runs([(tables(name), tables("DAPO"))]) for name in ("a", "b")}
+    [figure] = summary.figures()
+    for name, row in zip(("a", "b"), figure.frame.to_dict("records"), strict=True):
+        d = rows[name]
+        assert d.mean == pytest.approx((right[name] - right["DAPO"]).mean() / 8)
+        assert (row["training"], row["benchmark"]) == (name, "tiny_easy")
+        assert [row[end] for end in ("low", "difference", "high")] == pytest.approx(
+            [100 * each for each in (d.low, d.mean, d.high)]
+        )
+    p = sorted((d.p, name) for name, d in rows.items())
+    holm = {p[0][1]: min(1.0, 2 * p[0][0]), p[1][1]: min(1.0, max(2 * p[0][0], p[1][0]))}
+    d, [said] = rows["a"], summary.verdicts
+    assert said.startswith(
+        f"Best of 2 on these seeds and problems: a, avg_at_8 {100 * right['a'].mean() / 8:.2f}; {100 * d.mean:+.1f} "
+        f"points on tiny_easy against plain DAPO (95 % {stats.Estimate(d.mean, d.low, d.high).interval(1, sign=True)}, "
+        f"p {stats.p_value(d.p, d.at_most)}, Holm over 2: {stats.p_value(holm['a'], d.at_most)})."
+    )
+    assert summary.facts()[:4] == ["and plain DAPO, 3 seeds each", "3 steps", "6 min of steps", "2 different machines"]
+    told = summary.plain()
+    assert (told["seeds"], told["base"]) == ([0, 1, 2], {"tiny_easy": {"avg": 0.1}})
+    for name, counts in right.items():
+        for k, row in enumerate(counts):
+            assert told["by_seed"][name][str(k)]["tiny_easy"]["avg"] == pytest.approx(row.mean() / 8)
