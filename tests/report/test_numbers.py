@@ -458,8 +458,8 @@ def test_settings_of_unlike_numbers_of_samples_say_how_many_they_have():
         is_pass(row, "Pass@1", one.correct.astype(float), 1)
 
 
-def test_strengths_from_base_to_beyond_rl_have_their_scores(store):
-    gammas = (-1.0, -0.5, 0.0, 1.0)
+@pytest.mark.parametrize("gammas", [(-1.0, -0.5, 0.0, 1.0), (-0.5, 0.0, 0.5)])
+def test_strengths_from_base_to_beyond_rl_have_their_scores(gammas):
     ways = [Decoding(mode="extrapolate" if g else "replace", criterion="always", gamma=g) for g in gammas]
     results = [made(i, way, "aime24", 0) for i, way in enumerate([Decoding(mode="base"), Decoding(mode="rl"), *ways])]
     rows = {s.name: rows_of(s) for s in build(results).sections}["gamma-aime24"]
