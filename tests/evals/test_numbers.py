@@ -351,3 +351,6 @@ def test_a_crossing_is_of_base_above_rl_and_of_no_other_pair():
     where = f"above RL's at k = {found.k}, " if found.k else f"not found above RL's at any k up to {SAMPLES}; "
     assert where in said
     assert "the estimate is first above at k = 3" in said
+    [lot] = equal_forwards(settings_of([base, rl, result(REPLACE)]))
+    assert lot.facts()["crossing"] == {"k": found.k, "estimate": 3, "n": SAMPLES}
+    assert said.partition(": ")[2] in markdown([lot])
