@@ -304,21 +304,27 @@ def first_line(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> str | No
     lines = [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}" for pair, texts in found.items()]
     over = [row for row in rows if comparison_kind(row) == "against veto" and row.result.decoding.primary == "base"]
     if lines and over:
-        top = _fewest(over)
-        share = "" if len(over) == 1 else f", of {len(over)} replacements the fewest tokens that do as well as the best"
+        top, among = _fewest(over)
+        share = "" if among == 1 else f", of {among} replacements the fewest tokens that do as well as the best"
+        pair = f"{name}: " if (name := pairs.get(id(top.result), "")) else ""
         lines.append(
-            f"on {benchmark_title(top.result.benchmark)} {top.result.label}{share}, minus base without the rejected "
-            f"tokens (its veto): {in_points(top.difference)}"
+            f"{pair}on {benchmark_title(top.result.benchmark)} {top.result.label}{share}, minus base without the "
+            f"rejected tokens (its veto): {in_points(top.difference)}"
         )
     return f"{'; '.join(lines)}." if lines else None
 
 
-def _fewest(rows: Sequence[Comparison]) -> Comparison:
-    """Return the comparison of the replacement that flags fewest tokens of those not significantly below the best."""
+def _fewest(rows: Sequence[Comparison]) -> tuple[Comparison, int]:
+    """Return the comparison of the replacement that flags fewest tokens of those not significantly below the best.
+
+    And among how many: those of the best one's pair and problems.
+    """
     best = max(rows, key=lambda row: row.result.avg).result
-    mine = [row for row in rows if (row.result.task, row.result.units) == (best.task, best.units)]
+    first = best.first
+    alike = [row for row in rows if (row.result.task, row.result.units) == (best.task, best.units)]
+    mine = [row for row in alike if (row.result.first.pair, row.result.first.name) == (first.pair, first.name)]
     as_good = [row for row in mine if row.result is best or not row.result.minus(best).high < 0]
-    return min(as_good, key=lambda row: row.result.replacement_ratio)
+    return min(as_good, key=lambda row: row.result.replacement_ratio), len(mine)
 
 
 def caveats(rows: Sequence[Comparison]) -> list[str]:

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats as scipy_stats
 
 from harness import stats
-from harness.evals.forwards import answers_of, equal_forwards, markdown
+from harness.evals.compare import compare
+from harness.evals.forwards import answers_of, crossings, equal_forwards, markdown
 from harness.evals.frames import frame
 from harness.evals.result import LmEvalResult
 from harness.evals.settings import settings_of
@@ -336,3 +337,20 @@ def test_seeds_are_one_setting_whatever_records_they_are_of_and_one_seed_twice_i
     assert (one.replacement_ratio, one.changed_ratio) == (one.share("n_replaced").value, share.value)
     twice = [of(seed, settings) for seed in (0, 1) for settings in ("a", "b")]
     assert [each.seeds for each in settings_of(twice)] == [(0, 1), (0, 1)]
+
+
+def test_a_crossing_is_of_base_above_rl_and_of_no_other_pair():
+    """Base solves each problem once in four samples, RL half of the problems always."""
+    base = result(BASE).replace(correct=np.arange(SAMPLES) == np.zeros((PROBLEMS, 1)))
+    rl = result(RL).replace(correct=np.repeat(np.arange(PROBLEMS)[:, None] < PROBLEMS // 2, SAMPLES, axis=1))
+    found = stats.crossing(base.correct, rl.correct)
+    assert (found.estimate, found.n) == (3, SAMPLES)  # of three samples 75 % hold the right one, and RL has 50 %
+    said = crossings(compare(settings_of([base, rl, result(REPLACE)])))
+    assert said.startswith("- made, base and rl: Pass@k of base is ")
+    assert said.count("\n") == 0
+    where = f"above RL's at k = {found.k}, " if found.k else f"not found above RL's at any k up to {SAMPLES}; "
+    assert where in said
+    assert "the estimate is first above at k = 3" in said
+    [lot] = equal_forwards(settings_of([base, rl, result(REPLACE)]))
+    assert lot.facts()["crossing"] == {"k": found.k, "estimate": 3, "n": SAMPLES}
+    assert said.partition(": ")[2] in markdown([lot])

@@ -337,11 +337,30 @@ def test_the_first_line_has_rls_gain_and_what_its_tokens_add(store, report):
         words.append(f"{title} by {mean:+.1f} points [{low:+.1f}, {high:+.1f}] (95 %, paired by problem, Holm p {p})")
     over = [pair for pair in pairs if pair[2].startswith("veto")]
     best = max(over, key=lambda pair: table(store, *pair[:2]).mean())
-    mean, low, high, _ = paired(store, *best)
+    over = [pair for pair in over if pair[0] == best[0]]
+    as_good = [pair for pair in over if pair == best or paired(store, *pair[:2], best[1])[2] >= 0]
+    fewest = min(as_good, key=lambda pair: share(store, *pair[:2], "n_replaced")[1])
+    mean, low, high, _ = paired(store, *fewest)
     assert report.headline == (
-        f"RL changed {', '.join(words)}; on {TASKS[best[0]][0]} {best[1]}, the best of {len(over)} replacements, minus "
-        f"base without the rejected tokens (its veto): {mean:+.1f} points [{low:+.1f}, {high:+.1f}]."
+        f"RL changed {', '.join(words)}; on {TASKS[fewest[0]][0]} {fewest[1]}, of {len(over)} replacements the fewest "
+        "tokens that do as well as the best, minus base without the rejected tokens (its veto): "
+        f"{mean:+.1f} points [{low:+.1f}, {high:+.1f}]."
     )
+
+
+def test_the_first_line_counts_and_compares_the_replacements_of_one_pair(store):
+    """Those of another pair were among them, and one of those could be named as the fewest of this one's."""
+    ways = [Decoding(mode=mode) for mode in ("base", "rl")]
+    ways += [Decoding(mode=mode, tau=tau) for tau in (-0.3, -0.1) for mode in ("veto", "replace")]
+    results = []
+    for share, count, pair in ((0.6, 5, {"base": "b", "rl": "good"}), (0.58, 1, {"base": "b", "rl": "other"})):
+        for i, way in enumerate(ways):
+            one = result(way, share if i else 0.2, problems=30, samples=16, pair=pair)
+            results.append(one.replace(n_tokens=one.n_tokens * 10, n_replaced=one.n_replaced * count))
+    over = [line for line in build(results).headline.rstrip(".").split("; ") if "its veto" in line]
+    assert [line.partition(" that")[0] for line in over] == [
+        "good: on AIME24 replace τ-0.3, of 2 replacements the fewest tokens"
+    ]
 
 
 def test_a_heat_map_prints_each_score_in_its_cell_and_rls_above(store, report, sheets):
@@ -383,6 +402,10 @@ def test_a_grid_of_another_criterion_than_the_papers_is_drawn_where_it_is_the_on
     results = [made(i, way, "aime24", 0) for i, way in enumerate([Decoding(mode="rl"), *ways])]
     shown = {section.name: rows_of(section) for section in build(results).sections}
     grid, heat = shown["grid-aime24"], shown["heat-aime24"]
+    best = [max(results[1:], key=lambda one: (bool(one.decoding.gamma) == gated, one.avg)) for gated in (False, True)]
+    assert [row["Best of"] for row in shown["picked"]] == ["2 of replacement", "2 of extrapolation"]
+    assert [row["Decoding"] for row in shown["picked"]] == [one.decoding.label() for one in best]
+    assert [number(row, "Score") for row in shown["picked"]] == pytest.approx([100 * one.avg for one in best])
     by = {(one.decoding.tau, one.decoding.gamma): 100 * one.correct.mean() for one in results[1:]}
     assert {(number(row, "tau"), number(row, "gamma")): number(row, "avg") for row in heat} == pytest.approx(by)
     for row in grid:
@@ -435,8 +458,8 @@ def test_settings_of_unlike_numbers_of_samples_say_how_many_they_have():
         is_pass(row, "Pass@1", one.correct.astype(float), 1)
 
 
-def test_strengths_from_base_to_beyond_rl_have_their_scores(store):
-    gammas = (-1.0, -0.5, 0.0, 1.0)
+@pytest.mark.parametrize("gammas", [(-1.0, -0.5, 0.0, 1.0), (-0.5, 0.0, 0.5)])
+def test_strengths_from_base_to_beyond_rl_have_their_scores(gammas):
     ways = [Decoding(mode="extrapolate" if g else "replace", criterion="always", gamma=g) for g in gammas]
     results = [made(i, way, "aime24", 0) for i, way in enumerate([Decoding(mode="base"), Decoding(mode="rl"), *ways])]
     rows = {s.name: rows_of(s) for s in build(results).sections}["gamma-aime24"]

@@ -94,10 +94,13 @@ def test_another_pair_of_the_paper_has_its_own_row():
     }
 
 
+@pytest.mark.parametrize("place", ["/b", ""])
 @pytest.mark.parametrize("model", ["qwen2.5-math-7b", "qwen3-8b-base"])
-def test_a_trained_model_stands_beside_the_papers_of_its_method(model):
+def test_a_trained_model_stands_beside_the_papers_of_its_method(model, place):
+    """By the name that the base is given, or by its hub id."""
     names = {"dapo": "DAPO", "low_prob": "Ours", "ppl": "PPL", "dominate": "Dominate", "base": ""}
     title = {"qwen2.5-math-7b": "Qwen2.5-Math-7B", "qwen3-8b-base": "Qwen3-8B-Base"}[model]
+    hub = {"qwen2.5-math-7b": "Qwen/Qwen2.5-Math-7B", "qwen3-8b-base": "Qwen/Qwen3-8B-Base"}[model]
     results, wanted = [], {}
     for method, name in names.items():
         for task in PROBLEMS:
@@ -105,11 +108,13 @@ def test_a_trained_model_stands_beside_the_papers_of_its_method(model):
             printed = PAPER[table][model].get(method)
             if printed is None and task != "minerva" and model == "qwen2.5-math-7b":
                 printed = PAPER["reweighting"].get(method)
-            one = made(Decoding(mode="rl" if name else "base"), task, pair={"base": "/b", "rl": f"/{name}"}, name=name)
+            one = made(
+                Decoding(mode="rl" if name else "base"), task, pair={"base": place or hub, "rl": f"/{name}"}, name=name
+            )
             results.append(one)
             if printed is not None:
                 wanted[f"{TITLES[task]}, {title}, {name or 'Base'}"] = (printed if table == "minerva" else printed[task]), one  # noqa: E501  # fmt: skip
-    rows = beside(results, model)
+    rows = beside(results, model if place else None)
     assert rows.keys() == {f"{name}, {metric}" for name in wanted for metric in ("Avg@32", "Pass@16")}
     for name, ((avg, passed), one) in wanted.items():
         holds(rows[f"{name}, Avg@32"], avg, 100 * one.correct.mean(), sampling(one.correct.astype(float), 32), 0.005)

@@ -183,3 +183,18 @@ def test_the_sentences_are_of_all_benchmarks_and_all_seeds(store, made):
         [one] = [text for text in said if text.startswith(start)]
         found = stats.difference_over_runs([pair(store, base, method, minus, task) for task in TASKS])
         assert one.endswith(f"p {stats.p_value(found.p, found.at_most)}).")
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_seeds_of_unlike_numbers_of_samples_have_no_number_of_samples_and_pass_of_the_fewest(alike):
+    results = []
+    for method, share, counts in (("DAPO", 0.4, (4, 8)), ("Ours", 0.6, (8, 8) if alike else (4, 8))):
+        for seed, samples in enumerate(counts):
+            about = {"named": True, "name": method, "folder": method, "seed": seed, "checkpoint": "last"}
+            how = {"pair": {"base": "b", "rl": f"{method}/seed-{seed}"}, "settings": f"{method}{seed}"}
+            results.append(result(Decoding(), share, problems=30, samples=samples, training=about, **how))
+    rows = {s.name: rows_of(s) for s in build(results).sections}["trained"]
+    for row, mine in zip(rows, (results[:2], results[2:]), strict=True):
+        assert number(row, "AIME24 Avg") == pytest.approx(100 * np.mean([one.avg for one in mine]))
+        assert number(row, "AIME24 Pass@2") == pytest.approx(100 * np.mean([one.pass_at(2) for one in mine]))
+        assert ("@8" in row.get("AIME24 Avg: beside", "")) == (mine[0].samples == 8)
