@@ -15,12 +15,17 @@ from harness.grading.units import read_unit
 from harness.grading.values import near, same_values
 
 NEAR = 0.01  # relative: 2/3 \approx 0.67
+MOST_FACTORS = 300  # of a product that is multiplied out
 
 _DEGREES = re.compile(r"(-?\d+(?:\.\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*\^\{\\circ\}")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _BOUND = re.compile(r"\\(?:sum|prod|bigcup|bigcap)\s*_\s*\{\s*([a-z])\s*=")
 _DERIVED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])'+\s*\(\s*[a-z]\s*\)|\{\s*d\s*([A-Za-z])\s*\(\s*[a-z]\s*\)\s*\}")
-_UNREADABLE = re.compile(r"\d\s+\.?\d|\d\s*_|''|[A-Za-z}\d)]\s*'|\\ldots|\?|:\s*0\d")  # 1 2 would be 1 + 2
+_UNREADABLE = re.compile(
+    r"\d\s+\.?\d|\d\s*_|''|[A-Za-z}\d)]\s*'|\\ldots|\?|:\s*0\d"  # 1 2 would be 1 + 2
+    # what takes seconds, and is no answer: more than nine unions, letters in a matrix of five rows and columns
+    r"|(?:\\cup.*){10}|matrix\}(?=(?:(?!\\end).)*[A-Za-z])(?:(?:(?!\\end)[^&])*&){13}"
+)
 _INTEGRATION = re.compile(r"\\(?:text|math[a-z]+|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+|_\{[^{}]*\}|([cC])")
 _FONT = r"\\(?:text|math(?:rm|bf|it|sf|tt|cal)|rm|bf|it|boldsymbol|vec|operatorname)(?![A-Za-z])"
 _LETTER = r"(?:\\(?!frac|cdot|times|left|right|prime)[A-Za-z]+|[A-Za-z])(?:_\{[A-Za-z0-9]+\})?"
@@ -128,6 +133,13 @@ def same_constant(gold: str, answer: str) -> str:
     return answer
 
 
+def _too_long(product: Any) -> bool:
+    """Tell whether a product takes seconds: many factors, and more in them than the letter that counts them."""
+    (letter, first, last), term = product.limits[0], product.function
+    rational = term.free_symbols <= {letter} and term.is_rational_function(letter)
+    return (last - first).is_Integer and last - first > MOST_FACTORS and not rational
+
+
 @lru_cache(maxsize=512)
 def read_formula(text: str) -> Any:
     """Read the sympy object that a normalised text stands for; None where not all of it can be read."""
@@ -154,8 +166,9 @@ def read_formula(text: str) -> Any:
             normalization_config=NormalizationConfig(units=False, malformed_operators=True, nits=True, boxed="none"),
             conversion_config=ConversionConfig(lowercase_symbols=False),
         )
-        computed = isinstance(form, Basic) and form.has(Sum, Product, Integral, Limit, UnevaluatedExpr)
-        return form.doit() if computed else form
+        if not isinstance(form, Basic) or not form.has(Sum, Product, Integral, Limit, UnevaluatedExpr):
+            return form
+        return None if any(map(_too_long, form.atoms(Product))) else form.doit()
     except MemoryError:
         raise
     except Exception:  # the parser raises bare Exceptions, and sympy whatever it likes

@@ -172,7 +172,7 @@ def _compare_structures(gold: str, answer: str) -> bool | None:
     if several.kind == "ratio":
         return len(several.items) == 2 and compare_formulas(gold.replace(":", "/"), answer.replace(":", "/"))
     one = answer if g else gold
-    return read_number(one) is None and _SEVERAL.search(gold + answer) is not None and compare_formulas(gold, answer)
+    return read_number(one) is None and _SEVERAL.search(one) is not None and compare_formulas(gold, answer)
 
 
 def _compare_parts(g: Parts, a: Parts) -> bool:
