@@ -12,7 +12,6 @@ from typing import Any
 from harness.grading.normalise import split
 from harness.grading.structure import COMMA, ORDER
 from harness.grading.units import read_unit
-from harness.grading.values import near, same_values
 
 NEAR = 0.01  # relative: 2/3 \approx 0.67
 MOST_FACTORS = 300  # of a product that is multiplied out
@@ -74,6 +73,8 @@ def compare_formulas(gold: str, answer: str) -> bool:
     from math_verify import verify
     from sympy import Eq, Expr
 
+    from harness.grading.values import same_values
+
     if "\\pi" in gold + answer or _TRIGONOMETRIC.search(gold + answer):  # 30 degrees are \pi / 6
         gold, answer = (_DEGREES.sub(r"(\1 \\pi / 180)", text) for text in (gold, answer))
     if gold.startswith(r"\{") != answer.startswith(r"\{") and re.search(ORDER, gold + answer):
@@ -101,6 +102,8 @@ def compare_formulas(gold: str, answer: str) -> bool:
 
 def nearly(exact: str, rounded: str) -> bool:
     """Tell whether two numbers, with or without units, differ by no more than NEAR."""
+    from harness.grading.values import near
+
     first, second = (read_formula(_without_unit(text)[0]) for text in (exact, rounded))
     return None not in (first, second) and near(first, second, NEAR)
 
