@@ -13,7 +13,7 @@ from harness.grading.bounds import too_large
 from harness.grading.formulas import compare_formulas, nearly
 from harness.grading.normalise import choice, normalise, split, squeeze
 from harness.grading.numbers import equal, far, read_number
-from harness.grading.pool import verify_many
+from harness.grading.pool import Item, grade_items
 from harness.grading.structure import (
     EQUALS,
     ORDER,
@@ -26,7 +26,6 @@ from harness.grading.structure import (
 )
 
 CPU_SECONDS = 2.0  # for one pair; a Minerva answer takes some hundredths of a second
-Item = tuple[tuple[str, ...], str]  # what is right, any of it, and an answer
 _SYMBOL = re.compile(r"(?<![\\A-Za-z])[A-DF-Za-df-hj-z](?![A-Za-z])")  # not e, E, i: they may be constants
 _WORDS = re.compile(r"[A-Za-z][A-Za-z ,.'-]+")
 _BASES = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
@@ -42,23 +41,7 @@ _COMPUTED = re.compile(r"\\(?:sum|prod|int|lim|text|det|min|max|gcd|lcm|begin)(?
 
 def grade_robust(items: Sequence[Item]) -> list[str]:
     """Return one kind an item: the best of its answer against each of its golds."""
-    known: dict[tuple[str, str], str | None] = {
-        (gold, answer): _at_once(gold, answer) for golds, answer in items for gold in golds
-    }
-    owners: dict[tuple[str, str], list[int]] = {pair: [] for pair, kind in known.items() if kind is None}
-    for number, (golds, answer) in enumerate(items):
-        for gold in golds:
-            if (gold, answer) in owners:
-                owners[gold, answer].append(number)
-    if owners:
-        kinds = verify_many([*owners], careful=True, cpu_seconds=CPU_SECONDS, owners=[*owners.values()])
-        known.update(zip(owners, kinds, strict=True))
-    return [best([known[gold, answer] or "wrong" for gold in golds]) for golds, answer in items]
-
-
-def best(kinds: Sequence[str]) -> str:
-    """Return the verdict over several golds: any `correct` counts; else a grader's failure shows before `wrong`."""
-    return next((kind for kind in ("correct", "timed_out", "grader_error") if kind in kinds), kinds[0])
+    return grade_items(items, _at_once, careful=True, cpu_seconds=CPU_SECONDS)
 
 
 def _at_once(gold: str, answer: str) -> str | None:
