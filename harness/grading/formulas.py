@@ -79,21 +79,19 @@ def compare_formulas(gold: str, answer: str) -> bool:
         gold, answer = (_DEGREES.sub(r"(\1 \\pi / 180)", text) for text in (gold, answer))
     if gold.startswith(r"\{") != answer.startswith(r"\{") and re.search(ORDER, gold + answer):
         return False  # {3,4} is no interval 3 < x < 4
-    (gold, unit), (answer, other) = _without_unit(gold), _without_unit(answer)
-    if unit and other and unit != other:
+    (gold, unit), (answer, other_unit) = _without_unit(gold), _without_unit(answer)
+    if unit and other_unit and unit != other_unit:
         return False
-    expected, found = (read_formula(_forwards(text)) for text in (gold, same_constant(gold, answer)))
-    if expected is None or found is None:
+    forms = [read_formula(_forwards(text)) for text in (gold, same_constant(gold, answer))]
+    if None in forms or (any(isinstance(form, Eq) for form in forms) and any(isinstance(form, Expr) for form in forms)):
         return False
-    if any(isinstance(one, Eq) and isinstance(other, Expr) for one, other in ((expected, found), (found, expected))):
-        return False
-    if expected == found:
+    if forms[0] == forms[1]:
         return True
-    matrices = any(getattr(form, "is_Matrix", False) for form in (expected, found))  # which have no values at points
-    if not matrices and (values := same_values(expected, found)) is not None:
-        return values
+    matrices = any(getattr(form, "is_Matrix", False) for form in forms)  # which have no values at points
+    if not matrices and (same := same_values(*forms)) is not None:
+        return same
     try:
-        return bool(verify(expected, found, allow_set_relation_comp=True, timeout_seconds=None))
+        return bool(verify(*forms, allow_set_relation_comp=True, timeout_seconds=None))
     except MemoryError:
         raise
     except Exception:  # a matrix beside a number: sympy refuses to compare what is not equal
