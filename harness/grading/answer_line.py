@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from harness.grading.boxes import Box
-from harness.grading.robust import Item
+from harness.grading.pool import Item
 
 END = 300  # characters of a response that are read
 _LINE = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)

@@ -12,15 +12,19 @@ from typing import Any
 from harness.grading.normalise import split
 from harness.grading.structure import COMMA, ORDER
 from harness.grading.units import read_unit
-from harness.grading.values import near, same_values
 
 NEAR = 0.01  # relative: 2/3 \approx 0.67
+MOST_FACTORS = 300  # of a product that is multiplied out
 
 _DEGREES = re.compile(r"(-?\d+(?:\.\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*\^\{\\circ\}")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _BOUND = re.compile(r"\\(?:sum|prod|bigcup|bigcap)\s*_\s*\{\s*([a-z])\s*=")
 _DERIVED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])'+\s*\(\s*[a-z]\s*\)|\{\s*d\s*([A-Za-z])\s*\(\s*[a-z]\s*\)\s*\}")
-_UNREADABLE = re.compile(r"\d\s+\.?\d|\d\s*_|''|[A-Za-z}\d)]\s*'|\\ldots|\?|:\s*0\d")  # 1 2 would be 1 + 2
+_UNREADABLE = re.compile(
+    r"\d\s+\.?\d|\d\s*_|''|[A-Za-z}\d)]\s*'|\\ldots|\?|:\s*0\d"  # 1 2 would be 1 + 2
+    # what takes seconds, and is no answer: more than nine unions, letters in a matrix of five rows and columns
+    r"|(?:\\cup.*){10}|matrix\}(?=(?:(?!\\end).)*[A-Za-z])(?:(?:(?!\\end)[^&])*&){13}"
+)
 _INTEGRATION = re.compile(r"\\(?:text|math[a-z]+|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+|_\{[^{}]*\}|([cC])")
 _FONT = r"\\(?:text|math(?:rm|bf|it|sf|tt|cal)|rm|bf|it|boldsymbol|vec|operatorname)(?![A-Za-z])"
 _LETTER = r"(?:\\(?!frac|cdot|times|left|right|prime)[A-Za-z]+|[A-Za-z])(?:_\{[A-Za-z0-9]+\})?"
@@ -69,25 +73,25 @@ def compare_formulas(gold: str, answer: str) -> bool:
     from math_verify import verify
     from sympy import Eq, Expr
 
+    from harness.grading.values import same_values
+
     if "\\pi" in gold + answer or _TRIGONOMETRIC.search(gold + answer):  # 30 degrees are \pi / 6
         gold, answer = (_DEGREES.sub(r"(\1 \\pi / 180)", text) for text in (gold, answer))
     if gold.startswith(r"\{") != answer.startswith(r"\{") and re.search(ORDER, gold + answer):
         return False  # {3,4} is no interval 3 < x < 4
-    (gold, unit), (answer, other) = _without_unit(gold), _without_unit(answer)
-    if unit and other and unit != other:
+    (gold, unit), (answer, other_unit) = _without_unit(gold), _without_unit(answer)
+    if unit and other_unit and unit != other_unit:
         return False
-    expected, found = (read_formula(_forwards(text)) for text in (gold, same_constant(gold, answer)))
-    if expected is None or found is None:
+    forms = [read_formula(_forwards(text)) for text in (gold, same_constant(gold, answer))]
+    if None in forms or (any(isinstance(form, Eq) for form in forms) and any(isinstance(form, Expr) for form in forms)):
         return False
-    if any(isinstance(one, Eq) and isinstance(other, Expr) for one, other in ((expected, found), (found, expected))):
-        return False
-    if expected == found:
+    if forms[0] == forms[1]:
         return True
-    matrices = any(getattr(form, "is_Matrix", False) for form in (expected, found))  # which have no values at points
-    if not matrices and (values := same_values(expected, found)) is not None:
-        return values
+    matrices = any(getattr(form, "is_Matrix", False) for form in forms)  # which have no values at points
+    if not matrices and (same := same_values(*forms)) is not None:
+        return same
     try:
-        return bool(verify(expected, found, allow_set_relation_comp=True, timeout_seconds=None))
+        return bool(verify(*forms, allow_set_relation_comp=True, timeout_seconds=None))
     except MemoryError:
         raise
     except Exception:  # a matrix beside a number: sympy refuses to compare what is not equal
@@ -96,6 +100,8 @@ def compare_formulas(gold: str, answer: str) -> bool:
 
 def nearly(exact: str, rounded: str) -> bool:
     """Tell whether two numbers, with or without units, differ by no more than NEAR."""
+    from harness.grading.values import near
+
     first, second = (read_formula(_without_unit(text)[0]) for text in (exact, rounded))
     return None not in (first, second) and near(first, second, NEAR)
 
@@ -128,6 +134,13 @@ def same_constant(gold: str, answer: str) -> str:
     return answer
 
 
+def _too_long(product: Any) -> bool:
+    """Tell whether a product takes seconds: many factors, and more in them than the letter that counts them."""
+    (letter, first, last), term = product.limits[0], product.function
+    rational = term.free_symbols <= {letter} and term.is_rational_function(letter)
+    return (last - first).is_Integer and last - first > MOST_FACTORS and not rational
+
+
 @lru_cache(maxsize=512)
 def read_formula(text: str) -> Any:
     """Read the sympy object that a normalised text stands for; None where not all of it can be read."""
@@ -154,8 +167,9 @@ def read_formula(text: str) -> Any:
             normalization_config=NormalizationConfig(units=False, malformed_operators=True, nits=True, boxed="none"),
             conversion_config=ConversionConfig(lowercase_symbols=False),
         )
-        computed = isinstance(form, Basic) and form.has(Sum, Product, Integral, Limit, UnevaluatedExpr)
-        return form.doit() if computed else form
+        if not isinstance(form, Basic) or not form.has(Sum, Product, Integral, Limit, UnevaluatedExpr):
+            return form
+        return None if any(map(_too_long, form.atoms(Product))) else form.doit()
     except MemoryError:
         raise
     except Exception:  # the parser raises bare Exceptions, and sympy whatever it likes

@@ -9,8 +9,8 @@ from harness.errors import UserError, unknown
 from harness.grading.answer_line import find_answer_line, grade_answer_line
 from harness.grading.bounds import too_large
 from harness.grading.boxes import Box, find_box
-from harness.grading.pool import verify_many
-from harness.grading.robust import Item, best, grade_robust
+from harness.grading.pool import Item, grade_items
+from harness.grading.robust import grade_robust
 
 VERDICT_KINDS: tuple[str, ...] = (
     "correct",
@@ -63,16 +63,7 @@ def _plain(items: Sequence[Item]) -> list[str]:
     Two plain integers are compared as integers, which is what math-verify answers for them, without starting it. What
     asks for a number nobody could write down is not sent to it either: it would time out, and call that wrong.
     """
-    known: dict[tuple[str, str], str | None] = {
-        (gold, answer): _without_math_verify(gold, answer) for golds, answer in items for gold in golds
-    }
-    owners: dict[tuple[str, str], list[int]] = {pair: [] for pair, kind in known.items() if kind is None}
-    for number, (golds, answer) in enumerate(items):
-        for gold in golds:
-            if (gold, answer) in owners:
-                owners[gold, answer].append(number)
-    known.update(zip(owners, verify_many([*owners], owners=[*owners.values()]), strict=True))
-    return [best([known[gold, answer] or "wrong" for gold in golds]) for golds, answer in items]
+    return grade_items(items, _without_math_verify)
 
 
 GRADERS: dict[str, Callable[[Sequence[Item]], list[str]]] = {

@@ -44,6 +44,16 @@ _DOMAIN = (
     r"|[a-zA-Z]\s*\\in\s*\\mathbb\s*\{?[A-Z]\}?[\^+*\d{}>]*\s*\)?"
 )
 
+# What each command is replaced by.
+_COMMANDS = {
+    " ": "checkmark blacksquare qed square Box surd displaystyle textstyle limits nolimits noindent",
+    r"\\frac": "[dtc]frac", r"\\binom": "[dt]binom", "<": "lt", ">": "gt", r"\\le ": "leq leqq leqslant",
+    r"\\ge ": "geq geqq geqslant", r"\\ne ": "neq", "|": "[lr]?vert mid", "(": "langle", ")": "rangle",
+    r"\\{": "lbrace", r"\\}": "rbrace", "/": "div", r"\\emptyset ": "varnothing", r"\\to ": "rightarrow",
+    r"\\approx ": "simeq approxeq thickapprox doteq sim", r"\\Rightarrow ": "implies Longrightarrow",
+    r"\\ldots ": "cdots dots[a-z]?",
+}  # fmt: skip
+
 
 def _circle(written: str, opened: int, closed: int) -> str:
     return written if opened > closed else r"^{\circ}" + "}" * (closed - opened)
@@ -53,8 +63,7 @@ def _circle(written: str, opened: int, closed: int) -> str:
 _TABLE = (
     (r"\s+", " "),
     (r"</?(?:b|i|u|p|em|strong|span|div|center|code|answer|br|sub|sup) ?/?>", " "),
-    (r"\\(?:checkmark|blacksquare|qed|square|Box|surd)" + _END, " "),
-    (r"\\(?:displaystyle|textstyle|limits|nolimits|noindent)" + _END, " "),
+    *((rf"\\(?:{'|'.join(names.split())}){_END}", to) for to, names in _COMMANDS.items()),
     (r"\\(?:left|right)(?:\.|(?![A-Za-z]))|\\[bB]igg?[lrm]?" + _END, ""),
     (rf"\\(?:f?boxed|fbox|bm|boldsymbol|mathbf|mathit|mathcal|mathnormal|pmb|underline|ensuremath|vec|overrightarrow)"
      rf"\s*\{{{_INSIDE}\}}", r"{\1}"),
@@ -78,30 +87,16 @@ _TABLE = (
     # spellings of one thing
     (r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\1 "),
     (r"(\^\{[-\d]+)\}\^\{(?=\d)", r"\1"),
-    (r"\\[dtc]frac" + _END, r"\\frac"),
-    (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
-    (r"\\frac\s*(\{[^{}]*\})\s*(\w)", r"\\frac\1{\2}"),
-    (r"\\frac\s*(\w)\s*\{", r"\\frac{\1}{"),
+    (r"\\(frac|binom|sqrt)\s*(\d|\w(?=\s*\{))", r"\\\1{\2}"),
+    (r"\\(frac|binom)\s*(\{[^{}]*\})\s*(\w)", r"\\\1\2{\3}"),
     (r"\\frac\s*\{([^{}]*)\}\s+\{", r"\\frac{\1}{"),
-    (r"\\sqrt\s*(\d)\s*", r"\\sqrt{\1}"),
-    (r"\\[dt]?binom\s*(\d)\s*(\d)", r"\\binom{\1}{\2}"),
-    (r"\\[dt]binom", r"\\binom"),
     (r"\{([^{}]*)\\choose" + _END + r"([^{}]*)\}", r"\\binom{\1}{\2}"),
-    (r"\\(?:leqslant|leqq|leq)" + _END + "|<=", r"\\le "),
-    (r"\\(?:geqslant|geqq|geq)" + _END + "|>=", r"\\ge "),
-    (r"\\neq" + _END + r"|\\not\s*=|!=", r"\\ne "),
-    (r"\\lt" + _END, "<"),
-    (r"\\gt" + _END, ">"),
-    (r"\\varnothing" + _END + r"|\\\{\s*\\\}", r"\\emptyset "),
-    (r"\\[lr]?vert" + _END + r"|\\mid" + _END, "|"),
-    (r"\\langle" + _END + r"|^<(?=[^<>=]*,[^<>=]*>$)", "("),
-    (r"\\rangle" + _END + r"|(?<=^\()([^<>=]*,[^<>=]*)>$", r"\1)"),
-    (r"\\lbrace" + _END, r"\\{"),
-    (r"\\rbrace" + _END, r"\\}"),
-    (r"\\(?:simeq|approxeq|thickapprox|doteq|sim)" + _END, r"\\approx "),
-    (r"\\(?:implies|Longrightarrow)" + _END, r"\\Rightarrow "),
-    (r"\\rightarrow" + _END, r"\\to "),
-    (r"\\(?:cdots|dots[a-z]?)" + _END + r"|\.\.\.", r"\\ldots "),
+    ("<=", r"\\le "),
+    (">=", r"\\ge "),
+    (r"\\not\s*=|!=", r"\\ne "),
+    (r"\\\{\s*\\\}", r"\\emptyset "),
+    (r"^<([^<>=]*,[^<>=]*)>$", r"(\1)"),
+    (r"\.\.\.", r"\\ldots "),
     (r"\\(?:text)?degrees?" + _END + "|" + _TEXT + r"\s*degrees?\s*\}|(?<=\d) ?degrees?\b", r"^{\\circ}"),
     (r"(?:\{\s*\})?\s*\^\s*\^?((?:\s|\{\s*\}\s*\^|\{)*)(?:\\circ|o(?=\s*\})|\^\{\\circ\}|\\text\s*\{\s*(?:o|\^\{\\circ\})\s*\})(?![A-Za-z])"
      r"((?:\s*\})*)", lambda m: _circle(m[0], m[1].count("{") - m[1].count("}"), m[2].count("}"))),
@@ -119,7 +114,6 @@ _TABLE = (
     (r"(?<=\S)\s*\*\*(?=\S)", "^"),
     (r"(?<![\\A-Za-z])abs\(([^()]*)\)", r"|\1|"),
     (r"(?<!\\operatorname)\*(?!\})", r"\\cdot "),
-    (r"\\div" + _END, "/"),
     (r"(?<=\d)\s*x\s*(?=10\s*\^)", r"\\times "),
     (r"(?<![A-Za-z0-9.\\}_^])(\d+\.?\d*|\.\d+)[eE]([+-]?)0*(\d+)(?!\.?\d|[A-Za-z_{!]|\^(?!\{\\circ))",
      lambda m: rf"{m[1]}\times 10^{{{m[2].strip('+')}{m[3]}}}"),

@@ -144,9 +144,6 @@ def _rounds(exact: Fraction, rounded: Number, gap: Fraction) -> bool:
 
 def endless(value: Fraction) -> bool:
     """Tell whether a number has no finite decimal, as 1/3 has none."""
-    bottom = value.denominator
-    while bottom % 2 == 0:
-        bottom //= 2
-    while bottom % 5 == 0:
-        bottom //= 5
-    return bottom != 1
+    return (
+        10 ** value.denominator.bit_length() % value.denominator != 0
+    )  # a power of ten that has enough twos and fives

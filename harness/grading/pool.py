@@ -8,7 +8,7 @@ import selectors
 import signal
 import subprocess
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -20,6 +20,7 @@ WALL_SECONDS = 120  # the backstop for a worker that waits without computing
 START_SECONDS = 120  # a worker imports sympy and math-verify, about one second on a quiet machine
 PAIRS_A_WORKER = 30  # another worker pays for its start only beyond this many pairs
 
+Item = tuple[tuple[str, ...], str]  # what is right, any of it, and an answer
 _idle: list["_Worker"] = []  # whose `append` and `pop` are safe from any thread
 
 
@@ -84,6 +85,33 @@ class _Worker:
         line = self._output.readline()
         self._closed = not line.endswith(b"\n")
         return None if self._closed else json.loads(line)
+
+
+def grade_items(
+    items: Sequence[Item],
+    at_once: Callable[[str, str], str | None],
+    *,
+    careful: bool = False,
+    cpu_seconds: float | None = None,
+) -> list[str]:
+    """Return one kind an item, over its golds: any `correct` counts; else a grader's failure shows before `wrong`.
+
+    `at_once` decides about a gold and an answer without a worker, or returns None.
+    """
+    kinds = {(gold, answer): at_once(gold, answer) for golds, answer in items for gold in golds}
+    owners: dict[tuple[str, str], list[int]] = {pair: [] for pair, kind in kinds.items() if kind is None}
+    for number, (golds, answer) in enumerate(items):
+        for gold in golds:
+            if (gold, answer) in owners:
+                owners[gold, answer].append(number)
+    if owners:
+        verdicts = verify_many([*owners], careful=careful, cpu_seconds=cpu_seconds, owners=[*owners.values()])
+        kinds.update(zip(owners, verdicts, strict=True))
+
+    def best(kinds: Sequence[str]) -> str:
+        return next((kind for kind in ("correct", "timed_out", "grader_error") if kind in kinds), kinds[0])
+
+    return [best([kinds[gold, answer] or "wrong" for gold in golds]) for golds, answer in items]
 
 
 def verify_many(

@@ -13,7 +13,7 @@ from harness.grading.bounds import too_large
 from harness.grading.formulas import compare_formulas, nearly
 from harness.grading.normalise import choice, normalise, split, squeeze
 from harness.grading.numbers import equal, far, read_number
-from harness.grading.pool import verify_many
+from harness.grading.pool import Item, grade_items
 from harness.grading.structure import (
     EQUALS,
     ORDER,
@@ -26,9 +26,9 @@ from harness.grading.structure import (
 )
 
 CPU_SECONDS = 2.0  # for one pair; a Minerva answer takes some hundredths of a second
-Item = tuple[tuple[str, ...], str]  # what is right, any of it, and an answer
 _SYMBOL = re.compile(r"(?<![\\A-Za-z])[A-DF-Za-df-hj-z](?![A-Za-z])")  # not e, E, i: they may be constants
 _WORDS = re.compile(r"[A-Za-z][A-Za-z ,.'-]+")
+_TEXT_WORDS = re.compile(r"\\text\s*\{[A-Za-z ,.'-]{3,}\}")
 _BASES = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 _IN_BASE = re.compile(rf"\(?\s*([0-9A-F]+)\s*\)?\s*_\s*\{{?\s*(?:\\text\s*\{{)?\s*(\d{{1,2}}|{_BASES})\s*\}}?\s*\}}?")
 _ASKS_FOR_A_LETTER = re.compile(r"-?\d+(\.\d+)?\s*[A-Za-z](\s*[+-]\s*\d+)?")
@@ -42,23 +42,7 @@ _COMPUTED = re.compile(r"\\(?:sum|prod|int|lim|text|det|min|max|gcd|lcm|begin)(?
 
 def grade_robust(items: Sequence[Item]) -> list[str]:
     """Return one kind an item: the best of its answer against each of its golds."""
-    known: dict[tuple[str, str], str | None] = {
-        (gold, answer): _at_once(gold, answer) for golds, answer in items for gold in golds
-    }
-    owners: dict[tuple[str, str], list[int]] = {pair: [] for pair, kind in known.items() if kind is None}
-    for number, (golds, answer) in enumerate(items):
-        for gold in golds:
-            if (gold, answer) in owners:
-                owners[gold, answer].append(number)
-    if owners:
-        kinds = verify_many([*owners], careful=True, cpu_seconds=CPU_SECONDS, owners=[*owners.values()])
-        known.update(zip(owners, kinds, strict=True))
-    return [best([known[gold, answer] or "wrong" for gold in golds]) for golds, answer in items]
-
-
-def best(kinds: Sequence[str]) -> str:
-    """Return the verdict over several golds: any `correct` counts; else a grader's failure shows before `wrong`."""
-    return next((kind for kind in ("correct", "timed_out", "grader_error") if kind in kinds), kinds[0])
+    return grade_items(items, _at_once, careful=True, cpu_seconds=CPU_SECONDS)
 
 
 def _at_once(gold: str, answer: str) -> str | None:
@@ -90,26 +74,31 @@ def judge(gold: str, answer: str) -> bool:
 def judge_text(gold: str, answer: str) -> bool:
     """Compare two normalised texts: numbers, words, bases, structures, equations, then formulas."""
     gold, answer = unwrap(gold), unwrap(answer)
-    if gold and squeeze(gold) == squeeze(answer):
-        return True
-    if (same := _compare_numbers(gold, answer)) is not None:
-        return same
-    words = [re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).strip(" .") for text in (gold, answer)]
-    if all(map(_WORDS.fullmatch, words)) and ("\\text" in gold + answer or all(len(word) > 2 for word in words)):
-        first, second = (" ".join(word.split()) for word in words)
-        return first == second or (first.lower() == second.lower() and (len(first) > 2 or first.lower() == "no"))
-    gold_words, words = (
-        squeeze(re.sub(r"\\text\s*\{[A-Za-z ,.'-]{3,}\}", lambda m: m[0].lower(), t)) for t in (gold, answer)
-    )
-    if gold_words == words and gold:
-        return True
-    for compare in (_compare_in_bases, _compare_approximations, _compare_structures, _compare_equations):
+    if squeeze(gold) == squeeze(answer):
+        return bool(gold)
+    for compare in (
+        _compare_numbers,
+        _compare_words,
+        _compare_in_bases,
+        _compare_approximations,
+        _compare_structures,
+        _compare_equations,
+    ):
         if (same := compare(gold, answer)) is not None:
             return same
-    numbers = [read_number(text, bare_units=False) for text in (gold, answer)]
-    if numbers[1] and _SYMBOL.search(gold) and not _COMPUTED.search(gold):
+    if read_number(answer, bare_units=False) and _SYMBOL.search(gold) and not _COMPUTED.search(gold):
         return False  # \frac{37}{4} m is not 37/4: a bare letter is a symbol
     return compare_formulas(gold, answer)
+
+
+def _compare_words(gold: str, answer: str) -> bool | None:
+    r"""Compare words, which count without case in `\text{...}`; None where other texts than words differ."""
+    words = [" ".join(re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).strip(" .").split()) for text in (gold, answer)]
+    if all(map(_WORDS.fullmatch, words)) and ("\\text" in gold + answer or all(len(word) > 2 for word in words)):
+        first, second = words
+        return first == second or (first.lower() == second.lower() and (len(first) > 2 or first.lower() == "no"))
+    lowered = [squeeze(_TEXT_WORDS.sub(lambda match: match[0].lower(), text)) for text in (gold, answer)]
+    return lowered[0] == lowered[1] or None
 
 
 def _compare_in_bases(gold: str, answer: str) -> bool | None:
@@ -139,70 +128,64 @@ def _compare_approximations(gold: str, answer: str) -> bool | None:
 
 def _compare_structures(gold: str, answer: str) -> bool | None:
     """Compare what has several parts, or values with names; None where neither side has."""
-    first, second = named(gold), named(answer)
-    if first and second and len({squeeze(name) for name, _ in first}) == len(first):
-        others = {squeeze(name): value for name, value in second}
-        if len(second) != len(first) or others.keys() != {squeeze(name) for name, _ in first}:
-            return False
-        return all(judge_text(value, others[squeeze(name)]) for name, value in first)
-    g, a = (without_names(pairs) if pairs else parts(text) for pairs, text in ((first, gold), (second, answer)))
+    names = [named(text) for text in (gold, answer)]
+    values, others = ({squeeze(name): value for name, value in pairs or ()} for pairs in names)
+    if names[0] and names[1] and len(values) == len(names[0]):
+        same_names = len(names[1]) == len(names[0]) and others.keys() == values.keys()
+        return same_names and all(judge_text(value, others[name]) for name, value in values.items())
+    g, a = (without_names(pairs) if pairs else parts(text) for pairs, text in zip(names, (gold, answer), strict=True))
     if read_number(gold, bare_units=False) and (a is None or a.kind not in ("ratio", "list", "set")):
         g = None  # 104,105 is a list only beside a list
     if read_number(answer) and a and a.kind == "list" and not (g and g.kind == "list"):
         a = None
     if g and a:
         return _compare_parts(g, a) or ("union" in (g.kind, a.kind) and compare_formulas(gold, answer))
-    if pairs := first or second:
+    if pairs := names[0] or names[1]:  # m = 3, n = 4, m + n = 7
         letters = [set(re.findall("[A-Za-z]", name)) for name, _ in pairs]
-        if not split(pairs[-1][0], "[+-]")[1:] or not letters[-1] <= set().union(*letters[:-1]):
-            return False
-        total = pairs[-1][1]  # m = 3, n = 4, m + n = 7
-        return judge_text(total, answer) if first else judge_text(gold, total)
+        total, is_total = pairs[-1][1], split(pairs[-1][0], "[+-]")[1:] and letters[-1] <= set().union(*letters[:-1])
+        return bool(is_total) and judge_text(*((total, answer) if names[0] else (gold, total)))
     if len(split(gold, EQUALS)) > 1 or len(split(answer, EQUALS)) > 1:
         return None
-    for text, other in ((gold, answer), (answer, gold)):
-        if membership := _MEMBERSHIP.fullmatch(text):
-            return judge_text(membership[1], other) if text is gold else judge_text(other, membership[1])
+    sets = [match[1] if (match := _MEMBERSHIP.fullmatch(text)) else text for text in (gold, answer)]
+    if sets != [gold, answer]:
+        return judge_text(*sets)
     if (several := g or a) is None:
         return None
     if several.kind == "set" and len(several.items) == 1:
-        if _is_set(several.items[0]):
-            return False
-        return judge_text(several.items[0], answer) if g else judge_text(gold, several.items[0])
+        (element,) = several.items
+        return not _is_set(element) and judge_text(*((element, answer) if g else (gold, element)))
     if several.kind == "ratio":
         return len(several.items) == 2 and compare_formulas(gold.replace(":", "/"), answer.replace(":", "/"))
-    one = answer if g else gold
-    return read_number(one) is None and _SEVERAL.search(gold + answer) is not None and compare_formulas(gold, answer)
+    single = answer if g else gold
+    return read_number(single) is None and _SEVERAL.search(single) is not None and compare_formulas(gold, answer)
 
 
 def _compare_parts(g: Parts, a: Parts) -> bool:
     kinds = {g.kind, a.kind}
     if kinds == {"set", "tuple"} and 1 in (len(g.items), len(a.items)):  # \{(1,2)\}
-        pair = (g.items[0], f"({','.join(a.items)})") if g.kind == "set" else (f"({','.join(g.items)})", a.items[0])
-        return judge_text(*pair)
+        return judge_text(*(p.items[0] if p.kind == "set" else f"({','.join(p.items)})" for p in (g, a)))
     if g.kind == a.kind == "set" and len(g.items) != len(a.items):  # {1,1,2}
-        g, a = (Parts("set", tuple(dict.fromkeys(map(squeeze, each.items)))) for each in (g, a))
+        g, a = (Parts("set", tuple(dict.fromkeys(map(squeeze, p.items)))) for p in (g, a))
     if len(g.items) != len(a.items):
         return False
-    listed = [item for each in (g, a) if each.kind == "list" for item in each.items]
-    if (
-        kinds <= {"list", "set"}
-        or kinds == {"union"}
-        or (kinds == {"list", "union"} and all(re.search(ORDER, item) for item in listed))
-    ):
-        free = [*a.items]
-        for item in g.items:
-            match = next(
-                (i for i, other in enumerate(free) if _is_set(item) == _is_set(other) and judge_text(item, other)), None
-            )
-            if match is None:
-                return False
-            del free[match]
-        return True
+    listed = [item for p in (g, a) if p.kind == "list" for item in p.items]
+    inequalities = kinds == {"list", "union"} and all(re.search(ORDER, item) for item in listed)
+    if kinds <= {"list", "set"} or kinds == {"union"} or inequalities:
+        return _in_any_order(g.items, a.items)
     vector = kinds == {"matrix", "tuple"} and "1" in (g.ends + "x" + a.ends).split("x") and "()" in (g.ends, a.ends)
     ends = g.ends == a.ends or {g.ends, a.ends} == {"()", ""} or vector
     ordered = len(kinds) == 1 or kinds == {"list", "tuple"} or vector
     return ordered and ends and all(judge_text(*pair) for pair in zip(g.items, a.items, strict=True))
+
+
+def _in_any_order(golds: Sequence[str], answers: Sequence[str]) -> bool:
+    free = [*answers]
+    for gold in golds:
+        same = (i for i, answer in enumerate(free) if _is_set(gold) == _is_set(answer) and judge_text(gold, answer))
+        if (match := next(same, None)) is None:
+            return False
+        del free[match]
+    return True
 
 
 def _is_set(text: str) -> bool:
@@ -216,30 +199,27 @@ def _letters(text: str) -> bool:
 def _compare_equations(gold: str, answer: str) -> bool | None:
     """Drop a name on either side; of a chain the last side counts, of two equations both. None: there is none."""
     g, a = ([side for side in split(text, EQUALS) if side] for text in (gold, answer))
-    if len(g) < 2 and len(a) < 2:
-        return None if g == [gold] and a == [answer] else bool(g and a) and judge_text(g[0], a[0])
-    if not g or not a:
-        return False
+    if g == [gold] and a == [answer]:
+        return None
+    if not g or not a or len(g) == len(a) == 1:
+        return bool(g and a) and judge_text(g[0], a[0])
     if len(g) > 1 and len(a) > 1:
         if squeeze(g[0]) == squeeze(a[0]) and is_name(g[0]):
             return judge_text(g[-1], a[-1])
-        numbers = read_number(g[-1]) and read_number(a[-1])
-        if numbers and is_name(g[0]) and is_name(a[0]):
-            return False  # x = 5 is not y = 5
-        return compare_formulas(gold, answer)
-    sides, given = (g, False) if len(g) > 1 else (a, True)
-    numeric = not _letters(sides[0])
-    if given and numeric and len(sides) == 2 and is_name(sides[-1]):
-        return judge_text(gold, sides[0])  # 5 = x
-    if (numeric and _letters(sides[-1])) or not (given or numeric or is_name(sides[0])):
-        return False  # 7 = 11a + c is not 11a + c, x + z = 1 is not 1
-    if any(_ASKS_FOR_A_LETTER.fullmatch(side) for side in sides[:-1]):
-        return False  # 2x = 5
-    if not given and re.fullmatch(r"[A-Z]{2,}", sides[-1]):
-        return False  # MR = SRMC is not SRMC
-    last = read_number(sides[-1])
-    if last and last.value == 0 and not is_name(sides[0]) and _letters(sides[0]):
-        return False  # y' + y = 0
-    if last and any(far(number, last) for side in sides[:-1] if (number := read_number(side))):
-        return False  # 1 = 5
-    return judge_text(gold, sides[-1]) if given else judge_text(sides[-1], answer)
+        named_numbers = is_name(g[0]) and is_name(a[0]) and read_number(g[-1]) and read_number(a[-1])
+        return not named_numbers and compare_formulas(gold, answer)  # x = 5 is not y = 5
+    sides, in_gold = (g, True) if len(g) > 1 else (a, False)
+    first, *_, last = sides
+    numeric, number = not _letters(first), read_number(last)
+    if not in_gold and numeric and len(sides) == 2 and is_name(last):
+        return judge_text(gold, first)  # 5 = x
+    if (
+        (numeric and _letters(last))  # 7 = 11a + c is not 11a + c
+        or (in_gold and not numeric and not is_name(first))  # x + z = 1 is not 1
+        or any(_ASKS_FOR_A_LETTER.fullmatch(side) for side in sides[:-1])  # 2x = 5
+        or (in_gold and re.fullmatch(r"[A-Z]{2,}", last))  # MR = SRMC is not SRMC
+        or (number and number.value == 0 and not numeric and not is_name(first))  # y' + y = 0
+        or (number and any(far(value, number) for side in sides[:-1] if (value := read_number(side))))  # 1 = 5
+    ):
+        return False
+    return judge_text(last, answer) if in_gold else judge_text(gold, last)

@@ -6,21 +6,53 @@ decide. They lie below -1, between -1 and 1 and above 1, some are integers, and 
 
 Points are rational, so sympy keeps what is rational exact (2^{64}, 100!); of the rest it computes as many digits as
 the difference of two values needs to show, up to `MOST_DIGITS` for numbers and `POINT_DIGITS` for formulas.
+
+This module loads sympy: import it in a worker only.
 """
 
+import re
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
 from zlib import crc32
 
+from sympy import (
+    Add,
+    Derivative,
+    E,
+    Eq,
+    Expr,
+    Float,
+    I,
+    Integral,
+    Limit,
+    Piecewise,
+    Pow,
+    Rational,
+    binomial,
+    factorial,
+    fraction,
+    gamma,
+    log,
+    nan,
+    oo,
+    preorder_traversal,
+    together,
+    zoo,
+)
+from sympy.core.evalf import PrecisionExhausted
+from sympy.core.function import AppliedUndef
+
 SAME_DECIMAL = 1e-9  # relative, where a decimal point is involved, as for numbers
 ROUNDED = 5e-6  # six significant digits: how far a decimal may be from the irrational number it stands for
 MOST_DIGITS = 1000  # two numbers that agree in so many are the same
 POINT_DIGITS = 100  # and two values of formulas at one of the points, or two gammas: a thousand take half a second
-POINTS = 13  # four positive, two negative, seven of mixed signs; the last two and one positive one are integers
+# The size of a letter at each point: above 1 in the order of the alphabet or in the other, below 1, up to 4, integers.
+# Four points are positive, two negative, seven of mixed signs.
+_SIZES = re.findall(r"\S+", "up down low high low integer high high low low high integer integer")
+POINTS, POSITIVE, NEGATIVE, FIRST_MIXED = len(_SIZES), (0, 1, 2, 5), (3, 4), 6
 FAR = 2  # more points where there is an absolute value: one far above 0, one far below
-FIRST_MIXED = 6
 ENOUGH = 2  # points where both sides have a value
 
 _ABSOLUTE = ("Abs", "Max", "Min", "floor", "ceiling", "sign")  # what negative values are needed to tell apart
@@ -36,17 +68,16 @@ def same_values(gold: Any, answer: Any) -> bool | None:
     None leaves the word to math-verify: for what is no formula (sets, inequalities, integrals), and for values
     that differ by a rounding, which it accepts at six decimals (3.141593 for pi) and not below.
     """
-    from sympy import Eq, Expr, fraction, together
-
     try:
         if isinstance(gold, Expr) and isinstance(answer, Expr):
             return _compare(gold, answer)
-        both: Any = (gold, answer)
-        if not all(isinstance(one, Eq) and all(isinstance(side, Expr) for side in one.args) for one in both):
+        equations: Any = (gold, answer)
+        if not all(isinstance(form, Eq) and all(isinstance(side, Expr) for side in form.args) for form in equations):
             return None
-        first, second = (one.lhs - one.rhs for one in both)
-        above = fraction(together(first))[0], fraction(together(second))[0]  # y = 1/x is xy = 1
-        return (found := _multiple(first, second)) or (_multiple(*above) if above != (first, second) else found)
+        first, second = (form.lhs - form.rhs for form in equations)
+        numerators = fraction(together(first))[0], fraction(together(second))[0]  # y = 1/x is xy = 1
+        same = _multiple(first, second)
+        return same if same or numerators == (first, second) else _multiple(*numerators)
     except (MemoryError, RecursionError):
         raise
     except Exception:  # sympy and mpmath raise whatever they like where they cannot compute a value
@@ -62,8 +93,6 @@ def near(gold: Any, answer: Any, tolerance: float) -> bool:
 
 
 def _compare(gold: Any, answer: Any) -> bool | None:
-    from sympy import Float, I
-
     decimal, forms = gold.has(Float) or answer.has(Float), (gold, answer)
     absolute = any(_has_absolute(form) for form in forms)
     points = POINTS + FAR * absolute if _names(gold) | _names(answer) else 1
@@ -99,9 +128,6 @@ def _at(gold: Any, answer: Any, point: int, absolute: bool, real: bool, decimal:
 
 def _zero(value: Any, digits: int = POINT_DIGITS) -> bool:
     """Tell whether a number is 0, or so near it that its first digit is not among `digits`."""
-    from sympy import Add, Rational, binomial, factorial, gamma
-    from sympy.core.evalf import PrecisionExhausted
-
     if value.is_Rational:
         return value == 0
     digits = POINT_DIGITS if value.has(binomial, factorial, gamma) else digits
@@ -114,32 +140,24 @@ def _zero(value: Any, digits: int = POINT_DIGITS) -> bool:
 
 def _multiple(gold: Any, answer: Any) -> bool | None:
     """Tell whether one is the other times a constant that is not zero: whether their ratio is the same everywhere."""
-    from sympy import Float, I
-
     if not _names(gold) | _names(answer):
         return None
     decimal, absolute = gold.has(Float) or answer.has(Float), _has_absolute(gold) or _has_absolute(answer)
-    real, first, seen = not (gold.has(I) or answer.has(I)), None, 0
+    real, first, points = not (gold.has(I) or answer.has(I)), None, 0
     for point in range(POINTS):
         a, b = (_value(form, point, absolute, real) for form in (gold, answer))
-        if isinstance(a, str) or isinstance(b, str):
+        if isinstance(a, str) or isinstance(b, str) or (_zero(a) and _zero(b)):
             continue
-        if _zero(a) or _zero(b):
-            if not (_zero(a) and _zero(b)):
-                return False
-            continue
-        seen, first = seen + 1, first or (a, b)
-        one, other = a * first[1], first[0] * b
-        if not (near(one, other, SAME_DECIMAL) if decimal else _zero(one - other)):
+        points, first = points + 1, first or (a, b)
+        left, right = a * first[1], first[0] * b
+        if _zero(a) or _zero(b) or not (near(left, right, SAME_DECIMAL) if decimal else _zero(left - right)):
             return False
-    return True if seen >= ENOUGH else None
+    return True if points >= ENOUGH else None
 
 
 def _atoms(form: Any) -> dict[str, Any]:
     """Return the letters of a formula, and functions of them that are not known, by name."""
-    from sympy.core.function import AppliedUndef
-
-    return {str(each): each for each in (*form.atoms(AppliedUndef), *form.free_symbols)}
+    return {str(atom): atom for atom in (*form.atoms(AppliedUndef), *form.free_symbols)}
 
 
 def _names(form: Any) -> set[str]:
@@ -148,8 +166,6 @@ def _names(form: Any) -> set[str]:
 
 @lru_cache(maxsize=512)
 def _has_absolute(form: Any) -> bool:
-    from sympy import preorder_traversal
-
     return any(type(node).__name__ in _ABSOLUTE for node in preorder_traversal(form))
 
 
@@ -160,8 +176,6 @@ def _value(form: Any, point: int, absolute: bool, real: bool) -> Any:
     Raises:
         ValueError: it has none that can be computed (an integral, a set).
     """
-    from sympy import Derivative, E, I, Integral, Limit, Piecewise, Rational, binomial, nan, oo, zoo
-
     if form.has(Derivative, Integral, Limit, Piecewise, oo):
         raise ValueError
     at = {}
@@ -169,13 +183,13 @@ def _value(form: Any, point: int, absolute: bool, real: bool) -> Any:
         size = _coordinate(name, point, signed=absolute or (len(name) == 1 and name in _LETTERS))
         at[atom] = E if name == "e" else I if name == "i" and not real else Rational(size.numerator, size.denominator)
     try:
-        if any(_put(part, at, real).is_negative for each in form.atoms(binomial) for part in each.args):
+        if any(_put(part, at, real).is_negative for coefficient in form.atoms(binomial) for part in coefficient.args):
             return "pole"  # conventions differ there
         value = _put(form, at, real)
         if value.evalf().has(zoo, nan, oo):
             return "pole"
-        below = (_put(each.args[0], at, real).evalf() for each in _roots(form) if not _odd(each)) if real else ()
-        return "undefined" if any(each.is_negative for each in below) else value
+        radicands = (_put(root.args[0], at, real).evalf() for root in _roots(form) if not _odd(root)) if real else ()
+        return "undefined" if any(radicand.is_negative for radicand in radicands) else value
     except (TypeError, ValueError):  # the larger of two complex numbers
         return "pole"
 
@@ -184,7 +198,7 @@ def _put(form: Any, at: dict[Any, Any], real: bool) -> Any:
     """Put values for letters; odd roots of negative numbers are the real ones, where sympy's are complex."""
     if form in at or not form.args:
         return at.get(form, form)
-    args = [_put(each, at, real) for each in form.args]
+    args = [_put(argument, at, real) for argument in form.args]
     if real and _odd(form) and args[0].evalf().is_negative:
         return (-1) ** form.exp.p * (-args[0]) ** form.exp
     return form.func(*args)
@@ -197,9 +211,7 @@ def _odd(power: Any) -> bool:
 
 def _roots(form: Any) -> list[Any]:
     """Return the roots and logarithms in a formula, which something negative has not, or not for sure."""
-    from sympy import Pow, log
-
-    return [each for each in form.atoms(Pow, log) if isinstance(each, log) or not each.exp.is_Integer]
+    return [root for root in form.atoms(Pow, log) if isinstance(root, log) or not root.exp.is_Integer]
 
 
 def _coordinate(name: str, point: int, signed: bool) -> Fraction:
@@ -210,16 +222,12 @@ def _coordinate(name: str, point: int, signed: bool) -> Fraction:
     fine = Fraction(seed % 1009 + 1, 1013)
     if point >= POINTS:
         return (1000 + fine * (rank + 1)) * (1 if point == POINTS else -1)
-    if point == 0:  # above 1, in the order of the alphabet
-        size = 1 + fine / 7 + Fraction(rank, 7)
-    elif point == 1:  # in the other order
-        size = 8 + fine / 7 - Fraction(rank, 7)
-    elif point in (2, 4, 8, 9):
-        size = fine
-    elif point in (5, 11, 12):
-        size = Fraction(2 + (7 * rank + seed % 3) % 13)
-    else:
-        size = 1 + 3 * fine
-    if not signed or point in (0, 1, 2, 5):
-        return size
-    return -size if point in (3, 4) or point - FIRST_MIXED in _SIGNS[rank] else size
+    size = {
+        "up": 1 + fine / 7 + Fraction(rank, 7),
+        "down": 8 + fine / 7 - Fraction(rank, 7),
+        "low": fine,
+        "high": 1 + 3 * fine,
+        "integer": Fraction(2 + (7 * rank + seed % 3) % 13),
+    }[_SIZES[point]]
+    negative = point in NEGATIVE or (point not in POSITIVE and point - FIRST_MIXED in _SIGNS[rank])
+    return -size if signed and negative else size

@@ -18,7 +18,7 @@ from tests.grading.test_properties import bounded, kind
 def _in_this_process(monkeypatch):
     """Ask the worker's function itself: what is tried here is quick, and a process more would only cost time."""
     monkeypatch.setattr(
-        "harness.grading.robust.verify_many",
+        "harness.grading.pool.verify_many",
         lambda pairs, **_: ["correct" if judge(*pair) else "wrong" for pair in pairs],
     )
 

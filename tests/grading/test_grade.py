@@ -50,7 +50,7 @@ def test_integers_need_no_worker():
 def test_equal_pairs_are_graded_once_a_process(monkeypatch):
     verdicts = grade_many([(r"\sqrt{7}", boxed(r"7^{1/2}"))] * 5000)
     assert {v.kind for v in verdicts} == {"correct"}
-    monkeypatch.setattr("harness.grading.robust.verify_many", None)
+    monkeypatch.setattr(pool, "verify_many", None)
     assert grade(r"\sqrt{7}", boxed(r"7^{1/2}")).correct
 
 

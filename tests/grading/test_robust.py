@@ -13,6 +13,7 @@ from sympy.core import evalf
 from harness.errors import UserError
 from harness.grading import VERDICT_KINDS, grade, grade_many, pool
 from harness.grading.bounds import too_large
+from harness.grading.formulas import read_formula
 from harness.grading.normalise import normalise
 from harness.grading.values import same_values
 from tests.grading.review import REVIEW
@@ -157,6 +158,31 @@ def test_what_no_computer_can_hold_reaches_no_worker(text, monkeypatch):
 @pytest.mark.parametrize("text", NOT_HOSTILE)
 def test_what_people_write_is_not_too_large(text):
     assert not too_large(normalise(text))
+
+
+def write_determinant(size):
+    rows = ["&".join(f"a_{{{row}{column}}}" for column in range(size)) for row in range(size)]
+    return r"\det(\begin{pmatrix}" + r"\\".join(rows) + r"\end{pmatrix})"
+
+
+def write_union(size):
+    return r"\cup".join(rf"({start},{start}+\sqrt{{2}})" for start in range(size))
+
+
+@pytest.mark.parametrize(
+    ("read", "unread"),
+    [
+        (write_determinant(4), write_determinant(5)),
+        (write_union(10), write_union(11)),
+        (r"\prod_{k=1}^{9}\cos(k)", r"\prod_{k=1}^{9000}\cos(k)"),
+        (r"\prod_{k=1}^{9}(x-k)", r"\prod_{k=1}^{9000}(x-k)"),
+        (r"\prod_{k=1}^{9000}\frac{k+1}{k}", ""),
+        (r"\prod_{k=1}^{n}k", ""),
+    ],
+)
+def test_what_takes_seconds_and_is_no_answer_is_not_read(read, unread):
+    assert read_formula(read) is not None
+    assert read_formula(unread) is None
 
 
 def test_a_gold_beyond_the_bounds_still_equals_itself():
