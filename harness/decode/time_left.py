@@ -76,7 +76,7 @@ def work_left(
 
 
 class Pace:
-    """How fast steps are: over the last minutes, and with a full batch."""
+    """Tell how fast steps are: over the last minutes, and with a full batch."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, float, int]] = deque()  # when, tokens until then, responses running

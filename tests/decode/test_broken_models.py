@@ -155,7 +155,8 @@ def test_one_sentence_and_status_2(typed, capsys, tmp_path, how, role):
         line for line in done.stderr.strip().splitlines() if not re.fullmatch(r"[a-z, ]+ \d\d:\d\d", line)
     ]  # phases
     assert lines[-1].startswith("error: ")
-    assert f"--{role} {str(place)!r}" in lines[-1]
+    option = {"base": "--base", "rl": "--pretrained"}[role]  # as it was typed
+    assert f"{option} {str(place)!r}" in lines[-1]
     assert words in lines[-1]
     if at_once:
         assert len(lines) == 1
