@@ -4,8 +4,8 @@
     python -m benchmarks.fixed_store print STORE OUT    # every command that reads it, one text a file in OUT
     diff -r OUT_BEFORE OUT_AFTER                        # a change of shape alone leaves no difference
 
-The store has the tiny pair: six ways of decoding with their controls, on two tasks with two seeds, a task of lm-eval's, a
-sweep, and trainings by two methods with two seeds. `print` asks each command again: what is held is read, nothing is
+The store has the tiny pair: six ways of decoding with their controls on two tasks with two seeds, a task of lm-eval's,
+a sweep, and trainings by two methods with two seeds. `print` asks each command again: what is held is read, nothing is
 decoded. Times, dates and places are masked; `records.txt` has the digest of each record's tokens.
 """
 

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from harness.digest import digest_of
 from harness.errors import DamagedError, UserError
-from harness.files import disk_error, make_folder, set_aside, write_file
+from harness.files import disk_error, folder_name, make_folder, set_aside, write_file
 from harness.grading import DEFAULT_GRADER, OLDER, Gold, Verdict, grade_many, grader_name
 from harness.records.config import RecordConfig
 from harness.records.entries import FORMAT, About, encode, scan
@@ -60,8 +60,8 @@ class Record:
     sentence for each thing that is wrong with the file; `repairs` says what was wrong when it was opened to write.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.path = folder, folder / JOURNAL
+    def __init__(self, folder: Path, *, in_memory: bool = False) -> None:
+        self.folder, self.path, self.in_memory = folder, folder / JOURNAL, in_memory
         self.record_hash, self.task = folder.parent.name, folder.name
         self.name = f"{self.record_hash}/{self.task}"
         self.trace_columns, self.looked = 0, False
@@ -71,7 +71,23 @@ class Record:
         self._synced = 0.0  # when the file was last forced to the disk
         self._pending = False  # whether it has grown since
 
+    @classmethod
+    def without_file(cls, config: RecordConfig, task: str) -> Self:
+        """Make a record that is kept in memory alone, under the name that it would have in a store."""
+        record = cls(Path(config.hash()) / folder_name("task", task), in_memory=True)
+        record._forget()
+        record.config = config
+        return record
+
     # Reading
+
+    def _forget(self) -> None:
+        self.rows: dict[Key, Row] = {}
+        self.replays: dict[tuple[Any, ...], Replay] = {}
+        self.config: RecordConfig | None = None
+        self.bad, self.tail, self._size, self._finished_at, self._foreign = 0, 0, 0, 0, False
+        self._verdicts: dict[str, dict[Key, StoredVerdict]] = {}
+        self._about: dict[str, Any] = {}
 
     def read(self, *, whole: bool = False, checked: int | None = None, head: bool = False) -> Self:
         """Read the file; every byte of it is checked if `whole`, else the columns behind the byte `checked`.
@@ -81,12 +97,7 @@ class Record:
         Raises:
             DamagedError: it cannot be read, or a later version of this program wrote it.
         """
-        self.rows: dict[Key, Row] = {}
-        self.replays: dict[tuple[Any, ...], Replay] = {}
-        self.config: RecordConfig | None = None
-        self.bad, self.tail, self._size, self._finished_at, self._foreign = 0, 0, 0, 0, False
-        self._verdicts: dict[str, dict[Key, StoredVerdict]] = {}
-        self._about: dict[str, Any] = {}
+        self._forget()
         if os.path.lexists(self.path) and not self.path.is_file():  # a pipe would be waited for, a device never ends
             raise DamagedError(f"{self.path} is no plain file; the other records can be read")
         try:
@@ -308,6 +319,8 @@ class Record:
         Without `sync` they are with the kernel: they outlive this process, however it ends, and not a power cut.
         """
         view, at = memoryview(data), self._size
+        if self.in_memory:
+            return at
         try:
             while view:
                 written = os.pwrite(self._fd, view, at)
@@ -390,7 +403,8 @@ class Record:
         end = self._append(b"".join(data), f"the {len(self.rows)} rollouts before it are safe", sync=due)
         for row, entry in zip(new, data, strict=True):
             end += len(entry)
-            row.place(self.path, end - 1 - row.size)
+            if not self.in_memory:
+                row.place(self.path, end - 1 - row.size)
             self.rows[row.key] = row
 
     def finish(self) -> None:
