@@ -14,12 +14,12 @@ from typing import Any
 from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import LM_EVAL, Benchmark, BenchmarkFacts
 from harness.evals.data import TWINS, find_benchmark
-from harness.evals.result import EvalResult, NoResultError, lm_eval_refusal, result_of
+from harness.evals.result import EvalResult, NoResultError, lm_eval_refusal, result_from
 from harness.grading import DEFAULT_GRADER, Gold, grader_name
 from harness.records import Record, RecordStore, judge_name
 from harness.records.commands import counts, findings_of, summary_of
 from harness.records.verdicts import versions
-from harness.spec import Presentation, Sampling, parse
+from harness.spec import Presentation
 from harness.spec.evaluation import is_task_file
 
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
@@ -62,7 +62,7 @@ def result_of_record(
         UserError: samples are missing and `partial` was not asked for (or not one sample of every problem is there),
             or something has to be graded and the gold answers are not known (`NoResultError`).
     """
-    if (config := record.config) is None:
+    if record.config is None:
         raise DamagedError(f"record {record.name}: {'; '.join(record.damage)}; run its command again")
     task = task or record.task
     if record.about.grader == LM_EVAL:
@@ -77,21 +77,31 @@ def result_of_record(
         raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
     else:
         verdicts = record.grade(_golds(record, task, data_dir), judge, keys)
+    told = provenance(record, _facts(record, task, data_dir), grader, record.about.graded_with.get(judge))
+    told |= {"partial": part} if part else {}
+    result = result_from(record, task, names, width, verdicts=verdicts, provenance=told)
+    assert isinstance(result, EvalResult)
+    return result
+
+
+def provenance(
+    record: Record, facts: BenchmarkFacts, grader: str, graded_with: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return how the responses of a record came about, and who graded them, with which versions."""
+    config, about = record.config, record.about
+    assert config is not None
+    stored = {} if record.in_memory else {"record": record.name, "records": str(record.folder.parents[1].resolve())}
     said = {
         "settings": record.record_hash,
         **config.facts,
-        "record": record.name,
-        "records": str(record.folder.parents[1]),
-        "chat": record.about.chat,
-        **_facts(record, task, data_dir).provenance(),
-        "engine": {**config.engine, "pair": {"base": None, "rl": None, **record.about.models}},
-        "partial": part,
+        **stored,
+        "chat": about.chat,
+        **facts.provenance(),
+        "engine": {**config.engine, "pair": {"base": None, "rl": None, **about.models}},
         "grader": grader,
-        "graded_with": record.about.graded_with.get(judge, versions(grader)),
+        "graded_with": graded_with or versions(grader),
     }
-    provenance = {name: value for name, value in said.items() if value is not None}
-    sampling = parse(Sampling, {"samples": width, **config.sampling.model_dump()})
-    return result_of(task, config.decoding, sampling, names, record.rows, verdicts, provenance=provenance)
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def judged(record: Record, judge: str) -> dict[str, Any]:

@@ -29,15 +29,17 @@ from harness.digest import digest, installed
 from harness.errors import UserError
 from harness.evals.benchmark import Benchmark, BenchmarkFacts
 from harness.evals.data import preflight_of
+from harness.evals.from_records import provenance
 from harness.evals.generation import template_name
 from harness.evals.lm_eval_tasks import LmEvalBenchmark, computed_scores
 from harness.evals.prompts import prompt_sets
-from harness.evals.result import EvalResult, LmEvalResult, counts_of, lm_eval_refusal, result_of
+from harness.evals.result import EvalResult, LmEvalResult, lm_eval_refusal, result_from
 from harness.grading import DEFAULT_GRADER, Gold, Verdict, grade_many, grader_name
 from harness.progress import phase, showing
 from harness.records import Key, Record, RecordConfig, RecordStore, Row, judge_name
+from harness.records.config import NOT_HASHED
 from harness.records.verdicts import versions as grading_versions
-from harness.spec import Decoding, EvalSpec, Pair, Sampling, parse
+from harness.spec import Decoding, EvalSpec, Pair, Sampling
 
 GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which waits for hard answers
 _KEPT = ("file", "problems", "presentation", "grader")  # of a benchmark's facts, in its records
@@ -165,8 +167,8 @@ class Job:
         except UserError:
             return None
 
-    def open(self, store: RecordStore) -> Record:
-        """Open its record for writing, and note what its results need to be made again.
+    def open(self, store: RecordStore | None) -> Record:
+        """Open its record for writing, and note what its results need to be made again; in memory without a store.
 
         Raises:
             UserError: another process writes it, or the disk is full.
@@ -177,7 +179,10 @@ class Job:
         about = {**places, "chat": self.chat, **known}
         trace = self.requests[0].trace
         how = {"about": about, "trace_columns": 0 if trace is None else columns(trace), "looked": self.looked}
-        return store.open(self.config, self.recorded, prompts, self.sampling.samples, **how)
+        asked = prompts, self.sampling.samples
+        if store is None:
+            return Record.without_file(self.config, self.recorded).ask(*asked, **how)
+        return store.open(self.config, self.recorded, *asked, **how)
 
 
 def jobs_of(
@@ -234,15 +239,16 @@ def make_job(
 class Done:
     """A job that is complete: a response to every request, with its verdict where gold answers are known.
 
-    `decoded` counts the rollouts that were not in the record; `tokens_per_second` is the stream's mean speed until
-    then, None where nothing was decoded. `engine` is what the engine says of itself, `store` the folder of records.
+    `record` is open no more; without a store it is in memory. `decoded` counts the rollouts that it did not have;
+    `tokens_per_second` is the stream's mean speed until then, None where nothing was decoded. `info` is what the engine
+    says of itself.
     """
 
     job: Job
+    record: Record
     responses: Mapping[Key, Row]
     verdicts: Mapping[Key, Verdict]
-    engine: dict[str, Any]
-    store: Path | None
+    info: Mapping[str, Any]
     decoded: int
     tokens_per_second: float | None
 
@@ -251,21 +257,18 @@ class Done:
 
         `about` is put into the provenance; `scores` are what `task_scores` gives, where lm-eval has scored it already.
         """
-        job, speed = self.job, self.tokens_per_second
+        job, record, task, speed = self.job, self.record, self.job.lm_eval_task, self.tokens_per_second
         names = [*dict.fromkeys(request.problem for request in job.requests)]
-        graded = {"grader": job.grader, "graded_with": grading_versions(job.grader)} if job.golds else {}
-        if job.lm_eval_task is not None:
-            graded = {"grader": job.lm_eval_task.grader, "graded_with": job.lm_eval_task.graded_with}
-        stored = {} if self.store is None else {"records": str(self.store.resolve()), "record": job.record}
-        said = {"settings": job.config.hash(), **job.config.facts, **job.benchmark.provenance(), **graded, **about}
+        grader = (job.grader, grading_versions(job.grader)) if task is None else (task.grader, task.graded_with)
+        told = provenance(record, job.benchmark, *grader) | {**about}
+        told["engine"] |= {name: self.info[name] for name in NOT_HASHED if name in self.info}
         tokens = sum(row.n_tokens for row in self.responses.values())
         seconds = tokens / speed if speed and self.decoded == len(self.responses) else 0.0
-        how: dict[str, Any] = {"seconds": seconds, "provenance": {**said, **stored, "engine": self.engine}}
-        if job.lm_eval_task is None:
-            return result_of(job.task, job.decoding, job.sampling, names, self.responses, self.verdicts, **how)
-        scores = scores or computed_scores(job.lm_eval_task, self.responses)
-        how |= counts_of(job.sampling, names, self.responses)
-        return parse(LmEvalResult, {"task": job.task, "decoding": job.decoding, **scores, **how})
+        how: dict[str, Any] = {"seconds": seconds, "provenance": told}
+        if task is None:
+            return result_from(record, job.task, names, job.sampling.samples, verdicts=self.verdicts, **how)
+        scores = scores or computed_scores(task, self.responses)
+        return result_from(record, job.task, names, job.sampling.samples, scores=scores, **how)
 
 
 class Board(Progress):
@@ -314,9 +317,9 @@ def run_jobs(
 def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, progress: bool) -> Iterator[Done]:
     """Run jobs of which no two share a record."""
     with ExitStack() as stack:
-        records = [stack.enter_context(job.open(store)) if store else None for job in jobs]
+        records = [stack.enter_context(job.open(store)) for job in jobs]
         requests = [replace(request, tag=index) for index, job in enumerate(jobs) for request in job.requests]
-        held = [(r, record.get((r.problem, r.sample)) if (record := records[r.tag]) else None) for r in requests]
+        held = [(request, records[request.tag].get((request.problem, request.sample))) for request in requests]
         missing = [request for request, row in held if row is None]
         right: list[list[bool]] = [[] for _ in jobs]
         board = stack.enter_context(closing(Board(jobs, right, len(missing), progress and bool(missing))))
@@ -341,8 +344,7 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
         def keep(rollout: Rollout) -> Row:
             """Compress a response and store it, beside decoding: one after the other, as they come."""
             row = Row.from_rollout(rollout)
-            if (record := records[rollout.request.tag]) is not None:
-                record.add(row)
+            records[rollout.request.tag].add(row)
             return row
 
         def finished(rollout: Rollout, row: Future[Row]) -> tuple[Request, Row, str]:
@@ -352,9 +354,8 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
 
         def grade(index: int, row: Row, text: str | None) -> Verdict:
             """Grade a response beside decoding, unless its record has a verdict that still holds."""
-            job, record = jobs[index], records[index]
-            gold = job.golds[row.problem]
-            verdict = record.verdict(judge_name(job.grader, job.task, job.recorded), row, gold) if record else None
+            job, gold = jobs[index], jobs[index].golds[row.problem]
+            verdict = records[index].verdict(judge_name(job.grader, job.task, job.recorded), row, gold)
             if verdict is None:
                 text = row.text if text is None else text
                 [verdict] = grade_many([(gold, text, row.finish_reason)], grader=job.grader)
@@ -368,18 +369,16 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
                 graded[index][row.key] = pool.submit(grade, index, row, text)
             if len(responses[index]) < len(job.requests):
                 continue
-            if record is not None:
-                record.finish()
+            record.finish()
             with phase("grading"):
                 verdicts = {key: future.result() for key, future in graded[index].items()}
-            if record is not None:
-                new = [(responses[index][key], job.golds[key[0]], verdict) for key, verdict in verdicts.items()]
-                if new:
-                    record.judge(judge_name(job.grader, job.task, job.recorded), new)
-                record.close()
-            folder, speed = store.folder if store else None, board.speed if decoded[index] else None
+            if verdicts:
+                given = [(responses[index][key], job.golds[key[0]], verdict) for key, verdict in verdicts.items()]
+                record.judge(judge_name(job.grader, job.task, job.recorded), given)
+            record.close()
+            speed = board.speed if decoded[index] else None
             open_jobs.remove(index)
-            yield Done(job, responses[index], verdicts, engine.info(), folder, decoded[index], speed)
+            yield Done(job, record, responses[index], verdicts, engine.info(), decoded[index], speed)
             responses[index], graded[index] = {}, {}
         if open_jobs:
             lacking = ", ".join(f"{jobs[index].task} {jobs[index].decoding.label()}" for index in sorted(open_jobs))

@@ -1,6 +1,6 @@
 """One finished evaluation: a decoding on a benchmark, sample by sample, and the numbers that follow from it.
 
-result = result_of("aime24", decoding, sampling, names, rows, verdicts, provenance={})
+result = result_of_record(record)
 result.avg, result.metrics()["pass@8"]; read_result(result.write(folder))
 """
 
@@ -27,7 +27,7 @@ from harness.errors import DamagedError, UserError
 from harness.evals.benchmark import benchmark_size
 from harness.files import folder_name, write_file
 from harness.grading import Verdict
-from harness.records import Key, Row
+from harness.records import Key, Record
 from harness.spec import Decoding, Sampling, parse
 from harness.spec.base import shown
 from harness.spec.pair import model_name, places_of
@@ -436,38 +436,43 @@ def read_result(file: Path) -> EvalResult:
     return found
 
 
-def counts_of(sampling: Sampling, names: Sequence[str], rows: Mapping[Key, Row]) -> dict[str, Any]:
-    """Return the fields of a result that its responses have by themselves; `names` are problems, `TASK/ID`."""
-    tables = {name: _tabled(sampling, names, lambda key, name=name: getattr(rows[key], name)) for name in COUNTS}
-    truncated = _tabled(sampling, names, lambda key: rows[key].finish_reason == "length")
-    ids = tuple(name.partition("/")[2] for name in names)
-    return {"sampling": sampling, "problem_ids": ids, "truncated": truncated, **tables}
-
-
-def _tabled(sampling: Sampling, names: Sequence[str], of: Callable[[Key], Any]) -> list[list[Any]]:
-    return [[of((name, sample)) for sample in range(sampling.samples)] for name in names]
-
-
-def result_of(
+def result_from(
+    record: Record,
     task: str,
-    decoding: Decoding,
-    sampling: Sampling,
     names: Sequence[str],
-    rows: Mapping[Key, Row],
-    verdicts: Mapping[Key, Verdict],
+    samples: int,
+    *,
+    verdicts: Mapping[Key, Verdict] | None = None,
+    scores: Mapping[str, Any] | None = None,
     **about: Any,
-) -> EvalResult:
-    """Make a result of the first responses to some problems, by a verdict on each.
+) -> EvalResult | LmEvalResult:
+    """Make the result of some responses of a record: the one place where either kind of result is made.
 
-    `names` are problems as `rows` have them, `TASK/ID`; `about` are other fields of the result.
+    `names` are problems as the record has them, `TASK/ID`; the first `samples` of each count. `about` are other fields
+    of the result. Either there are `verdicts` on the responses, or the `scores` that lm-eval gave them.
     """
-    answers = _tabled(sampling, names, lambda key: verdicts[key].answer)
+
+    def table(of: Callable[[Key], Any]) -> list[list[Any]]:
+        return [[of((name, sample)) for sample in range(samples)] for name in names]
+
+    config, rows = record.config, record.rows
+    assert config is not None
+    fields: dict[str, Any] = {
+        "task": task,
+        "decoding": config.decoding,
+        "sampling": parse(Sampling, {"samples": samples, **config.sampling.model_dump()}),
+        "problem_ids": tuple(name.partition("/")[2] for name in names),
+        "truncated": table(lambda key: rows[key].finish_reason == "length"),
+        **{name: table(lambda key, name=name: getattr(rows[key], name)) for name in COUNTS},
+        **about,
+    }
+    if verdicts is None:
+        return parse(LmEvalResult, {**fields, **(scores or {})})
+    answers = table(lambda key: verdicts[key].answer)
     graded = {
-        "correct": _tabled(sampling, names, lambda key: verdicts[key].correct),
+        "correct": table(lambda key: verdicts[key].correct),
         "no_box": [[answer is None for answer in row] for row in answers],
-        "ungraded": _tabled(sampling, names, lambda key: not verdicts[key].graded),
+        "ungraded": table(lambda key: not verdicts[key].graded),
         "votes": [stats.numbered(row) for row in answers],
     }
-    return parse(
-        EvalResult, {"task": task, "decoding": decoding, **counts_of(sampling, names, rows), **graded, **about}
-    )
+    return parse(EvalResult, {**fields, **graded})

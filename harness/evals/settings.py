@@ -169,8 +169,7 @@ def _cut_by_context(setting: Setting) -> int:
 
 def _context(result: EvalResult) -> int | None:
     """Return how many tokens a prompt and its response may have had together; None where that is not told."""
-    alone = None if result.decoding.reads_base else result.engine.get("max_model_len_rl")
-    length = alone or result.engine.get("max_model_len")
+    length = result.engine.get("max_model_len")
     return length if isinstance(length, int) else None
 
 

@@ -398,13 +398,15 @@ class Record:
                 raise ValueError(f"{row.key} is not asked of this record")
             if row.key in self.rows and self.rows[row.key].digest != row.digest:
                 raise RuntimeError(f"{row.key} was decoded again, for its trace, and came out with other tokens")
+        if self.in_memory:
+            self.rows |= {row.key: row for row in new}
+            return
         data = [_rollout(row) for row in new]
         due = time.monotonic() - self._synced >= SYNC
         end = self._append(b"".join(data), f"the {len(self.rows)} rollouts before it are safe", sync=due)
         for row, entry in zip(new, data, strict=True):
             end += len(entry)
-            if not self.in_memory:
-                row.place(self.path, end - 1 - row.size)
+            row.place(self.path, end - 1 - row.size)
             self.rows[row.key] = row
 
     def finish(self) -> None:
