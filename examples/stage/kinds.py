@@ -17,6 +17,7 @@ import numpy as np
 
 from harness.analysis.result import Analysis, columns
 from harness.errors import UserError
+from harness.evals.matching import match_key
 from harness.evals.result import EvalResult
 from harness.spec import Decoding
 from harness.stats import Estimate, RunScores, family
@@ -203,7 +204,7 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
 def _unlike(results: Sequence[EvalResult]) -> str:
     """Name the first thing in which results differ that must be alike; nothing where they do not."""
     told = [
-        {"benchmark": each.task, "samples": each.samples, "seed": each.sampling.seed, **each.alike()}
+        {"benchmark": each.task, "samples": each.samples, "seed": each.sampling.seed, **match_key(each)}
         for each in results
     ]
     return next((name for name in told[0] if len({each[name] for each in told}) > 1), "")

@@ -3,7 +3,7 @@
     settings = settings_of(read_results(["runs/demo"]))
     print(markdown(compare(settings)))
 
-Results that differ in grader, gold answers, data, problems or sampling (`harness.evals.result.ALIKE`) never meet,
+Results that differ in grader, gold answers, data, problems or sampling (`harness.evals.matching`) never meet,
 unless that is asked for by name.
 """
 
@@ -12,8 +12,8 @@ from typing import Literal
 
 from harness import stats
 from harness.errors import UserError
-from harness.evals.result import ALIKE
-from harness.evals.settings import Setting, cut_unlike, engine_of
+from harness.evals.matching import conflicting_weights, engine_facts, mismatches, partition
+from harness.evals.settings import Setting, cut_unlike
 from harness.markdown import interval, markdown_table
 from harness.text import visible
 
@@ -57,7 +57,7 @@ def compare(settings: Sequence[Setting], against: str | None = None, across: Col
         against: the reference: a label as printed, a decoding's label, a mode, a model's name, or the beginning of a
             result's config hash (six digits or more). None takes the pairs of `comparisons`, or, where there is no RL
             among settings that are alike, the first of them as the reference, and the controls.
-        across: names of `ALIKE` in which the two of a pair may differ.
+        across: names of `MATCH_FIELDS` in which the two of a pair may differ.
 
     Raises:
         UserError: the reference is not there or ambiguous, or there is nothing that could be compared.
@@ -66,7 +66,7 @@ def compare(settings: Sequence[Setting], against: str | None = None, across: Col
     for task in dict.fromkeys(setting.task for setting in settings):
         mine = [setting for setting in settings if setting.task == task]
         pairs += _against(mine, against, across) if against is not None else ()
-        for lot in alike_lots(mine, across) if against is None else ():
+        for lot in matching_groups(mine, across) if against is None else ():
             pairs += _natural(lot, across, first=True)
     if not pairs:
         reasons = left_out(settings, [], across)
@@ -74,13 +74,14 @@ def compare(settings: Sequence[Setting], against: str | None = None, across: Col
     return stats.family(pairs)
 
 
-def alike_lots(settings: Sequence[Setting], across: Collection[str] = ()) -> list[list[Setting]]:
-    """Part settings of one benchmark into lots, each with its first setting and those that are like it."""
-    lots, left = [], [*settings]
-    while left:
-        lots.append([one for one in left if not unlike(one, left[0], across)])
-        left = [one for one in left if all(one is not each for each in lots[-1])]
-    return lots
+def matching_groups(settings: Sequence[Setting], across: Collection[str] = ()) -> list[list[Setting]]:
+    """Part settings of one benchmark into groups of those that match the first of each."""
+    return partition(settings, lambda setting, first: not unlike(setting, first, across))
+
+
+def unlike(setting: Setting, reference: Setting, across: Collection[str] = ()) -> list[str]:
+    """Return the names of `MATCH_FIELDS` in which two settings differ, but for those of `across`."""
+    return mismatches(setting.first, reference.first, across)
 
 
 def _natural(settings: Sequence[Setting], across: Collection[str], first: bool = False) -> _Pairs:
@@ -106,7 +107,7 @@ def _nearest(setting: Setting, references: Sequence[Setting], across: Collection
     mine = setting.first
     found = [each for each in references if each.first.pair == mine.pair and each.first.name == mine.name]
     found = [each for each in found if not unlike(setting, each, across) and not other_weights(setting, each)]
-    last = {id(each): (engine_of(each.first) != engine_of(mine), each.seeds != setting.seeds) for each in found}
+    last = {id(each): (engine_facts(each.first) != engine_facts(mine), each.seeds != setting.seeds) for each in found}
     return [(setting, each) for each in sorted(found, key=lambda each: _distance(setting, each) + last[id(each)])[:1]]
 
 
@@ -121,27 +122,13 @@ def _distance(one: Setting, other: Setting) -> tuple[int | bool, ...]:
 
 
 def other_weights(setting: Setting, reference: Setting) -> list[str]:
-    """Return the roles in which a reference was decoded by other weights, though they may lie at the same place.
-
-    Those count that its tokens depend on; what either does not tell does not.
-    """
-    mine = setting.first.weights
-    return [role for role, name in reference.first.read_weights.items() if mine.get(role, name) != name]
+    """Return the roles in which a reference was decoded by other weights, though they may lie at the same place."""
+    return conflicting_weights(setting.first.weights, reference.first.read_weights)
 
 
 def _moved(setting: Setting, reference: Setting) -> bool:
     """Tell whether other weights lay at the place of the reference's: the names of the two are the same."""
     return setting.first.pair == reference.first.pair and bool(other_weights(setting, reference))
-
-
-def unlike(one: Setting, other: Setting, across: Collection[str] = ()) -> list[str]:
-    """Return the names of `ALIKE` in which two settings differ, but for those of `across`.
-
-    Data that either does not tell are not among them: the problems are compared by id.
-    """
-    mine, theirs = one.first.alike(), other.first.alike()
-    differing = [name for name in ALIKE if name not in across and mine[name] != theirs[name]]
-    return [name for name in differing if name != "data" or None not in (mine[name], theirs[name])]
 
 
 def _against(settings: Sequence[Setting], against: str, across: Collection[str]) -> _Pairs:

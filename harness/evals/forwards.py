@@ -17,7 +17,8 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError
-from harness.evals.compare import Comparison, alike_lots, comparison_kind, comparisons, unlike
+from harness.evals.compare import Comparison, comparison_kind, comparisons, matching_groups, unlike
+from harness.evals.matching import conflicting_weights
 from harness.evals.settings import Setting
 from harness.markdown import interval, markdown_table
 
@@ -177,9 +178,9 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
     for setting in settings:
         by.setdefault((setting.task, setting.first.pair, setting.first.name), []).append(setting)
     lots: list[MatchedGroup] = []
-    for lot in (lot for group in by.values() for lot in alike_lots(group, across)):
+    for lot in (lot for group in by.values() for lot in matching_groups(group, across)):
         told = next((s.first.weights for s in lot if s.first.weights), {})
-        lot = [s for s in lot if all(told.get(role, name) == name for role, name in s.first.weights.items())]
+        lot = [s for s in lot if not conflicting_weights(told, s.first.weights)]
         if len({models_of(setting) == 1 for setting in lot}) == 2:
             lots.append(MatchedGroup(tuple(lot), tuple(_verdicts(lot)), _crossing(lot)))
     if not lots:

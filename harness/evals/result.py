@@ -33,9 +33,6 @@ from harness.spec.base import shown
 from harness.spec.pair import model_name, places_of
 from harness.spec.stored import MOST, Count, Name, Number, Plain, Stored, Text, parse_json, read_json
 
-# What must be equal before two results are subtracted or put into one column; another decoding, seed, number of samples
-# or pair of models is what they are compared for.
-ALIKE = ("grader", "data", "problems", "temperature", "top_p", "max_tokens")
 # What of a result's provenance can change its numbers: the settings of its tokens, the data, and who graded.
 ASKED = ("settings", "data", "graded_with", "partial")
 COUNTS = ("n_tokens", "n_replaced", "n_changed")
@@ -316,22 +313,6 @@ class EvalResult(TaskResult, frozen=True):
         told = {"weights": self.read_weights} if self.weights else {}
         engine = {**self.engine, "pair": {"base": base, "rl": rl}}
         return self.replace(provenance={**self.provenance, **told, "engine": engine})
-
-    def alike(self) -> dict[str, Any]:
-        """Return what must be equal in results that are compared (`ALIKE`), as values that can be hashed.
-
-        The grader is its name with the versions that it graded with; data is None where the result does not say it.
-        `top_p` is however policies were truncated.
-        """
-        p, sampling = self.provenance, self.sampling
-        return {
-            "grader": (p.get("grader"), json.dumps(p.get("graded_with"), sort_keys=True)),
-            "data": p.get("data"),
-            "problems": self.problem_ids,
-            "temperature": sampling.temperature,
-            "top_p": sampling.nucleus,
-            "max_tokens": sampling.max_tokens,
-        }
 
     @property
     def avg(self) -> float:

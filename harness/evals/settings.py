@@ -4,7 +4,7 @@ settings = settings_of(read_results(["runs/demo"]))  # the seeds of a setting be
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -13,12 +13,10 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError, unknown
-from harness.evals.result import ALIKE, EvalResult
+from harness.evals.matching import MATCH_FIELDS, describe, distinguishing, engine_facts, match_key, sampling_words
+from harness.evals.result import EvalResult
 from harness.spec import Decoding, Sampling
-from harness.spec.engine import kwargs_words
 from harness.spec.pair import model_name
-
-ENGINE = ("backend", "vllm", "transformers", "torch", "dtype", "device")  # what labels can say of an engine
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,18 +92,17 @@ def settings_of(
     `across`, results are cut to the problems that all results of their benchmark have.
 
     Raises:
-        UserError: `across` has a name that is not in `ALIKE`, or results of a benchmark have no problem in common.
+        UserError: `across` has a name that is not in `MATCH_FIELDS`, or results of a benchmark share no problem.
     """
-    if wrong := [name for name in across if name not in ALIKE]:
-        raise unknown("across", wrong[0], ALIKE)
+    if wrong := [name for name in across if name not in MATCH_FIELDS]:
+        raise unknown("across", wrong[0], MATCH_FIELDS)
     results = _on_common_problems([*results]) if "problems" in across else results
     groups: dict[Any, list[EvalResult]] = defaultdict(list)
-    for one in results:
-        key = one.task, one.decoding, one.name, one.pair, *one.alike().values(), *engine_of(one).items()
-        groups[key].append(one)
-    # With problems across, prompts of other problems are compared, which `shared` knows.
-    kinds = [kind for group in groups.values() for kind in _kinds(group, "problems" not in across)]
-    settings = [Setting.of(seeds) for kind in kinds for seeds in _by_seed(kind)]
+    for result in results:
+        prompts = None if "problems" in across else result.provenance.get("shared")  # of other problems they are others
+        key = result.task, result.decoding, result.name, result.pair, *sorted(result.read_weights.items()), prompts
+        groups[*key, *match_key(result).values(), *engine_facts(result).items()].append(result)
+    settings = [Setting.of(seeds) for group in groups.values() for seeds in _by_seed(group)]
     return [replace(setting, label=label) for setting, label in zip(settings, _labels(settings, usual), strict=True)]
 
 
@@ -119,17 +116,6 @@ def _on_common_problems(results: Sequence[EvalResult]) -> list[EvalResult]:
                 f"across=problems: results of {result.task} have no problem in common, so none can be paired"
             )
     return [result.only(common[result.task]) for result in results]
-
-
-def _kinds(group: Sequence[EvalResult], shared: bool) -> list[list[EvalResult]]:
-    """Part results of other weights or, with `shared`, of other prompts or engines; where there is one kind beside
-    results that do not tell, they are taken for it.
-    """
-    by: dict[Any, list[EvalResult]] = defaultdict(list)
-    for result in group:
-        told = *sorted(result.read_weights.items()), result.provenance.get("shared") if shared else None
-        by[told if result.weights else None].append(result)
-    return [*by.values()] if len(by.keys() - {None}) > 1 else [[*group]]
 
 
 def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
@@ -173,18 +159,13 @@ def _context(result: EvalResult) -> int | None:
     return length if isinstance(length, int) else None
 
 
-def engine_of(result: EvalResult) -> dict[str, Any]:
-    """Return what is known of the engine that decoded a result, by the names of `ENGINE`."""
-    return {name: str(result.engine[name]) for name in ENGINE if result.engine.get(name)}
-
-
 def _labels(settings: Sequence[Setting], usual: Sampling | None) -> list[str]:
     """Return each decoding's label with, in brackets, what differs among the settings of its benchmark."""
-    said = {} if usual is None else _drawn(usual)
+    said = {} if usual is None else sampling_words(usual)
     models = _models([setting.first for setting in settings])
-    told, labels = [facets(setting.first, models) for setting in settings], []
+    told, labels = [describe(setting.first, models) for setting in settings], []
     for setting, mine in zip(settings, told, strict=True):
-        names = telling([each for one, each in zip(settings, told, strict=True) if one.task == setting.task])
+        names = distinguishing([each for one, each in zip(settings, told, strict=True) if one.task == setting.task])
         words = [mine[name] for name in names if mine.get(name) and mine[name] != said.get(name)]
         said_too = ", ".join([*words, *filter(None, [setting.partial])])
         labels.append(setting.decoding.label() + f" ({said_too})" * bool(said_too))
@@ -193,43 +174,6 @@ def _labels(settings: Sequence[Setting], usual: Sampling | None) -> list[str]:
         label + f" #{setting.first.config_hash[:6]}" * (often[setting.task, label] > 1)
         for setting, label in zip(settings, labels, strict=True)
     ]
-
-
-def facets(result: EvalResult, models: Mapping[tuple[str, str], str] | None = None) -> dict[str, str]:
-    """Return in words what can tell a result from others but its decoding; what it does not say is empty."""
-    said, data, shown = result.provenance, result.provenance.get("data"), result.provenance.get("examples")
-    drawn = {**_drawn(result.sampling), "max_tokens": f"{result.sampling.max_tokens} tokens"}
-    return {
-        "model": result.name or (models or {}).get(result.pair, ""),
-        "grader": str(said.get("grader") or ""),
-        "versions": " ".join(map(str, (said.get("graded_with") or {}).values())),
-        "examples": "" if shown is None else f"{shown or 'no'} example{'' if shown == 1 else 's'}",
-        "template": kwargs_words(result.engine.get("chat_template_kwargs") or {}),
-        "data": f"data {data[:6]}" if data else "",
-        "problems": result.limited or f"{len(result.problem_ids)} problems",
-        **drawn,
-        **{name: value if name == "backend" else f"{name} {value}" for name, value in engine_of(result).items()},
-    }
-
-
-def _drawn(sampling: Sampling) -> dict[str, str]:
-    """Return in words how tokens are drawn."""
-    if sampling.greedy:
-        return {"temperature": "greedy", "top_p": ""}
-    return {"temperature": f"T = {sampling.temperature:g}", "top_p": sampling.nucleus}
-
-
-def telling(told: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the names of the facets in which some differ from others; of two graders not their versions too.
-
-    Other examples are other data: which of both is said depends on whether the number of examples tells all apart.
-    """
-    names = dict.fromkeys(name for each in told for name in each)
-    found = [name for name in names if len({each.get(name) for each in told}) > 1]
-    both = {(each.get("examples"), each.get("data")) for each in told}
-    alone = all(len(set(one)) == len(both) for one in zip(*both, strict=True))
-    implied = {"versions" if "grader" in found else "", "data" if alone else "examples"}
-    return [name for name in found if name not in implied]
 
 
 def _models(results: Sequence[EvalResult]) -> dict[tuple[str, str], str]:

@@ -8,8 +8,9 @@ from typing import Any
 from harness import stats
 from harness.analysis.problems import problems
 from harness.evals.compare import Comparison, comparison_kind
+from harness.evals.matching import describe
 from harness.evals.result import EvalResult
-from harness.evals.settings import Setting, cut_unlike, facets
+from harness.evals.settings import Setting, cut_unlike
 from harness.report import figures
 from harness.report.groups import Group
 from harness.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
@@ -373,7 +374,7 @@ def _counts(r: EvalResult, metrics: Mapping[str, float]) -> dict[str, Cell]:
 def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
     """Say what made a result: settings, versions, its record and run."""
     p = result.provenance
-    s, drawn = result.sampling, facets(result)
+    s, drawn = result.sampling, describe(result)
     engine, versions = (each if isinstance(each := p.get(name), dict) else {} for name in ("engine", "versions"))
     told = {k: engine[k] for k in ("backend", "vllm", "transformers", "torch", "dtype", "device") if k in engine}
     words = [f"{s.samples} samples", *(drawn[name] for name in ("temperature", "top_p", "max_tokens") if drawn[name])]

@@ -11,10 +11,10 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UserError
+from harness.evals.matching import comparable_groups, distinguish
 from harness.evals.result import EvalResult
 from harness.evals.settings import Setting, cut_unlike, settings_of
 from harness.evals.trainings import called, of_training, run_of
-from harness.report.groups import comparable_groups, differing_settings
 from harness.report.model import Chapter, Section, frame
 from harness.report.paper import model_called
 from harness.report.shapes import Method, Score, anchor, benchmark_title, in_points, methods_table
@@ -48,12 +48,13 @@ def trained_chapter(results: Sequence[EvalResult]) -> Chapter | None:
     """
     results = with_unique_names(results)
     known = comparable_groups(
-        [r for r in results if r.decoding.mode == "base" or (called(r) and r.decoding.mode == "rl")], lambda r: 0
+        [r for r in results if r.decoding.mode == "base" or (called(r) and r.decoding.mode == "rl")],
+        of_one_pair=False,
     )
     several = [group for group in known if _is_table([r for r in group if r.decoding.mode == "rl"])]
     said, tables = [], []
     for i, group in enumerate(several):
-        sentences, sections = _tables(group, f"-{i}" if i else "", differing_settings(group, several))
+        sentences, sections = _tables(group, f"-{i}" if i else "", distinguish(group, several))
         said, tables = [*said, *sentences], [*tables, *sections]
     return Chapter("Trained models", tuple(said), tuple(tables)) if tables else None
 

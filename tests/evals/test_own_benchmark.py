@@ -10,12 +10,12 @@ from jinja2 import Environment
 from yaml import safe_load
 
 from harness.errors import UserError
-from harness.evals import compare, preflight
 from harness.evals import data as data_module
+from harness.evals import preflight
 from harness.evals.data import find_benchmark
 from harness.evals.from_records import benchmark_of
+from harness.evals.matching import mismatches
 from harness.evals.places import read_results
-from harness.evals.settings import Setting
 from harness.records import Record, RecordStore
 from harness.records.commands import list_records
 from harness.records.entries import scan
@@ -34,7 +34,7 @@ examples:
 
 
 def unlike(*results):
-    return compare.unlike(*(Setting.of([one]) for one in results))
+    return mismatches(*results)
 
 
 def write(path, rows):
