@@ -22,7 +22,7 @@ ROOMS = {
     "pairs": {"spec", "decode", "tiny"},
     "evals": {"policy", "spec", "grading", "stats", "decode", "records", "tiny"},
     "analysis": {"policy", "spec", "stats", "decode", "records", "evals"},
-    "tracking": {"spec", "records", "evals", "analysis"},
+    "tracking": {"spec", "stats", "records", "evals", "analysis"},
     "report": {"policy", "spec", "stats", "decode", "records", "train", "evals", "analysis"},
     "serve": {"policy", "spec", "decode", "tiny", "report"},
     "bench": {"spec", "decode"},

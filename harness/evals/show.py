@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from harness.evals.result import EvalResult, LmEvalResult, TaskResult
 from harness.markdown import markdown_table
+from harness.stats.metrics import COLUMNS, Metric
 
 
 def score(result: TaskResult) -> str:
@@ -58,12 +59,13 @@ def _row(result: TaskResult, first: TaskResult) -> dict[str, str]:
     said = ", ".join(filter(None, drawn))
     return {
         "decoding": result.label + (f" ({said})" if said else ""),
-        "replaced": percent(result.replacement_ratio),
-        "changed": percent(result.changed_ratio),
-        "tokens": f"{metrics['mean_tokens']:.0f}" if "mean_tokens" in metrics else "",
-        "cut": percent(metrics.get("truncated_share")),
-        "no box": percent(metrics.get("no_box_share")),
+        **{metric.column: _fact(metric, metrics.get(metric.name)) for metric in COLUMNS},
     }
+
+
+def _fact(metric: Metric, value: float | None) -> str:
+    """Write a metric that is no score: a share in percent, with one decimal; a length without any."""
+    return percent(value) if metric.unit == 100 else "" if value is None else f"{value:.0f}"
 
 
 def _written(rows: Sequence[Mapping[str, str]], head: Sequence[str], left: int, optional: str) -> str:
@@ -110,5 +112,5 @@ def table(results: Sequence[EvalResult]) -> str:
     ]
     if all(row["ungraded"] in ("", "0") for row in rows):
         rows = [{**row, "ungraded": ""} for row in rows]
-    head = ["benchmark", "decoding", f"Avg@{n} ± s.e.", "s.e. sampling", f"Pass@{k}", f"Maj@{n}", "replaced", "changed"]
-    return _written(rows, [*head, "tokens", "cut", "no box", "ungraded"], 2, "ungraded")
+    head = ["benchmark", "decoding", f"Avg@{n} ± s.e.", "s.e. sampling", f"Pass@{k}", f"Maj@{n}"]
+    return _written(rows, [*head, *(metric.column for metric in COLUMNS), "ungraded"], 2, "ungraded")

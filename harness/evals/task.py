@@ -17,7 +17,7 @@ from harness.evals.data import find_benchmark
 from harness.grading import DEFAULT_GRADER, Gold, Verdict, grade_many, grader_name
 from harness.spec import Presentation, parse
 from harness.stats import Responses, problem_metrics, ratio
-from harness.stats.metrics import pass_ks
+from harness.stats.metrics import METRICS
 
 MAX_NAMED = 256  # groups name their metrics in advance: avg@1 .. avg@256
 
@@ -157,13 +157,15 @@ def metric_list(n: int) -> list[dict[str, Any]]:
     Scores alone are better where they are higher; lengths and shares are facts, which get no arrow in its table.
     """
     made_up = {"verdict": "", "answer": None, "finish_reason": "", "n_tokens": 0, "n_replaced": 0, "n_changed": 0}
+    responses = responses_of([made_up] * n)
     return [
         {
             "metric": name,
             "aggregation": ratio if isinstance(value, tuple) else "mean",
-            "higher_is_better": True if "@" in name else None,
+            "higher_is_better": metric.higher_is_better,
         }
-        for name, value in problem_metrics(responses_of([made_up] * n)).items()
+        for metric in METRICS
+        for name, value in metric.values(responses).items()
     ]
 
 
@@ -171,11 +173,8 @@ def metric_list(n: int) -> list[dict[str, Any]]:
 # in advance, so every name it could meet is listed.
 GROUP_METRICS = [
     {"metric": name, "aggregation": "mean", "weight_by_size": False}
-    for name in (
-        *(f"{name}@{n}" for name in ("avg", "maj") for n in range(1, MAX_NAMED + 1)),
-        *(f"pass@{k}" for k in pass_ks(MAX_NAMED)),
-        *("replacement_ratio", "changed_ratio", "mean_tokens", "truncated_share", "no_box_share"),
-    )
+    for metric in METRICS
+    for name in dict.fromkeys(name for n in range(1, MAX_NAMED + 1) for name in metric.names(n))
 ]
 
 

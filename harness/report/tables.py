@@ -27,6 +27,7 @@ from harness.report.shapes import (
     methods_table,
 )
 from harness.stats import Estimate
+from harness.stats.metrics import COLUMNS, Metric
 
 ROWS = 6  # gated decodings that the table of methods shows one by one
 PICKED = "†"
@@ -354,21 +355,15 @@ def everything(groups: Sequence[Group]) -> Section:
                     "s.e. sampling": cell(r.sampling_error),
                     f"Pass{k}": cell(one.passed, beside=[] if same else [f"@{one.k}"]),
                     f"Maj{n}": cell(r.maj),
-                    **_counts(r, metrics),
-                    "No box": cell(metrics.get("no_box_share"), 1, suffix=" %"),
+                    **{metric.column.capitalize(): _fact(metric, metrics.get(metric.name)) for metric in COLUMNS},
                     KIND: "" if r.decoding.gated else "reference",
                 }
             )
     return Section("results", "Every result.", frame(rows), sortable=True)
 
 
-def _counts(r: EvalResult, metrics: Mapping[str, float]) -> dict[str, Cell]:
-    return {
-        "Replaced": cell(r.replacement_ratio, suffix=" %"),
-        "Changed": cell(r.changed_ratio, suffix=" %"),
-        "Tokens": cell(metrics.get("mean_tokens"), 0, unit=1),
-        "Cut": cell(metrics.get("truncated_share"), 1, suffix=" %"),
-    }
+def _fact(metric: Metric, value: float | None) -> Cell:
+    return cell(value, metric.digits, unit=metric.unit, suffix=" %" if metric.unit == 100 else "")
 
 
 def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:

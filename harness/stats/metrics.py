@@ -1,12 +1,14 @@
-"""The metrics of a benchmark, each defined here once: of one problem, and over problems.
+"""The metrics of a benchmark: an entry of `METRICS` each, of one problem, and over problems.
 
     values = benchmark_metrics([Responses(correct=[1, 0], n_tokens=[9, 30], n_replaced=[1, 2], n_changed=[0, 2]), ...])
 
-lm-eval aggregates the values of single problems itself; results and records go through `benchmark_metrics`.
+A new metric is one more entry: lm-eval's table and groups, results, MLflow and the names that a sweep accepts are made
+from the list, and `eval`'s table and the reports show those with a `column`. lm-eval aggregates the values of single
+problems itself; results and records go through `benchmark_metrics`.
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from harness.stats.majority import maj_at_k
@@ -35,31 +37,111 @@ def pass_ks(n: int) -> list[int]:
     return [2**i for i in range(1, n.bit_length()) if 2**i <= n]
 
 
-def problem_metrics(responses: Responses) -> dict[str, float | tuple[float, float]]:
-    """Return one problem's metrics, as fractions, under names that say how many samples were drawn.
+Value = float | tuple[float, float]  # a ratio stays a pair (numerator, denominator) until it is summed over problems
 
-    A ratio stays a pair (numerator, denominator) until `ratio` adds them up over problems.
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric, and what a table has to know of it.
+
+    `of` computes it from the responses to one problem; None where these do not tell it. A score has `ks`: which k it is
+    reported for, given n samples, and its name ends in `@k`; `of` then takes k as well. `unit` is 100 where it is a
+    fraction, which is printed in percent; more of a score is better, of a fact neither. `column` is its title in tables
+    and `digits` how many a report prints.
     """
-    values: dict[str, float | tuple[float, float]] = {}
-    if responses.correct is not None:
-        correct, n = [bool(each) for each in responses.correct], len(responses.correct)
-        values[f"avg@{n}"] = sum(correct) / n
-        for k in pass_ks(n):
-            values[f"pass@{k}"] = float(pass_at_k_per_problem([correct], k)[0])
-        if responses.votes is not None:
-            values[f"maj@{n}"] = maj_at_k([list(responses.votes)], [correct])
-    if responses.n_tokens is not None:
-        tokens, replaced = responses.n_tokens, responses.n_replaced or ()
-        values["replacement_ratio"] = (float(sum(replaced)), float(sum(tokens)))
-        each = math.fsum(r / t for r, t in zip(replaced, tokens, strict=True) if t)
-        values["replacement_ratio_per_response"] = (each, float(len(tokens)))
-        values["changed_ratio"] = (float(sum(responses.n_changed or ())), float(sum(tokens)))
-        values["mean_tokens"] = sum(tokens) / len(tokens)
-    for name in ("truncated", "no_box", "ungraded"):
+
+    name: str
+    of: Callable[..., Value | None]
+    ks: Callable[[int], Sequence[int]] | None = None
+    unit: float = 100.0
+    column: str = ""
+    digits: int = 1
+
+    @property
+    def higher_is_better(self) -> bool | None:
+        """Whether more of it is better; None of a fact, as lengths and shares are."""
+        return None if self.ks is None else True
+
+    def names(self, n: int) -> list[str]:
+        """Return its names with n samples a problem."""
+        return [self.name] if self.ks is None else [f"{self.name}@{k}" for k in self.ks(n)]
+
+    def values(self, responses: "Responses") -> dict[str, Value]:
+        """Return its values for one problem, by name."""
+        if self.ks is None:
+            found = {self.name: self.of(responses)}
+        else:
+            ks = self.ks(len(responses.correct or ()))
+            found = {f"{self.name}@{k}": self.of(responses, k) for k in ks}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _share(name: str) -> Callable[[Responses], float | None]:
+    """Return what computes the share of responses that have a flag."""
+
+    def of(responses: Responses) -> float | None:
         flags = getattr(responses, name)
-        if flags is not None:
-            values[f"{name}_share"] = sum(map(bool, flags)) / len(flags)
-    return values
+        return None if flags is None else sum(map(bool, flags)) / len(flags)
+
+    return of
+
+
+def _of_tokens(name: str) -> Callable[[Responses], Value | None]:
+    """Return what computes the share of tokens of one kind, as (tokens of the kind, tokens)."""
+
+    def of(responses: Responses) -> Value | None:
+        tokens = responses.n_tokens
+        return None if tokens is None else (float(sum(getattr(responses, name) or ())), float(sum(tokens)))
+
+    return of
+
+
+def _replaced_per_response(responses: Responses) -> Value | None:
+    """Sum the shares of flagged tokens of each response, over the responses: what the authors' script prints."""
+    if responses.n_tokens is None:
+        return None
+    pairs = zip(responses.n_replaced or (), responses.n_tokens, strict=True)
+    return math.fsum(flagged / n for flagged, n in pairs if n), float(len(responses.n_tokens))
+
+
+def _mean_tokens(responses: Responses) -> float | None:
+    return None if responses.n_tokens is None else sum(responses.n_tokens) / len(responses.n_tokens)
+
+
+def _avg(responses: Responses, n: int) -> float | None:
+    return None if responses.correct is None else sum(map(bool, responses.correct)) / n
+
+
+def _pass(responses: Responses, k: int) -> float | None:
+    if responses.correct is None:
+        return None
+    return float(pass_at_k_per_problem([[bool(right) for right in responses.correct]], k)[0])
+
+
+def _maj(responses: Responses, n: int) -> float | None:
+    if responses.correct is None or responses.votes is None:
+        return None
+    return maj_at_k([list(responses.votes)], [[bool(right) for right in responses.correct]])
+
+
+METRICS = (
+    Metric("avg", _avg, ks=lambda n: [n] if n else []),
+    Metric("pass", _pass, ks=pass_ks),
+    Metric("maj", _maj, ks=lambda n: [n] if n else []),
+    Metric("replacement_ratio", _of_tokens("n_replaced"), column="replaced", digits=2),
+    Metric("replacement_ratio_per_response", _replaced_per_response),
+    Metric("changed_ratio", _of_tokens("n_changed"), column="changed", digits=2),
+    Metric("mean_tokens", _mean_tokens, unit=1.0, column="tokens", digits=0),
+    Metric("truncated_share", _share("truncated"), column="cut"),
+    Metric("no_box_share", _share("no_box"), column="no box"),
+    Metric("ungraded_share", _share("ungraded")),
+)
+COLUMNS = tuple(metric for metric in METRICS if metric.column)
+
+
+def problem_metrics(responses: Responses) -> dict[str, Value]:
+    """Return one problem's metrics, as fractions, under names that say how many samples were drawn."""
+    return {name: value for metric in METRICS for name, value in metric.values(responses).items()}
 
 
 def benchmark_metrics(problems: Sequence[Responses]) -> dict[str, float]:

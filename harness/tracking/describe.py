@@ -7,10 +7,12 @@ from pathlib import Path
 
 from harness.evals.result import EvalResult, LmEvalResult, TaskResult
 from harness.spec.pair import model_name
+from harness.stats.metrics import METRICS
 from harness.text import visible
 
 DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
 COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn from its id
+UNITS = {metric.name: metric.unit for metric in METRICS}
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
 _COLOURS = {"base": "#8c8c8c", "rl": "#d55e00", "resample": "#cc79a7", "veto": "#8b5a2b"}  # as in reports
 
@@ -33,7 +35,8 @@ def metrics_of(result: TaskResult) -> dict[str, float]:
     unchanged = ("replacement", "changed") if result.decoding.mode == "rl" else ()
     for name, value in result.metrics().items():
         if math.isfinite(value) and not name.startswith(unchanged):
-            values[name.replace("@", "_at_")] = round(value, 1) if name == "mean_tokens" else round(100 * value, 2)
+            unit = UNITS.get(name, 100.0)
+            values[name.replace("@", "_at_")] = round(unit * value, 2 if unit == 100 else 1)
     if result.seconds:
         values["tokens_per_second"] = round(float(result.n_tokens.sum()) / result.seconds, 1)
     return {re.sub(r"[^\w./ :-]", "_", name): value for name, value in values.items()}
