@@ -20,7 +20,8 @@ MARKS = ("best", "second")
 class Cell:
     """One cell of a frame: `text` as printed, the number behind it, its interval, and what stands small beneath.
 
-    `sign` is a sign after the number (`*`); `link` leads to where the number comes from.
+    `digits` is how many of its digits are printed after the point. `sign` is a sign after the number (`*`); `link`
+    leads to where the number comes from.
     """
 
     text: str = ""
@@ -30,6 +31,7 @@ class Cell:
     mark: Literal["", "best", "second"] = ""
     sign: str = ""
     link: str = ""
+    digits: int = 1
 
 
 def cell(
@@ -54,12 +56,12 @@ def cell(
     if one.value is None:
         return Cell("–", link=link)
     text = one.number(digits, unit=unit, sign=plus)
-    if suffix == " %" and one.value > 0 and float(text) == 0:
+    if suffix == " %" and one.value > 0 and round(unit * one.value, digits) == 0:
         text = f"< {10.0**-digits:.{digits}f}"
     between = one.interval(digits if ends is None else ends, unit=unit, sign=plus)
     interval = None if one.low is None or one.high is None else (unit * one.low, unit * one.high)
     small = tuple(word for word in (between, *beside) if word)
-    return Cell(text + suffix, unit * one.value, interval, small, sign=sign, link=link)
+    return Cell(text + suffix, unit * one.value, interval, small, sign=sign, link=link, digits=digits)
 
 
 def as_cell(value: Any) -> Cell:
@@ -186,7 +188,8 @@ def file_name(name: str) -> str:
 
 
 def ranked(cells: Sequence[Cell], *, second: bool = True) -> list[Cell]:
-    """Mark the best cells, and the second best: by the *printed* value, so that what looks equal is equal.
+    """Mark the best cells, and the second best: by the value with the digits that are *printed*, so that what looks
+    equal is equal.
 
     Cells without a value take no part; where all are equal none is the best.
 
@@ -195,8 +198,12 @@ def ranked(cells: Sequence[Cell], *, second: bool = True) -> list[Cell]:
     >>> [cell.mark for cell in ranked([Cell("0.0", 0.0), Cell("0.0", 0.0)])]
     ['', '']
     """
-    printed = {float(one.text) for one in cells if one.value is not None}
-    if len(printed) < 2:
+    printed = [None if cell.value is None else round(cell.value, cell.digits) for cell in cells]
+    values = sorted({value for value in printed if value is not None}, reverse=True)
+    if len(values) < 2:
         return list(cells)
-    places = dict(zip(sorted(printed, reverse=True), MARKS if second else MARKS[:1], strict=False))
-    return [replace(one, mark=places.get(float(one.text), "")) if one.value is not None else one for one in cells]
+    marks = dict(zip(values, MARKS if second else MARKS[:1], strict=False))
+    return [
+        cell if value is None else replace(cell, mark=marks.get(value, ""))
+        for cell, value in zip(cells, printed, strict=True)
+    ]

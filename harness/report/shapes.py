@@ -4,7 +4,7 @@ The same functions draw the paper's own figures (which have no intervals) and ou
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.evals.result import EvalResult
@@ -41,7 +41,7 @@ class Score:
         """Write it; in a column of several numbers of samples (`Avg`) with its own."""
         count = [f"@{self.samples}"] if among == "Avg" and self.samples else []
         made = cell(self.avg, ends=1, beside=self.beside, sign=self.sign, link=self.link)
-        return Cell(made.text, made.value, made.interval, (*count, *made.small), sign=made.sign, link=made.link)
+        return replace(made, small=(*count, *made.small))
 
 
 @dataclass(frozen=True, slots=True)
