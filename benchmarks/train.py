@@ -8,9 +8,10 @@ from typing import Any
 
 from benchmarks.script import run
 from harness.bench.decode import machine
+from harness.policy.reweighting import PLAIN, reweightings
 from harness.spec import parse
 
-COMPARED = ("low_prob", "dominate", "ppl")
+COMPARED = tuple(name for name in reweightings() if name != PLAIN)
 SIZES = {"steps": 3, "prompts": 8, "samples": 8, "minibatches": 2, "max_response_tokens": 64}
 
 

@@ -9,6 +9,7 @@ import typer
 from harness.cli.base import echo, numbers
 from harness.cli.track import Tracking
 from harness.errors import UserError
+from harness.policy.reweighting import default_alphas, method_names
 from harness.progress import phase, say
 from harness.spec import read_yaml
 from harness.spec.base import set_key
@@ -25,9 +26,9 @@ def train_command(
         str | None, typer.Option(help="The paper's training, for verl: qwen25-math-7b or qwen3-8b-base.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="How advantages are reweighted: none (default), low_prob, dominate or ppl.")
+        str | None, typer.Option(help=f"How advantages are reweighted, default none: {method_names()}.")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Its strength; default 0.2, 0.1, 0.01 (the paper).")] = None,
+    alpha: Annotated[float | None, typer.Option(help=f"Its strength; default {default_alphas()}.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Comma-separated, as 0,1,2.")] = None,
     steps: Annotated[int | None, typer.Option(help="Of generation; each makes several updates.")] = None,
     rollout_top_p: Annotated[float | None, typer.Option(help="Of the rollouts; 1 is the policy itself.")] = None,

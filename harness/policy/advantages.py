@@ -1,62 +1,11 @@
-"""Advantages of a training batch: DAPO's, and the three ways of reweighting them that the paper compares.
+"""Advantages of a training batch beside their reweighting (`harness.policy.reweighting`): which groups teach, DAPO's
+length penalty, which tokens the clipped loss learns from, and Lemma 1.
 
 Responses are rows, the `samples` responses of a group adjoining. `logp` is (n, tokens): the log-probability of each
 written token at the sampling temperature, before any top-p; `mask` is (n, tokens), 1 on response tokens.
-
-    low_prob   A (1 + alpha (1 - pi))        the paper's: unlikely tokens count more
-    dominate   A (alpha pi + 1 - alpha)      = A (1 - alpha (1 - pi)): unlikely tokens count less
-    ppl        A (1 - alpha z_i)             z_i: standardised log-perplexity of response i
-
-With alpha = 0 every weight is 1.0 and the product is A to the bit. No weight is ever differentiated.
 """
 
 import torch
-
-METHODS = ("none", "low_prob", "dominate", "ppl")
-
-
-def token_weights(
-    method: str, alpha: float, logp: torch.Tensor, mask: torch.Tensor, z: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Return what each token's advantage is multiplied by: two (n, tokens) -> (n, tokens); 1 where the mask is 0.
-
-    Args:
-        logp: of pi_old or of the policy that is being trained; detached here.
-        z: (n,) standardised log-perplexities, for `ppl`; default over all the rows given.
-
-    Raises:
-        ValueError: `method` is none of METHODS.
-    """
-    logp, inside = logp.detach().float(), mask.bool()
-    match method:
-        case "none":
-            weight = torch.ones_like(logp)
-        case "low_prob":
-            weight = 1 - alpha * torch.expm1(logp)  # expm1(log pi) = -(1 - pi), exact for pi near 1
-        case "dominate":
-            weight = 1 + alpha * torch.expm1(logp)
-        case "ppl":
-            z = standardise(log_perplexity(logp, mask)) if z is None else z
-            weight = (1 - alpha * z)[:, None].expand_as(logp)
-        case _:
-            raise ValueError(f"method={method!r} is not known; accepted: {', '.join(METHODS)}")
-    return torch.where(inside, weight, 1.0)
-
-
-def log_perplexity(logp: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return log PPL = -mean log pi of each response's tokens: two (n, tokens) -> (n,). 0 for an empty one."""
-    inside = mask.bool()
-    return -torch.where(inside, logp.float(), 0.0).sum(1) / inside.sum(1).clamp(min=1)
-
-
-def standardise(x: torch.Tensor, samples: int | None = None, eps: float = 1e-6) -> torch.Tensor:
-    """Return (x - mean) / (std + eps), population std, over all rows or within groups of `samples`: (n,) -> (n,).
-
-    Values that differ by rounding alone stay near 0 instead of becoming +-1.
-    """
-    grouped = x.view(1, -1) if samples is None else x.view(-1, samples)
-    centred = grouped - grouped.mean(1, keepdim=True)
-    return (centred / (centred.square().mean(1, keepdim=True).sqrt() + eps)).view(-1)
 
 
 def mixed_groups(accuracy: torch.Tensor, samples: int) -> torch.Tensor:

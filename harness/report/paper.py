@@ -15,6 +15,7 @@ from harness import stats
 from harness.errors import unknown
 from harness.evals.result import EvalResult
 from harness.evals.trainings import called, of_training, run_of
+from harness.policy.reweighting import reweightings
 from harness.report.model import Cell, Chapter, Section, cell, frame
 from harness.report.shapes import Method, Score, anchor, benchmark_title, grid, methods_table
 from harness.spec import Sampling
@@ -24,10 +25,7 @@ from harness.stats import Estimate
 
 TASKS = ("aime24", "aime25", "amc")
 # The names of the paper's methods, by those of its data.
-METHOD_NAMES = {"base": "Base", "dapo": "DAPO", "ppl": "PPL", "dominate": "Dominate", "low_prob": "Ours"}
-# The same by how `rlvr-dir train` labels a training of the paper's settings, where the reader gave no name.
-LABELS = {"DAPO": "DAPO", "ppl α0.01": "PPL", "dominate α0.1": "Dominate"}
-OURS = {"Qwen2.5-Math-7B": "low_prob α0.2", "Qwen3-8B-Base": "low_prob α0.1"}
+METHOD_NAMES = {"base": "Base", "dapo": "DAPO", **{name: way.paper for name, way in reweightings().items()}}
 MODELS = {"qwen2.5-math-7b": "Qwen2.5-Math-7B", "qwen3-8b-base": "Qwen3-8B-Base"}
 PAIRS = {"dapo": "DAPO", "orz": "ORZ", "unireason": "UniReason"}
 PAPER = Sampling()  # how the paper draws is what we take where nothing is said
@@ -281,14 +279,20 @@ def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float,
     model = model_called(one.pair[0], base)
     name = called(one) if d.mode == "rl" else "Base"
     if model is not None and d.mode in ("base", "rl") and name:
-        mine = "Ours" if name == OURS.get(model) else LABELS.get(name, name)
+        paper_name = _paper_name(name, model)
         for method in (each for table in ("main", "reweighting", "minerva") for each in methods(table)):
-            if one.task in method.scores and (method.model, method.name.lower()) == (model, mine.lower()):
+            if one.task in method.scores and (method.model, method.name.lower()) == (model, paper_name.lower()):
                 score = method.scores[one.task]
                 seed = f", seed {run_of(one)}" if of_training(one) and d.mode == "rl" else ""
                 what = f"{task}, {model}, {method.name}{seed}"
                 scored(what, score.samples, _percent(score.avg.value), _percent(score.passed))
     return found
+
+
+def _paper_name(name: str, model: str) -> str:
+    """Return the paper's name of a training that nobody named, where its label has the paper's own alpha."""
+    ways = reweightings().values()
+    return {way(way.alphas.get(model.lower(), way.alpha)).label: way.paper for way in ways}.get(name, name)
 
 
 def _percent(share: float | None) -> float:

@@ -32,7 +32,7 @@ Accuracy of the rollouts{learned} by step: {accuracy}.
 def write_card(rl: Path, facts: dict[str, Any], records: list[dict[str, Any]]) -> None:
     """Write `rl/README.md` from the facts of a finished seed and the lines of its log."""
     dapo = DapoSettings(**facts["dapo"])
-    method = "plain DAPO" if dapo.method == "none" else f"advantages reweighted by {dapo.method}, alpha {dapo.alpha:g}"
+    method = "plain DAPO" if dapo.is_plain else f"advantages reweighted by {dapo.method}, alpha {dapo.alpha:g}"
     steps = [record for record in records if "validation" not in record]
     scores = "".join(
         f"{task}{f' ({limited})' if (limited := score.get('limited')) else ''}: "

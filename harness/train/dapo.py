@@ -18,7 +18,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from transformers.trainer_callback import PrinterCallback
 
 from harness.errors import UserError
-from harness.policy.advantages import log_perplexity, mixed_groups, standardise, token_weights, unclipped
+from harness.policy.advantages import mixed_groups, unclipped
+from harness.policy.reweighting import token_weights
 from harness.progress import phase
 from harness.train.facts import Tally
 from harness.train.reward import Reward, accuracy_by, overlong
@@ -45,7 +46,7 @@ class DapoTrainer(GRPOTrainer):
     uniform groups, whose advantages are 0 and whose tokens do not count in the loss's denominator.
 
     Advantages are reweighted where the loss is computed, from the log-probabilities it has at hand: no further
-    forward pass. `none` leaves TRL's arithmetic alone.
+    forward pass. Plain DAPO leaves TRL's arithmetic alone.
     """
 
     def __init__(self, *, dapo: DapoSettings, **trainer: Any) -> None:
@@ -95,7 +96,7 @@ class DapoTrainer(GRPOTrainer):
         if not self.model.training:
             return super()._generate_and_score_completions(inputs)
         if not self.dapo.dynamic_sampling:
-            batch = self._standardised(super()._generate_and_score_completions(inputs))
+            batch = self._with_weights(super()._generate_and_score_completions(inputs))
             self.tally.groups(len(inputs) // samples, 0, 0)
             return batch
         wanted = len(inputs) // samples
@@ -115,14 +116,14 @@ class DapoTrainer(GRPOTrainer):
                 break
             rows = self._more_rows(min(wanted, 2 * (wanted - have)), samples)
         pad = self.processing_class.pad_token_id
-        merged = self._standardised(join(kept, pad))
+        merged = self._with_weights(join(kept, pad))
         tokens = merged["completion_mask"].sum()
         if have < wanted:
             rest = join(spare, pad)
             rest["advantages"] = torch.zeros_like(rest["advantages"])  # a shaping reward may have made some
             rest = take_groups(rest, torch.arange(wanted - have), samples)
-            if "z" in merged:
-                rest["z"] = torch.zeros_like(rest["advantages"])
+            if "weights" in merged:
+                rest["weights"] = torch.ones_like(rest["completion_mask"], dtype=torch.float32)
             merged = join([merged, rest], pad)
         merged["num_items_in_batch"] = tokens
         self.tally.groups(have, seen - have, wanted - have)
@@ -137,13 +138,13 @@ class DapoTrainer(GRPOTrainer):
 
     # Reweighting
 
-    def _standardised(self, batch: Batch) -> Batch:
-        """Add the standardised log-perplexities that `ppl` needs: they look at all responses, a loss at few."""
-        if self.dapo.method == "ppl" and len(batch["advantages"]):
+    def _with_weights(self, batch: Batch) -> Batch:
+        """Add the weights that depend on other responses: a loss sees few of them."""
+        way, rows = self.dapo.reweighting, torch.arange(len(batch["advantages"]))
+        if way.whole_batch and len(rows):
             began = time.perf_counter()
-            logp, mask = self._old_logp(batch), batch["completion_mask"]
-            scope = None if self.dapo.ppl_scope == "batch" else self.num_generations
-            batch["z"] = standardise(log_perplexity(logp, mask), scope)
+            scopes = [rows] if self.dapo.ppl_scope == "batch" else rows.view(-1, self.num_generations)
+            batch["weights"] = token_weights(way, self._old_logp(batch), batch["completion_mask"], scopes)
             self.tally.reweighting_seconds += time.perf_counter() - began
         return batch
 
@@ -176,11 +177,11 @@ class DapoTrainer(GRPOTrainer):
         dapo, mask, advantages = self.dapo, inputs["completion_mask"], inputs["advantages"][:, None]
         old = inputs.get("old_per_token_logps", logp)  # left out where the two are the same
         weight = None
-        if dapo.method != "none":
+        if not dapo.is_plain:
             began = time.perf_counter()
-            weight = token_weights(
-                dapo.method, dapo.alpha, logp if dapo.pi_source == "current" else old, mask, inputs.get("z")
-            )
+            weight = inputs.get("weights")
+            if weight is None:
+                weight = token_weights(dapo.reweighting, logp if dapo.pi_source == "current" else old, mask)
             inputs["advantages"] = advantages = advantages * weight
             self.tally.reweighting_seconds += time.perf_counter() - began
         ratio = (logp - old).exp()

@@ -1,16 +1,25 @@
 """The settings of a DAPO run, as validated data with the reason for each default beside it."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
+from harness.policy.reweighting import (
+    PLAIN,
+    Reweighting,
+    default_alphas,
+    method_names,
+    reweighting,
+    reweightings,
+)
 from harness.spec import Spec
 from harness.spec.presentation import DEFAULT_GRADER, Grader
 
-Reweighting = Literal["none", "low_prob", "dominate", "ppl"]
-ALPHAS = {"none": 0.0, "low_prob": 0.2, "dominate": 0.1, "ppl": 0.01}  # the paper's, for Qwen2.5-Math-7B
-CLIP_HIGH = {"dominate": 0.24}  # its authors' value; with 0.28 the paper saw it become unstable
+if TYPE_CHECKING:
+    Method = str
+else:
+    Method = Literal[tuple(reweightings())]
 
 
 class DapoSettings(Spec, frozen=True):
@@ -20,8 +29,8 @@ class DapoSettings(Spec, frozen=True):
     One step generates `prompts` x `samples` responses and then makes `minibatches` optimizer updates on them, each
     from `accumulation` pieces.
 
-    `method` reweights the advantages (`harness.policy.advantages`); `alpha` and, for `dominate`, `clip_high` follow it
-    where they are not given.
+    `method` reweights the advantages (`harness.policy.reweighting`); `alpha` and `clip_high` follow it where they are
+    not given.
     """
 
     steps: int = Field(default=16, ge=1, description="Of generation; each makes `minibatches` updates.")
@@ -34,16 +43,19 @@ class DapoSettings(Spec, frozen=True):
     learning_rate: float = Field(default=1e-4, gt=0, description="Adam's; the default suits the tiny pair.")
     warmup_updates: int = Field(default=0, ge=0, description="Optimizer updates, `minibatches` of them a step.")
     weight_decay: float = Field(default=0.0, ge=0, description="Adam's.")
-    method: Reweighting = Field(default="none", description="none, low_prob, dominate or ppl.")
-    alpha: float = Field(default=0.0, ge=0, le=10, description="Default 0.2, 0.1, 0.01 by method, the paper's.")
+    method: Method = Field(default=PLAIN, description=f"{method_names()}.")
+    alpha: float = Field(default=0.0, ge=0, le=10, description=f"Default {default_alphas()}.")
     pi_source: Literal["old", "current"] = Field(
-        default="old", description="Whose probability low_prob and dominate weigh by."
+        default="old", description="Whose probability weighs, where the method needs no whole batch."
     )
     ppl_scope: Literal["batch", "group"] = Field(
-        default="batch", description="Over what ppl standardises; its authors' code: group."
+        default="batch",
+        description="The responses that a method of the whole batch sees together; ppl's authors: group.",
     )
     clip_low: float = Field(default=0.2, gt=0, lt=1, description="The loss clips the ratio below 1 minus this.")
-    clip_high: float = Field(default=0.28, gt=0, description="And above 1 plus this; 0.24 with dominate.")
+    clip_high: float = Field(
+        default=Reweighting.clip_high, gt=0, description="And above 1 plus this; default the method's own."
+    )
     delta: float | None = Field(
         default=10.0, gt=1, description="Caps the ratio where the advantage is negative (dual clip)."
     )
@@ -81,13 +93,10 @@ class DapoSettings(Spec, frozen=True):
         if not isinstance(data, dict):
             return data
         data = {name: value for name, value in data.items() if value is not None or name not in ("alpha", "clip_high")}
-        if not isinstance(method := data.get("method", "none"), str):
-            return data
-        if method in ALPHAS:
-            data.setdefault("alpha", ALPHAS[method])
-        if method in CLIP_HIGH:
-            data.setdefault("clip_high", CLIP_HIGH[method])
-        return data
+        method = data.get("method", PLAIN)
+        if not isinstance(method, str) or (way := reweightings().get(method)) is None:
+            return data  # the field refuses it
+        return {"alpha": way.alpha, "clip_high": way.clip_high, **data}
 
     @model_validator(mode="after")
     def _check(self) -> "DapoSettings":
@@ -101,15 +110,23 @@ class DapoSettings(Spec, frozen=True):
                 f"overlong_buffer={self.overlong_buffer} is longer than "
                 f"max_response_tokens={self.max_response_tokens}; accepted: at most that"
             )
-        if self.method == "none" and self.alpha:
-            raise ValueError(f"alpha={self.alpha} has no effect with method='none'; accepted: low_prob, dominate, ppl")
-        if self.method == "dominate" and self.alpha > 1:
-            raise ValueError(f"alpha={self.alpha} turns advantages round with method='dominate'; accepted: 0 to 1")
-        if self.method not in ("low_prob", "dominate") and self.pi_source != "old":
+        if (sentence := self.reweighting.refusal()) is not None:
+            raise ValueError(sentence)
+        if self.pi_source != "old" and (self.is_plain or self.reweighting.whole_batch):
             raise ValueError(f"pi_source={self.pi_source!r} has no effect with method={self.method!r}")
-        if self.method != "ppl" and self.ppl_scope != "batch":
+        if self.ppl_scope != "batch" and not self.reweighting.whole_batch:
             raise ValueError(f"ppl_scope={self.ppl_scope!r} has no effect with method={self.method!r}")
         return self
+
+    @property
+    def reweighting(self) -> Reweighting:
+        """The way of reweighting that `method` and `alpha` name."""
+        return reweighting(self.method, self.alpha)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is reweighted: plain DAPO."""
+        return self.method == PLAIN
 
     def replace(self, **changes: Any) -> "DapoSettings":
         """Return a validated copy with some fields changed; with another method, also what that method implies.
@@ -139,5 +156,4 @@ class DapoSettings(Spec, frozen=True):
     @property
     def label(self) -> str:
         """A short name for tables: `DAPO`, `low_prob α0.2`."""
-        name = "DAPO" if self.method == "none" else f"{self.method} α{self.alpha:g}"
-        return name + ("" if self.top_p == 1 else f" top-p {self.top_p:g}")
+        return self.reweighting.label + ("" if self.top_p == 1 else f" top-p {self.top_p:g}")

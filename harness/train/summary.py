@@ -13,6 +13,7 @@ import numpy as np
 from harness.errors import DamagedError, UserError
 from harness.files import write_file
 from harness.markdown import markdown_table
+from harness.policy.reweighting import PLAIN
 from harness.spec import parse
 from harness.stats import RunScores, family, pass_at_k_per_problem, samples_of
 from harness.stats.estimate import Estimate, p_value
@@ -224,7 +225,7 @@ def text(found: dict[str, Any]) -> str:
     thrown = training["backend"] == "verl" and training["dapo"]["dynamic_sampling"]
     which = " that were learned from" if thrown else ""  # verl counts no others; mixed groups are half right
     lines += ["", f"Accuracy, tokens and entropy: of the rollouts of the first and of the last step{which}."]
-    if training["dapo"]["method"] != "none" and shares:
+    if training["dapo"]["method"] != PLAIN and shares:
         lines.append(f"Reweighting took {100 * max(shares):.2f} % of the time of the steps at most.")
     return "\n".join(lines)
 

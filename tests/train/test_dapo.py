@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from harness.policy.advantages import log_perplexity, standardise, token_weights
+from harness.policy.reweighting import reweighting, token_weights
 from harness.tiny import tiny_pair
 from harness.tiny.problems import rl_problems
 from harness.train import DapoSettings, train_dapo
@@ -189,11 +189,12 @@ def test_ppl_standardises_over_all_kept_responses(tokenizer, tmp_path, minibatch
     assert ("old_per_token_logps" in batch) == (minibatches > 1)  # TRL leaves out what equals the present policy
     logp = dapo._old_logp(batch)
     learned = int(dapo.tally.kept) * settings.samples
-    samples = settings.samples if scope == "group" else None
-    z = standardise(log_perplexity(logp, batch["completion_mask"])[:learned], samples)
-    assert torch.allclose(batch["z"][:learned], z, atol=1e-4)
-    assert not batch["z"][learned:].any()
-    weights = token_weights("ppl", 0.3, logp, batch["completion_mask"], batch["z"])
+    mask, rows = batch["completion_mask"], torch.arange(learned)
+    scopes = rows.view(-1, settings.samples) if scope == "group" else [rows]
+    weights = token_weights(reweighting("ppl", 0.3), logp, mask, scopes)
+    assert torch.allclose(batch["weights"][mask.bool()], weights[mask.bool()], atol=1e-4)
+    assert (weights[:learned] != 1).any()
+    assert (weights[learned:] == 1).all()
     dapo.current_gradient_accumulation_steps = 1
     dapo._compute_loss(dapo.model, batch)
     inside = batch["completion_mask"].bool() & (batch["advantages"] != 0)[:, None]

@@ -1,6 +1,7 @@
-"""On verl's driver: the trainer `rlvr_dir`, which sees a step's whole batch: `ppl`, and what verl does not count.
+"""On verl's driver: the trainer `rlvr_dir`, which sees a step's whole batch: it computes weights that depend on other
+responses, and counts what verl does not.
 
-The loss sees micro-batches; z-scores over a batch or a group cannot be had there. verl's own log has rewards with the
+The loss sees micro-batches; nothing over a batch or a group can be had there. verl's own log has rewards with the
 length penalty in them and no accuracy, and validations without the problems that an interval needs.
 """
 
@@ -15,13 +16,8 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.workers.utils.padding import response_to_nested
 
-from harness.policy.advantages import (
-    gradient_coefficient,
-    log_perplexity,
-    standardise,
-    sums_by_probability,
-    token_weights,
-)
+from harness.policy.advantages import gradient_coefficient, sums_by_probability
+from harness.policy.reweighting import PLAIN, Reweighting, reweighting, token_weights
 
 TRAINER = "rlvr_dir"
 BINS = 10  # of the probability of a token, as with TRL
@@ -31,7 +27,7 @@ BINS = 10  # of the probability of a token, as with TRL
 class RlvrDirTrainer(PPOTrainerSync):
     """verl's synchronous trainer, with a step behind its advantages and one behind its validations.
 
-    Settings: `+rlvr_dir.method`, `alpha` and, for ppl, `scope`.
+    Settings: `+rlvr_dir.method`, `alpha` and, where a weight depends on other responses, `scope`.
     """
 
     # verl compares this name with "sync" in many places, and would take ours for an asynchronous trainer.
@@ -40,10 +36,11 @@ class RlvrDirTrainer(PPOTrainerSync):
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_advantage(batch, metrics)
         count_verdicts(batch, metrics)
-        asked = self.config.get("rlvr_dir") or {}
-        if asked.get("method") == "ppl":
-            batch = reweight_by_perplexity(batch, metrics, float(asked["alpha"]), str(asked["scope"]))
-        share_gradient(batch, metrics, str(asked.get("method") or "none"), float(asked.get("alpha") or 0.0))
+        settings = self.config.get("rlvr_dir") or {}
+        way = reweighting(str(settings.get("method") or PLAIN), float(settings.get("alpha") or 0.0))
+        if way.whole_batch:
+            batch = reweight(batch, metrics, way, str(settings["scope"]))
+        share_gradient(batch, metrics, way)
         return batch
 
     def _val_metrics_update(
@@ -86,11 +83,11 @@ def count_right(
     return dict(found)
 
 
-def share_gradient(batch: Any, metrics: dict[str, Any], method: str, alpha: float, rows: int = 256) -> None:
+def share_gradient(batch: Any, metrics: dict[str, Any], way: Reweighting, rows: int = 256) -> None:
     """Add `rlvr_dir/token_share/BIN` and `rlvr_dir/gradient_share/BIN`, by the probability of the token.
 
     The gradient mass is that of the step's first update, where the policy is still the one that wrote the responses.
-    Advantages of `low_prob` and `dominate` are weighed by the loss, so here too; those of `ppl` are weighed already.
+    Advantages that the loss will weigh are weighed here too; those that need the whole batch are weighed already.
     """
     keys = [key for key, real in zip(batch.keys, _real(batch), strict=True) if real]
     fields = ["response_mask", "old_log_probs", "advantages"]
@@ -100,8 +97,8 @@ def share_gradient(batch: Any, metrics: dict[str, Any], method: str, alpha: floa
     for start in range(0, len(keys), rows):
         mask, logp, advantages = (padded[name][start : start + rows] for name in fields)  # (n, tokens)
         inside = mask.bool() & (advantages != 0)
-        if method in ("low_prob", "dominate"):
-            advantages = advantages * token_weights(method, alpha, logp, mask)
+        if not way.whole_batch:
+            advantages = advantages * token_weights(way, logp, mask)
         more, tokens = sums_by_probability(logp, gradient_coefficient(logp, advantages), inside, BINS)
         mass, counts = mass + more.cpu(), counts + tokens.cpu()
     if counts.sum() and mass.sum():
@@ -110,31 +107,22 @@ def share_gradient(batch: Any, metrics: dict[str, Any], method: str, alpha: floa
             metrics[f"rlvr_dir/gradient_share/{i}"] = float(mass[i] / mass.sum())
 
 
-def reweight_by_perplexity(batch: Any, metrics: dict[str, Any], alpha: float, scope: str) -> Any:
-    """Write A (1 - alpha z) in the place of every advantage A; `scope` is `batch` or `group`. Padding is left out."""
+def reweight(batch: Any, metrics: dict[str, Any], way: Reweighting, scope: str) -> Any:
+    """Weigh every advantage beside those of its `batch` or its `group`, as `scope` says. Padding is left out."""
     fields = ["response_mask", "old_log_probs", "advantages"]
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["uid", *fields])
     lengths = data["response_mask"]  # nested: the rows' own lengths
     groups = _values(data, "uid")
     padded = data.select(*fields).to_padded_tensor()
     mask, logp, advantages = padded["response_mask"], padded["old_log_probs"], padded["advantages"]  # (n, tokens)
-    z = z_scores(log_perplexity(logp, mask), groups if scope == "group" else None, _real(batch))
-    weight = token_weights("ppl", alpha, logp, mask, z)
+    rows: dict[Any, list[int]] = {}
+    for row, real in enumerate(_real(batch)):
+        if real:
+            rows.setdefault(groups[row] if scope == "group" else None, []).append(row)
+    weight = token_weights(way, logp, mask, map(torch.tensor, rows.values()))
     metrics["actor/advantage_weight"] = float(weight[mask.bool()].mean())
     new = TensorDict({"advantages": response_to_nested(advantages * weight, lengths)}, batch_size=len(batch))
     return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=new)
-
-
-def z_scores(x: torch.Tensor, groups: list[Any] | None, real: list[bool]) -> torch.Tensor:
-    """Standardise over the real rows, or within each of their groups, in any order: (n,) -> (n,); 0 for padding."""
-    z = torch.zeros_like(x)
-    rows: dict[Any, list[int]] = {}
-    for row, inside in enumerate(real):
-        if inside:
-            rows.setdefault(groups[row] if groups else None, []).append(row)
-    for members in rows.values():
-        z[members] = standardise(x[members])
-    return z
 
 
 def _values(data: Any, name: str) -> list[Any]:

@@ -71,7 +71,7 @@ def _step(data: dict[str, Any], dapo: DapoSettings) -> dict[str, Any]:
         "responses": int(data.get("rlvr_dir/responses") or dapo.responses),
         "ungraded": int(data.get("rlvr_dir/ungraded") or 0),
         "groups": {"kept": dapo.prompts, "dropped": int(data.get("training/filter_groups/evicted_samples") or 0)},
-        "weight": 1.0 if dapo.method == "none" else data.get("actor/advantage_weight"),
+        "weight": 1.0 if dapo.is_plain else data.get("actor/advantage_weight"),
         "entropy": data.get("actor/entropy"),
         "clip_fraction": data.get("actor/pg_clipfrac"),
         "loss": data.get("actor/pg_loss"),

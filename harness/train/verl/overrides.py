@@ -182,7 +182,7 @@ def _ours(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[Any, str
             keys[f"+{config}.max_position_embeddings"] = positions, "verl.max_position_embeddings"
     if dapo.beta:
         keys["actor_rollout_ref.ref.fsdp_config.param_offload"] = verl.offload, "verl.offload"
-    if dapo.method in ("low_prob", "dominate"):
+    if not dapo.is_plain and not dapo.reweighting.whole_batch:
         keys |= {
             f"{actor}.policy_loss._target_": ("harness.train.verl.plugin.ReweightedLossConfig", "dapo.method"),
             f"{actor}.policy_loss.loss_mode": (LOSS, "dapo.method"),
@@ -199,9 +199,9 @@ def _ours(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[Any, str
             f"{overlong}.penalty_factor": (dapo.overlong_penalty, "dapo.overlong_penalty"),
             f"{overlong}.log": (False, "dapo.overlong_buffer"),
         }
-    if dapo.method != "none":
+    if not dapo.is_plain:
         keys |= {"+rlvr_dir.method": (dapo.method, "dapo.method"), "+rlvr_dir.alpha": (dapo.alpha, "dapo.alpha")}
-    if dapo.method == "ppl":
+    if dapo.reweighting.whole_batch:
         keys["+rlvr_dir.scope"] = dapo.ppl_scope, "dapo.ppl_scope"
     for name, value in environment(place.log).items():  # to the nodes of a cluster that runs already, too
         keys[f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}"] = value, "out"

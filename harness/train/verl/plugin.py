@@ -11,7 +11,7 @@ import torch
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, register_policy_loss
 from verl.workers.config.actor import PolicyLossConfig
 
-from harness.policy.advantages import token_weights
+from harness.policy.reweighting import PLAIN, reweighting, token_weights
 
 LOSS = "rlvr_dir"
 
@@ -20,7 +20,7 @@ LOSS = "rlvr_dir"
 class ReweightedLossConfig(PolicyLossConfig):
     """verl's settings of a policy loss and ours; `actor.policy_loss._target_` names it."""
 
-    method: str = "none"  # low_prob or dominate; ppl needs the whole batch (`hook`)
+    method: str = PLAIN  # one that needs no whole batch (`hook`)
     alpha: float = 0.0
     pi_source: str = "old"  # whose probability weighs: old, or current
 
@@ -35,14 +35,14 @@ def reweighted_policy_loss(
     config: Any = None,
     rollout_is_weights: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, dict[str, Any]]:
-    """Compute verl's clipped loss of advantages weighed by `harness.policy.token_weights`; all tensors are (n, tokens).
+    """Compute verl's clipped loss of advantages weighed by `harness.policy.reweighting`; all tensors are (n, tokens).
 
     Returns:
         The loss, and verl's metrics with `actor/advantage_weight`, the mean weight of a response token.
     """
-    asked = config.policy_loss
-    logp = old_log_prob if asked.pi_source == "old" else log_prob
-    weight = token_weights(asked.method, asked.alpha, logp, response_mask)
+    settings = config.policy_loss
+    logp = old_log_prob if settings.pi_source == "old" else log_prob
+    weight = token_weights(reweighting(settings.method, settings.alpha), logp, response_mask)
     loss, metrics = compute_policy_loss_vanilla(
         old_log_prob=old_log_prob,
         log_prob=log_prob,

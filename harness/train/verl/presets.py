@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.errors import UserError, unknown
+from harness.policy.reweighting import PLAIN, reweightings
 
 _DAPO = {
     "steps": 200,
@@ -55,7 +56,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "verl": _VERL,
     },
 }
-ALPHAS = {"qwen3-8b-base": {"low_prob": 0.1}}  # where they differ from DapoSettings' own, which are Qwen2.5's
 
 
 def with_preset(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,11 +77,11 @@ def with_preset(data: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(f"{key}={value!r} is refused; accepted: a mapping")
         elif value is not None:
             found[key] = value
-    method = str(found["dapo"].get("method", "none"))
-    if method == "ppl":  # as its authors' code: their `ppl-norm` standardises the responses of one prompt
-        found["dapo"].setdefault("ppl_scope", "group")
-    if found["dapo"].get("alpha") is None and method in ALPHAS.get(name, {}):
-        found["dapo"]["alpha"] = ALPHAS[name][method]
+    way = reweightings().get(str(found["dapo"].get("method", PLAIN)))
+    if way is not None and way.whole_batch:
+        found["dapo"].setdefault("ppl_scope", way.scope)
+    if way is not None and found["dapo"].get("alpha") is None and name in way.alphas:
+        found["dapo"]["alpha"] = way.alphas[name]
     validation = found.get("validation") or {}
     if isinstance(validation, Mapping) and isinstance(given := validation.get("sampling") or {}, Mapping):
         sampling = {**_SAMPLING, "max_tokens": found["dapo"]["max_response_tokens"], **given}

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from harness.errors import UserError
 from harness.grading import grade
-from harness.policy.advantages import token_weights
+from harness.policy.reweighting import token_weights
 from harness.spec import read_yaml
 from harness.sweep import sweeps_dir
 from harness.sweep.points import listed_points
@@ -244,7 +244,7 @@ def test_loss_and_gradient_are_ours(answers, name):
     spec = spec_of(**METHODS[name]).dapo
     new.requires_grad_()
     source = old if spec.pi_source == "old" else new
-    weighed = advantages * token_weights(spec.method, spec.alpha, source, mask)
+    weighed = advantages * token_weights(spec.reweighting, source, mask)
     ratio = (new - old).exp()
     clipped = ratio.clamp(1 - spec.clip_low, 1 + spec.clip_high)
     loss = -(torch.minimum(ratio.clamp(max=spec.delta) * weighed, clipped * weighed) * mask).sum() / mask.sum()
