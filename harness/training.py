@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from harness.evals.benchmark import Benchmark
     from harness.spec.decoding import Mode
     from harness.train.folder import Inputs
+    from harness.train.forms import SummaryFile
     from harness.train.run import Source, Validate, ValidationScores
     from harness.train.spec import TrainSpec
 
 
-def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: Any) -> dict[str, Any]:
+def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: Any) -> "SummaryFile":
     """Train, or go on; `options` are those of `harness.train.run_training`, whose summary this returns.
 
     The rollouts of validations are kept in `out/records`, so that a validation goes on where it was interrupted.

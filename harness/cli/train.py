@@ -94,7 +94,7 @@ def train_command(
     with phase("starting"):
         from harness.tracking import Training, tracking_place
         from harness.train.run import TrainerError
-        from harness.train.summary import taught_nothing, untaught_seeds
+        from harness.train.summary import taught_nothing, text
         from harness.training import run
 
     beside = where.parents[1] if where.parent.name == "train" else where.parent
@@ -114,10 +114,10 @@ def train_command(
         raise typer.Exit(1) from None
     finally:
         told.interrupted()
-    echo((where / "summary.md").read_text(), lines=True)
+    echo(text(summary), lines=True)
     say(f"written to {where}: summary.md, and for each seed a log, the model (rl) and the pair (pair.json)")
-    if untaught := untaught_seeds(summary):  # an exit status for scripts that would go on with the model
-        whole: int = summary["training"]["dapo"]["steps"]
+    if untaught := summary.untaught:  # an exit status for scripts that would go on with the model
+        whole: int = summary.training["dapo"]["steps"]
         say(f"error: seed {', '.join(untaught)}: {taught_nothing(whole, whole)}")
         raise typer.Exit(1)
 

@@ -29,7 +29,7 @@ from harness.report.write import figure_file
 from harness.spec.search import Search
 from harness.spec.sweep import SweepSpec, in_percent
 from harness.stats import Estimate
-from harness.train.summary import run_scores
+from harness.train.summary import validation_scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +48,16 @@ class CompleteTrial:
     drawn: str = field(default="", kw_only=True)
     about: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
-    def scores(self, task: str, name: str = "avg") -> stats.RunScores:
-        """Return what a training scored on a benchmark, to be paired by problem and seed."""
-        return run_scores(self.label, task, {each.seed: each.scores for each in self.results}, name)
+    @property
+    def trained(self) -> stats.TrainingScores[stats.RunScores]:
+        """Return what a training scored, to be paired by problem and seed."""
+        return validation_scores(self.label, {result.seed: result.scores for result in self.results})
 
 
 def against(reference: CompleteTrial, entries: Sequence[CompleteTrial]) -> list[stats.Comparison[stats.RunScores]]:
     """Compare every training with the reference on every benchmark, as one family."""
     others = [entry for entry in entries if entry is not reference]
-    tasks = list(reference.results[0].scores)
-    return stats.family((entry.scores(task), reference.scores(task)) for entry in others for task in tasks)
+    return stats.family(pair for entry in others for pair in entry.trained.beside(reference.trained))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -304,14 +304,13 @@ class TrainingSummary(SweepSummary):
         """Draw each point's difference to plain DAPO, every seed and the 95 % interval."""
         if self.reference is None or not self.comparisons:
             return super().figures()
-        reference, rows = self.reference, self.comparisons
+        rows = self.comparisons
         tasks = list(dict.fromkeys(row.task for row in rows))
-        entries = {entry.label: entry for entry in self.entries}
         data = []
         with drawing("differences", 6.4, 1.2 + 0.32 * len(rows)) as made:
             for place, row in enumerate(rows):
                 d, colour = row.difference, COLOURS[tasks.index(row.task) % len(COLOURS)]
-                each = 100 * (entries[row.result.label].scores(row.task).values - reference.scores(row.task).values)
+                each = 100 * (row.result.values - row.reference.values)
                 how = {"color": colour, "alpha": 0.35, "markersize": 4, "markeredgewidth": 0}
                 made.one.plot(each, np.full(len(each), place), "o", **how)
                 made.one.plot([100 * d.low, 100 * d.high], [place, place], color=colour, linewidth=1.5)

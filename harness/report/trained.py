@@ -4,7 +4,7 @@ The trainings of a method differ in their seed: they are one row, the mean over 
 and other problems.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from harness.report.paper import model_called
 from harness.report.shapes import Method, Score, anchor, benchmark_title, in_points, methods_table
 from harness.report.tables import compared_seeds, difference_rows
 from harness.spec.pair import model_name
-from harness.stats import Estimate, PairedDifference, RunScores, p_value
+from harness.stats import Estimate, RunScores, TrainingScores, mean_difference_over_runs, p_value
 
 REFERENCE = "DAPO"  # what the others are set against, where it is there; else the first
 
@@ -123,51 +123,40 @@ def _trained(settings: Sequence[Setting], base_of: Callable[[Setting], tuple[str
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """A method trained from one base, by benchmark, beside what it is set against: the base, and another method.
+    """A method trained from one base, beside the base's settings by benchmark, and beside the method of reference.
 
-    `others` are those of the method of reference from the same base; nothing for that one itself.
+    `reference` is empty of that method itself.
     """
 
     model: str  # what the base is called
     name: str
-    found: Mapping[str, Trained]
+    scores: TrainingScores[Trained]
+    reference: TrainingScores[Trained]
     bases: Mapping[str, Setting]
-    others: Mapping[str, Trained]
-
-    @property
-    def over_base(self) -> list[tuple[RunScores, RunScores]]:
-        """Return its scores, each with the base's, where that has them."""
-        return [(one, _untrained(self.bases[b], one)) for b, one in self.found.items() if b in self.bases]
-
-    @property
-    def over_other(self) -> list[tuple[RunScores, RunScores]]:
-        """Return its scores, each with those of the method of reference, where that has them."""
-        return [(one, self.others[b]) for b, one in self.found.items() if b in self.others]
 
     @property
     def whole(self) -> bool:
         """Tell whether the method of reference was scored on the same benchmarks."""
-        return self.others.keys() == self.found.keys()
+        return self.reference.runs.keys() == self.scores.runs.keys()
 
     @property
     def beside(self) -> list[tuple[Setting, Setting]]:
         """Return each trained model with its base."""
-        return [(seed, self.bases[b]) for b, one in self.found.items() if b in self.bases for seed in one.settings]
+        runs = self.scores.runs.items()
+        return [(seed, self.bases[b]) for b, scores in runs if b in self.bases for seed in scores.settings]
 
     def method(self, k: int) -> Method:
         """Return its row of the table, with the average where there are several benchmarks."""
-        scores = {
-            b: _score([one], [(one, self.others[b])] if b in self.others else [], k) for b, one in self.found.items()
-        }
-        every = list(self.found.values())
-        average = _score(every, self.over_other if self.whole else [], k) if len(every) > 1 else None
-        many = sorted({len(one.runs) for one in every})
-        label = f"{self.name} ({'–'.join(map(str, many))} seeds)" if many[-1] > 1 else self.name
+        runs = self.scores.runs
+        scores = {b: _score(self.scores.only([b]), self.reference.only([b]), k) for b in runs}
+        average = _score(self.scores, self.reference if self.whole else TrainingScores(), k) if len(runs) > 1 else None
+        seeds = sorted({len(scores.runs) for scores in runs.values()})
+        label = f"{self.name} ({'–'.join(map(str, seeds))} seeds)" if seeds[-1] > 1 else self.name
         return Method(self.model, label, scores, average)
 
     def sentence(self, other: str, compared: Sequence[tuple[RunScores, RunScores]]) -> str:
         """Say what it changes against another."""
-        d, seeds = _difference(compared), len(compared_seeds(compared))
+        d, seeds = mean_difference_over_runs(compared), len(compared_seeds(compared))
         titles = ", ".join(benchmark_title(one.task) for one, _ in compared)
         words = [
             f"mean over {titles}" if len(compared) > 1 else titles,
@@ -196,18 +185,18 @@ def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[s
         if bases:
             methods.append(Method(model, "Base", {b: Score.of(e, k) for b, e in bases.items()}))
         methods += [row.method(k) for row in mine]
-        compared = [row for row in mine if row.others and row.whole]
-        against += [row.sentence(reference, row.over_other) for row in compared[:1]]  # the table has the others
+        compared = [row for row in mine if row.reference.runs and row.whole][:1]  # the table has the others
+        against += [row.sentence(reference, row.scores.beside(row.reference)) for row in compared]
         gains += [
-            row.sentence(f"the base {row.model}", row.over_base)
+            row.sentence(f"the base {row.model}", row.scores.beside_base())
             for row in mine
-            if row.name == reference and len(row.over_base) == len(row.found)
+            if row.name == reference and row.scores.base.keys() == row.scores.runs.keys()
         ]
         rows += mine
     about, paper = f" ({told})" if told else "", "tab:main, tab:compare, tab:rl_minerva"
     notes = _notes(trained, reference)
     tables = [methods_table(f"trained{slug}", f"Trained models{about}.", methods, notes=notes, paper=paper)]
-    if pairs := [pair for row in rows for pair in (*row.over_base, *row.over_other)]:
+    if pairs := [p for row in rows for p in (*row.scores.beside_base(), *row.scores.beside(row.reference))]:
         tables.append(_differences(pairs, f"trained-differences{slug}", about))
     return [*against, *gains, *cut_unlike(pair for row in rows for pair in row.beside)], tables
 
@@ -217,11 +206,14 @@ def _rows(
 ) -> list[_Row]:
     """Return a row for each method that was trained from a base, in the order of `names`."""
     in_order = sorted(trained, key=lambda one: one.benchmark)
-    by = {name: {one.benchmark: one for one in in_order if one.label == name} for name in names}
+    by: dict[str, TrainingScores[Trained]] = {}
+    for name in names:
+        runs = {scores.benchmark: scores for scores in in_order if scores.label == name}
+        by[name] = TrainingScores(runs, {b: _untrained(bases[b], scores) for b, scores in runs.items() if b in bases})
     return [
-        _Row(model, name, found, bases, by[reference] if name != reference else {})
-        for name, found in by.items()
-        if found
+        _Row(model, name, scores, by[reference] if name != reference else TrainingScores(), bases)
+        for name, scores in by.items()
+        if scores.runs
     ]
 
 
@@ -250,13 +242,14 @@ def _checkpoint(one: Trained) -> str:
     return str((one.first.provenance.get("training") or {}).get("checkpoint", "last"))
 
 
-def _score(rows: Sequence[Trained], compared: Sequence[tuple[RunScores, RunScores]], k: int) -> Score:
+def _score(scores: TrainingScores[Trained], reference: TrainingScores[Trained], k: int) -> Score:
     """Return a mean over seeds and benchmarks with the difference to another method's."""
-    found, first = stats.score_over_runs([one.runs for one in rows]), rows[0].settings[0]
+    found, rows, compared = scores.mean(), [*scores.runs.values()], scores.beside(reference)
+    first = rows[0].settings[0]
     every = [setting for one in rows for setting in one.settings]
     known = all(k <= one.samples for one in every)
     passed = float(np.mean([np.mean([e.pass_at(k) for e in one.settings]) for one in rows])) if known else None
-    d = _difference(compared) if compared else None
+    d = mean_difference_over_runs(compared) if compared else None
     return Score(
         Estimate(found.mean, found.low, found.high),
         first.samples if len({setting.samples for setting in every}) == 1 else 0,
@@ -271,11 +264,6 @@ def _score(rows: Sequence[Trained], compared: Sequence[tuple[RunScores, RunScore
 def _untrained(base: Setting, trained: Trained) -> RunScores:
     """Return the scores of the base, which was sampled once, to be subtracted: of every seed the same."""
     return RunScores("Base", base.benchmark, trained.units, base.values, runs=dict.fromkeys(trained.units, base.values))
-
-
-def _difference(compared: Iterable[tuple[RunScores, RunScores]]) -> PairedDifference:
-    """Return the mean difference over benchmarks."""
-    return stats.difference_over_runs([(one.runs, other.runs) for one, other in compared])
 
 
 def _differences(compared: Sequence[tuple[RunScores, RunScores]], name: str, about: str) -> Section:

@@ -21,6 +21,7 @@ from harness.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem, samp
 from harness.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
 from harness.stats.shares import share_ratio, token_difference, token_mean, token_share
 from harness.stats.tables import holm, mean_interval
+from harness.stats.trainings import TrainingScores, mean_difference_over_runs
 
 __all__ = [
     "SPLITS",
@@ -34,6 +35,7 @@ __all__ = [
     "RunScores",
     "Scores",
     "Spread",
+    "TrainingScores",
     "avg_at_k",
     "benchmark_metrics",
     "best_difference",
@@ -47,6 +49,7 @@ __all__ = [
     "maj_at_k",
     "maj_at_k_per_problem",
     "mean_difference",
+    "mean_difference_over_runs",
     "mean_interval",
     "numbered",
     "p_value",

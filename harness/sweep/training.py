@@ -216,7 +216,7 @@ class Trainings(Sweep[TrainingSweep]):
 
     def scores(self, entry: CompleteTrial) -> list[stats.Scores]:
         """Return the scores of its seeds, a benchmark each."""
-        return [entry.scores(task) for task in entry.results[0].scores]
+        return [*entry.trained.runs.values()]
 
     def summarise(self, entries: list[CompleteTrial], **told: Any) -> TrainingSummary:
         """Return the summary, every training beside plain DAPO."""

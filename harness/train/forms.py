@@ -4,19 +4,22 @@ from typing import Annotated, Any
 
 from pydantic import AllowInfNan, Field, model_validator
 
-from harness.spec.stored import Count, Number, Stored, Text
+from harness.spec.stored import Count, Number, Plain, Stored, Text
 
 Share = Annotated[Number, Field(ge=0.0, le=1.0)]
 Logged = Annotated[Number, AllowInfNan()] | None  # as the trainer logged it, which may be no number
 
 
 class LoggedScore(Stored, frozen=True):
-    """A validation on one benchmark as the log has it."""
+    """A validation on one benchmark as the log has it; `right` counts the right samples of each problem."""
 
     samples: Annotated[Count, Field(ge=1)]
     problems: Count
     limited: Text | None = None
     avg: Share
+    error: Logged = None
+    tokens: Annotated[Number, Field(ge=0.0)] | None = None
+    truncated: Logged = None
     pass_k: Share = Field(alias="pass")
     right: dict[str, Count] | None = None
 
@@ -30,7 +33,11 @@ class LoggedScore(Stored, frozen=True):
 class ScoreFile(LoggedScore, frozen=True):
     """The validation of one checkpoint on one benchmark, whose responses our engine made."""
 
-    tokens: Annotated[Number, Field(ge=0.0)]
+    @model_validator(mode="after")
+    def _check_tokens(self) -> "ScoreFile":
+        if self.tokens is None:
+            raise ValueError("tokens is missing")
+        return self
 
 
 Scores = dict[str, ScoreFile]  # by benchmark
@@ -105,22 +112,54 @@ class ChosenStep(Stored, frozen=True):
     step: Count
 
 
-class OtherSeed(Stored, frozen=True):
-    """What is compared of a seed of another training."""
+class SeedSummary(Stored, frozen=True):
+    """A finished seed: its scores, its first and last step, means over its steps, and sums."""
 
     scores: Scores
+    accuracy: tuple[Logged, Logged]
+    length: tuple[Logged, Logged]
+    entropy: tuple[Logged, Logged]
+    clip_fraction: Logged
+    weight: Logged
+    gradient_share: Logged = Field(alias="gradient_share_below_0.3")
+    token_share: Logged = Field(alias="token_share_below_0.3")
+    kept: Count
+    dropped: Count
+    seconds: Number
+    reweighting_share: Logged
+
+
+class MetricSummary(Stored, frozen=True):
+    """A metric of one benchmark: the base's, the mean over seeds, and what `stats.Comparison.facts` says of the gain,
+    and of the difference to another training where there is one."""
+
+    base: Number
+    mean: Number
+    low: Number | None
+    high: Number | None
+    gain: Plain
+    against: Plain | None = None
 
 
 class OtherTraining(Stored, frozen=True):
-    """What is compared of another training."""
+    """Which training another was compared with."""
 
-    base: Text
-    validation: dict[str, Any]
+    folder: Text
+    label: Text
 
 
 class SummaryFile(Stored, frozen=True):
-    """`summary.json`, as far as another training is compared with it."""
+    """`summary.json`: a training over its finished seeds."""
 
+    name: Text
     label: Text
-    training: OtherTraining
-    seeds: dict[str, OtherSeed]
+    training: Plain  # all that was asked
+    base: Scores
+    seeds: dict[str, SeedSummary]
+    against: OtherTraining | None = None
+    benchmarks: dict[str, dict[str, MetricSummary]] = Field(default_factory=dict)
+
+    @property
+    def untaught(self) -> list[str]:
+        """The seeds of which no step kept a group of responses, so that the model is the base."""
+        return [seed for seed, facts in self.seeds.items() if facts.dropped and not facts.kept]

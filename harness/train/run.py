@@ -23,6 +23,7 @@ from harness.records.lock import Lock
 from harness.spec.decoding import Mode
 from harness.train.card import write_card
 from harness.train.folder import Inputs, SeedFolder, TrainingFolder, write_json
+from harness.train.forms import SummaryFile
 from harness.train.settings import DapoSettings
 from harness.train.spec import TrainSpec
 from harness.train.summary import taught_nothing, write_summary
@@ -89,7 +90,7 @@ def run_training(
     say: Say = print,
     on_record: OnRecord = lambda seed, record: None,
     on_seed: OnSeed = lambda seed, folder: None,
-) -> dict[str, Any]:
+) -> SummaryFile:
     """Train what is not trained yet, write the summary over all seeds, and return it.
 
     Args:

@@ -4,7 +4,7 @@ Everything is paired by seed, where the same seed means the same training proble
 the validation. Intervals are over problems and seeds, as reports have them.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,45 +15,48 @@ from harness.files import write_file
 from harness.markdown import markdown_table
 from harness.policy.reweighting import PLAIN
 from harness.spec import parse
-from harness.stats import RunScores, family, pass_at_k_per_problem, samples_of
+from harness.stats import RunScores, TrainingScores, family, pass_at_k_per_problem, samples_of
 from harness.stats.estimate import Estimate, p_value
-from harness.train.folder import TrainingFolder, read_form, write_json
-from harness.train.forms import SummaryFile
+from harness.train.folder import TrainingFolder, write_json
+from harness.train.forms import MetricSummary, OtherTraining, ScoreFile, SummaryFile
 from harness.train.spec import TrainSpec, Validation, plain
 
 
-def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None = None) -> dict[str, Any]:
+def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None = None) -> SummaryFile:
     """Write `summary.json` and `summary.md` over the finished seeds; return what is in the former.
 
     Raises:
         UserError: `against` is no finished training, or one that cannot be compared.
     """
-    seeds = {str(seed): facts for seed in spec.seeds if (facts := folder.seed(seed).facts())}
-    found: dict[str, Any] = {
-        "name": folder.path.resolve().name,
-        "label": spec.dapo.label,
-        "training": plain(spec),
-        "base": folder.base_scores,
-        "seeds": {seed: _of_seed(folder, int(seed), facts) for seed, facts in seeds.items()},
-    }
-    _check_scored(found, folder.path, found["base"])
-    other = _other(against, found, folder) if against else None
-    found["against"] = {"folder": str(against), "label": other["label"]} if other else None
-    found["benchmarks"] = _benchmarks(found, other)
-    write_json(folder.path / "summary.json", found)
-    write_file(folder.path / "summary.md", (text(found) + "\n").encode())
-    return found
+    facts = {seed: facts for seed in spec.seeds if (facts := folder.seed(seed).facts())}
+    summary = SummaryFile.from_plain(
+        {
+            "name": folder.path.resolve().name,
+            "label": spec.dapo.label,
+            "training": plain(spec),
+            "base": folder.base_scores,
+            "seeds": {str(seed): _of_seed(folder, seed, known) for seed, known in facts.items()},
+        },
+        folder.path,
+    )
+    _check_scored(summary, folder.path, summary.base)
+    other = _other(against, summary, folder) if against else None
+    compared = OtherTraining(folder=str(against), label=other.label) if other else None
+    summary = summary.model_copy(update={"against": compared, "benchmarks": _benchmarks(summary, other)})
+    write_json(folder.path / "summary.json", summary.model_dump(by_alias=True, exclude_unset=True))
+    write_file(folder.path / "summary.md", f"# {text(summary)}\n".encode())
+    return summary
 
 
-def _check_scored(found: dict[str, Any], where: Path, tasks: Iterable[str]) -> None:
+def _check_scored(summary: SummaryFile, where: Path, tasks: Iterable[str]) -> None:
     """Refuse a summary that lacks a score of a benchmark.
 
     Raises:
         DamagedError: naming the file, the seed and the benchmark.
     """
-    for seed, each in found["seeds"].items():
-        for task in tasks if each["scores"] else ():
-            if task not in each["scores"]:
+    for seed, facts in summary.seeds.items():
+        for task in tasks if facts.scores else ():
+            if task not in facts.scores:
                 raise DamagedError(f"{where}: seed {seed} has no scores of {task}, which the base has")
 
 
@@ -87,74 +90,84 @@ def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[s
     }
 
 
-def _other(path: Path, found: dict[str, Any], folder: TrainingFolder) -> dict[str, Any]:
+def _other(path: Path, summary: SummaryFile, folder: TrainingFolder) -> SummaryFile:
     file = path / "summary.json"
     if not file.is_file():
         raise UserError(f"against={str(path)!r} has no summary.json; accepted: the folder of a finished training")
-    other = read_form(file, SummaryFile)
-    theirs, mine = (parse(Validation, each["training"]["validation"]) for each in (other, found))
-    if theirs.same != mine.same:
+    other = SummaryFile.from_file(file)
+    there, here = (parse(Validation, each.training.get("validation", {})) for each in (other, summary))
+    if there.same != here.same:
         raise UserError(f"against={str(path)!r} was validated in another way; its scores cannot be compared")
-    if other["training"]["base"] != found["training"]["base"]:
-        raise UserError(f"against={str(path)!r} started from {other['training']['base']!r}")
-    here = folder.inputs
-    for name, there in TrainingFolder(path).inputs.items():
-        if there.judges and name in here and here[name].digest != there.digest:
+    if (base := other.training.get("base")) != summary.training["base"]:
+        raise UserError(f"against={str(path)!r} started from {base!r}")
+    inputs = folder.inputs
+    for name, read in TrainingFolder(path).inputs.items():
+        if read.judges and name in inputs and inputs[name].digest != read.digest:
             raise UserError(
-                f"against={str(path)!r} was begun with other content of {there.file} ({name}: {there.digest}, here "
-                f"{here[name].digest}); its scores cannot be compared"
+                f"against={str(path)!r} was begun with other content of {read.file} ({name}: {read.digest}, here "
+                f"{inputs[name].digest}); its scores cannot be compared"
             )
-    _check_scored(other, file, found["base"])
+    _check_scored(other, file, summary.base)
     return other
 
 
-def _benchmarks(found: dict[str, Any], other: dict[str, Any] | None) -> dict[str, Any]:
+def _benchmarks(summary: SummaryFile, other: SummaryFile | None) -> dict[str, dict[str, MetricSummary]]:
     """Average Avg@k and Pass@k over seeds; gains and differences are one family each."""
-    label, base, mine = found["label"], found["base"], _scores(found)
-    measured = [(task, name) for task, score in base.items() for name in ("avg", "pass") if mine and name in score]
-    benchmarks: dict[str, Any] = {task: {} for task in base}
-    for task, metric in measured:
-        scores = run_scores(label, task, mine, metric)
-        mean = Estimate(scores.avg, *scores.interval)
-        benchmarks[task][metric] = {"base": base[task][metric], "mean": mean.value, "low": mean.low, "high": mean.high}
-    compared: dict[str, tuple[str, dict[Hashable, Any]]] = {"gain": ("base", dict.fromkeys(mine, base))}
+    seeds, others = _scores(summary), _scores(other) if other else {}
+    trained = {metric: validation_scores(summary.label, seeds, metric, summary.base) for metric in METRICS}
+    reference = {metric: validation_scores(other.label, others, metric) for metric in METRICS} if other else {}
+    order = [(task, metric) for task in summary.base for metric in METRICS if seeds]
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for task, metric in order:
+        runs, base = trained[metric].runs[task], trained[metric].base[task]
+        mean = Estimate(runs.avg, *runs.interval)
+        rows[task, metric] = {"base": base.avg, "mean": mean.value, "low": mean.low, "high": mean.high}
+    families = {"gain": [trained[metric].only([task]).beside_base() for task, metric in order]}
     if other:
-        compared["against"] = other["label"], _scores(other)
-    for name, (reference, others) in compared.items():
-        pairs = [
-            (run_scores(label, task, mine, metric), run_scores(reference, task, others, metric))
-            for task, metric in measured
-        ]
-        for (task, metric), row in zip(measured, family(pairs), strict=True):
-            benchmarks[task][metric][name] = {**row.facts(), "seeds": list(others)}
-    return benchmarks
+        families["against"] = [trained[metric].only([task]).beside(reference[metric]) for task, metric in order]
+    for name, pairs in families.items():
+        for key, row in zip(order, family(pair for (pair,) in pairs), strict=True):
+            rows[key][name] = {**row.facts(), "seeds": list(others if name == "against" else seeds)}
+    return {task: {metric: MetricSummary(**rows[task, metric]) for metric in METRICS if seeds} for task in summary.base}
 
 
-def _scores(found: dict[str, Any]) -> dict[Hashable, Any]:
+def _scores(summary: SummaryFile) -> dict[Hashable, Mapping[str, ScoreFile]]:
     """Return the validations of a training by seed; none where there was none."""
-    return {seed: each["scores"] for seed, each in found["seeds"].items() if each["scores"]}
+    return {seed: facts.scores for seed, facts in summary.seeds.items() if facts.scores}
 
 
-def run_scores(
-    label: str, task: str, seeds: Mapping[Hashable, Mapping[str, Mapping[str, Any]]], metric: str = "avg"
-) -> RunScores:
-    """Return one metric of the validations of a training on one benchmark, `seeds` being scores by benchmark of each.
-
-    `avg`, `pass` or `tokens`. By problem where every validation kept that, of the same problems.
-    """
-    rows = {seed: scores[task] for seed, scores in seeds.items()}
-    kept = [row.get("right") or {} for row in rows.values()]
-    same = bool(kept) and bool(kept[0]) and all(each.keys() == kept[0].keys() for each in kept)
-    runs = {seed: _by_problem(row, metric) for seed, row in rows.items()} if same and metric != "tokens" else {}
-    values = np.array([row[metric] for row in rows.values()])
-    return RunScores(label, task, tuple(rows), values, runs=runs)
+METRICS = {"avg": "avg", "pass": "pass_k"}  # of a validation, by their names in files
 
 
-def _by_problem(row: Mapping[str, Any], metric: str) -> np.ndarray:
+def validation_scores(
+    label: str,
+    seeds: Mapping[Hashable, Mapping[str, Any]],
+    metric: str = "avg",
+    base: Mapping[str, ScoreFile] | None = None,
+) -> TrainingScores[RunScores]:
+    """Return one metric of the validations of a training, `seeds` being the `ScoreFile`s by benchmark of each."""
+    tasks = base if base else next(iter(seeds.values()), {})
+    trained = {task: _run_scores(label, task, {seed: seeds[seed][task] for seed in seeds}, metric) for task in tasks}
+    untrained = {
+        task: _run_scores("base", task, dict.fromkeys(seeds, score), metric) for task, score in (base or {}).items()
+    }
+    return TrainingScores(trained, untrained)
+
+
+def _run_scores(label: str, task: str, validations: Mapping[Hashable, Any], metric: str) -> RunScores:
+    """Return a metric of a benchmark: by problem where every validation kept that, of the same problems."""
+    scores = {seed: parse(ScoreFile, score) for seed, score in validations.items()}
+    problems = {frozenset(score.right or ()) for score in scores.values()}
+    by_problem = len(problems) == 1 and problems != {frozenset()}
+    runs = {seed: _by_problem(score, metric) for seed, score in scores.items()} if by_problem else {}
+    values = np.array([getattr(score, METRICS[metric]) for score in scores.values()])
+    return RunScores(label, task, tuple(scores), values, runs=runs)
+
+
+def _by_problem(score: ScoreFile, metric: str) -> np.ndarray:
     """Return what a validation says of each problem, by their names: (problems, samples) or (problems, 1)."""
-    samples = int(row["samples"])
-    right = samples_of([row["right"][problem] for problem in sorted(row["right"])], samples)
-    return right if metric == "avg" else pass_at_k_per_problem(right, max(1, samples // 2))[:, None]
+    right = samples_of([count for _, count in sorted((score.right or {}).items())], score.samples)
+    return right if metric == "avg" else pass_at_k_per_problem(right, max(1, score.samples // 2))[:, None]
 
 
 def taught_nothing(untaught: int, steps: int) -> str:
@@ -166,62 +179,44 @@ def taught_nothing(untaught: int, steps: int) -> str:
     )
 
 
-def untaught_seeds(found: Mapping[str, Any]) -> list[str]:
-    """Return the seeds of a summary of which no step kept a group, so that the model is the base."""
-    return [seed for seed, facts in found["seeds"].items() if facts["dropped"] and not facts["kept"]]
-
-
-def text(found: dict[str, Any]) -> str:
-    """Write the summary as Markdown, in percent."""
-    training, seeds = found["training"], found["seeds"]
+def text(summary: SummaryFile) -> str:
+    """Write the summary as plain text with tables, in percent; `summary.md` has it under a heading."""
+    training, seeds, other = summary.training, summary.seeds, summary.against
     lines = [
-        f"# {found['name']}: {found['label']} from {training['base']}, {training['dapo']['steps']} steps",
+        f"{summary.name}: {summary.label} from {training['base']}, {training['dapo']['steps']} steps",
         "",
         f"Seeds {', '.join(seeds)}. In brackets 95 % intervals over problems"
         + (" (of one training: another seed may differ by more)." if len(seeds) == 1 else " and seeds."),
         "",
     ]
-    vs = found["against"]
-    if found["benchmarks"]:
+    if summary.benchmarks:
         head = ["benchmark", "metric", "base", "trained", "trained - base", "p (Holm)"]
-        head += [f"- {vs['label']}", "p (Holm)"] if vs else []
-        rows = []
-        for task, metrics in found["benchmarks"].items():
-            samples, problems = (int(found["base"][task][name]) for name in ("samples", "problems"))
-            of = found["base"][task].get("limited") or f"{problems} problems"
-            for metric, row in metrics.items():
-                k = samples if metric == "avg" else max(1, samples // 2)
-                cells = [f"{task} ({of})", f"{metric.capitalize()}@{k}"]
-                cells += [Estimate(row["base"]).text(1), _estimate(row).text(1)]
-                for name in ("gain", *(["against"] if vs else [])):
-                    p = row[name]["holm_p"]
-                    cells += [_estimate(row[name]).text(1, sign=True), "" if p is None else p_value(p)]
-                rows.append(cells)
-        lines += [markdown_table(head, rows, left=2), ""]
+        head += [f"- {other.label}", "p (Holm)"] if other else []
+        lines += [markdown_table(head, list(_metric_rows(summary)), left=2), ""]
         lines += [
             "Differences are paired by problem, and by seed where both have the same; Holm's correction over each "
             "column of p.",
             "",
         ]
-        if vs:
-            compared = (row["against"]["seeds"] for each in found["benchmarks"].values() for row in each.values())
-            both = next(compared, list(seeds))
+        if other:
+            metrics = [row for metrics in summary.benchmarks.values() for row in metrics.values()]
+            both = metrics[0].against["seeds"] if metrics and metrics[0].against else [*seeds]
             of = f"; it has seeds {', '.join(both)}, and all of both count" if set(both) != set(seeds) else ""
-            lines += [f"{vs['label']} is in {vs['folder']}{of}.", ""]
-        if (asked := str(training["checkpoint"])).startswith("best("):
-            lines += [f"Each seed's checkpoint was chosen by these very scores, {asked}: they are too high there.", ""]
+            lines += [f"{other.label} is in {other.folder}{of}.", ""]
+        if (chosen := str(training["checkpoint"])).startswith("best("):
+            lines += [f"Each seed's checkpoint was chosen by these very scores, {chosen}: they are too high there.", ""]
     head = ["seed", "accuracy", "tokens", "entropy", "clipped", "weight", "gradient mass at π < 0.3", "groups", "s"]
     rows = []
-    for seed, each in seeds.items():
-        cells = [seed, *(" → ".join(_number(v, form) for v in each[name]) for name, form in _FIRST_LAST)]
-        mass, tokens = each["gradient_share_below_0.3"], each["token_share_below_0.3"]
-        cells += [_number(each["clip_fraction"], ".2%"), _number(each["weight"], ".3f")]
-        cells += [f"{_number(mass, '.0%')} ({_number(tokens, '.0%')} of tokens)"]
-        rows.append([*cells, f"{each['kept']} kept, {each['dropped']} dropped", f"{each['seconds']:.0f}"])
+    for seed, facts in seeds.items():
+        firsts_and_lasts = ((facts.accuracy, ".3f"), (facts.length, ".1f"), (facts.entropy, ".3f"))
+        cells = [seed, *(" → ".join(_number(value, form) for value in pair) for pair, form in firsts_and_lasts)]
+        cells += [_number(facts.clip_fraction, ".2%"), _number(facts.weight, ".3f")]
+        cells += [f"{_number(facts.gradient_share, '.0%')} ({_number(facts.token_share, '.0%')} of tokens)"]
+        rows.append([*cells, f"{facts.kept} kept, {facts.dropped} dropped", f"{facts.seconds:.0f}"])
     lines += [markdown_table(head, rows)]
-    for seed in untaught_seeds(found):
-        lines += ["", f"**Seed {seed}: {taught_nothing(steps := training['dapo']['steps'], steps)}.**"]
-    shares = [each["reweighting_share"] for each in seeds.values() if each["reweighting_share"] is not None]
+    for seed in summary.untaught:
+        lines += ["", f"Seed {seed}: {taught_nothing(steps := training['dapo']['steps'], steps)}."]
+    shares = [facts.reweighting_share for facts in seeds.values() if facts.reweighting_share is not None]
     thrown = training["backend"] == "verl" and training["dapo"]["dynamic_sampling"]
     which = " that were learned from" if thrown else ""  # verl counts no others; mixed groups are half right
     lines += ["", f"Accuracy, tokens and entropy: of the rollouts of the first and of the last step{which}."]
@@ -230,11 +225,19 @@ def text(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-_FIRST_LAST = (("accuracy", ".3f"), ("length", ".1f"), ("entropy", ".3f"))
-
-
-def _estimate(row: Mapping[str, Any]) -> Estimate:
-    return Estimate(row["mean"], row["low"], row["high"])
+def _metric_rows(summary: SummaryFile) -> Iterator[list[str]]:
+    for task, metrics in summary.benchmarks.items():
+        base = summary.base[task]
+        problems = base.limited or f"{base.problems} problems"
+        for metric, row in metrics.items():
+            k = base.samples if metric == "avg" else max(1, base.samples // 2)
+            cells = [f"{task} ({problems})", f"{metric.capitalize()}@{k}", Estimate(row.base).text(1)]
+            cells += [Estimate(row.mean, row.low, row.high).text(1)]
+            for facts in (row.gain, row.against):
+                if facts is not None:
+                    difference, p = Estimate(facts["mean"], facts["low"], facts["high"]), facts["holm_p"]
+                    cells += [difference.text(1, sign=True), "" if p is None else p_value(p)]
+            yield cells
 
 
 def _number(value: float | None, form: str) -> str:

@@ -129,7 +129,7 @@ def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
 def test_the_summary_pairs_seeds_with_plain_dapo(whole):
     made = open_sweep(sweep(**TRAIN), Places.under(whole, track=False)).summary()
     assert [entry.label for entry in made.entries] == ["DAPO", "low_prob α0.2", "low_prob α2"]
-    plain, one, _ = (entry.scores("tiny_easy").values for entry in made.entries)
+    plain, one, _ = (entry.trained.runs["tiny_easy"].values for entry in made.entries)
     assert [row.result.label for row in made.comparisons] == ["low_prob α0.2", "low_prob α2"]
     assert made.comparisons[0].difference.mean == pytest.approx((one - plain).mean())
     bases = RecordStore(whole / "trainings" / "bases")

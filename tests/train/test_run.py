@@ -70,7 +70,7 @@ def test_what_a_training_leaves(uninterrupted):
     assert (pair.base, pair.rl) == (tiny_pair().base, str(seed.rl.resolve()))
     assert len(AutoTokenizer.from_pretrained(pair.rl)) == len(AutoTokenizer.from_pretrained(pair.base))
     assert all(file.stat().st_mode & 0o044 == 0o044 for file in seed.rl.iterdir())
-    assert summary["benchmarks"]["made_up"]["avg"]["gain"]["mean"] == pytest.approx(0.25)
+    assert summary.benchmarks["made_up"]["avg"].gain["mean"] == pytest.approx(0.25)
 
 
 def test_the_log_has_a_line_a_step(uninterrupted):
@@ -224,7 +224,7 @@ def test_a_training_that_kept_no_group_says_so_loudly(tmp_path):
     run_training(spec, tmp_path, Source(tiny_pair().base, lambda seed: problems, None), say=said.append)
     sentence = "1 of 1 steps taught nothing: no group of responses to a problem was partly right"
     assert any(f"warning: seed 0: {sentence}" in line for line in said)
-    assert f"**Seed 0: {sentence}" in (tmp_path / "summary.md").read_text()
+    assert f"\nSeed 0: {sentence}" in (tmp_path / "summary.md").read_text()
 
 
 def test_the_command_ends_with_an_error_where_every_step_taught_nothing(tmp_path):

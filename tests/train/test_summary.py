@@ -8,8 +8,8 @@ from harness.errors import UserError
 from harness.stats import avg_at_k, pass_at_k
 from harness.train import load_train
 from harness.train.folder import TrainingFolder, write_json
-from harness.train.forms import Input
-from harness.train.summary import write_summary
+from harness.train.forms import Input, SummaryFile
+from harness.train.summary import text, write_summary
 
 STEP = {
     "step": 1, "accuracy": 0.25, "length": 30.0, "entropy": 0.4, "clip_fraction": 0.01, "weight": 1.1,
@@ -64,28 +64,38 @@ def test_three_seeds_paired_with_another_training(tmp_path):
     write_summary(*training(tmp_path / "dapo", PLAIN))
     folder, spec = training(tmp_path / "ours", OURS, method="low_prob")
     found = write_summary(folder, spec, tmp_path / "dapo")
-    row = found["benchmarks"]["t"]["avg"]
-    assert row["mean"] == pytest.approx(np.mean(list(OURS.values())) / 8)
-    assert row["gain"]["mean"] == pytest.approx(row["mean"] - np.mean(BASE) / 8)
-    against = row["against"]
+    row = found.benchmarks["t"]["avg"]
+    assert row.mean == pytest.approx(np.mean(list(OURS.values())) / 8)
+    assert row.gain["mean"] == pytest.approx(row.mean - np.mean(BASE) / 8)
+    against = row.against
     assert against["seeds"] == ["0", "1", "2"]  # of the other; all four of this one count
-    assert against["mean"] == pytest.approx(row["mean"] - np.mean(list(PLAIN.values())) / 8)
-    text = (folder.path / "summary.md").read_text()
-    assert "it has seeds 0, 1, 2, and all of both count." in text
-    assert "chosen by" not in text
-    first, _, *seeds = rows(text)
-    low, high = row["low"], row["high"]
+    assert against["mean"] == pytest.approx(row.mean - np.mean(list(PLAIN.values())) / 8)
+    written = (folder.path / "summary.md").read_text()
+    assert "it has seeds 0, 1, 2, and all of both count." in written
+    assert "chosen by" not in written
+    first, _, *seeds = rows(written)
+    low, high = row.low, row.high
     assert (first[0], first[1], first[2]) == ("t (6 problems)", "Avg@8", "25.0")
-    assert first[3] == f"{100 * row['mean']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    assert first[3] == f"{100 * row.mean:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
     assert seeds[0][:7] == [
         "0", "0.200 → 0.500", "30.0 → 33.0", "0.400 → 0.400", "1.00%", "1.100", "50% (10% of tokens)"
     ]  # fmt: skip
 
 
+def test_a_summary_is_read_by_the_class_that_wrote_it_and_says_the_same(tmp_path):
+    write_summary(*training(tmp_path / "dapo", PLAIN))
+    folder, spec = training(tmp_path / "ours", OURS, method="low_prob")
+    summary = write_summary(folder, spec, tmp_path / "dapo")
+    again = SummaryFile.from_file(folder.path / "summary.json")
+    assert again == summary
+    assert (folder.path / "summary.md").read_text() == f"# {text(again)}\n"
+    assert not {"**", "# ", "\\", "&"} & {line[:2] for line in text(again).splitlines()}
+
+
 def test_p_and_interval_of_three_seeds_agree_and_are_those_of_reports(tmp_path):
     """A gain of 4 to 6 of 8 in every problem and seed: by the signs of three seeds p could not be below 0.25."""
     folder, spec = training(tmp_path / "ours", {0: (7, 5, 8, 7, 8, 7), 1: (7, 6, 8, 6, 8, 7), 2: (6, 5, 8, 7, 8, 8)})
-    gain = write_summary(folder, spec)["benchmarks"]["t"]["avg"]["gain"]
+    gain = write_summary(folder, spec).benchmarks["t"]["avg"].gain
     assert gain["low"] > 0
     assert gain["p"] < 0.05
     base = stats.samples_of(BASE, 8)
@@ -111,8 +121,8 @@ def test_without_scores_by_problem_there_is_no_interval(tmp_path):
     folder, spec = training(tmp_path / "one", {0: (4, 2, 6, 4, 5, 5), 1: (4, 4, 4, 6, 5, 5)})
     bare = {name: value for name, value in score(*BASE)["t"].items() if name != "right"}
     write_json(folder.base, {"t": bare})
-    row = write_summary(folder, spec)["benchmarks"]["t"]["avg"]
-    assert (row["gain"]["low"], row["gain"]["p"]) == (None, None)
+    row = write_summary(folder, spec).benchmarks["t"]["avg"]
+    assert (row.gain["low"], row.gain["p"]) == (None, None)
     assert rows((folder.path / "summary.md").read_text())[0][4:] == ["+31.2", ""]
 
 

@@ -86,7 +86,7 @@ def test_a_training_from_arguments_to_summary(standin, tmp_path):
     variables = "+ray_kwargs.ray_init.runtime_env.env_vars"  # of every process: our plugin, and where verl logs
     assert f"{variables}.VERL_USE_EXTERNAL_MODULES='harness.train.verl.plugin,harness.train.verl.hook'" in arguments
     assert f"{variables}.VERL_FILE_LOGGER_PATH={folder.path}/verl/log-1.jsonl" in arguments
-    assert summary["seeds"]["4"]["dropped"] == 3 * STEPS
+    assert summary.seeds["4"].dropped == 3 * STEPS
     assert "of the last step that were learned from." in (out / "summary.md").read_text()
     assert "rollouts that were learned from by step: 0.10, 0.20," in (folder.rl / "README.md").read_text()
     again = []
