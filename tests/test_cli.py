@@ -1,6 +1,7 @@
 """The command line as a person meets it: help that lists what there is; mistakes are one line and exit status 2."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,6 +48,26 @@ def test_an_option_of_two_names_is_called_as_it_was_typed(typed):
     name = typed[0].partition("=")[0]
     sentence = refused("eval", "--tasks", "tiny_easy", "--no-track", *typed, "--base", "./none")
     assert sentence.startswith(f"{name} './nope' does not exist; accepted: ")
+
+
+def test_help_has_the_usual_options_and_help_all_every_one():
+    """Of 53 options a newcomer needs a dozen and a half."""
+    root = get_command(cli.app)
+    params = root.get_command(root.context_class(root), "eval").params
+    every = {name for param in params if param.param_type_name == "option" for name in param.opts if name[:2] == "--"}
+    usual, whole = (run("eval", option).stdout for option in ("--help", "--help-all"))
+    shown = {text: set(re.findall(r"^ +(?:-d, )?(--[a-z-]+)", text, re.M)) for text in (usual, whole)}
+    assert {"--tasks", "--tau", "--samples", "--out"} <= shown[usual] < shown[whole]
+    assert {param.opts[0] for param in params if param.opts[0][:2] == "--"} <= shown[whole] <= every | {"--help"}
+    assert "--help-all shows" not in whole
+    assert int(re.search(r"--help-all shows (\d+) more", usual)[1]) == len(shown[whole]) - len(shown[usual])
+    assert "--help-all" not in run("compare", "--help").stdout, "where nothing is left out"
+
+
+def test_the_commands_are_in_three_groups():
+    text = run("--help").stdout
+    assert re.findall(r"^([A-Z]\w+):$", text, re.M) == ["Options", "Use", "Results", "Upkeep"]
+    assert re.findall(r"^  ([a-z]+)  ", text.partition("Use:")[2], re.M) == list(cli.COMMANDS)
 
 
 def test_keys_of_a_file_are_no_options():

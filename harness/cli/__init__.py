@@ -23,26 +23,44 @@ Decodes with a base model and its RL-trained successor at once, replaces or extr
 log pi_RL - log pi_Base says so, and scores the result. With no model named, the embedded tiny pair is used.
 """
 # Each command, or group of commands, and where it is: made with its options when it is called.
-COMMANDS = {
+USE = {
     "eval": "evaluate:evaluate_command",
-    "compare": "evaluate:compare_command",
-    "table": "evaluate:table_command",
-    "demo": "evaluate:demo",
-    "report": "report:report",
+    "sweep": "sweep:app",
     "train": "train:train_command",
-    "data": "data:data_command",
-    "view": "view:view",
-    "ui": "track:ui",
     "serve": "serve:serve_command",
-    "keys": "keys:keys_command",
-    **{name: f"{name}:app" for name in ("analyse", "pair", "bench", "records", "sweep", "track")},
+    "demo": "evaluate:demo",
 }
+RESULTS = {
+    "compare": "evaluate:compare_command",
+    "report": "report:report",
+    "view": "view:view",
+    "table": "evaluate:table_command",
+    "analyse": "analyse:app",
+    "ui": "track:ui",
+}
+UPKEEP = {
+    "pair": "pair:app",
+    "records": "records:app",
+    "track": "track:app",
+    "data": "data:data_command",
+    "keys": "keys:keys_command",
+    "bench": "bench:app",
+}
+COMMANDS = {**USE, **RESULTS, **UPKEEP}
 
 _HOME = re.compile(r"(^|=)~/")  # a shell makes a home of it at the beginning of a word only: not in --out=~/runs
 
 
 class _Commands(Group):
     """The commands, imported one by one."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands in three groups."""
+        room = formatter.width - 6 - max(map(len, COMMANDS))
+        for title, names in {"Use": USE, "Results": RESULTS, "Upkeep": UPKEEP}.items():
+            with formatter.section(title):
+                made = {name: self.get_command(ctx, name) for name in names}
+                formatter.write_dl([(name, command.get_short_help_str(room)) for name, command in made.items()])
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return their names, in the order of the help."""

@@ -18,23 +18,48 @@ N = TypeVar("N", int, float)
 PLAIN: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
 
 
+# Of the options that are made from specs, those that `--help` shows; `--help-all` shows the rest, too.
+USUAL = {
+    "tasks", "limit", "pair", "base", "pretrained", "rl", "mode", "criterion", "tau", "gamma", "temperature", "top_p",
+    "max_tokens", "seed", "samples", "backend", "host", "port",
+}  # fmt: skip
+
+
 class Command(TyperCommand):
     """A command whose help has its options in groups, and whose errors name them as they are typed."""
+
+    def get_help_option_names(self, ctx: Any) -> list[str]:
+        """Return `--help`, and `--help-all` where it shows more."""
+        return [*super().get_help_option_names(ctx), *(["--help-all"] if self._further() else [])]
+
+    def _further(self) -> list[Any]:
+        """Return the options that `--help` leaves out: those that are made from specs, but for the usual ones.
+
+        A handful is shown at once.
+        """
+        further = [param for param in self.params if getattr(param, "rich_help_panel", None)]
+        further = [param for param in further if param.name not in USUAL]
+        return further if len(further) > 5 else []
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and the command's own options first, then those of each group."""
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for param in self.get_params(ctx):
-            usual = "Arguments" if param.param_type_name == "argument" else "Options"
-            if (row := param.get_help_record(ctx)) is not None:
-                groups.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append(row)
-        for title, rows in filter(lambda each: each[1], groups.items()):
+        params = self.get_params(ctx)
+        left = [] if ctx.meta.get("help all") else self._further()
+        for param in params:
+            panel = "Arguments" if param.param_type_name == "argument" else "Options"
+            if param not in left and (row := param.get_help_record(ctx)) is not None:
+                groups.setdefault(getattr(param, "rich_help_panel", None) or panel, []).append(row)
+        for title, rows in filter(lambda group: group[1], groups.items()):
             with formatter.section(title):
                 formatter.write_dl(rows)
+        if left:
+            formatter.write_paragraph()
+            formatter.write_text(f"--help-all shows {len(left)} more, as {left[0].opts[0]} and {left[-1].opts[0]}.")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Note what was typed."""
-        ctx.meta["typed"] = " ".join(args)
+        ctx.meta["typed"], ctx.meta["help all"] = " ".join(args), "--help-all" in args
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
