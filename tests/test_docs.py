@@ -1,6 +1,7 @@
 """The documents: lines that fit a screen, links that lead somewhere, and all that docs/paper-map.md promises."""
 
 import ast
+import json
 import re
 import shlex
 from pathlib import Path
@@ -123,6 +124,26 @@ def test_the_example_of_the_python_page_runs(tmp_path, monkeypatch, capsys):
         part = tokens(record)
         assert part["text"].tolist() == every[every["record"] == part["record"][0]]["text"].tolist()
         assert part["token"].tolist() == every[every["record"] == part["record"][0]]["token"].tolist()
+
+
+def test_the_notebook_prints_what_stands_in_it(tmp_path, monkeypatch, capsys):
+    import matplotlib.pyplot as plt
+
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((ROOT / "examples/first_look.ipynb").read_text())["cells"]
+    names: dict[str, object] = {}
+    drawn = 0
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+            printed = ["".join(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream"]
+            assert capsys.readouterr().out == "".join(printed)
+            figures = [output for output in cell["outputs"] if "image/png" in output.get("data", {})]
+            assert len(figures) == len(plt.get_fignums())
+            drawn += len(figures)
+            plt.close("all")
+    assert drawn == 1
+    assert len(cells) <= 14
 
 
 def test_pages_agree_on_how_long_the_tests_take():
