@@ -348,8 +348,9 @@ def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 def _sweep(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Ask a sweep of 400 points what is left, a second time; `each_cpu_ms` is to complete a point and ask again."""
-    from harness.sweep.base import Places, open_sweep
+    from harness.sweep.outcome import Outcome, Places
     from harness.sweep.specs import load
+    from harness.sweep.sweep import open_sweep
 
     values = {"values": [-(i + 1) / POINTS for i in range(POINTS // 4)]}
     varied = {"decode.tau": values, "decode.gamma": {"values": [0.0, 0.05, 0.1, 0.2]}}
@@ -361,7 +362,7 @@ def _sweep(store: Path, settings: dict[str, int]) -> dict[str, Any]:
         assert len(sweep.todo()) == len(left) > POINTS
     with _spent() as ended:
         for point in left[:20]:
-            sweep.complete(point, (), (), {"avg_at_2": 0.5})
+            sweep.complete(Outcome(point, (), {"avg_at_2": 0.5}))
             sweep.todo()
     return {**spent, "each_cpu_ms": 1e3 * ended["cpu"] / 20}
 

@@ -32,11 +32,12 @@ from harness.report.build import build
 from harness.report.viewer import common_problems, stored_answers, viewer_data
 from harness.spec import Decoding, load_eval, read_yaml
 from harness.spec.base import read_jsonl
-from harness.sweep.base import Places, open_sweep
 from harness.sweep.estimate import _speed
 from harness.sweep.folder import SweepFolder
+from harness.sweep.outcome import Places
 from harness.sweep.run import best, status
 from harness.sweep.specs import load
+from harness.sweep.sweep import open_sweep
 from harness.sweep.taus import stored_taus
 from harness.tracking.training import metrics_of, scores_of
 from harness.train import TrainSpec

@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.files import LONGEST_NAME, check_writable, folder_name, write_file
-from harness.sweep.base import Places
+from harness.sweep.outcome import Places
 from harness.sweep.run import run_sweep
 from harness.train.spec import load_train
 from harness.training import run as train

@@ -19,7 +19,7 @@ def keys_command(kind: Annotated[str, typer.Argument(help="eval, sweep, train, o
     from harness.spec import EvalSpec
     from harness.spec.keys import keys
     from harness.spec.sweep import SweepSpec
-    from harness.sweep.training_spec import TrainingSweep
+    from harness.sweep.specs import TrainingSweep
     from harness.train.spec import TrainSpec
 
     of = {"eval": EvalSpec, "sweep": SweepSpec, "train": TrainSpec, "sweep-of-trainings": TrainingSweep}

@@ -1,7 +1,7 @@
 """`rlvr-dir sweep`: grids and searches."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,8 @@ from harness.spec.evaluation import load_own
 
 if TYPE_CHECKING:
     from harness.spec.search import Search
-    from harness.sweep.base import Sweep
     from harness.sweep.folder import SweepFolder
+    from harness.sweep.sweep import Sweep
 
 app = group("Grids and searches over ways of decoding, or trainings.")
 
@@ -75,38 +75,40 @@ def sweep_run(
         rlvr-dir sweep run sweeps/dapo32b_tau_gamma.yaml --dry-run
         rlvr-dir sweep run paper --dry-run
     """
-    if several := _several(file, change or [], extend):
+    if sweeps := _listed_sweeps(file, change or [], extend):
         if dry_run:
-            _show_costs(several, out, records)
+            _show_costs(sweeps, out, records)
             return
-        for name in several:
+        for name in sweeps:
             say(f"sweep {name}")
             sweep_run(name, out=out, records=records, track=track)
         return
     spec = read(file, change or [])
-    found = _open(spec, out, records).estimate()
-    echo(found.text(points=dry_run), err=not dry_run, lines=True)
+    estimate = _open(spec, out, records).objective.estimate()
+    echo(estimate.text(points=dry_run), err=not dry_run, lines=True)
     if not dry_run:
         _run(spec, out, records, track, extend=extend)
 
 
-def _several(file: str, changes: list[str], extend: bool) -> dict[str, str]:
+def _listed_sweeps(file: str, changes: list[str], extend: bool) -> dict[str, str]:
     """Return the sweeps that a file names, with what each makes; none where it is a sweep itself."""
     data = read_yaml(_file_of(file))
     if not isinstance(data, dict) or "sweeps" not in data:
         return {}
-    from harness.sweep.several import Several, check_options
+    from harness.sweep.lists import SweepList, check_options
 
     check_options(changes, extend)
-    return parse(Several, data).sweeps
+    return parse(SweepList, data).sweeps
 
 
-def _show_costs(several: dict[str, str], out: Path, records: Path | None) -> None:
+def _show_costs(sweeps: dict[str, str], out: Path, records: Path | None) -> None:
     """Print what is left of several sweeps, a line each, and all of them."""
-    from harness.sweep.several import cost_table
+    from harness.sweep.lists import cost_table
 
-    found = {name: (makes, _open(read(name, []), out, records).estimate().total) for name, makes in several.items()}
-    echo(cost_table(found), lines=True)
+    costs = {
+        name: (makes, _open(read(name, []), out, records).objective.estimate().total) for name, makes in sweeps.items()
+    }
+    echo(cost_table(costs), lines=True)
 
 
 @app.command("resume")
@@ -193,7 +195,7 @@ def _file_of(name: str) -> Path:
     for path in (Path(name), sweeps_dir() / file, sweeps_dir() / "lists" / file):
         if path.is_file():
             return path
-    names = ", ".join(sorted(each.stem for each in sweeps_dir().rglob("*.yaml")))
+    names = ", ".join(sorted(path.stem for path in sweeps_dir().rglob("*.yaml")))
     raise UserError(f"sweep={name!r} is no file, and none that ships: {names}")
 
 
@@ -215,9 +217,10 @@ def _stored(name: str, out: Path) -> "tuple[SweepFolder, Search]":
     return folder, spec
 
 
-def _open(spec: "Search", out: Path, records: Path | None, track: bool = False) -> "Sweep[Any]":
+def _open(spec: "Search", out: Path, records: Path | None, track: bool = False) -> "Sweep":
     with phase("starting"):
-        from harness.sweep.base import Places, open_sweep
+        from harness.sweep.outcome import Places
+        from harness.sweep.sweep import open_sweep
 
     return open_sweep(spec, Places.under(out, records=records, track=track), say)
 
@@ -228,12 +231,13 @@ def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend
     sweep = _open(spec, out, records, track)
     folder = sweep.folder.path
     try:
-        made = run_sweep(spec, sweep.places, extend=extend, say=say)
+        summary = run_sweep(spec, sweep.places, extend=extend, say=say)
     except KeyboardInterrupt:
         say(f"interrupted; the same command goes on, or `rlvr-dir sweep resume {folder}`")
         raise
-    echo(made.shown(), lines=True)
+    echo(summary.shown(), lines=True)
     say(f"written to {folder}: summary.md with all tables and figures, summary.json, results")
-    if made.failed:
-        say(f"{made.failed} points failed; `rlvr-dir sweep status {folder}` says why, and the same command tries again")
+    if summary.failed:
+        count = f"{summary.failed} points failed"
+        say(f"{count}; `rlvr-dir sweep status {folder}` says why, and the same command tries again")
         raise typer.Exit(1)

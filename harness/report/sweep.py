@@ -36,7 +36,8 @@ from harness.train.summary import validation_scores
 class CompleteTrial:
     """A complete trial: a point, or a reference (`point` None), with its results and its metrics as fractions.
 
-    `drawn` says how a reference is drawn otherwise than the sweep; `about` goes into the JSON.
+    `scores` are its scores, one a benchmark; `drawn` says how a reference is drawn otherwise than the sweep; `about`
+    goes into the JSON.
     """
 
     pair: str
@@ -45,6 +46,7 @@ class CompleteTrial:
     label: str
     results: tuple[Any, ...]
     metrics: dict[str, float]
+    scores: Sequence[stats.Scores] = field(default=(), kw_only=True)
     drawn: str = field(default="", kw_only=True)
     about: dict[str, Any] = field(default_factory=dict, kw_only=True)
 

@@ -1,6 +1,6 @@
 """What every sweep says, whatever it tries: which values, chosen how, what counts as better, who works on it.
 
-`harness.spec.sweep` has sweeps of decodings, `harness.sweep.training` sweeps of trainings.
+`harness.spec.sweep` has sweeps of decodings, `harness.sweep.specs` sweeps of trainings.
 """
 
 import re
@@ -21,8 +21,8 @@ LISTED = ("grid", "random")  # methods whose points are all known before anythin
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
-def _as_list(given: Any) -> Any:
-    return given if isinstance(given, list | tuple) else [given]
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -105,7 +105,7 @@ class Workers(Spec, frozen=True):
 class Search(Spec, frozen=True):
     """The part of a sweep that says which points there are and which of them is best.
 
-    A kind of sweep adds what its points are made of, and `tried`, `pairs` and `metrics`.
+    A kind of sweep adds what its points are made of, and `tried`, `pairs`, `seeds`, `metrics` and `run_params`.
     """
 
     called: ClassVar[str] = "sweep"
@@ -136,19 +136,19 @@ class Search(Spec, frozen=True):
 
     @field_validator("metric", mode="before")
     @classmethod
-    def _read_metric(cls, given: Any) -> Any:
-        return {"name": given} if isinstance(given, str) else given
+    def _read_metric(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
 
     @field_validator("parameters", mode="before")
     @classmethod
-    def _read_parameters(cls, given: Any) -> dict[str, Parameter]:
-        if not isinstance(given, Mapping) or not given:
+    def _read_parameters(cls, parameters: Any) -> dict[str, Parameter]:
+        if not isinstance(parameters, Mapping) or not parameters:
             raise UserError("the sweep has no parameters")
         tried = cls.tried()
-        for name in given:
+        for name in parameters:
             if name not in tried:
                 raise unknown("key of parameters", name, tried)
-        return {name: _parameter(name, value, tried[name], name == cls.by_ratio) for name, value in given.items()}
+        return {name: _parameter(name, value, tried[name], name == cls.by_ratio) for name, value in parameters.items()}
 
     @model_validator(mode="after")
     def _check(self) -> "Search":
@@ -170,6 +170,16 @@ class Search(Spec, frozen=True):
     @property
     def metrics(self) -> tuple[str, ...]:
         """Return the metrics there are, the usual one first."""
+        raise NotImplementedError
+
+    @property
+    def at_once(self) -> int | None:
+        """Return how many points run together; None: all of them."""
+        return None if self.method in LISTED else self.batch
+
+    @property
+    def run_params(self) -> dict[str, str]:
+        """Return what was asked, for people who look at the sweep's run in MLflow."""
         raise NotImplementedError
 
     @classmethod
@@ -223,12 +233,12 @@ class Search(Spec, frozen=True):
 
     def covering(self) -> list[dict[str, Any]]:
         """Return points with every value of every parameter at least once, the others at their first."""
-        every = {
+        values_of = {
             name: (parameter.min, parameter.max) if isinstance(parameter, Range) else parameter.listed
             for name, parameter in self.varied().items()
         }
-        first = {name: values[0] for name, values in every.items()}
-        return [{**first, name: value} for name, values in every.items() for value in values]
+        first = {name: values[0] for name, values in values_of.items()}
+        return [{**first, name: value} for name, values in values_of.items() for value in values]
 
     def varied(self) -> dict[str, Parameter]:
         """Return the parameters by the names that points have: `decode.tau.ratio` for a threshold by its ratio."""
@@ -239,31 +249,31 @@ def kind_of(field: FieldInfo) -> Any:
     """Return the type of a field, without its None."""
     kind = field.annotation
     if get_origin(kind) in (Union, types.UnionType):
-        kind = next(each for each in get_args(kind) if each is not type(None))
+        kind = next(part for part in get_args(kind) if part is not type(None))
     return kind
 
 
-def _parameter(name: str, given: Any, field: FieldInfo, by_ratio: bool) -> Parameter:
+def _parameter(name: str, value: Any, field: FieldInfo, by_ratio: bool) -> Parameter:
     """Read one entry of `parameters`: values of a field; of a number also a range.
 
     Raises:
         UserError: it is neither, or more than one of them.
     """
     where, numeric = f"parameters.{name}", kind_of(field) is float
-    if isinstance(given, Parameter):
-        return given
-    if not isinstance(given, Mapping):
-        raise UserError(f"{where}={shown(given)} is refused; accepted: values: [...]" + ", min: and max:" * numeric)
+    if isinstance(value, Parameter):
+        return value
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where}={shown(value)} is refused; accepted: values: [...]" + ", min: and max:" * numeric)
     kinds: dict[str, type[Parameter]] = {"values": Numbers if numeric else Values}
     if numeric:
         kinds |= {"min": Range, "max": Range, "log": Range}
     if by_ratio:
         kinds |= {"ratio": Ratio, "refine": Ratio}
-    for key in given:
+    for key in value:
         if key not in kinds:
             raise unknown(f"key of {where}", key, kinds)
-    named = {kinds[key] for key in given}
+    named = {kinds[key] for key in value}
     if len(named) != 1:
         ways = ["values", *(["min and max"] if numeric else []), *(["ratio"] if by_ratio else [])]
         raise UserError(f"{where} needs one of: {', '.join(ways)}")
-    return parse(named.pop(), given, where=f"{where}.")
+    return parse(named.pop(), value, where=f"{where}.")

@@ -43,28 +43,29 @@ def _read_pairs(value: Any) -> dict[str, Any]:
         UserError: one is refused, or two have one name.
     """
     if isinstance(value, Mapping) and isinstance(value.get("rl"), list | tuple):  # a training's checkpoints
-        found = trajectory_of([str(name) for name in value["rl"]], {key: value[key] for key in value if key != "rl"})
-        each = [(one.name, one.pair) for one in found]
+        checkpoints = [str(name) for name in value["rl"]]
+        shared = {key: value[key] for key in value if key != "rl"}
+        named = [(checkpoint.name, checkpoint.pair) for checkpoint in trajectory_of(checkpoints, shared)]
     else:
-        each = [_read_pair(one) for one in (value if isinstance(value, list | tuple) else [value])]
-    names = [name for name, _ in each]
+        named = [_read_pair(pair) for pair in (value if isinstance(value, list | tuple) else [value])]
+    names = [name for name, _ in named]
     if len(set(names)) < len(names):
         raise UserError(f"pair: {', '.join(names)} has one name twice")
-    return dict(each)
+    return dict(named)
 
 
-def _read_pair(given: Any) -> tuple[str, Any]:
+def _read_pair(value: Any) -> tuple[str, Any]:
     """Read a name, a folder, which gives the pair its name, `NAME=PLACE`, or a pair's fields and its `name`."""
-    if given == TINY or preset(given) is not None:
-        return given, preset(given) or given
-    name, place = "", given
-    if isinstance(given, Mapping):
-        name, place = str(given.get("name") or ""), {key: given[key] for key in given if key != "name"}
-    elif isinstance(given, str) and "=" in given and not Path(given).expanduser().is_dir():
-        name, _, place = given.partition("=")
+    if value == TINY or preset(value) is not None:
+        return value, preset(value) or value
+    name, place = "", value
+    if isinstance(value, Mapping):
+        name, place = str(value.get("name") or ""), {key: value[key] for key in value if key != "name"}
+    elif isinstance(value, str) and "=" in value and not Path(value).expanduser().is_dir():
+        name, _, place = value.partition("=")
     pair = find_pair(place)
     if isinstance(pair, str):
-        raise UserError(f"pair={given!r} is refused: {pair!r} has a name; accepted: {pair}")
+        raise UserError(f"pair={value!r} is refused: {pair!r} has a name; accepted: {pair}")
     named = Path(place).expanduser().resolve() / "rl" if isinstance(place, str) and not name else Path(pair.rl)
     return name or model_name(str(named)), pair
 
@@ -81,8 +82,11 @@ def _read_references(value: Any) -> tuple[Decoding, ...]:
     """Read further references; base and RL are references anyway."""
     if not isinstance(value or (), list | tuple):
         raise ValueError(f"references={shown(value)} is refused; accepted: a list of decodings")
-    found = [parse_decoding(d) if isinstance(d, str) else parse(Decoding, d, where="references.") for d in value or ()]
-    return tuple(each for each in found if each.mode not in ("base", "rl"))
+    decodings = [
+        parse_decoding(text) if isinstance(text, str) else parse(Decoding, text, where="references.")
+        for text in value or ()
+    ]
+    return tuple(decoding for decoding in decodings if decoding.mode not in ("base", "rl"))
 
 
 def _read_decode(value: Any) -> dict[str, Any]:
@@ -116,12 +120,12 @@ class OtherSampling(Spec, frozen=True):
         if not isinstance(data, Mapping):
             return data
         changes = {name: data[name] for name in data if name in cls.options() and name != "decodings"}
-        others = {name: value for name, value in data.items() if name not in changes}
-        return {**others, "changes": {name: value for name, value in changes.items() if value is not None}}
+        rest = {name: value for name, value in data.items() if name not in changes}
+        return {**rest, "changes": {name: value for name, value in changes.items() if value is not None}}
 
     @model_serializer(mode="plain")
     def _flat(self) -> dict[str, Any]:
-        return {"decodings": [each.model_dump() for each in self.decodings], **self.changes}
+        return {"decodings": [decoding.model_dump() for decoding in self.decodings], **self.changes}
 
     def of(self, sampling: Sampling) -> Sampling:
         """Return how it draws in a sweep of this `sampling`.
@@ -132,7 +136,7 @@ class OtherSampling(Spec, frozen=True):
         return parse(Sampling, over(sampling.model_dump(), self.changes), where="samplings.")
 
 
-class Confirmation(Spec, frozen=True):
+class ConfirmationSplit(Spec, frozen=True):
     """What is kept for the confirmation: the sweep sees a share `split` of each benchmark's problems, no others."""
 
     split: float = Field(gt=0.0, lt=1.0)
@@ -160,7 +164,7 @@ class SweepSpec(Presentation, Search, frozen=True):
         description="Benchmarks, by name or PATH.jsonl."
     )
     limit: int | None = Field(default=None, ge=1, description="First problems only: for a look.")
-    confirm: Confirmation | None = Field(
+    confirm: ConfirmationSplit | None = Field(
         default=None, description="{split: 0.5}: half of the problems choose, the others are for `sweep confirm`."
     )
     sampling: Sampling = Field(default_factory=Sampling, description="How tokens are drawn.")
@@ -196,6 +200,16 @@ class SweepSpec(Presentation, Search, frozen=True):
     def pairs(self) -> dict[str, Pair | str]:
         """Return the pairs by name; `harness.tiny.checkpoints` knows the one called `tiny`."""
         return dict(self.pair)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Return the seeds on which points are compared."""
+        return (self.sampling.seed,)
+
+    @property
+    def run_params(self) -> dict[str, str]:
+        """Return the pairs and the benchmarks."""
+        return {"pair": ", ".join(self.pairs), "tasks": ", ".join(self.tasks)}
 
     @property
     def extrapolates(self) -> bool:
@@ -234,8 +248,8 @@ class SweepSpec(Presentation, Search, frozen=True):
         Raises:
             UserError: a value is refused.
         """
-        found = [(decoding, other.of(self.sampling)) for other in self.samplings for decoding in other.decodings]
-        return [each for each in dict.fromkeys(found) if each[1] != self.sampling]
+        ways = [(decoding, other.of(self.sampling)) for other in self.samplings for decoding in other.decodings]
+        return [(decoding, sampling) for decoding, sampling in dict.fromkeys(ways) if sampling != self.sampling]
 
     @property
     def part(self) -> ProblemPart:
@@ -252,10 +266,10 @@ class SweepSpec(Presentation, Search, frozen=True):
             "data_dir",
             *Presentation.model_fields,
         )
-        asked = {name: getattr(self, name) for name in names} | {"part": self.part}
-        asked = {"pair": self.pairs[pair], "decodings": tuple(decodings), **asked, **changes}
-        asked["sampling"] = Sampling(**asked["sampling"].model_dump())  # all of it, whatever a task of lm-eval's says
-        return parse(EvalSpec, asked)
+        fields = {name: getattr(self, name) for name in names} | {"part": self.part}
+        fields = {"pair": self.pairs[pair], "decodings": tuple(decodings), **fields, **changes}
+        fields["sampling"] = Sampling(**fields["sampling"].model_dump())  # all of it, whatever a task of lm-eval's says
+        return parse(EvalSpec, fields)
 
     def check(self) -> None:
         """Refuse what one field alone cannot tell.

@@ -1,12 +1,16 @@
 """Sweeps: ways of decoding, or trainings, chosen by a grid or a search; nothing is done twice.
 
-    from harness.sweep.run import Places, run_sweep
+    from harness.sweep.outcome import Places
+    from harness.sweep.run import run_sweep
     from harness.sweep.specs import load
     run_sweep(load(yaml.safe_load(text)), Places.under(Path("runs")))
 
-`run.py` has a sweep from its spec to its summary, `trials.py` how trials are claimed and resumed, `decoding.py` and
-`training/kind.py` what each kind does with them. Optuna stores the trials, a store every rollout or training, the
-sweep's folder the results. All three survive `kill -9` at any moment; the same command goes on from there.
+`run.py` takes a sweep from its spec to its summary, `sweep.py` says what is left to do, `study.py` what was tried;
+`decoding.py` and `training.py` do the points. Optuna's storage lists the trials, the records (or the folders of
+trainings) hold what was done. Both survive `kill -9` at any moment; the same command goes on from there.
+
+The words: a *point* is a set of values of the sweep's parameters, a *reference* what points are compared with; a
+*trial* is one that was tried, a *study* is Optuna's list of them.
 """
 
 from pathlib import Path

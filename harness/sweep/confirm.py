@@ -18,13 +18,11 @@ from harness.records.lock import Lock
 from harness.report.markdown import as_text, table
 from harness.report.model import Section, cell, frame
 from harness.stats import Estimate
-from harness.sweep.base import Sweep
+from harness.sweep.sweep import Sweep
 from harness.sweep.track import SweepRun
 
 
-def confirm(
-    sweep: Sweep[Any], seeds: Sequence[int], tasks: Sequence[str] | None = None, *, limit: int | None = None
-) -> str:
+def confirm(sweep: Sweep, seeds: Sequence[int], tasks: Sequence[str] | None = None, *, limit: int | None = None) -> str:
     """Compare the winner of each pair with its controls on new seeds; write `confirm.md`, returned, and `confirm.json`.
 
     Interrupted, the same call goes on.
@@ -32,33 +30,35 @@ def confirm(
     Raises:
         UserError: a seed is the sweep's own, every seed is alike (greedy), or there is no winner yet.
     """
-    asked, spec, folder = f"seeds={','.join(map(str, seeds))}", sweep.spec, sweep.folder
+    option, spec, folder = f"seeds={','.join(map(str, seeds))}", sweep.spec, sweep.folder
     if getattr(getattr(spec, "sampling", None), "greedy", False):
         raise UserError(
-            f"{asked} is refused: the sweep is greedy (temperature=0), and every seed gives the same tokens; "
+            f"{option} is refused: the sweep is greedy (temperature=0), and every seed gives the same tokens; "
             "accepted: a sweep that samples"
         )
-    if set(sweep.seeds) & set(seeds) or len(set(seeds)) < len(seeds) or not seeds:
+    if set(spec.seeds) & set(seeds) or len(set(seeds)) < len(seeds) or not seeds:
         raise UserError(
-            f"{asked} is refused; accepted: different ones, and none of the sweep's own "
-            f"({', '.join(map(str, sweep.seeds))}), on which the winner was chosen"
+            f"{option} is refused; accepted: different ones, and none of the sweep's own "
+            f"({', '.join(map(str, spec.seeds))}), on which the winner was chosen"
         )
     lock = Lock(folder.lock, f"sweep {spec.name!r}")
     try:
-        made = sweep.summary()
-        if not made.best:
+        summary = sweep.summary()
+        if not summary.best:
             raise UserError(f"sweep {spec.name!r} has no best point to be confirmed")
-        run = SweepRun(sweep)
-        again = [
-            (entry.pair, each) for entry in made.best for each in sweep.again(entry, made, seeds, tasks, limit, run)
+        run = SweepRun(spec, folder, sweep.places.tracking)
+        confirmations = [
+            (entry.pair, confirmation)
+            for entry in summary.best
+            for confirmation in sweep.objective.confirm(entry, summary, seeds, tasks, limit, run)
         ]
-        compared = stats.family((each.winner, each.control) for _, each in again)
-        before = {(_key(row.result), _key(row.reference)): row.difference.mean for row in made.comparisons}
+        comparisons = stats.family((again.winner, again.control) for _, again in confirmations)
+        before = {(_key(row.result), _key(row.reference)): row.difference.mean for row in summary.comparisons}
         rows, plain = [], []
-        for (pair, each), row in zip(again, compared, strict=True):
-            first = before.get((_key(each.winner), _key(each.control)))
-            rows.append(_row(pair, each.problems, row, first))
-            about = {"pair": pair, "winner": each.winner.label, "before": first, "problems": each.problems}
+        for (pair, again), row in zip(confirmations, comparisons, strict=True):
+            first = before.get((_key(again.winner), _key(again.control)))
+            rows.append(_row(pair, again.problems, row, first))
+            about = {"pair": pair, "winner": again.winner.label, "before": first, "problems": again.problems}
             plain.append({**row.facts(), **about})
         note = (
             f"{time.strftime('%Y-%m-%d')}: new seeds {', '.join(map(str, seeds))}. Differences in points of Avg, "

@@ -1,15 +1,13 @@
-"""Sweeps of decodings: a list of decodings given to the loop, pair by pair, in one stream of one engine."""
+"""Decode the points of a sweep: a list of decodings given to the loop, pair by pair, in one stream of one engine."""
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import hypot, isfinite
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from harness import stats
+from harness.errors import UserError
 from harness.evals import EvalResult
 from harness.evals.benchmark import Benchmark
 from harness.evals.compare import comparisons
@@ -20,52 +18,33 @@ from harness.files import make_folder
 from harness.grading import grader_name
 from harness.report.sweep import CompleteTrial, DecodingSummary
 from harness.spec import Decoding, ProblemPart, Sampling
-from harness.spec.search import LISTED
 from harness.spec.sweep import RATIO, SweepSpec
-from harness.sweep.base import Again, Sweep
 from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.estimate import DecodingEstimate, estimate
-from harness.sweep.points import Point, key, listed_points
+from harness.sweep.folder import SweepFolder
+from harness.sweep.outcome import Confirmation, Outcome, Outcomes, Places
+from harness.sweep.points import Point, key
+from harness.sweep.study import Trial
 from harness.sweep.taus import Taus, find_taus, stored_taus, wanted
 from harness.sweep.track import SweepRun
-from harness.sweep.trials import Trial
 from harness.tiny import checkpoints
 
 if TYPE_CHECKING:  # which brings torch, and a sweep that is only looked at does not wait for it
     from harness.decode import Engine
 
-PointsByDecoding = dict[Decoding, list[Point]]  # points may be other words for one
-
-
 _ERROR = re.compile(r"avg_at_\d+_se(_sampling)?")  # standard errors, of benchmarks that share no problem
 _ORDER = ("base", "rl", "replace", "veto", "extrapolate", "resample")  # of references
 
 
-class Decodings(Sweep[SweepSpec]):
+class DecodingObjective:
     """Gives the loop lists of decodings, in an engine that is changed only with the pair."""
 
-    _engine: "Engine | None" = None
-    _loaded = ""
-
-    @cached_property
-    def _decodings(self) -> dict[str, Decoding]:
-        """The decodings of points, by key."""
-        return {}
-
-    @property
-    def store(self) -> Path:
-        """The folder of records."""
-        return self.places.records
-
-    @property
-    def seeds(self) -> Sequence[int]:
-        """That of the sampling."""
-        return (self.spec.sampling.seed,)
-
-    @property
-    def at_once(self) -> int:
-        """All points where they are known, else a batch."""
-        return len(listed_points(self.spec)) if self.spec.method in LISTED else self.spec.batch
+    def __init__(self, spec: SweepSpec, places: Places, say: Callable[[str], None], *, progress: bool) -> None:
+        self.spec, self.places, self.say, self.progress = spec, places, say, progress
+        self.store, self.folder = places.records, SweepFolder.of(spec, places.out)
+        self._engine: Engine | None = None
+        self._loaded = ""  # the pair of the engine
+        self._decodings: dict[str, Decoding] = {}  # of points, by key
 
     def check(self) -> None:
         """Refuse tasks that cannot be had, and those of lm-eval's.
@@ -81,9 +60,11 @@ class Decodings(Sweep[SweepSpec]):
         """Estimate from the records."""
         return estimate(self.spec, self.places.out, self.places.records)
 
+    # Points
+
     def references(self, points: Sequence[Point]) -> list[Point]:
         """Return base, RL, controls, and what else is asked for, of each pair."""
-        found: list[Point] = []
+        wanted_references: list[Point] = []
         for pair in self.spec.pairs:
             taus, decodings = self._taus(pair), list[Decoding]()
             for point in points:
@@ -91,38 +72,47 @@ class Decodings(Sweep[SweepSpec]):
                     name = key(point)  # its decoding is made once: a search asks again after each of its points
                     self._decodings[name] = self._decodings.get(name) or decoding_of(self.spec, point, taus)
                     decodings.append(self._decodings[name])
-            found += references(self.spec, pair, decodings)
-        return found
+            wanted_references += references(self.spec, pair, decodings)
+        return wanted_references
 
-    def run(self, points: Sequence[Point]) -> None:
+    def run(self, points: Sequence[Point], outcomes: Outcomes) -> None:
         """Decode what is missing of all points in one stream, and complete each when its last benchmark is there.
 
         Raises:
             UserError: what the engine or the record store refuses; points that are complete by then stay so.
         """
+        spec, pair = self.spec, points[0]["pair"]
+        taus = self._taus(pair)
+        by_sampling: dict[Sampling, dict[Decoding, list[Point]]] = {spec.sampling: {}}
+        for point in points:  # several points may be other words for one decoding
+            decodings = by_sampling.setdefault(sampling_of(spec, point), {})
+            decodings.setdefault(decoding_of(spec, point, taus), []).append(point)
+        try:
+            for sampling, points_of in by_sampling.items():
+                if points_of:
+                    self._decode(pair, sampling, points_of, outcomes)
+        except UserError:
+            self.close()  # it may be in the middle of other responses
+            raise
+
+    def _decode(
+        self, pair: str, sampling: Sampling, points_of: dict[Decoding, list[Point]], outcomes: Outcomes
+    ) -> None:
         from harness.evals import evaluate
 
-        spec, pair = self.spec, points[0]["pair"]
-        engine, taus = self._open(pair), self._taus(pair)
-        by: dict[Sampling, PointsByDecoding] = {spec.sampling: {}}
-        for point in points:
-            by.setdefault(sampling_of(spec, point), {}).setdefault(decoding_of(spec, point, taus), []).append(point)
-        tasks = len(preflight_of(spec))
-        for sampling, asked in by.items():
-            found: dict[Decoding, list[EvalResult]] = {decoding: [] for decoding in asked}
+        spec, tasks = self.spec, len(preflight_of(self.spec))
+        results: dict[Decoding, list[EvalResult]] = {decoding: [] for decoding in points_of}
 
-            def have(result: EvalResult, asked: PointsByDecoding, found: dict[Decoding, list[EvalResult]]) -> None:
-                mine = found[result.decoding]
-                mine.append(result)
-                if len(mine) == tasks:
-                    files = [each.write(self.folder.results).name for each in mine]
-                    for point in asked[result.decoding]:
-                        self.complete(point, mine, files, metrics(spec, mine))
+        def complete(result: EvalResult) -> None:
+            done = results[result.decoding]
+            done.append(result)
+            if len(done) == tasks:
+                files = tuple(result.write(self.folder.results).name for result in done)
+                for point in points_of[result.decoding]:
+                    outcomes.complete(Outcome(point, done, metrics(spec, done), files))
 
-            if asked:
-                evaluation = spec.evaluation(pair, list(asked), sampling=sampling)
-                told = partial(have, asked=asked, found=found)
-                evaluate(evaluation, engine=engine, records=self.store, progress=self.progress, on_result=told)
+        evaluation = spec.evaluation(pair, list(points_of), sampling=sampling)
+        evaluate(evaluation, engine=self._open(pair), records=self.store, progress=self.progress, on_result=complete)
 
     def results(self, trial: Trial) -> list[EvalResult] | None:
         """Return the results of a trial."""
@@ -130,17 +120,17 @@ class Decodings(Sweep[SweepSpec]):
 
     def is_current(self, trial: Trial) -> bool:
         """Tell whether results are there, and of the benchmarks, graders and criteria as they are now."""
-        now = {each.name: each for each in preflight_of(self.spec).values()}
+        benchmarks = {benchmark.name: benchmark for benchmark in preflight_of(self.spec).values()}
         results, point = self.results(trial), trial.point
-        for each in results or ():
-            tau = each.decoding.tau if RATIO in point else None
-            if "reference" not in point and each.decoding != self.spec.decoding(point, tau):  # its own file has changed
-                return False
-        return results is not None and all(_is_of(each, now[each.task]) for each in results)
+        for result in results or ():
+            tau = result.decoding.tau if RATIO in point else None
+            if "reference" not in point and result.decoding != self.spec.decoding(point, tau):
+                return False  # its own file has changed
+        return results is not None and all(_is_of(result, benchmarks[result.task]) for result in results)
 
-    def entry(
-        self, point: Point, results: Sequence[EvalResult], number: int, metrics: dict[str, float]
-    ) -> CompleteTrial:
+    # The summary
+
+    def entry(self, point: Point, results: Sequence[Any], number: int, metrics: dict[str, float]) -> CompleteTrial:
         """Return a point or a reference with its label, and how it is drawn otherwise than the sweep."""
         drawn = sampling_of(self.spec, point).unlike(self.spec.sampling)
         label = results[0].decoding.label() + (f" ({drawn})" if drawn else "")
@@ -148,14 +138,11 @@ class Decodings(Sweep[SweepSpec]):
             "decoding": results[0].decoding.model_dump(mode="json"),
             "results": {result.task: result.config_hash for result in results},
         }
-        asked = None if "reference" in point else point
-        return CompleteTrial(point["pair"], number, asked, label, tuple(results), metrics, drawn=drawn, about=about)
+        varied, scores = None if "reference" in point else point, [Setting.of([result]) for result in results]
+        more: dict[str, Any] = {"scores": scores, "drawn": drawn, "about": about}
+        return CompleteTrial(point["pair"], number, varied, label, tuple(results), metrics, **more)
 
-    def scores(self, entry: CompleteTrial) -> list[stats.Scores]:
-        """Return what a point scored by the sweep's metric."""
-        return [Setting.of([result]) for result in entry.results]
-
-    def summarise(self, entries: list[CompleteTrial], **told: Any) -> DecodingSummary:
+    def summary(self, entries: list[CompleteTrial], **counts: Any) -> DecodingSummary:
         """Return the summary, references first."""
 
         def place(entry: CompleteTrial) -> tuple[bool, bool, int]:
@@ -167,35 +154,36 @@ class Decodings(Sweep[SweepSpec]):
             )
 
         entries = sorted(entries, key=place)
-        matched = []
-        for entry in (entry for entry in entries if RATIO in (entry.point or {})):
-            found = self._taus(entry.pair)[entry.results[0].decoding.criterion, (entry.point or {})[RATIO]]
-            replaced, tokens = (
-                sum(int(getattr(r, n).sum()) for r in entry.results) for n in ("n_replaced", "n_tokens")
-            )
-            shares = {"wanted": found.wanted, "expected": found.expected, "reached": replaced / max(1, tokens)}
-            matched.append({"pair": entry.pair, "criterion": found.criterion, "tau": found.tau, **shares})
-        found = [result for entry in entries for result in entry.results]
-        compared = comparisons(settings_of(found, usual=self.spec.sampling))
+        results = [result for entry in entries for result in entry.results]
         return DecodingSummary(
-            spec=self.spec, entries=entries, comparisons=compared, matched=matched, results=lambda: found, **told
+            spec=self.spec,
+            entries=entries,
+            comparisons=comparisons(settings_of(results, usual=self.spec.sampling)),
+            matched=[row for entry in entries if (row := self._matched(entry))],
+            results=lambda: results,
+            **counts,
         )
 
-    def log(self, run: SweepRun, result: EvalResult) -> None:
-        """Log a result as a run of its own."""
-        from harness.tracking import log_result
+    def _matched(self, entry: CompleteTrial) -> dict[str, Any] | None:
+        """Return the threshold of a point that names a ratio, and the ratio that it reached."""
+        if RATIO not in (point := entry.point or {}):
+            return None
+        taus = stored_taus(self.spec, self.folder, entry.pair)
+        tau = taus.get((entry.results[0].decoding.criterion, point[RATIO]))
+        if tau is None:  # its file was moved away
+            return None
+        replaced, tokens = (
+            sum(int(getattr(result, name).sum()) for result in entry.results) for name in ("n_replaced", "n_tokens")
+        )
+        shares = {"wanted": tau.wanted, "expected": tau.expected, "reached": replaced / max(1, tokens)}
+        return {"pair": entry.pair, "criterion": tau.criterion, "tau": tau.tau, **shares}
 
-        if (made := log_result(result, run.where, run.experiment)) is not None:
-            run.adopt(made)
+    # The confirmation
 
-    def params(self) -> dict[str, str]:
-        """Return the pairs and the benchmarks."""
-        return {"pair": ", ".join(self.spec.pairs), "tasks": ", ".join(self.spec.tasks)}
-
-    def again(
-        self, best: CompleteTrial, made: Any, seeds: Sequence[int], tasks: Sequence[str] | None, limit: int | None,
+    def confirm(
+        self, best: CompleteTrial, summary: Any, seeds: Sequence[int], tasks: Sequence[str] | None, limit: int | None,
         run: SweepRun,
-    ) -> Iterator[Again]:  # fmt: skip
+    ) -> Iterator[Confirmation]:  # fmt: skip
         """Decode the winner, base, RL and its control; `limit` takes the first of the unused problems.
 
         The winner is compared with RL and its control; RL itself, which has neither, with base.
@@ -203,32 +191,34 @@ class Decodings(Sweep[SweepSpec]):
         from harness.evals import evaluate
 
         spec, winner = self.spec, best.results[0].decoding
-        found = preflight(tasks or spec.tasks, spec.data_dir, spec)
-        parts = {each.name: unused(spec, each) for each in found.values()}
+        benchmarks = preflight(tasks or spec.tasks, spec.data_dir, spec)
+        parts = {benchmark.name: unused(spec, benchmark) for benchmark in benchmarks.values()}
         base, rl = Decoding(mode="base"), Decoding(mode="rl")
         decodings = list(dict.fromkeys([base, rl, winner.control(), winner]))
-        controls = [each for each in dict.fromkeys([rl, winner.control()]) if each != winner] or [base]
+        controls = [control for control in dict.fromkeys([rl, winner.control()]) if control != winner] or [base]
         results: list[EvalResult] = []
         make_folder(self.folder.path / "confirm")
         for seed, part in product(seeds, dict.fromkeys(parts.values())):
-            chosen = tuple(task for task, each in found.items() if parts[each.name] == part)
+            chosen = tuple(task for task, benchmark in benchmarks.items() if parts[benchmark.name] == part)
             same = spec.limit if part == spec.part else None  # nothing new is left, so no more than the sweep had
             changes = {"tasks": chosen, "part": part, "limit": limit or same}
-            asked = spec.evaluation(best.pair, decodings, sampling=spec.sampling.replace(seed=seed), **changes)
-            results += evaluate(asked, engine=self._open(best.pair), records=self.store)
+            evaluation = spec.evaluation(best.pair, decodings, sampling=spec.sampling.replace(seed=seed), **changes)
+            results += evaluate(evaluation, engine=self._open(best.pair), records=self.store)
         self.close()
         for result in results:
             result.write(self.folder.path / "confirm")
             run.child(result)
             self.say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {score(result)}")
-        by = {(setting.task, setting.decoding): setting for setting in settings_of(results)}
-        mine = {each.name for each in preflight_of(spec).values()}
+        settings = {(setting.task, setting.decoding): setting for setting in settings_of(results)}
+        own = {benchmark.name for benchmark in preflight_of(spec).values()}
         for task in dict.fromkeys(result.task for result in results):
-            one = by[task, winner]
-            kind = "the same {}" if parts[one.first.task] == spec.part else "{} others"
-            said = (kind if one.first.task in mine else "{} of another benchmark").format(len(one.units))
+            setting = settings[task, winner]
+            kind = "the same {}" if parts[setting.first.task] == spec.part else "{} others"
+            problems = (kind if setting.first.task in own else "{} of another benchmark").format(len(setting.units))
             for control in controls:
-                yield Again(one, by[task, control], said)
+                yield Confirmation(setting, settings[task, control], problems)
+
+    # The engine
 
     def close(self) -> None:
         """Close the engine."""
@@ -237,9 +227,9 @@ class Decodings(Sweep[SweepSpec]):
             self._engine = None
 
     def _taus(self, pair: str) -> Taus:
-        """Return the thresholds of a pair; where the sweep asks for ratios, they are found when it runs."""
+        """Return the thresholds of a pair; where the sweep asks for ratios, those that are missing are found."""
         taus = stored_taus(self.spec, self.folder, pair)
-        if self.study is not None and any(each not in taus for each in wanted(self.spec)):
+        if not wanted(self.spec).keys() <= taus.keys():
             taus = find_taus(self.spec, self.folder, pair, self._open(pair), self.store, progress=self.progress)
         return taus
 
@@ -254,12 +244,12 @@ class Decodings(Sweep[SweepSpec]):
         return self._engine
 
 
-def _is_of(result: EvalResult, now: Benchmark) -> bool:
+def _is_of(result: EvalResult, benchmark: Benchmark) -> bool:
     """Tell whether a result is of a benchmark and a grader as they are now."""
-    told = result.provenance
-    if told.get("data") not in (None, now.data):
+    provenance = result.provenance
+    if provenance.get("data") not in (None, benchmark.data):
         return False
-    return told.get("grader") == grader_name(now.grader)
+    return provenance.get("grader") == grader_name(benchmark.grader)
 
 
 def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
@@ -267,22 +257,24 @@ def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
 
     Metrics of more samples than there are have no value: greedy decoding has one.
     """
-    every: list[dict[str, Any]] = []
+    by_benchmark: list[dict[str, Any]] = []
     for result in results:
         values = {name.replace("@", "_at_"): value for name, value in result.metrics().items()}
         name = spec.metric.name
         if name.startswith("pass_at_") and name not in values and int(name[8:]) <= result.samples:
             values[name] = result.pass_at(int(name.removeprefix("pass_at_")))
-        every.append(values)
-    names = [name for name in every[0] if all(name in values for values in every)]
-    each = {name: [float(values[name]) for values in every] for name in names}
-    means = {name: hypot(*mine) / len(mine) if _ERROR.fullmatch(name) else fmean(mine) for name, mine in each.items()}
+        by_benchmark.append(values)
+    means: dict[str, float] = {}
+    for name in by_benchmark[0]:
+        if all(name in values for values in by_benchmark):
+            terms = [float(values[name]) for values in by_benchmark]
+            means[name] = hypot(*terms) / len(terms) if _ERROR.fullmatch(name) else fmean(terms)
     return {name: value for name, value in means.items() if isfinite(value)}  # one sample has no sampling error
 
 
 def unused(spec: SweepSpec, benchmark: Benchmark) -> ProblemPart:
     """Return the problems of a benchmark on which the winner was not chosen; the sweep's own where there are none."""
-    if benchmark.name not in {each.name for each in preflight_of(spec).values()}:
+    if benchmark.name not in {swept.name for swept in preflight_of(spec).values()}:
         return ProblemPart()
     if spec.confirm is not None:
         return spec.part.replace(held_out=True)

@@ -16,10 +16,10 @@ def decoding_of(spec: SweepSpec, point: Point, taus: Taus) -> Decoding:
         return parse(Decoding, point["reference"])
     if RATIO not in point:
         return spec.decoding(point)
-    asked = spec.decoding(point, 0.0)
-    if is_uniform(gate := gate_of(asked)):
+    decoding = spec.decoding(point, 0.0)
+    if is_uniform(gate := gate_of(decoding)):
         return spec.decoding(point, tau_for(gate, (), point[RATIO]).tau)
-    return spec.decoding(point, taus[asked.criterion, point[RATIO]].tau)
+    return spec.decoding(point, taus[decoding.criterion, point[RATIO]].tau)
 
 
 @cache
@@ -38,5 +38,5 @@ def references(spec: SweepSpec, pair: str, decodings: Iterable[Decoding]) -> lis
     decodings = dict.fromkeys(decodings)
     controls = [control for decoding in decodings for control in _controls(decoding)]
     wanted = dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), *spec.references, *controls])
-    others = [reference(pair, *each) for each in spec.drawn_otherwise]
-    return [*(reference(pair, decoding) for decoding in wanted if decoding not in decodings), *others]
+    drawn_otherwise = [reference(pair, decoding, sampling) for decoding, sampling in spec.drawn_otherwise]
+    return [*(reference(pair, decoding) for decoding in wanted if decoding not in decodings), *drawn_otherwise]

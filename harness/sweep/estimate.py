@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,37 +21,34 @@ from harness.spec.stored import Number, Plain, Stored
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
 from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.folder import SweepFolder
+from harness.sweep.lists import Cost
 from harness.sweep.matched import is_uniform
 from harness.sweep.points import Point, listed_points
-from harness.sweep.several import Cost
 from harness.sweep.taus import EVENTS, Taus, gate_of, stored_taus, wanted
 from harness.tiny import checkpoints
 
 
 @dataclass(frozen=True, slots=True)
 class TrialCost:
-    """A point or a reference: what it is, how many responses it needs, how many are held (None: cannot be told).
-
-    Without a `decoding` a response costs the tokens that it has.
-    """
+    """A point or a reference: what it is, how many responses it needs, how many are held (None: cannot be told)."""
 
     pair: str
     label: str
-    asked: int
+    responses: int
     held: int | None
-    decoding: Decoding | None = None
 
     @property
     def missing(self) -> int:
         """Responses to be decoded."""
-        return self.asked - (self.held or 0)
+        return self.responses - (self.held or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class DecodingEstimate:
     """What a sweep will cost. `mean_tokens` is measured on held responses; None where there are none.
 
-    `speed` is in tokens a second, of an earlier sweep here; None where there is none.
+    `speed` is in tokens a second, of an earlier sweep here; None where there is none. `thresholds` counts the
+    responses, at most, that refine thresholds.
     """
 
     rows: list[TrialCost]
@@ -60,7 +57,7 @@ class DecodingEstimate:
     max_tokens: int
     speed: float | None
     notes: tuple[str, ...]
-    thresholds: Mapping[str, int] = field(default_factory=dict)  # by pair: responses, at most, that refine thresholds
+    thresholds: int = 0
 
     @property
     def missing(self) -> int:
@@ -68,39 +65,32 @@ class DecodingEstimate:
         return sum(row.missing for row in self.rows)
 
     @property
-    def tokens(self) -> dict[str, float]:
-        """Tokens to be drawn for them, by pair."""
-        length = self.max_tokens if self.mean_tokens is None else self.mean_tokens
-        found = dict.fromkeys((row.pair for row in self.rows), 0.0)
-        for row in self.rows:
-            found[row.pair] += row.missing * length
-        return found
+    def length(self) -> float:
+        """Tokens of a response, as measured, or at most."""
+        return self.max_tokens if self.mean_tokens is None else self.mean_tokens
 
     @property
     def total(self) -> Cost:
         """Return what is left to decode, at most."""
-        length = self.max_tokens if self.mean_tokens is None else self.mean_tokens
-        refining = sum(self.thresholds.values())
-        return Cost(
-            ways=len(self.rows),
-            responses=self.missing,
-            thresholds=refining,
-            tokens=round(sum(self.tokens.values()) + length * refining),
-        )
+        tokens = round(self.length * (self.missing + self.thresholds))
+        return Cost(ways=len(self.rows), responses=self.missing, thresholds=self.thresholds, tokens=tokens)
 
     def text(self, *, points: bool) -> str:
         """Write it as a person reads it; `points` lists them one by one."""
         held = sum(row.held or 0 for row in self.rows)
         lines = [f"{self.size}; with references {len(self.rows)} ways of decoding, {self.missing + held:,} responses"]
         if points:
-            cells = [[r.pair, r.label, f"{r.asked:,}", "?" if r.held is None else f"{r.held:,}"] for r in self.rows]
+            cells = [
+                [row.pair, row.label, f"{row.responses:,}", "?" if row.held is None else f"{row.held:,}"]
+                for row in self.rows
+            ]
             lines += ["", markdown_table(["pair", "decoding", "responses", "in the records"], cells, left=2), ""]
         lines.append(f"in the records: {held:,}; to be decoded: {self.missing:,}, {self.cost()}")
         return "\n".join([*lines, *self.notes])
 
     def cost(self) -> str:
         """Say how many tokens and how much time it takes."""
-        tokens = round(sum(self.tokens.values()))
+        tokens = round(self.length * self.missing)
         if self.mean_tokens is None:
             words = f"at most {tokens:,} tokens (no response of this pair is at hand to tell their length)"
         else:
@@ -118,84 +108,78 @@ def estimate(spec: SweepSpec, out: Path, records: Path) -> DecodingEstimate:
     Raises:
         UserError: an unknown benchmark, or points that contradict themselves.
     """
-    each = _responses(spec)  # to one decoding
-    folder = SweepFolder.of(spec, out)
+    responses, folder = _responses(spec), SweepFolder.of(spec, out)  # to one decoding
     rows: list[TrialCost] = []
     notes: list[str] = []
     lengths: list[int] = []
-    thresholds: dict[str, int] = {}
+    refining = 0
     for pair in spec.pairs:
         taus = stored_taus(spec, folder, pair)
-        asked, unknown = _decodings(spec, pair, taus)
-        refined = sum(each not in taus and not is_uniform(gate_of(how)) for each, how in wanted(spec).items())
         try:
-            stored = _PairRecords(spec, pair, records)
+            store = _PairRecords(spec, pair, records)
         except UserError as error:  # checkpoints or problems that are on another machine
-            stored = None
+            store = None
             notes.append(f"{pair}: what the records hold cannot be told here ({str(error)[:160]})")
-        for decoding, sampling in asked:
-            held = None if stored is None else stored.lengths(decoding, sampling)
+        decodings, without_threshold = _decodings(spec, pair, taus)
+        for decoding, sampling in decodings:
+            held = None if store is None else store.lengths(decoding, sampling)
             lengths += held or []
-            responses, count = each * sampling.samples // spec.sampling.samples, None if held is None else len(held)
-            rows.append(TrialCost(pair, _label(spec, decoding, sampling), responses, count, decoding))
-        rows += [TrialCost(pair, label, each, 0) for label in unknown]
+            drawn = sampling.unlike(spec.sampling)
+            label = decoding.label() + (f" ({drawn})" if drawn else "")
+            needed, count = responses * sampling.samples // spec.sampling.samples, None if held is None else len(held)
+            rows.append(TrialCost(pair, label, needed, count))
+        rows += [TrialCost(pair, label, responses, 0) for label in without_threshold]
+        ratios = wanted(spec).items()
+        refined = sum(ratio not in taus and not is_uniform(gate_of(decoding)) for ratio, decoding in ratios)
         if refined and spec.refined:
-            thresholds[pair] = refined * each
+            refining += refined * responses
             notes.append(
                 f"{pair}: not counted: {refined} thresholds are refined, each on as many samples as promise {EVENTS} "
-                f"replaced tokens, at most {refined * each:,} responses"
+                f"replaced tokens, at most {refined * responses:,} responses"
             )
     if spec.method not in LISTED:
         controls = max(
             len(spec.decoding(point, 0.0 if RATIO in point else None).controls()) for point in spec.covering()
         )
         kinds = ("to be proposed", *["its control"] * controls)
-        rows += [TrialCost(next(iter(spec.pairs)), kind, each, 0) for kind in kinds * (spec.run_cap or 0)]
+        rows += [TrialCost(next(iter(spec.pairs)), kind, responses, 0) for kind in kinds * (spec.run_cap or 0)]
+    mean = sum(lengths) / len(lengths) if lengths else None
     return DecodingEstimate(
-        rows,
-        spec.size(),
-        sum(lengths) / len(lengths) if lengths else None,
-        spec.sampling.max_tokens,
-        _speed(out, spec),
-        tuple(notes),
-        thresholds,
+        rows, spec.size(), mean, spec.sampling.max_tokens, _speed(out, spec), tuple(notes), refining
     )
-
-
-def _label(spec: SweepSpec, decoding: Decoding, sampling: Sampling) -> str:
-    words = sampling.unlike(spec.sampling)
-    return decoding.label() + (f" ({words})" if words else "")
 
 
 def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decoding, Sampling]], list[str]]:
     """List what is known to be decoded and how it is drawn, references first; and labels of points without a threshold
     as yet.
     """
-    known: list[Point] = []
-    unknown: list[str] = []
+    points: list[Point] = []
+    labels: list[str] = []
     for point in listed_points(spec):
         if point["pair"] == pair:
             decoding = spec.decoding(point, 0.0) if RATIO in point else None
             if decoding and not is_uniform(gate_of(decoding)) and (decoding.criterion, point[RATIO]) not in taus:
-                for each in (*decoding.controls(), decoding):
-                    gamma = f" γ{each.gamma:g}" if each.mode == "extrapolate" else ""
-                    unknown.append(f"{each.mode}{gamma} {each.criterion} at {100 * point[RATIO]:g} % replaced")
+                for way in (*decoding.controls(), decoding):
+                    gamma = f" γ{way.gamma:g}" if way.mode == "extrapolate" else ""
+                    labels.append(f"{way.mode}{gamma} {way.criterion} at {100 * point[RATIO]:g} % replaced")
             else:
-                known.append(point)
-    decodings = [decoding_of(spec, point, taus) for point in known]
-    points = [*references(spec, pair, decodings), *known]
+                points.append(point)
+    decodings = [decoding_of(spec, point, taus) for point in points]
+    points = [*references(spec, pair, decodings), *points]
     ways = [(decoding_of(spec, point, taus), sampling_of(spec, point)) for point in points]
-    return list(dict.fromkeys(ways)), list(dict.fromkeys(unknown))
+    return list(dict.fromkeys(ways)), list(dict.fromkeys(labels))
 
 
 def _responses(spec: SweepSpec) -> int:
+    """Return how many responses a decoding needs; of shipped benchmarks that are not here by their known sizes."""
     try:
-        sizes = [len(each.problems) for each in preflight_of(spec).values()]
+        sizes = [len(benchmark.problems) for benchmark in preflight_of(spec).values()]
     except NoDataError:
-        sizes = [benchmark_size(each) or 0 for name in spec.tasks for each in GROUPS.get(name, (name,))]
+        sizes = [benchmark_size(name) or 0 for task in spec.tasks for name in GROUPS.get(task, (task,))]
         if not all(sizes):
             raise
-    return spec.sampling.samples * sum(len(spec.part.of([str(i) for i in range(each)])[: spec.limit]) for each in sizes)
+    names = [[str(i) for i in range(size)] for size in sizes]
+    return spec.sampling.samples * sum(len(spec.part.of(problems)[: spec.limit]) for problems in names)
 
 
 class _PairRecords:
@@ -221,22 +205,23 @@ class _PairRecords:
             task = facts.of or benchmark.name
             self._problems[task, facts.of_data or facts.data] = [f"{task}/{name}" for name in names]
         self._records: dict[tuple[str, str | None, Decoding, Drawing], list[Record]] = {}
-        for name in RecordStore(folder).names():
-            record = Record(RecordStore(folder).folder / "/".join(name))
+        store = RecordStore(folder)
+        for hash_and_task in store.names():
+            record = Record(store.folder / "/".join(hash_and_task))
             with suppress(DamagedError):
                 config = record.read(head=True).config
                 if config is not None and config.weights == weights and _would_run(config.engine, spec.engine):
-                    known = record.task, config.data, config.decoding, config.sampling
-                    self._records.setdefault(known, []).append(record)
+                    name = record.task, config.data, config.decoding, config.sampling
+                    self._records.setdefault(name, []).append(record)
 
     def lengths(self, decoding: Decoding, sampling: Sampling) -> list[int]:
         """Return the lengths of the responses that are there of what a decoding needs."""
         lengths: list[int] = []
         for (task, data), problems in self._problems.items():
-            wanted, samples = {*problems}, sampling.samples
+            names, samples = {*problems}, sampling.samples
             records = self._records.get((task, data, decoding, sampling.drawing), [])
             held = (
-                [row.n_tokens for row in record.read() if row.problem in wanted and row.sample < samples]
+                [row.n_tokens for row in record.read() if row.problem in names and row.sample < samples]
                 for record in records
             )
             lengths += max(held, key=len, default=[])
@@ -266,9 +251,9 @@ def _speed(out: Path, spec: SweepSpec) -> float | None:
     """Return the tokens a second of an earlier sweep of the same pairs here; None where there is none."""
     for path in sorted(out.glob("sweeps/*/summary.json"), key=lambda path: -path.lstat().st_mtime):
         try:
-            told = _Speed.from_file(path)
+            summary = _Speed.from_file(path)
         except DamagedError:  # of another kind of sweep, say
             continue
-        if told.tokens_per_second and set(spec.pairs) <= set(told.mean_tokens):
-            return told.tokens_per_second
+        if summary.tokens_per_second and set(spec.pairs) <= set(summary.mean_tokens):
+            return summary.tokens_per_second
     return None

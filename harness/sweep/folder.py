@@ -1,9 +1,8 @@
 """A sweep's folder, `OUT/sweeps/NAME`: what was asked, what came out, and that nobody changes the one under the other.
 
 sweep.yaml       the sweep, everything said; resuming reads it, and another sweep under this name is refused
-points/          one JSON file a point or a reference that was tried: its state, its metrics, its results
-results/         one JSON file an evaluation; references included
-study.journal    Optuna's trials (unless `storage` is a database)
+study.journal    Optuna's trials, those of references too (unless `storage` is a database)
+results/         one JSON file an evaluation, references included: what the records say, made again where it is missing
 matched.json     the thresholds found for wanted replacement ratios
 summary.md, summary.json, *.svg    what is said of it all
 lock, workers/                     who runs it, and what its workers print
@@ -41,7 +40,7 @@ class SweepFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.spec, self.journal, self.lock = path / "sweep.yaml", path / "study.journal", path / "lock"
-        self.points, self.results, self.workers = path / "points", path / "results", path / "workers"
+        self.results, self.workers = path / "results", path / "workers"
         self.matched = path / "matched.json"
 
     @classmethod
@@ -51,17 +50,23 @@ class SweepFolder:
 
     def make(self) -> None:
         """Create what is missing."""
-        for folder in (self.path, self.points, self.results, self.workers):
+        for folder in (self.path, self.results, self.workers):
             make_folder(folder)
 
     def stored(self) -> Search | None:
         """Return the sweep this folder belongs to; None for a new one.
 
         Raises:
-            UserError: its `sweep.yaml` cannot be read, or names a criterion of somebody's own that nobody has named.
+            UserError: its `sweep.yaml` cannot be read, or names a criterion of somebody's own that nobody has named; or
+                it was begun when trials had files of their own.
         """
         if not self.spec.is_file():
             return None
+        if (old := self.path / "points").is_dir():
+            raise UserError(
+                f"sweep={str(self.path)!r} was begun by an older version of rlvr-dir, and its trials ({old.name}/) "
+                "are not read; accepted: move the folder away and run the sweep again, which decodes nothing twice"
+            )
         data = read_yaml(self.spec)
         if own := not_loaded(data):
             raise UserError(
@@ -70,7 +75,7 @@ class SweepFolder:
             )
         return load(data)
 
-    def settle(self, spec: Search, *, extend: bool = False) -> Search:
+    def create_or_verify(self, spec: Search, *, extend: bool = False) -> Search:
         """Write the sweep down, or check it against the one that is; return it, its pairs called as they were.
 
         Raises:
@@ -127,7 +132,7 @@ def _identity(spec: Search) -> dict[str, Any]:
     if "engine" in data:
         data["engine"] = {name: value for name, value in data["engine"].items() if name not in FREE_ENGINE}
     if "pair" in data:  # what a pair is called changes no token
-        data["pair"] = [{**each, "name": None} if isinstance(each, dict) else each for each in data["pair"]]
+        data["pair"] = [{**pair, "name": None} if isinstance(pair, dict) else pair for pair in data["pair"]]
     if "grader" in data:  # results of another grader are made again where trials are read
         data["grader"] = data["grader"] or DEFAULT_GRADER
     return data
@@ -151,7 +156,7 @@ def _adds_points(old: Search, new: Search) -> bool:
         parameters = new.parameters
     capped = new.run_cap is not None and (old.run_cap is None or new.run_cap < old.run_cap)
     lists = {name: getattr(old, name) for name in old.grows}
-    if capped or not all(set(each) <= set(getattr(new, name)) for name, each in lists.items()):
+    if capped or not all(set(values) <= set(getattr(new, name)) for name, values in lists.items()):
         return False
     like = new.model_copy(update={"parameters": parameters, "run_cap": old.run_cap, **lists})
     return _identity(like) == _identity(old)

@@ -1,6 +1,6 @@
 """Matched ratios: the threshold at which a criterion replaces a wanted share of tokens, a quantile of its values.
 
-    found = tau_for(gate, values, 0.05)     # found.tau, and found.expected: the share of `values` beyond it
+    matched = tau_for(gate, values, 0.05)     # matched.tau, and matched.expected: the share of `values` beyond it
 
 Criteria can only be compared fairly where they replace as much as each other. Replacing changes the text that follows:
 `harness.sweep.taus` takes a first threshold from the values on base's own text and refines it once on the text that it

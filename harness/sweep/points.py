@@ -34,27 +34,27 @@ def listed_points(spec: Search) -> list[Point]:
 
 def reference(pair: str, decoding: Decoding, sampling: Sampling | None = None) -> Point:
     """Return a reference as a point of the study of references; `sampling` where it is not the sweep's own."""
-    drawn = {} if sampling is None else {"sampling": sampling.model_dump(mode="json")}
-    return {"pair": pair, "reference": decoding.model_dump(mode="json"), **drawn}
+    own = {} if sampling is None else {"sampling": sampling.model_dump(mode="json")}
+    return {"pair": pair, "reference": decoding.model_dump(mode="json"), **own}
 
 
 def _grid(spec: Search) -> Iterator[Point]:
-    every = spec.varied()
-    for values in product(*(parameter.listed for parameter in every.values())):
-        yield dict(zip(every, values, strict=True))
+    parameters = spec.varied()
+    for values in product(*(parameter.listed for parameter in parameters.values())):
+        yield dict(zip(parameters, values, strict=True))
 
 
 def _draw(spec: Search) -> list[Point]:
-    every = spec.varied()
+    parameters = spec.varied()
     random, wanted = np.random.default_rng(spec.seed), spec.run_cap or 0
-    found: dict[str, Point] = {}
+    points: dict[str, Point] = {}
     for _ in range(100 * wanted):  # a small space runs out of new points
-        row = random.random(len(every))
-        point = {name: _at(parameter, unit) for (name, parameter), unit in zip(every.items(), row, strict=True)}
-        found.setdefault(key(point), point)
-        if len(found) == wanted:
+        units = random.random(len(parameters))
+        point = {name: _at(parameter, unit) for (name, parameter), unit in zip(parameters.items(), units, strict=True)}
+        points.setdefault(key(point), point)
+        if len(points) == wanted:
             break
-    return list(found.values())
+    return list(points.values())
 
 
 def _at(parameter: Parameter, unit: float) -> Any:

@@ -1,19 +1,18 @@
-"""A sweep from its spec to its summary: in this process, or with workers.
+"""A sweep from its spec to its summary.
 
+    from harness.sweep.specs import load
     run_sweep(load(yaml.safe_load(text)), Places.under(Path("runs")))
 
 It is a list over a store: what is held is read, what is not is computed, and running it again is resuming it. It may be
 killed at any moment. With several workers each does its own share of the list first, then whatever others have not.
 """
 
-import itertools
 import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from harness.errors import Busy, UserError
 from harness.files import check_writable
@@ -22,10 +21,10 @@ from harness.program import program
 from harness.records.lock import Lock
 from harness.report.sweep import SweepSummary
 from harness.spec.search import LISTED, Search
-from harness.sweep.base import Places, Sweep, open_sweep
 from harness.sweep.folder import SweepFolder
+from harness.sweep.outcome import Outcome, Places
 from harness.sweep.points import Point, key
-from harness.sweep.study import Study
+from harness.sweep.sweep import Sweep, open_sweep
 from harness.sweep.track import SweepRun
 from harness.text import visible
 
@@ -42,137 +41,149 @@ def run_sweep(
             (nothing was begun), or an engine refuses.
     """
     sweep = open_sweep(spec, places)
-    sweep.check()
+    sweep.objective.check()
     folder = sweep.folder
     folder.make()
-    check_writable(folder.path, sweep.store)
+    check_writable(folder.path, sweep.objective.store)
     lock = Lock(folder.lock, f"sweep {spec.name!r}")
     try:
-        spec = folder.settle(spec, extend=extend)
+        spec = folder.create_or_verify(spec, extend=extend)
         sweep = open_sweep(spec, places, say, progress=progress)
-        sweep.study = Study(spec, folder, extend=extend)
+        sweep.study.create(extend=extend)
         sweep.study.resume()
-        _forget_the_outdated(sweep)
-        run = SweepRun(sweep)
-        began, done = time.monotonic(), itertools.count(1)
+        _invalidate_stale(sweep)
+        run = SweepRun(spec, folder, places.tracking)
+        began, count = time.monotonic(), 0
 
-        def complete(point: Point, results: Sequence[Any]) -> None:
-            for result in results:
+        def complete(outcome: Outcome) -> None:
+            nonlocal count
+            count += 1
+            for result in outcome.results:
                 run.child(result)
-            say(_progress(sweep, sweep.describe(point, results), time.monotonic() - began, next(done)))
+            say(_progress(sweep, sweep.describe(outcome), time.monotonic() - began, count))
 
         sweep.on_complete = complete
         try:
             if spec.workers.count == 1:
                 work(sweep)
             elif sweep.todo():  # which finds thresholds by ratio, once for all workers
-                sweep.close()
+                sweep.objective.close()
                 _run_workers(sweep)
         except BaseException:
             run.attach(status="KILLED")
             raise
         finally:
-            sweep.close()
-        folder.tidy({name for trial in sweep.trials for name in trial.results})
-        made = replace(sweep.summary(), seconds=time.monotonic() - began)
-        made.write(folder.path)
-        run.close(made)
-        return made
+            sweep.objective.close()
+        folder.tidy({name for trial in sweep.study for name in trial.results})
+        summary = replace(sweep.summary(), seconds=time.monotonic() - began)
+        summary.write(folder.path)
+        run.close(summary)
+        return summary
     finally:
         lock.release()
 
 
-def work(sweep: Sweep[Any], number: int = 0, count: int = 1, parent: int | None = None) -> None:
+def work(sweep: Sweep, number: int = 0, count: int = 1, parent: int | None = None) -> None:
     """Complete points until none is left, or `parent` has ended.
 
     One worker alone takes all that can run together. Of several, `number` of `count`, each begins with its own share;
     then come those that nobody has completed, one by one, without those that another process is at.
+
+    Raises:
+        UserError: what an engine or a store refuses, whatever the point.
     """
-    shared, own_share = count > 1, True
-    asked: list[Point] = []
+    shared, own_share, searches = count > 1, True, sweep.spec.method not in LISTED
+    proposed: list[Point] = []  # here, and not complete yet
     while parent is None or os.getppid() == parent:
-        sweep.trials.read()
-        if sweep.study is not None:
-            asked = [point for point in asked if sweep.trials.get(point) is None]
-            asked += sweep.study.propose((1 if shared else sweep.at_once) - len(asked))
+        sweep.study.read()
+        if searches:
+            proposed = [point for point in proposed if sweep.study.get(point) is None]
+            proposed += sweep.study.propose((1 if shared else sweep.spec.at_once) - len(proposed))
         todo = sweep.todo()
-        if shared and sweep.spec.method not in LISTED:  # what others have proposed is theirs, while there is more
-            theirs = set(map(key, sweep.points())) - set(map(key, asked))
-            todo = [point for point in todo if key(point) not in theirs] or todo
+        if shared and searches:  # what others have proposed is theirs, while there is more
+            by_others = set(map(key, sweep.points())) - set(map(key, proposed))
+            todo = [point for point in todo if key(point) not in by_others] or todo
         if not todo:
             return
         if not shared or own_share:
             own_share = False
-            if (mine := todo[number::count]) and _done(sweep, mine):
+            if (share := todo[number::count]) and _run_points(sweep, share):
                 continue
         start = os.getpid() % len(todo)  # workers look at different places
-        if not (shared and any(_done(sweep, [point]) for point in [*todo[start:], *todo[:start]])):
+        if not (shared and any(_run_points(sweep, [point]) for point in [*todo[start:], *todo[:start]])):
             time.sleep(_PAUSE)
 
 
-def _done(sweep: Sweep[Any], points: Sequence[Point]) -> bool:
+def _run_points(sweep: Sweep, points: Sequence[Point]) -> bool:
     """Run points pair by pair: all references, and as many points as run together. False: another process is at them.
 
+    Where some of them are refused, each is run on its own, so that the one that fails takes no other along.
+
     Raises:
-        UserError: what an engine or a store refuses; it is written down.
+        UserError: two are refused before any was completed here, so it is not the points' fault.
     """
     for pair in dict.fromkeys(point["pair"] for point in points):
-        mine = [point for point in points if point["pair"] == pair]
-        others = [point for point in mine if "reference" not in point]
-        batch = [*(point for point in mine if "reference" in point), *others[: sweep.at_once]]
+        own = [point for point in points if point["pair"] == pair]
+        varied = [point for point in own if "reference" not in point]
+        batch = [*(point for point in own if "reference" in point), *varied[: sweep.spec.at_once]]
         try:
-            sweep.run(batch)
+            sweep.objective.run(batch, sweep)
         except Busy:
             return False
         except UserError as error:
+            sweep.study.read()
+            if len(batch) == 1:
+                sweep.say(f"failed: {error}")
+                sweep.fail(batch[0], str(error))
+                if not sweep.completed and len(sweep.failures) > 1:
+                    raise
+                continue
             for point in batch:
-                if sweep.trials.get(point) is None:
-                    sweep.fail(point, str(error))
-            raise
+                if (trial := sweep.study.get(point)) is None or trial.state == "failed":
+                    _run_points(sweep, [point])
     return True
 
 
-def _forget_the_outdated(sweep: Sweep[Any]) -> None:
+def _invalidate_stale(sweep: Sweep) -> None:
     """Have points be done again whose results are missing, or of a benchmark that has changed."""
-    for trial in sweep.trials.complete():
-        if not sweep.is_current(trial):
-            sweep.say(
-                f"trial {trial.number}: its results are missing, or of other problems, grading or criteria; made again"
-            )
-            sweep.trials.forget(trial)
+    for trial in sweep.study.complete():
+        if not sweep.objective.is_current(trial):
+            reason = "its results are missing, or of other problems, grading or criteria; made again"
+            sweep.say(f"trial {trial.number}: {reason}")
+            sweep.invalidate(trial, reason)
 
 
-def _progress(sweep: Sweep[Any], about: Sequence[str], seconds: float, complete: int) -> str:
+def _progress(sweep: Sweep, words: Sequence[str], seconds: float, complete: int) -> str:
     """Say in a line which point is complete, which is best so far, and how long the rest takes."""
-    over, left = sum(trial.state != "failed" for trial in sweep.trials), len(sweep.todo())
+    over, left = len(sweep.study.complete()), len(sweep.todo())
     if sweep.spec.method not in LISTED:
         left += max(0, (sweep.spec.run_cap or 0) - len(sweep.points()))
     rest = f"about {duration(seconds / complete * left)} left" if left else ""
-    return "  |  ".join(filter(None, [f"{over}/{over + left}", *about, sweep.best_so_far(), rest]))
+    return "  |  ".join(filter(None, [f"{over}/{over + left}", *words, sweep.best_so_far(), rest]))
 
 
 # Several workers
 
 
-def _run_workers(sweep: Sweep[Any]) -> None:
+def _run_workers(sweep: Sweep) -> None:
     """Have workers do everything; one that fails is started again.
 
     Raises:
         UserError: they fail again and again.
     """
     spec, folder = sweep.spec, sweep.folder
-    told = {key(trial.point) for trial in sweep.trials.complete()}
+    seen = {key(trial.point) for trial in sweep.study.complete()}
     running = {number: _start(sweep, number) for number in range(spec.workers.count)}
     failures = 0
     try:
         while running:
             time.sleep(_PAUSE)
             ended = {number: process.returncode for number, process in running.items() if process.poll() is not None}
-            sweep.trials.read()
-            for trial in sweep.trials.complete():
-                if key(trial.point) not in told and (results := sweep.results(trial)) is not None:
-                    told.add(key(trial.point))
-                    sweep.on_complete(trial.point, results)
+            sweep.study.read()
+            for trial in sweep.study.complete():
+                if key(trial.point) not in seen and (results := sweep.objective.results(trial)) is not None:
+                    seen.add(key(trial.point))
+                    sweep.on_complete(Outcome(trial.point, results, trial.metrics))
             for number, code in ended.items():
                 del running[number]
                 if not code:
@@ -198,7 +209,7 @@ def _run_workers(sweep: Sweep[Any]) -> None:
             process.wait()
 
 
-def _start(sweep: Sweep[Any], number: int) -> "subprocess.Popen[bytes]":
+def _start(sweep: Sweep, number: int) -> "subprocess.Popen[bytes]":
     worker = program("harness.sweep.worker", sweep.folder.path, sweep.places.records, number, os.getpid())
     with (sweep.folder.workers / f"{number}.log").open("ab") as log:
         return subprocess.Popen(
@@ -216,17 +227,17 @@ def gpus(spec: Search, number: int) -> dict[str, str]:
     Raises:
         UserError: there are not so many.
     """
-    each = spec.workers.gpus_each
-    if not each:
+    count = spec.workers.gpus_each
+    if not count:
         return {}
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    every = seen.split(",") if seen else [str(i) for i in range(each * spec.workers.count)]
-    mine = every[number * each : (number + 1) * each]
-    if len(mine) < each:
+    visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible_gpus.split(",") if visible_gpus else [str(i) for i in range(count * spec.workers.count)]
+    own = names[number * count : (number + 1) * count]
+    if len(own) < count:
         raise UserError(
-            f"workers: {spec.workers.count} x {each} GPUs are asked for, and CUDA_VISIBLE_DEVICES names {len(every)}"
+            f"workers: {spec.workers.count} x {count} GPUs are asked for, and CUDA_VISIBLE_DEVICES names {len(names)}"
         )
-    return {"CUDA_VISIBLE_DEVICES": ",".join(mine)}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(own)}
 
 
 # To look at one
@@ -235,10 +246,10 @@ def gpus(spec: Search, number: int) -> dict[str, str]:
 def status(folder: SweepFolder, spec: Search) -> str:
     """Return how many points are in which state, what failed, and the best so far. Changes nothing."""
     sweep = _begun(folder, spec)
-    counts = ", ".join(f"{count} {name}" for name, count in sweep.trials.states().items() if count) or "no trial yet"
-    references = len(sweep.trials.complete(references=True))
+    counts = ", ".join(f"{count} {name}" for name, count in sweep.study.states().items() if count) or "no trial yet"
+    references = len(sweep.study.complete(references=True))
     lines = [f"{spec.name}: {spec.size()}; {counts}; references: {references} complete"]
-    for trial in sweep.failed():
+    for trial in sweep.study.failed():
         lines.append(f"failed: {'reference' if trial.is_reference else 'trial'} {trial.number}: {visible(trial.error)}")
     if best := sweep.best_so_far():
         lines.append(best)
@@ -250,7 +261,5 @@ def best(folder: SweepFolder, spec: Search) -> str:
     return "\n".join(_begun(folder, spec).summary().verdicts)
 
 
-def _begun(folder: SweepFolder, spec: Search) -> Sweep[Any]:
-    if not folder.points.is_dir():
-        raise UserError(f"sweep {spec.name!r} has no trial yet")
+def _begun(folder: SweepFolder, spec: Search) -> Sweep:
     return open_sweep(spec, Places.under(folder.path.parents[1], track=False))

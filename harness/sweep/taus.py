@@ -32,20 +32,20 @@ def wanted(spec: SweepSpec) -> dict[tuple[str, float], Decoding]:
     """
     if not spec.matched:
         return {}
-    every = spec.varied()
-    varied = [f"decode.{name}" for name in ("criterion", *parameters()) if f"decode.{name}" in every]
-    searched = [dict(zip(varied, values, strict=True)) for values in product(*(every[n].listed for n in varied))]
-    asked = [spec.decoding(point, 0.0) for point in listed_points(spec) or searched]  # a search may propose any
-    found: dict[tuple[str, float], Decoding] = {}
-    for decoding in asked:
-        for ratio in every[RATIO].listed:
-            found.setdefault((decoding.criterion, ratio), decoding)
-    return found
+    varied = spec.varied()
+    names = [f"decode.{name}" for name in ("criterion", *parameters()) if f"decode.{name}" in varied]
+    searched = [dict(zip(names, values, strict=True)) for values in product(*(varied[name].listed for name in names))]
+    decodings: dict[tuple[str, float], Decoding] = {}
+    for point in listed_points(spec) or searched:  # a search may propose any
+        decoding = spec.decoding(point, 0.0)
+        for ratio in varied[RATIO].listed:
+            decodings.setdefault((decoding.criterion, ratio), decoding)
+    return decodings
 
 
 def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
     """Return the thresholds that have been found already."""
-    return {(each.criterion, each.wanted): each for each in _stored(folder).get(pair, ())}
+    return {(tau.criterion, tau.wanted): tau for tau in _stored(folder).get(pair, ())}
 
 
 class MatchedRows(Stored, frozen=True):
@@ -63,8 +63,8 @@ def _stored(folder: SweepFolder) -> dict[str, tuple[MatchedTau, ...]]:
     if not folder.matched.is_file():
         return {}
     try:
-        found = read_mapping(folder.matched).items()
-        return {pair: MatchedRows.from_plain({"rows": rows}, folder.matched).rows for pair, rows in found}
+        pairs = read_mapping(folder.matched).items()
+        return {pair: MatchedRows.from_plain({"rows": rows}, folder.matched).rows for pair, rows in pairs}
     except DamagedError as error:
         raise DamagedError(f"{error}; move it away, and the same thresholds are found again") from None
 
@@ -77,37 +77,35 @@ def find_taus(
     First from base's own generation; then each once more from a run that replaces with that threshold, since replacing
     changes the text that follows (the criterion's values there are those of base's text no more).
     """
-    taus = stored_taus(spec, folder, pair)
-    if not (missing := {each: gate_of(how) for each, how in wanted(spec).items() if each not in taus}):
-        return taus
     from harness.evals.traces import criterion_values
 
-    asked = wanted(spec)
+    decodings, taus = wanted(spec), stored_taus(spec, folder, pair)
+    missing = {name: gate_of(decoding) for name, decoding in decodings.items() if name not in taus}
+    taus |= {name: tau_for(gate, (), name[1]) for name, gate in missing.items() if is_uniform(gate)}
+    gates = {name: gate for name, gate in missing.items() if name not in taus}
 
     def values_of(decodings: list[Decoding], samples: int) -> dict[Decoding, dict[Gate, np.ndarray]]:
         evaluation = spec.evaluation(pair, decodings, sampling=spec.sampling.replace(samples=samples))
-        gates = list(dict.fromkeys(gate.asked() for gate in measured.values()))
-        return criterion_values(evaluation, records, gates=gates, engine=engine, progress=progress)
+        without_tau = list(dict.fromkeys(gate.asked() for gate in gates.values()))
+        return criterion_values(evaluation, records, gates=without_tau, engine=engine, progress=progress)
 
-    taus |= {each: tau_for(gate, (), each[1]) for each, gate in missing.items() if is_uniform(gate)}
-    measured = {each: gate for each, gate in missing.items() if each not in taus}
-    if measured:
+    if gates:
         base = Decoding(mode="base")
         values = values_of([base], spec.sampling.samples)[base]
-        first = {each: tau_for(gate, values[gate.asked()], each[1]) for each, gate in measured.items()}
+        first = {name: tau_for(gate, values[gate.asked()], name[1]) for name, gate in gates.items()}
         taus |= first
-        probes = {each: probe(asked[each], found.tau) for each, found in first.items() if spec.refined}
+        probes = {name: probe(decodings[name], tau.tau) for name, tau in first.items() if spec.refined}
         tokens = len(next(iter(values.values())))
-        enough = {each: probe_samples(spec.sampling.samples, tokens, each[1]) for each in probes}
+        enough = {name: probe_samples(spec.sampling.samples, tokens, name[1]) for name in probes}
         for samples in sorted(set(enough.values())):
-            mine = [each for each in probes if enough[each] == samples]
-            again = values_of(list(dict.fromkeys(probes[each] for each in mine)), samples)
-            for each in mine:
-                gate = measured[each]
-                found = tau_for(gate, again[probes[each]][gate.asked()], each[1])
-                taus[each] = found.replace(first=first[each].tau)
-    everyone = {**_stored(folder), pair: taus.values()}
-    plain = {name: [found.model_dump() for found in each] for name, each in everyone.items()}
+            names = [name for name in probes if enough[name] == samples]
+            refined = values_of(list(dict.fromkeys(probes[name] for name in names)), samples)
+            for name in names:
+                gate = gates[name]
+                tau = tau_for(gate, refined[probes[name]][gate.asked()], name[1])
+                taus[name] = tau.replace(first=first[name].tau)
+    rows = {**_stored(folder), pair: taus.values()}
+    plain = {name: [tau.model_dump() for tau in of_pair] for name, of_pair in rows.items()}
     write_file(folder.matched, json.dumps(plain, indent=1).encode())
     return taus
 
@@ -130,8 +128,8 @@ def probe(decoding: Decoding, tau: float) -> Decoding:
 
     The gate's own threshold is `tau`.
     """
-    found = decoding.replace(tau=tau)
-    return found.control() if found.mode == "extrapolate" else found
+    at_tau = decoding.replace(tau=tau)
+    return at_tau.control() if at_tau.mode == "extrapolate" else at_tau
 
 
 def probe_samples(samples: int, tokens: int, ratio: float) -> int:

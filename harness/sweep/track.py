@@ -9,7 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness.evals import EvalResult
+from harness.spec.search import Search
 from harness.spec.sweep import in_percent
+from harness.sweep.folder import SweepFolder
 
 _REFUSED = re.compile(r"[^\w. -]")  # in a part of a metric's name
 
@@ -17,30 +20,33 @@ _REFUSED = re.compile(r"[^\w. -]")  # in a part of a metric's name
 class SweepRun:
     """The run of a sweep in MLflow: `id` of `experiment` at `where`, a folder or a URI; None logs nothing."""
 
-    def __init__(self, sweep: Any) -> None:
-        self._sweep, self.where, self.id = sweep, sweep.places.tracking, None
-        self.name = sweep.spec.name
+    def __init__(self, spec: Search, folder: SweepFolder, where: Path | str | None) -> None:
+        self._spec, self._folder, self.where, self.id = spec, folder, where, None
+        self.name = spec.name
         self.experiment = f"rlvr-dir-{self.name}"
         self._client: Any = None
         if self.where is not None:
             self._try(self._open)
 
     def child(self, result: Any) -> None:
-        """Log a result under the sweep, unless it is there."""
+        """Log a result, or a seed of a training, under the sweep, unless it is there."""
         if self.id is not None:
-            self._try(lambda: self._sweep.log(self, result))
+            self._try(lambda: self._log(result) if isinstance(result, EvalResult) else result.log(self))
 
-    def adopt(self, run: str) -> None:
-        """Put a run under the sweep's."""
-        self._client.set_tag(run, "mlflow.parentRunId", self.id)
-        self._client.set_tag(run, "sweep", self.name)
+    def _log(self, result: EvalResult) -> None:
+        from harness.tracking import log_result
 
-    def close(self, made: Any) -> None:
+        assert self.where is not None
+        if (run := log_result(result, self.where, self.experiment)) is not None:
+            self._client.set_tag(run, "mlflow.parentRunId", self.id)
+            self._client.set_tag(run, "sweep", self.name)
+
+    def close(self, summary: Any) -> None:
         """Log what is missing, then the sweep's own metrics, table and figures; end its run."""
-        for result in (result for entry in made.entries for result in entry.results):
+        for result in (result for entry in summary.entries for result in entry.results):
             self.child(result)
         if self.id is not None:
-            self._try(lambda: self._close(made))
+            self._try(lambda: self._close(summary))
 
     def attach(self, *files: Path, status: str = "FINISHED") -> None:
         """Add files to the sweep's run and end it; the next run of a sweep that was KILLED goes on in it."""
@@ -73,24 +79,23 @@ class SweepRun:
             self._client = client = store.client()
             with store.locked():
                 experiment = store.experiment_id(client, self.experiment)
-                found = client.search_runs([experiment], f"tags.kind = 'sweep' and tags.sweep = '{self.name}'")
-                if found:  # an interrupted sweep goes on in its own run
-                    self.id = found[0].info.run_id
+                runs = client.search_runs([experiment], f"tags.kind = 'sweep' and tags.sweep = '{self.name}'")
+                if runs:  # an interrupted sweep goes on in its own run
+                    self.id = runs[0].info.run_id
                     client.update_run(self.id, status="RUNNING")
                     return
                 tags = {"kind": "sweep", "sweep": self.name, "mlflow.source.name": "rlvr-dir"}
                 self.id = client.create_run(experiment, run_name=f"sweep {self.name}", tags=tags).info.run_id
 
-    def _close(self, made: Any) -> None:
+    def _close(self, summary: Any) -> None:
         from mlflow.entities import Metric, Param
 
-        folder = self._sweep.folder
-        best, several = made.best, len(made.spec.pairs) > 1
-        metrics, params = {"points": len(made.points)}, {**self._sweep.params(), "size": made.spec.size()}
+        folder, best, several = self._folder, summary.best, len(self._spec.pairs) > 1
+        metrics, params = {"points": len(summary.points)}, {**self._spec.run_params, "size": self._spec.size()}
         for entry in best:
             place = f"best/{_REFUSED.sub('_', entry.pair)}" if several else "best"
-            shown = {n: round(100 * v, 2) if in_percent(n) else round(v, 4) for n, v in entry.metrics.items()}
-            metrics |= {f"{place}/{name}": value for name, value in shown.items()}
+            values = {n: round(100 * v, 2) if in_percent(n) else round(v, 4) for n, v in entry.metrics.items()}
+            metrics |= {f"{place}/{name}": value for name, value in values.items()}
             metrics[f"{place}/mean_tokens"] = round(entry.metrics["mean_tokens"], 1)
         self._client.log_batch(self.id, metrics=[Metric(name, value, 0, 0) for name, value in metrics.items()])
         stored = self._client.get_run(self.id).data.params

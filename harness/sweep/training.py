@@ -1,4 +1,4 @@
-"""Sweeps of trainings: a point is trained once with each seed, and is the mean over its seeds.
+"""Train the points of a sweep: a point is trained once with each seed, and is the mean over its seeds.
 
 Trainings are kept beside the sweeps, in a folder that is a function of what was asked: sweeps share them, and a point
 that was interrupted goes on from its checkpoint.
@@ -7,7 +7,7 @@ that was interrupted goes on from its checkpoint.
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,12 +20,12 @@ from harness.evals.trainings import TrainingPlace
 from harness.markdown import duration, markdown_table
 from harness.report.sweep import CompleteTrial, TrainingSummary, against
 from harness.spec.search import LISTED
-from harness.sweep.base import Again, Sweep
+from harness.sweep.lists import Cost
+from harness.sweep.outcome import Confirmation, Outcome, Outcomes, Places
 from harness.sweep.points import Point, listed_points
-from harness.sweep.several import Cost
+from harness.sweep.specs import TrainingSweep
+from harness.sweep.study import Trial
 from harness.sweep.track import SweepRun
-from harness.sweep.training_spec import TrainingSweep
-from harness.sweep.trials import Trial
 from harness.train.folder import SeedFolder, TrainingFolder
 from harness.train.run import TrainerError, ValidationScores
 from harness.train.spec import TrainSpec, check_machine, plain
@@ -46,25 +46,33 @@ class SeedResult:
         """Return the scores of the trained model, by benchmark."""
         return self.facts["scores"]
 
+    def log(self, run: SweepRun) -> None:
+        """Log it to MLflow, as a run of its own under the sweep's."""
+        from harness.tracking import Training
+
+        folder, about = self.folder, {"experiment": run.experiment, "parent": run.id, "tags": {"sweep": run.name}}
+        training = Training(run.where, self.spec.dapo.label, plain(self.spec), **about)
+        training.done(self.seed, self.facts, folder.records(), [folder.log, folder.done, folder.rl / "README.md"])
+
 
 def folder_of(spec: TrainSpec, store: Path) -> Path:
     """Return the folder of a training in a store: a name to be read, and a digest of what was asked except the seeds.
 
     Only what differs from a default is in the digest, so that a new setting leaves the old trainings where they are.
     """
-    asked = spec.model_dump(mode="json", exclude_defaults=True, exclude={"seeds"})
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:8]
+    settings = spec.model_dump(mode="json", exclude_defaults=True, exclude={"seeds"})
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:8]
     return store / f"{spec.dapo.label.replace(' α', '-').replace(' ', '-')}-{digest}"
 
 
 def seeds_of(spec: TrainSpec, store: Path) -> list[SeedResult] | None:
     """Return the results of all seeds of a training; None where one is not finished."""
-    folder, found = TrainingFolder(folder_of(spec, store)), []
+    folder, results = TrainingFolder(folder_of(spec, store)), []
     for seed in spec.seeds:
         if (facts := folder.seed(seed).facts()) is None:
             return None
-        found.append(SeedResult(spec, seed, folder.seed(seed), facts))
-    return found
+        results.append(SeedResult(spec, seed, folder.seed(seed), facts))
+    return results
 
 
 def train_seeds(training: TrainSpec, store: Path, say: Callable[[str], None]) -> list[SeedResult]:
@@ -124,24 +132,17 @@ class TrainingEstimate:
         return "\n".join(lines)
 
 
-class Trainings(Sweep[TrainingSweep]):
+class TrainingObjective:
     """Trains one point after the other."""
 
-    @property
-    def store(self) -> Path:
-        """The folder of trainings."""
-        return self.places.trainings
-
-    @property
-    def seeds(self) -> Sequence[int]:
-        """Those of each training."""
-        return self.spec.seeds
+    def __init__(self, spec: TrainingSweep, places: Places, say: Callable[[str], None]) -> None:
+        self.spec, self.say, self.store = spec, say, places.trainings
 
     def check(self) -> None:
         """Refuse benchmarks that cannot be had, and what this machine cannot train; raises UserError."""
-        asked = self.spec.plain_dapo
-        benchmarks(asked, asked.validation.tasks)
-        check_machine(asked)
+        plain_dapo = self.spec.plain_dapo
+        benchmarks(plain_dapo, plain_dapo.validation.tasks)
+        check_machine(plain_dapo)
 
     def estimate(self) -> TrainingEstimate:
         """Estimate from the trainings that are there; load no weights, write nothing.
@@ -152,12 +153,12 @@ class Trainings(Sweep[TrainingSweep]):
         points = [spec.training(point) for point in listed_points(spec)]
         if spec.method not in LISTED:
             points = [spec.training({})] * (spec.run_cap or 0)
-        reference = [] if any(each.same == spec.plain_dapo.same for each in points) else [spec.plain_dapo]
+        reference = [] if any(training.same == spec.plain_dapo.same for training in points) else [spec.plain_dapo]
         rows, seconds = [], []
-        for each in (*reference, *points):
-            folder = TrainingFolder(folder_of(each, self.store))
-            done = [facts for seed in each.seeds if (facts := folder.seed(seed).facts())]
-            rows.append((each, len(done)))
+        for training in (*reference, *points):
+            folder = TrainingFolder(folder_of(training, self.store))
+            done = [facts for seed in training.seeds if (facts := folder.seed(seed).facts())]
+            rows.append((training, len(done)))
             seconds += [facts["seconds"] for facts in done]
         mean = sum(seconds) / len(seconds) if seconds else None
         return TrainingEstimate(spec.size(), rows, mean, self.store)
@@ -167,25 +168,23 @@ class Trainings(Sweep[TrainingSweep]):
         among = any(self.spec.training(point).same == self.spec.plain_dapo.same for point in points)
         return [] if among else [{"pair": next(iter(self.spec.pairs)), "reference": {"method": "none"}}]
 
-    def run(self, points: Sequence[Point]) -> None:
+    def run(self, points: Sequence[Point], outcomes: Outcomes) -> None:
         """Train, or go on, and complete each point with its metrics and each seed's.
 
         Raises:
             UserError: the machine cannot do it, or another process trains the same.
         """
         for point in points:
-            training = self.spec.training(point)
             try:
-                seeds = train_seeds(training, self.store, self.say)
+                results = train_seeds(self.spec.training(point), self.store, self.say)
             except TrainerError as error:
                 self.say(f"failed: {error}")
-                self.fail(point, str(error))
+                outcomes.fail(point, str(error))
             else:
-                by_seed = {str(each.seed): metrics(self.spec, each.scores) for each in seeds}
-                first = next(iter(by_seed.values()))
-                means = {name: fmean(values[name] for values in by_seed.values()) for name in first}
-                files = [str(each.folder.done.relative_to(self.store)) for each in seeds]
-                self.complete(point, seeds, files, means, seeds=by_seed)
+                seeds = {str(result.seed): metrics(self.spec, result.scores) for result in results}
+                names = next(iter(seeds.values()))
+                means = {name: fmean(values[name] for values in seeds.values()) for name in names}
+                outcomes.complete(Outcome(point, results, means, seeds=seeds))
 
     def results(self, trial: Trial) -> list[SeedResult] | None:
         """Return the seeds of a point."""
@@ -200,28 +199,23 @@ class Trainings(Sweep[TrainingSweep]):
         TrainingFolder(folder_of(self.spec.training(trial.point), self.store)).check(inputs(self.spec.plain_dapo))
         return self.results(trial) is not None
 
-    def entry(
-        self, point: Point, results: Sequence[SeedResult], number: int, metrics: dict[str, float]
-    ) -> CompleteTrial:
+    def entry(self, point: Point, results: Sequence[Any], number: int, metrics: dict[str, float]) -> CompleteTrial:
         """Return a finished training with its label: `low_prob α0.2`, and what else the point sets."""
-        spec, asked = results[0].spec, None if "reference" in point else point
-        shown = ("train.method", "train.alpha", "train.top_p")
-        more = [f"{n.partition('.')[2]} {v}" for n, v in (asked or {}).items() if n not in (*shown, "pair")]
+        spec, varied = results[0].spec, None if "reference" in point else point
+        in_label = ("train.method", "train.alpha", "train.top_p")
+        more = [f"{n.partition('.')[2]} {v}" for n, v in (varied or {}).items() if n not in (*in_label, "pair")]
         about = {
             "dapo": spec.dapo.model_dump(mode="json", exclude={"seed"}),
             "folder": str(results[0].folder.path.parent),
         }
         label = ", ".join([spec.dapo.label, *more])
-        return CompleteTrial(point["pair"], number, asked, label, tuple(results), metrics, about=about)
+        entry = CompleteTrial(point["pair"], number, varied, label, tuple(results), metrics, about=about)
+        return replace(entry, scores=[*entry.trained.runs.values()])
 
-    def scores(self, entry: CompleteTrial) -> list[stats.Scores]:
-        """Return the scores of its seeds, a benchmark each."""
-        return [*entry.trained.runs.values()]
-
-    def summarise(self, entries: list[CompleteTrial], **told: Any) -> TrainingSummary:
+    def summary(self, entries: list[CompleteTrial], **counts: Any) -> TrainingSummary:
         """Return the summary, every training beside plain DAPO."""
-        asked = self.spec.plain_dapo
-        dapo, reference = asked.dapo, next((e for e in entries if e.results[0].spec.same == asked.same), None)
+        plain_dapo = self.spec.plain_dapo
+        dapo, reference = plain_dapo.dapo, next((e for e in entries if e.results[0].spec.same == plain_dapo.same), None)
 
         def results() -> list[EvalResult]:
             places = [TrainingPlace(e.label, Path(e.about["folder"]), tuple(self.spec.seeds)) for e in entries]
@@ -234,44 +228,34 @@ class Trainings(Sweep[TrainingSweep]):
             reference=reference,
             comparisons=[] if reference is None else against(reference, entries),
             base=TrainingFolder(folder_of(entries[0].results[0].spec, self.store)).base_scores if entries else {},
-            samples=asked.validation.sampling.samples,
+            samples=plain_dapo.validation.sampling.samples,
             seeds=self.spec.seeds,
             training=f"{dapo.steps} steps of {dapo.prompts} x {dapo.samples} responses",
-            **told,
+            **counts,
         )
 
-    def log(self, run: SweepRun, result: SeedResult) -> None:
-        """Log a seed as a run of its own."""
-        from harness.tracking import Training
-
-        folder, about = result.folder, {"experiment": run.experiment, "parent": run.id, "tags": {"sweep": run.name}}
-        told = Training(run.where, result.spec.dapo.label, plain(result.spec), **about)
-        told.done(result.seed, result.facts, folder.records(), [folder.log, folder.done, folder.rl / "README.md"])
-
-    def params(self) -> dict[str, str]:
-        """Return the base and the benchmarks."""
-        asked = self.spec.plain_dapo
-        return {"base": asked.base, "tasks": ", ".join(asked.validation.tasks)}
-
-    def again(
-        self, best: CompleteTrial, made: Any, seeds: Sequence[int], tasks: Sequence[str] | None, limit: int | None,
+    def confirm(
+        self, best: CompleteTrial, summary: Any, seeds: Sequence[int], tasks: Sequence[str] | None, limit: int | None,
         run: SweepRun,
-    ) -> Iterator[Again]:  # fmt: skip
+    ) -> Iterator[Confirmation]:  # fmt: skip
         """Train the winner and plain DAPO with new seeds; they are validated on the sweep's problems."""
         if tasks or limit:
-            asked = f"tasks={','.join(tasks)}" if tasks else f"limit={limit}"
+            option = f"tasks={','.join(tasks)}" if tasks else f"limit={limit}"
             raise UserError(
-                f"{asked} is refused: new trainings are validated as the sweep's were; score their checkpoints "
+                f"{option} is refused: new trainings are validated as the sweep's were; score their checkpoints "
                 "elsewhere with `rlvr-dir eval --pair FOLDER/seed-N`"
             )
-        if made.reference is None or best is made.reference:
+        if summary.reference is None or best is summary.reference:
             raise UserError(f"sweep {self.spec.name!r}: the best point is plain DAPO itself; it has no lead to confirm")
-        found = []
-        for entry in (best, made.reference):
+        scores: list[Sequence[stats.Scores]] = []
+        for entry in (best, summary.reference):
             point = entry.point or {"pair": entry.pair, "reference": {"method": "none"}}
             results = train_seeds(self.spec.training(point).replace(seeds=tuple(seeds)), self.store, self.say)
             for result in results:
                 run.child(result)
-            found.append(self.scores(self.entry(point, results, 0, {})))
-        for one, other in zip(*found, strict=True):
-            yield Again(one, other, "the same, on which it was chosen")
+            scores.append(self.entry(point, results, 0, {}).scores)
+        for winner, control in zip(*scores, strict=True):
+            yield Confirmation(winner, control, "the same, on which it was chosen")
+
+    def close(self) -> None:
+        """Do nothing: a training ends what it starts."""

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.sweep.base import Places, open_sweep
 from harness.sweep.folder import SweepFolder
+from harness.sweep.outcome import Places
 from harness.sweep.run import work
-from harness.sweep.study import Study
+from harness.sweep.sweep import open_sweep
 
 _SET_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 
@@ -29,12 +29,13 @@ def join(path: Path, records: Path | None = None, number: int | None = None, par
     if spec is None:
         raise UserError(f"{path} holds no sweep")
     count = spec.workers.count if number is not None else sys.maxsize
-    sweep = open_sweep(spec, Places.under(path.resolve().parents[1], records=records, track=False))
-    sweep.study = Study(spec, folder, worker=(number or 0) + 1)
+    places = Places.under(path.resolve().parents[1], records=records, track=False)
+    sweep = open_sweep(spec, places, worker=(number or 0) + 1)
+    sweep.study.create()
     try:
         work(sweep, number or 0, count, parent)
     finally:
-        sweep.close()
+        sweep.objective.close()
 
 
 def die_with_parent() -> None:

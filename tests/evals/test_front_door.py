@@ -18,8 +18,9 @@ from harness.evals.data import find_benchmark
 from harness.evals.places import read_results
 from harness.evals.result import read_any_result
 from harness.records import Record
-from harness.sweep.base import Places, open_sweep
+from harness.sweep.outcome import Places
 from harness.sweep.specs import load
+from harness.sweep.sweep import open_sweep
 from harness.train.spec import load_train
 from harness.training import inputs
 from tests.commands import run as ours
@@ -211,7 +212,7 @@ def test_it_is_not_compared_swept_or_trained_on(where, monkeypatch):
         "sampling": {"samples": 3}, "decode": {"mode": "replace"}, "parameters": {"decode.tau": {"values": [-0.3]}},
     }  # fmt: skip
     with pytest.raises(UserError, match=sentence.format("swept")):
-        open_sweep(load(asked), Places.under(Path("runs"), track=False)).check()
+        open_sweep(load(asked), Places.under(Path("runs"), track=False)).objective.check()
     with pytest.raises(UserError, match=sentence.format("what a training is validated on")):
         inputs(load_train({"validation": {"tasks": "tasks/theirs.yaml"}}))
 

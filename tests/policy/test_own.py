@@ -174,8 +174,8 @@ engine: {backend: transformers}
 
 def test_a_sweep_varies_its_parameters_and_decodes_anew_where_its_file_has_changed(margin, tmp_path, monkeypatch):
     from harness.cli.sweep import read
-    from harness.sweep.base import Places
     from harness.sweep.folder import SweepFolder
+    from harness.sweep.outcome import Places
     from harness.sweep.run import run_sweep
 
     (tmp_path / "margin.yaml").write_text(SWEEP)

@@ -6,7 +6,7 @@ import yaml
 from harness.spec import EvalSpec, load_eval
 from harness.spec.keys import keys
 from harness.spec.sweep import SweepSpec
-from harness.sweep.training_spec import TrainingSweep
+from harness.sweep.specs import TrainingSweep
 from harness.train.spec import TrainSpec, load_train
 from tests.commands import refused, run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.sweep.folder import SweepFolder
-from harness.sweep.trials import Trials
+from harness.sweep.study import Study
 from tests.sweep.host import Host
 from tests.sweep.made import sweep
 
@@ -23,12 +23,12 @@ def host():
 
 @pytest.fixture
 def look():
-    """The trials and the folder of a sweep that has been run."""
+    """The study and the folder of a sweep that has been run."""
 
     def of(out, **changes):
         spec = sweep(**changes)
         folder = SweepFolder.of(spec, out)
-        return Trials(spec, folder), folder
+        return Study(spec, folder), folder
 
     return of
 

@@ -41,7 +41,7 @@ def worker(folder, records, number, parent):
 def run(out, changes):
     """Run the small sweep, so changed."""
     from harness.sweep import run as running
-    from harness.sweep.base import Places
+    from harness.sweep.outcome import Places
 
     running.subprocess = SimpleNamespace(
         Popen=Forked, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired

@@ -42,11 +42,11 @@ def wait_for_a_moment(pid, out, rng, seconds):
     time.sleep(rng.random() * 0.02)
 
 
-def check(trials, out, spec, responses):
+def check(study, out, spec, responses):
     """Every point is complete, nothing failed, no response has been decoded twice."""
-    assert sorted(key(t.point) for t in trials.complete(references=False)) == sorted(map(key, listed_points(spec)))
-    assert len(trials.complete(references=True)) == 4
-    assert {trial.state for trial in trials} == {"complete"}
+    assert sorted(key(t.point) for t in study.complete(references=False)) == sorted(map(key, listed_points(spec)))
+    assert len(study.complete(references=True)) == 4
+    assert {trial.state for trial in study} == {"complete"}
     found = stored(out / "records")
     for name, keys in found.items():
         assert len(keys) == len(set(keys)), f"record {name} has a response twice"
@@ -81,7 +81,7 @@ def test_workers_and_parents_killed_leave_every_point_complete_once(host, look, 
         if status == 0:
             break
         assert status == -9
-    trials, _ = look(out, **changes)
-    check(trials, out, trials.spec, RESPONSES)
+    study, _ = look(out, **changes)
+    check(study, out, study.spec, RESPONSES)
     assert killed["worker"]
     assert killed["parent"]

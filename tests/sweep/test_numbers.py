@@ -15,12 +15,13 @@ from harness.evals.settings import settings_of
 from harness.records import RecordConfig, RecordStore, fingerprint
 from harness.report.sweep import CompleteTrial, TrainingSummary, against
 from harness.spec import Decoding, Sampling
-from harness.sweep.base import Places, open_sweep
 from harness.sweep.confirm import confirm
-from harness.sweep.decoding import Decodings, metrics
+from harness.sweep.decoding import DecodingObjective, metrics
 from harness.sweep.decodings import decoding_of
 from harness.sweep.estimate import DecodingEstimate, TrialCost, estimate
+from harness.sweep.outcome import Outcome, Places
 from harness.sweep.points import listed_points
+from harness.sweep.sweep import open_sweep
 from harness.tiny import checkpoints
 from tests.records.made import made as made_rollout
 from tests.records.made import resume
@@ -60,13 +61,13 @@ def run(folder, **changes):
 
 def complete(spec, begun):
     found = {}
-    points = [*begun.references(listed_points(spec)), *listed_points(spec)]
+    points = [*begun.objective.references(listed_points(spec)), *listed_points(spec)]
     for i, point in enumerate(points):
-        decoding = decoding_of(spec, point, begun._taus(point["pair"]))
+        decoding = decoding_of(spec, point, begun.objective._taus(point["pair"]))
         ids = [str(k) for k in range(LIMIT)]
         results = [drawn(decoding, task, ids, seconds=1.5 + i) for task in TASKS]
-        files = [one.write(begun.folder.results).name for one in results]
-        begun.complete(point, results, files, metrics(spec, results))
+        files = tuple(result.write(begun.folder.results).name for result in results)
+        begun.complete(Outcome(point, results, metrics(spec, results), files))
         found |= {(one.task, one.decoding.label()): one for one in results}
     return found
 
@@ -249,7 +250,7 @@ def test_the_confirmation_has_the_new_differences_beside_the_old_ones(swept, mon
         return found
 
     monkeypatch.setattr("harness.evals.evaluate", evaluate)
-    monkeypatch.setattr(Decodings, "_open", lambda self, pair: None)
+    monkeypatch.setattr(DecodingObjective, "_open", lambda self, pair: None)
     text = confirm(swept.begun, [5, 6], limit=20)
     best, rows = winner_of(swept.found), {}
     control = swept.found[TASKS[0], best].decoding.control().label()
@@ -283,8 +284,7 @@ def test_the_confirmation_has_the_new_differences_beside_the_old_ones(swept, mon
 def test_an_estimate_adds_what_is_missing():
     rows = [TrialCost("a", "base", 600, 600), TrialCost("a", "rl", 600, 450), TrialCost("b", "replace", 80, None)]
     assert [row.missing for row in rows] == [0, 150, 80]
-    cost = DecodingEstimate(rows, "3 points", 37.5, 4000, 25.0, ("A note.",), {"a": 40, "b": 2})
-    assert cost.tokens == {"a": 150 * 37.5, "b": 80 * 37.5}
+    cost = DecodingEstimate(rows, "3 points", 37.5, 4000, 25.0, ("A note.",), 42)
     text, total = cost.text(points=True), cost.total
     assert (total.ways, total.responses, total.thresholds) == (3, 230, 42)
     assert total.tokens == round(37.5 * (230 + 42))
@@ -295,7 +295,6 @@ def test_an_estimate_adds_what_is_missing():
         "in the records: 1,050; to be decoded: 230, about 8,625 tokens (38 each, as measured); 6 min at 25 tok" in text
     )
     longest = DecodingEstimate(rows, "3 points", None, 4000, None, ())
-    assert longest.tokens == {"a": 600_000.0, "b": 320_000.0}
     assert longest.cost().startswith("at most 920,000 tokens (")
     assert "tokens/s" not in longest.cost()
 
@@ -321,9 +320,9 @@ def test_what_the_records_hold_is_counted_where_it_would_be_decoded_alike(tmp_pa
     earlier.mkdir(parents=True)
     (earlier / "summary.json").write_text(json.dumps({"tokens_per_second": 12.5, "mean_tokens": {"tiny": {}}}))
     found = estimate(spec, tmp_path, tmp_path / "records")
-    assert [(row.asked, row.held) for row in found.rows] == [(6, 6), (6, 6), *[(6, 0)] * 6]
+    assert [(row.responses, row.held) for row in found.rows] == [(6, 6), (6, 6), *[(6, 0)] * 6]
     assert (found.mean_tokens, found.speed, found.missing) == (np.mean(lengths), 12.5, 36)
-    assert sum(found.tokens.values()) == pytest.approx(36 * np.mean(lengths))
+    assert found.total.tokens == round(36 * np.mean(lengths))
 
 
 def seed(number, right, samples=8):

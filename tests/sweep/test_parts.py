@@ -9,11 +9,12 @@ from optuna.storages.journal import JournalFileBackend
 
 from harness.cli.sweep import read
 from harness.errors import UserError
-from harness.sweep.base import Places, open_sweep
 from harness.sweep.decoding import metrics
+from harness.sweep.outcome import Outcome, Places
 from harness.sweep.points import listed_points
-from harness.sweep.run import gpus, status
+from harness.sweep.run import gpus, status, work
 from harness.sweep.study import Study
+from harness.sweep.sweep import open_sweep
 from harness.sweep.track import SweepRun
 from tests.sweep.made import sweep
 from tests.tracking.made import result
@@ -32,7 +33,7 @@ def test_what_failed_is_said_and_what_was_done_since_is_no_failure(tmp_path):
     assert "points; 1 failed; references: 0 complete" in told
     assert "failed: trial 2: RuntimeError: no" in told
     for point in points:
-        begun.complete(point, [], [], {"avg_at_2": 0.5})
+        begun.complete(Outcome(point, [], {"avg_at_2": 0.5}))
     assert "points; 4 complete; references: 0 complete" in status(begun.folder, spec)
     assert "failed" not in status(begun.folder, spec)
     assert begun.todo() == first
@@ -48,6 +49,90 @@ def test_every_worker_has_gpus_of_its_own(monkeypatch):
     with pytest.raises(UserError, match="CUDA_VISIBLE_DEVICES names 3"):
         gpus(spec, 1)
     assert gpus(sweep(), 0) == {}
+
+
+def test_the_torn_end_of_a_journal_is_cut_off_and_its_point_done_again(tmp_path):
+    """As a full disk or a power cut leaves it: Optuna would go on in the same line, and read no later one."""
+    spec = sweep()
+    begun = open_sweep(spec, Places.under(tmp_path, track=False))
+    begun.folder.make()
+    points = listed_points(spec)
+    for point in points[:2]:
+        begun.complete(Outcome(point, [], {"avg_at_2": 0.5}))
+    journal = begun.folder.journal
+    journal.write_bytes(journal.read_bytes()[:-20])
+    begun = open_sweep(spec, Places.under(tmp_path, track=False))
+    assert [trial.point for trial in begun.study] == points[:1]
+    begun.complete(Outcome(points[2], [], {"avg_at_2": 0.75}))
+    again = Study(spec, begun.folder)
+    assert [trial.point for trial in again] == [points[0], points[2]]
+    assert points[1] in begun.todo()
+
+
+def test_who_only_looks_writes_nothing(tmp_path):
+    begun = open_sweep(sweep(), Places.under(tmp_path, track=False))
+    assert begun.study.states() == {"complete": 0, "failed": 0}
+    assert "no trial yet" in status(begun.folder, begun.spec)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_last_trial_of_a_point_counts(tmp_path):
+    spec = sweep()
+    begun = open_sweep(spec, Places.under(tmp_path, track=False))
+    begun.folder.make()
+    point = listed_points(spec)[1]
+    for metric in (0.5, 0.75):
+        begun.complete(Outcome(point, [], {"avg_at_2": metric}))
+        [trial] = Study(spec, begun.folder)
+        assert (trial.number, trial.state, trial.metrics) == (1, "complete", {"avg_at_2": metric})
+        begun.invalidate(trial, "its results are missing")
+        [trial] = Study(spec, begun.folder).failed()
+        assert trial.error == "its results are missing"
+        assert point in begun.todo()
+
+
+class Refusing:
+    """An objective of which some points, by number, refuse."""
+
+    def __init__(self, sweep, *refused):
+        self.points, self.calls = listed_points(sweep.spec), []
+        self.refused = [self.points[number] for number in refused]
+
+    def references(self, points):
+        return []
+
+    def run(self, points, outcomes):
+        self.calls.append(len(points))
+        for point in points:
+            if point in self.refused:
+                raise UserError(f"{point['decode.tau']} cannot be decoded")
+            outcomes.complete(Outcome(point, [], {"avg_at_2": 0.5}))
+
+
+def test_a_point_that_fails_takes_no_other_along(tmp_path):
+    spec = sweep(retries=1, parameters={"decode.tau": {"values": [-0.1, -0.2, -0.3, -0.4]}})
+    begun = open_sweep(spec, Places.under(tmp_path, track=False), lambda text: None)
+    begun.folder.make()
+    begun.objective = Refusing(begun, 1)
+    work(begun)
+    assert begun.objective.calls == [4, 1, 1, 1, 1], "together, three apart, and the failed one once more"
+    assert [trial.state for trial in Study(spec, begun.folder)] == ["complete", "failed", "complete", "complete"]
+    assert [trial.error for trial in begun.study.failed()] == ["-0.2 cannot be decoded"]
+    resumed = open_sweep(spec, Places.under(tmp_path, track=False), lambda text: None)
+    resumed.objective = Refusing(resumed)
+    work(resumed)
+    assert resumed.objective.calls == [1], "running it again is another chance"
+    assert not Study(spec, begun.folder).failed()
+
+
+def test_what_is_refused_whatever_the_point_ends_a_sweep_at_once(tmp_path):
+    spec = sweep(parameters={"decode.tau": {"values": [-0.1, -0.2, -0.3, -0.4]}})
+    begun = open_sweep(spec, Places.under(tmp_path, track=False), lambda text: None)
+    begun.folder.make()
+    begun.objective = Refusing(begun, 0, 1, 2, 3)
+    with pytest.raises(UserError, match=r"-0\.2 cannot be decoded"):
+        work(begun)
+    assert begun.objective.calls == [4, 1, 1]
 
 
 def test_a_point_that_fails_too_often_is_given_up(tmp_path):
@@ -67,11 +152,10 @@ def test_a_search_that_has_proposed_all_there_is_comes_to_an_end(tmp_path):
     few = {"method": "tpe", "parameters": {"decode.tau": {"values": [-0.3, -0.1]}}}
     begun = open_sweep(sweep(run_cap=10, **few), Places.under(tmp_path, track=False))
     begun.folder.make()
-    begun.study = Study(begun.spec, begun.folder)
     found = []
     while points := begun.study.propose(1):
         found += [point["decode.tau"] for point in points]
-        begun.complete(points[0], [], [], {"avg_at_2": 0.5})
+        begun.complete(Outcome(points[0], [], {"avg_at_2": 0.5}))
     assert sorted(found) == [-0.3, -0.1]
     assert {trial.params["decode.tau"] for trial in study_of(begun).trials} == {-0.3, -0.1}
 
@@ -92,10 +176,10 @@ def test_the_best_point_is_the_first_of_the_best_by_the_metrics_goal(tmp_path):
         spec = sweep(metric={"name": "avg_at_2", "goal": goal})
         begun = open_sweep(spec, Places.under(tmp_path / goal, track=False))
         begun.folder.make()
-        assert begun.trials.best() is None
+        assert begun.study.best() is None
         for point, value in zip(listed_points(spec), (0.25, 0.75, 0.75, 0.25), strict=True):
-            begun.complete(point, [], [], {"avg_at_2": value})
-        assert begun.trials.best().number == number
+            begun.complete(Outcome(point, [], {"avg_at_2": value}))
+        assert begun.study.best().number == number
 
 
 def test_the_error_of_a_mean_over_benchmarks_is_that_of_the_mean():
@@ -118,20 +202,22 @@ def test_the_best_point_of_each_pair_is_logged_under_its_name(tmp_path):
     )
     (tmp_path / "summary.md").touch()
     folder = SimpleNamespace(path=tmp_path, spec=tmp_path / "sweep.yaml")
-    run = SweepRun(SimpleNamespace(places=SimpleNamespace(tracking=None), spec=sweep(), folder=folder, params=dict))
+    spec = sweep(pair={"rl": ["tiny@4", "tiny@8"]})
+    run = SweepRun(spec, folder, None)
     run.id, run._client = "run", client
     best = [
         SimpleNamespace(pair=f"tiny@{step}", label=f"τ{step}", metrics={"avg_at_2": step / 8, "mean_tokens": 9})
         for step in (4, 8)
     ]
-    spec = sweep(pair={"rl": ["tiny@4", "tiny@8"]})
-    run._close(SimpleNamespace(best=best, points=best, spec=spec))
+    run._close(SimpleNamespace(best=best, points=best))
     assert (logged["best"], logged["best/tiny_4/avg_at_2"], logged["best/tiny_8/avg_at_2"]) == (
         "tiny@4: τ4; tiny@8: τ8",
         50,
         100,
     )
-    run._close(SimpleNamespace(best=best[:1], points=best, spec=sweep()))
+    run = SweepRun(sweep(), folder, None)
+    run.id, run._client = "run", client
+    run._close(SimpleNamespace(best=best[:1], points=best))
     assert (logged["best"], logged["best/avg_at_2"]) == ("τ4", 50)
 
 

@@ -2,27 +2,30 @@
 
 import json
 
+import optuna
 import pytest
 from mlflow.tracking import MlflowClient
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from harness.errors import UserError
 from harness.evals.data import find_benchmark
 from harness.spec import Decoding
-from harness.sweep.base import Places, open_sweep
 from harness.sweep.confirm import confirm
 from harness.sweep.decoding import unused
 from harness.sweep.estimate import estimate
 from harness.sweep.folder import SweepFolder
+from harness.sweep.outcome import Outcome, Places
 from harness.sweep.points import key
 from harness.sweep.run import best, status
 from harness.sweep.study import Study
-from harness.sweep.trials import Trials
+from harness.sweep.sweep import open_sweep
 from tests.records.made import stored
 from tests.sweep.made import sweep
 
 
-def points_of(trials):
-    return sorted(key(trial.point) for trial in trials.complete(references=False))
+def points_of(study):
+    return sorted(key(trial.point) for trial in study.complete(references=False))
 
 
 def once(records):
@@ -52,8 +55,8 @@ def test_its_results_are_runs_of_one_parent(grid):
 
 
 def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
-    trials, folder = look(grid)
-    assert len(points_of(trials)) == 4
+    study, folder = look(grid)
+    assert len(points_of(study)) == 4
     assert once(grid / "records") == 8 * 3 * 2
     told = json.loads((folder.path / "summary.json").read_text())
     assert told["states"]["complete"] == 4
@@ -66,8 +69,8 @@ def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
     for name in ("heat-tiny_easy.svg", "ratio-tiny_easy.svg"):
         assert (folder.path / name).read_text().rstrip().endswith("</svg>")
         assert name in text
-    assert "4 complete; references: 4 complete" in status(folder, trials.spec)
-    assert best(folder, trials.spec) == "\n".join(told["verdicts"])
+    assert "4 complete; references: 4 complete" in status(folder, study.spec)
+    assert best(folder, study.spec) == "\n".join(told["verdicts"])
 
 
 def test_result_files_that_are_missing_or_damaged_are_made_again_from_the_records(grid, host, look):
@@ -106,17 +109,28 @@ def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
 def test_a_changed_sweep_is_refused_with_the_difference(grid):
     folder = SweepFolder.of(sweep(), grid)
     with pytest.raises(UserError) as caught:
-        folder.settle(sweep(sampling={"samples": 3, "max_tokens": 40}))
+        folder.create_or_verify(sweep(sampling={"samples": 3, "max_tokens": 40}))
     assert "-sampling: {temperature: 1.0, top_p: 0.7, max_tokens: 40, seed: 0, samples: 2}" in str(caught.value)
     assert "+sampling: {temperature: 1.0, top_p: 0.7, max_tokens: 40, seed: 0, samples: 3}" in str(caught.value)
     fewer = sweep(parameters={"decode.tau": {"values": [-0.3]}, "decode.gamma": {"values": [0.0, 0.1]}})
     for extend in (False, True):
         with pytest.raises(UserError, match="begun with other settings"):
-            folder.settle(fewer, extend=extend)
+            folder.create_or_verify(fewer, extend=extend)
     with pytest.raises(UserError, match="--extend"):
-        folder.settle(sweep(parameters={**_more(-0.2)}))
-    folder.settle(sweep(retries=1, engine={"backend": "transformers", "max_num_seqs": 7}))  # changes no result
-    folder.settle(sweep())
+        folder.create_or_verify(sweep(parameters={**_more(-0.2)}))
+    folder.create_or_verify(
+        sweep(retries=1, engine={"backend": "transformers", "max_num_seqs": 7})
+    )  # changes no result
+    folder.create_or_verify(sweep())
+
+
+def test_a_sweep_of_an_older_version_is_refused_with_the_way_out(tmp_path):
+    folder = SweepFolder.of(sweep(), tmp_path)
+    folder.make()
+    folder.create_or_verify(sweep())
+    (folder.path / "points").mkdir()
+    with pytest.raises(UserError, match=r"its trials \(points/\) are not read; accepted: move the folder away"):
+        folder.stored()
 
 
 def _more(*taus):
@@ -127,8 +141,8 @@ def test_extending_adds_points_and_repeats_none(host, look, tmp_path):
     assert host.run(tmp_path, method="random", run_cap=2) == 0
     assert host.run(tmp_path, method="random", run_cap=3) == 1  # refused
     assert host.run(tmp_path, method="random", run_cap=3, extend=True) == 0
-    trials, _ = look(tmp_path, method="random", run_cap=3)
-    assert len(points_of(trials)) == 3
+    study, _ = look(tmp_path, method="random", run_cap=3)
+    assert len(points_of(study)) == 3
     once(tmp_path / "records")
 
 
@@ -138,8 +152,8 @@ def test_one_sweep_draws_in_several_ways_and_prices_them_at_equal_forwards(host,
     said = estimate(sweep(**changes), tmp_path, tmp_path / "records").text(points=True)
     assert "8 ways of decoding, 42 responses" in said
     assert host.run(tmp_path, **changes) == 0
-    trials, folder = look(tmp_path, **changes)
-    assert len(trials.complete(references=True)) == 7
+    study, folder = look(tmp_path, **changes)
+    assert len(study.complete(references=True)) == 7
     assert once(tmp_path / "records") == 3 * (6 * 2 + 2)
     told = json.loads((folder.path / "summary.json").read_text())
     labels = [entry["label"] for entry in told["entries"]]
@@ -191,15 +205,17 @@ def test_a_search_asks_and_tells_and_knows_its_best_point(host, look, tmp_path):
         "metric": {"name": "replacement_ratio", "goal": "minimize"},
     }
     assert host.run(tmp_path, **changes) == 0
-    trials, folder = look(tmp_path, **changes)
-    assert len(points_of(trials)) == 5
-    study = Study(trials.spec, folder)._study
-    points = trials.complete(references=False)
-    told = {trial.user_attrs["point"]["decode.tau"]: trial.value for trial in study.trials}
-    assert told == {trial.point["decode.tau"]: trial.metrics["replacement_ratio"] for trial in points}
-    assert study.direction.name == "MINIMIZE"
-    assert len(trials.complete(references=True)) == 2 + 5 * 2  # each with its own controls
-    assert trials.best().metrics["replacement_ratio"] == min(t.metrics["replacement_ratio"] for t in points)
+    study, folder = look(tmp_path, **changes)
+    assert len(points_of(study)) == 5
+    points = study.complete(references=False)
+    journal = JournalStorage(JournalFileBackend(str(folder.journal)))
+    shown = optuna.load_study(study_name="small", storage=journal)
+    values = {trial.user_attrs["point"]["decode.tau"]: trial.value for trial in shown.trials}
+    assert values == {trial.point["decode.tau"]: trial.metrics["replacement_ratio"] for trial in points}
+    assert shown.direction.name == "MINIMIZE"
+    assert len(optuna.load_study(study_name="small references", storage=journal).trials) == 2 + 5 * 2
+    assert len(study.complete(references=True)) == 2 + 5 * 2  # each with its own controls
+    assert study.best().metrics["replacement_ratio"] == min(t.metrics["replacement_ratio"] for t in points)
     once(tmp_path / "records")
 
 
@@ -267,33 +283,33 @@ def test_workers_that_cannot_work_are_not_started_for_ever(host, look, tmp_path)
         "engine": {"backend": "transformers", "tensor_parallel_size": 2},
     }
     assert host.run(tmp_path, **changes) == 1
-    trials, folder = look(tmp_path, **changes)
-    assert not trials.complete()
-    assert "tensor_parallel_size=2 is refused" in status(folder, trials.spec)
+    study, folder = look(tmp_path, **changes)
+    assert not study.complete()
+    assert "tensor_parallel_size=2 is refused" in status(folder, study.spec)
 
 
-def test_a_metric_that_is_no_number_is_a_failed_point_and_a_bad_file_hides_no_other(tmp_path, capsys):
+def test_a_metric_that_is_no_number_is_a_failed_point_and_a_bad_trial_hides_no_other(tmp_path, capsys):
     spec = sweep()
     asked = open_sweep(spec, Places.under(tmp_path, track=False))
-    asked.on_complete = lambda point, results: None
-    asked.folder.points.mkdir(parents=True)
+    asked.on_complete = lambda outcome: None
+    asked.folder.make()
     points, name = asked.points(), spec.metric.name
     for point, metrics in zip(points, ({name: 40.0}, {name: float("nan")}, {}, {name: 30.0}), strict=True):
-        asked.complete(point, [], [], metrics)
-    assert [asked.trials.get(point).state for point in points] == ["complete", "failed", "failed", "complete"]
-    assert f"metric='{name}' has no finite value of {{" in asked.failed()[0].error
+        asked.complete(Outcome(point, [], metrics))
+    assert [asked.study.get(point).state for point in points] == ["complete", "failed", "failed", "complete"]
+    assert f"metric='{name}' has no finite value of {{" in asked.study.failed()[0].error
     assert points[1] in asked.todo()  # tried again
-    [file] = [path for path in asked.folder.points.glob("*.json") if '"number": 3' in path.read_text()]
-    file.write_text(file.read_text().replace("30.0", '"much"'))
-    trials = Trials(spec, asked.folder)
-    assert [trial.number for trial in trials.complete()] == [0]
-    trials.read()
+    journal = asked.folder.journal
+    journal.write_text(journal.read_text().replace('"avg_at_2":30.0', '"avg_at_2":"much"'))
+    study = Study(spec, asked.folder)
+    assert [trial.number for trial in study.complete()] == [0]
+    study.read()
     said = capsys.readouterr().err
-    assert said.count(file.name) == 1  # once
+    assert said.count("trial 3 of study 'small'") == 1  # once
     assert said.startswith("warning: left out, its point is done again: ")
     assert "2 failed" in status(asked.folder, spec)
     again = open_sweep(spec, Places.under(tmp_path, track=False))
-    again.on_complete = lambda point, results: None
+    again.on_complete = lambda outcome: None
     assert points[3] in again.todo()
-    again.complete(points[3], [], [], {name: 30.0})
-    assert [trial.number for trial in Trials(spec, asked.folder).complete()] == [0, 3]
+    again.complete(Outcome(points[3], [], {name: 30.0}))
+    assert [trial.number for trial in Study(spec, asked.folder).complete()] == [0, 3]

@@ -9,11 +9,12 @@ from harness.errors import UserError
 from harness.spec import Pair, Sampling, parse, read_yaml
 from harness.spec.sweep import SweepSpec
 from harness.sweep import decoding, sweeps_dir
-from harness.sweep.base import Places, open_sweep
 from harness.sweep.decodings import decoding_of, references, sampling_of
 from harness.sweep.folder import SweepFolder
+from harness.sweep.outcome import Places
 from harness.sweep.points import key, listed_points
 from harness.sweep.specs import load
+from harness.sweep.sweep import open_sweep
 from tests.sweep.made import sweep
 
 TAU = {"decode.tau": {"values": [-0.3, -0.1]}}
@@ -98,8 +99,8 @@ def test_a_pairs_folder_is_a_pair(tmp_path):
 
 def test_a_pair_keeps_the_name_that_its_sweep_was_begun_with(tmp_path):
     pair, folder = {"base": "org/base", "rl": "org/RL-7B"}, SweepFolder(tmp_path)
-    assert list(folder.settle(sweep(pair=pair)).pairs) == ["RL-7B"]
-    assert list(folder.settle(sweep(pair={**pair, "name": "mine"})).pairs) == ["RL-7B"]
+    assert list(folder.create_or_verify(sweep(pair=pair)).pairs) == ["RL-7B"]
+    assert list(folder.create_or_verify(sweep(pair={**pair, "name": "mine"})).pairs) == ["RL-7B"]
 
 
 def test_one_worker_may_use_sqlite_and_text_numbers_are_numbers():
@@ -122,7 +123,7 @@ def test_what_is_left_is_told_after_each_point_without_reading_all_of_them_again
         whole.failures[key(point)] = 9
         assert whole.todo() == left[number:]
     assert len(read) == 4
-    assert [trial.number for trial in whole.trials] == [*range(len(left) - 4), 0, 1, 2, 3]
+    assert [trial.number for trial in whole.study] == [*range(len(left) - 4), 0, 1, 2, 3]
 
 
 def test_a_grid_is_every_combination_and_gamma_0_is_plain_replacement():

@@ -8,14 +8,15 @@ import yaml
 from harness.errors import UserError
 from harness.records import RecordStore
 from harness.sweep import sweeps_dir
-from harness.sweep.base import Places, open_sweep
 from harness.sweep.confirm import confirm
 from harness.sweep.folder import SweepFolder
+from harness.sweep.outcome import Places
 from harness.sweep.points import key, listed_points
 from harness.sweep.run import run_sweep
 from harness.sweep.specs import load
+from harness.sweep.study import Study
+from harness.sweep.sweep import open_sweep
 from harness.sweep.training import folder_of
-from harness.sweep.trials import Trials
 from tests.sweep.made import TRAINING, sweep
 
 TRAIN = {"kind": "train"}
@@ -78,7 +79,7 @@ def test_shipped_sweeps_of_trainings_have_plain_dapo_and_a_tiny_twin(name, tmp_p
     assert (paper.plain_dapo.backend, tiny.plain_dapo.backend) == ("verl", "trl")
     for spec, seeds in ((paper, "1 seed"), (tiny, "5 seeds")):
         assert load(yaml.safe_load(yaml.safe_dump(spec.plain()))) == spec
-        told = open_sweep(spec, Places.under(tmp_path, track=False)).estimate().text(points=True)
+        told = open_sweep(spec, Places.under(tmp_path, track=False)).objective.estimate().text(points=True)
         assert f"4 trainings x {seeds}\n" in told
 
 
@@ -103,12 +104,12 @@ def values(out, **changes):
     """Each point's metrics and each of its seeds', by point."""
     spec = sweep(**TRAIN, **changes)
     folder = SweepFolder.of(spec, out)
-    trials = Trials(spec, folder)
-    complete = trials.complete()
+    study = Study(spec, folder)
+    complete = study.complete()
     keys = [key(trial.point) for trial in complete]
     assert len(set(keys)) == len(keys) == 3, "each point once"
-    assert {trial.state for trial in trials} == {"complete"}
-    return {key(trial.point): (trial.metrics, trial.about["seeds"]) for trial in complete}
+    assert {trial.state for trial in study} == {"complete"}
+    return {key(trial.point): (trial.metrics, trial.seeds) for trial in complete}
 
 
 @TRAINED
@@ -119,10 +120,11 @@ def test_a_trial_is_the_mean_over_its_seeds_and_each_is_kept(whole):
             assert mean == pytest.approx((seeds["0"][name] + seeds["1"][name]) / 2)
     spec = sweep(**TRAIN)
     folder = SweepFolder.of(spec, whole)
-    [trial, *_] = Trials(spec, folder).complete(references=False)
-    for file, seed in zip(trial.results, ("0", "1"), strict=True):
-        facts = json.loads((whole / "trainings" / file).read_text())
-        assert facts["scores"]["tiny_easy"]["avg"] == trial.about["seeds"][seed]["avg_at_2"]
+    [trial, *_] = Study(spec, folder).complete(references=False)
+    training = folder_of(spec.training(trial.point), whole / "trainings")
+    for seed in ("0", "1"):
+        facts = json.loads((training / f"seed-{seed}/done.json").read_text())
+        assert facts["scores"]["tiny_easy"]["avg"] == trial.seeds[seed]["avg_at_2"]
 
 
 @TRAINED

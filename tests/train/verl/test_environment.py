@@ -19,8 +19,8 @@ from harness.policy.reweighting import token_weights
 from harness.spec import read_yaml
 from harness.sweep import sweeps_dir
 from harness.sweep.points import listed_points
+from harness.sweep.specs import TrainingSweep
 from harness.sweep.specs import load as load_sweep
-from harness.sweep.training_spec import TrainingSweep
 from harness.tiny import tiny_pair
 from harness.tiny.problems import rl_problems
 from harness.train import load_train

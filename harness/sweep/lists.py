@@ -1,4 +1,4 @@
-"""Several sweeps as one list, such as the whole paper: what each makes, and what all of them cost, in one table."""
+"""A list of several sweeps, such as the whole paper: what each makes, and what all of them cost, in one table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -11,8 +11,8 @@ from harness.markdown import markdown_table
 from harness.spec import Spec
 
 
-class Several(Spec, frozen=True):
-    """The file of several sweeps: what each of them makes, by its name or file."""
+class SweepList(Spec, frozen=True):
+    """The file of a list of sweeps: what each of them makes, by its name or file."""
 
     called: ClassVar[str] = "sweeps"
 

@@ -7,28 +7,29 @@ from harness.cli.sweep import read
 from harness.errors import UserError
 from harness.spec import parse
 from harness.sweep import sweeps_dir
-from harness.sweep.base import Places, open_sweep
-from harness.sweep.several import Cost, Several, cost_table
+from harness.sweep.lists import Cost, SweepList, cost_table
+from harness.sweep.outcome import Places
+from harness.sweep.sweep import open_sweep
 from tests.sweep.made import SMALL, sweep
 
 
 def test_the_paper_names_shipped_sweeps_alone():
-    paper = Several.model_validate(yaml.safe_load((sweeps_dir() / "lists" / "paper.yaml").read_text()))
+    paper = SweepList.model_validate(yaml.safe_load((sweeps_dir() / "lists" / "paper.yaml").read_text()))
     assert [read(name, []).name for name in paper.sweeps] == list(paper.sweeps)
     with pytest.raises(UserError, match="sweep"):
-        parse(Several, {"name": "x", "sweep": {"a": "b"}})
+        parse(SweepList, {"name": "x", "sweep": {"a": "b"}})
 
 
 def test_a_total_counts_what_is_missing_and_the_thresholds(tmp_path):
-    total = open_sweep(sweep(), Places.under(tmp_path)).estimate().total
+    total = open_sweep(sweep(), Places.under(tmp_path)).objective.estimate().total
     assert total == Cost(ways=8, responses=8 * 3 * 2, thresholds=0, tokens=8 * 3 * 2 * 40)
     matched = sweep(parameters={"decode.tau": {"ratio": [0.1, 0.2]}}, decode={})
-    total = open_sweep(matched, Places.under(tmp_path)).estimate().total
+    total = open_sweep(matched, Places.under(tmp_path)).objective.estimate().total
     assert (total.thresholds, total.responses) == (2 * 6, 6 * 6)
     assert total.tokens == 48 * 40
     for gamma, ways in ({}, 2 + 10), ({"decode.gamma": {"values": [0.1]}}, 2 + 15):  # with controls
         search = {"method": "tpe", "run_cap": 5, "parameters": {"decode.tau": {"min": -1, "max": -0.1}, **gamma}}
-        total = open_sweep(sweep(**search, decode={}), Places.under(tmp_path)).estimate().total
+        total = open_sweep(sweep(**search, decode={}), Places.under(tmp_path)).objective.estimate().total
         assert (total.ways, total.responses) == (ways, ways * 6)
 
 
