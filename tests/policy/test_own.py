@@ -199,3 +199,19 @@ def test_a_sweep_varies_its_parameters_and_decodes_anew_where_its_file_has_chang
     margin.write_text(EXAMPLE.replace("best[:, -1]", "best[:, -1] + 0.1"))
     run()
     assert sum("made again" in line for line in said) == 2
+
+
+def test_a_sweep_goes_on_without_the_point_whose_criterion_fails(margin, tmp_path):
+    """Asked for together in one stream, they fail together; apart, only the one does, and its own control."""
+    from harness.cli.sweep import read
+    from harness.sweep.outcome import Places
+    from harness.sweep.run import run_sweep, status
+    from harness.sweep.sweep import open_sweep
+
+    (tmp_path / "margin.yaml").write_text(SWEEP.replace("[1, 2]", "[100000, 1]"))
+    spec, places = read("margin.yaml", ["retries=0"]), Places.under(tmp_path, track=False)
+    summary = run_sweep(spec, places, say=lambda text: None, progress=False)
+    assert [entry.label for entry in summary.entries] == ["base", "rl", "veto τ1 margin/1", "replace τ1 margin/1"]
+    assert (summary.states, summary.failed) == ({"complete": 1, "failed": 1}, 2)
+    said = status(open_sweep(spec, places).folder, spec)
+    assert re.search(r"failed: reference 2: criterion='margin:Margin': .*\nfailed: trial 0: criterion='margin:", said)

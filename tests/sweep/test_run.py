@@ -1,6 +1,7 @@
 """Whole sweeps on the tiny pair: one stream, resumed, extended, refused, searched, confirmed, by workers."""
 
 import json
+import shutil
 
 import optuna
 import pytest
@@ -88,6 +89,23 @@ def test_result_files_that_are_missing_or_damaged_are_made_again_from_the_record
         }
     assert {path: path.read_bytes() for path in grid.glob("records/*/*/journal.bin")} == journals
     assert len(list(look(grid)[0])) == 8
+
+
+def test_a_study_that_is_lost_costs_no_response(grid, host, look):
+    study, folder = look(grid)
+    before = {key(trial.point): (trial.number, trial.metrics, trial.results) for trial in study}
+    journals = {path: path.read_bytes() for path in grid.glob("records/*/*/journal.bin")}
+    folder.journal.unlink()
+    assert host.run(grid) == 0
+    assert {path: path.read_bytes() for path in grid.glob("records/*/*/journal.bin")} == journals
+    assert {key(trial.point): (trial.number, trial.metrics, trial.results) for trial in look(grid)[0]} == before
+
+
+def test_a_folder_without_its_records_still_says_what_came_out(grid, tmp_path, look):
+    study, folder = look(grid)
+    moved = SweepFolder(shutil.copytree(folder.path, tmp_path / "elsewhere" / "sweeps" / "copy"))
+    assert status(moved, study.spec) == status(folder, study.spec)
+    assert best(moved, study.spec) == best(folder, study.spec)
 
 
 def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
