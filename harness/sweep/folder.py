@@ -5,7 +5,7 @@ study.journal    Optuna's trials, those of references too (unless `storage` is a
 results/         one JSON file an evaluation, references included: what the records say, made again where it is missing
 matched.json     the thresholds found for wanted replacement ratios
 summary.md, summary.json, *.svg    what is said of it all
-lock, workers/                     who runs it, and what its workers print
+lock, study.lock, workers/         who runs it, who writes the journal, and what its workers print
 """
 
 import difflib

@@ -131,10 +131,8 @@ class Study:
                         self._take(self._trials, name, stored)
 
     def _take(self, trials: dict[str, Trial], study: str, stored: FrozenTrial) -> None:
-        complete, outcome = stored.state == TrialState.COMPLETE, stored.user_attrs.get("outcome")
-        if outcome is None or not (
-            complete or "error" in outcome
-        ):  # proposed twice, or again as its process was killed
+        complete, outcome = stored.state == TrialState.COMPLETE, stored.user_attrs.get("outcome") or {}
+        if not (complete or "error" in outcome):  # proposed twice, or again because its process was killed
             return
         where, point = f"trial {stored.number} of study {study!r}", stored.user_attrs.get("point") or {}
         number = self._listed.get(key(point), stored.number)
@@ -221,8 +219,9 @@ class Study:
         for trial in study.get_trials(deepcopy=False):
             if trial.state == TrialState.RUNNING:
                 study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-                if "point" in trial.user_attrs:
-                    study.enqueue_trial(trial.params, user_attrs={"point": trial.user_attrs["point"]})
+                point = trial.user_attrs.get("point")
+                if point is not None and self.get(point) is None:  # nobody else has done it
+                    study.enqueue_trial(trial.params, user_attrs={"point": point})
 
     def proposed(self) -> list[Point]:
         """Return the points that a search has proposed so far."""
@@ -325,7 +324,7 @@ class _JournalLock(JournalFileOpenLock):
 
     def acquire(self) -> bool:
         """Wait for the lock."""
-        self._fd = flocked(self._journal.with_name(f"{self._journal.name}.lock"))
+        self._fd = flocked(self._journal.with_suffix(".lock"))
         with self._journal.open("rb+") as file:
             start = max(0, file.seek(0, os.SEEK_END) - _LONGEST_ENTRY)
             file.seek(start)

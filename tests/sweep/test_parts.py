@@ -171,6 +171,18 @@ def test_what_a_killed_search_was_at_is_proposed_again(tmp_path):
     assert len(begun.study.propose(9)) == 1
 
 
+def test_what_another_worker_did_of_a_killed_search_is_not_proposed_again(tmp_path):
+    spec = sweep(method="tpe", run_cap=2, parameters={"decode.tau": {"min": -2.0, "max": -0.01}})
+    begun = open_sweep(spec, Places.under(tmp_path, track=False))
+    begun.folder.make()
+    lost, left = Study(spec, begun.folder).propose(2)
+    begun.complete(Outcome(lost, [], {"avg_at_2": 0.5}))
+    resumed = Study(spec, begun.folder)
+    resumed.resume()
+    assert resumed.propose(2) == [left]
+    assert [trial.metrics for trial in resumed] == [{"avg_at_2": 0.5}]
+
+
 def test_the_best_point_is_the_first_of_the_best_by_the_metrics_goal(tmp_path):
     for goal, number in (("maximize", 1), ("minimize", 0)):
         spec = sweep(metric={"name": "avg_at_2", "goal": goal})
