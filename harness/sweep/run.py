@@ -120,7 +120,7 @@ def _run_points(sweep: Sweep, points: Sequence[Point]) -> bool:
     Where some of them are refused, each is run on its own, so that the one that fails takes no other along.
 
     Raises:
-        UserError: two are refused before any was completed here, so it is not the points' fault.
+        UserError: two are refused before any is complete, so it is not the points' fault.
     """
     for pair in dict.fromkeys(point["pair"] for point in points):
         own = [point for point in points if point["pair"] == pair]
@@ -135,7 +135,7 @@ def _run_points(sweep: Sweep, points: Sequence[Point]) -> bool:
             if len(batch) == 1:
                 sweep.say(f"failed: {error}")
                 sweep.fail(batch[0], str(error))
-                if not sweep.completed and len(sweep.failures) > 1:
+                if len(sweep.failures) > 1 and not sweep.study.complete():
                     raise
                 continue
             for point in batch:

@@ -47,7 +47,6 @@ class Sweep:
         self.study = Study(spec, self.folder, worker=worker)
         self.on_complete: Callable[[Outcome], None] = lambda outcome: None
         self.failures: Counter[str] = Counter()  # by point, in this process
-        self.completed = 0  # in this process
         self._wanted: tuple[dict[str, Point], dict[str, Point]] = {}, {}  # points, and their references, by key
 
     # What is left to do
@@ -84,7 +83,6 @@ class Sweep:
             return
         about: dict[str, Any] = {"metrics": metrics, "results": outcome.files, "seeds": outcome.seeds}
         self.study.tell(point, number=self._number(point), **about)
-        self.completed += 1
         self.on_complete(outcome)
 
     def fail(self, point: Point, reason: str) -> None:
