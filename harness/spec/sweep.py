@@ -32,7 +32,6 @@ from harness.spec.search import LISTED, Ratio, Search
 from harness.spec.trajectory import trajectory_of
 
 TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
-SHARES = ("replacement_ratio", "changed_ratio", "truncated_share", "no_box_share")
 _PASS = re.compile(r"pass_at_([0-9]+)")
 
 
@@ -306,14 +305,10 @@ class SweepSpec(Presentation, Search, frozen=True):
 
 def metric_names(samples: int) -> tuple[str, ...]:
     """Return the metrics there are with so many samples a problem (Pass@k also for every other k up to it)."""
-    powers = [2**i for i in range(samples.bit_length()) if 2**i <= samples]
-    return (
-        f"avg_at_{samples}",
-        *(f"pass_at_{k}" for k in dict.fromkeys([*powers, samples])),
-        f"maj_at_{samples}",
-        *SHARES,
-        "mean_tokens",
-    )
+    from harness.stats.metrics import METRICS  # numpy, which no help needs
+
+    names = [name.replace("@", "_at_") for metric in METRICS for name in metric.names(samples)]
+    return tuple(dict.fromkeys([names[0], "pass_at_1", *names[1:], f"pass_at_{samples}"]))
 
 
 def check_metric(name: str, known: Sequence[str], samples: int) -> None:
@@ -329,4 +324,6 @@ def check_metric(name: str, known: Sequence[str], samples: int) -> None:
 
 def in_percent(name: str) -> bool:
     """Tell whether a metric is a fraction, which is shown in percent."""
-    return name != "mean_tokens"
+    from harness.stats.metrics import METRICS
+
+    return all(metric.unit == 100 for metric in METRICS if metric.name == name)
