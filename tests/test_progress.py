@@ -1,9 +1,11 @@
 """What is shown while something takes long: on a terminal and elsewhere, of phases in which nothing returns."""
 
 import os
+import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from harness import progress
@@ -18,14 +20,14 @@ from harness.progress import Bar, phase, say, showing
 with showing():
     with phase("compiling"):
         sys.stdin.readline()
-    with Bar(3, "step", "seed 0") as bar:
+    with Bar(3, "seed 0") as bar:
         with phase("generating"):
             sys.stdin.readline()
         say("said")
         for _ in range(3):
             bar.update()
         bar.figures("all right")
-    with Bar(3, "step", "never"):
+    with Bar(3, "never"):
         pass
 """
 
@@ -34,6 +36,8 @@ def shown(stderr, read):
     """Runs the command, ends each of its phases once that has been seen twice, and returns what it showed."""
     command = [sys.executable, "-c", COMMAND]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=stderr, cwd=HOUSE, text=True) as process:
+        if stderr != subprocess.PIPE:
+            os.close(stderr)  # the command has its own
         seen = ""
         for words in (r"compiling 00:\d[1-9]", r"seed 0, generating 00:\d[1-9]"):
             while not re.search(words, seen):
@@ -55,13 +59,30 @@ def test_off_a_terminal_a_phase_is_a_line():
     assert "\r" not in seen
 
 
+def test_on_a_terminal_a_bar_has_its_phase_and_its_count_and_leaves_a_line():
+    terminal, end = pty.openpty()
+
+    def read(process):
+        with suppress(OSError):  # the other end is closed
+            return os.read(terminal, 4096).decode()
+        return ""
+
+    seen = shown(end, read)
+    os.close(terminal)
+    drawn = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", seen)
+    assert re.search(r"seed 0, generating 00:\d[1-9] ━{20} 0% 0/3 \[00:\d\d\]", drawn)
+    assert "said\r\n" in drawn
+    assert re.search(r"seed 0: 100% 3/3 \[\d\d:\d\d, all right\]\r\n", drawn)
+    assert seen.rfind("\x1b[?25h") > seen.rfind("\x1b[?25l")  # the cursor is back
+
+
 def test_a_forked_process_shows_nothing_of_its_parents(capfd):
     with showing(), phase("loading"):
         child = os.fork()
         if not child:
             with phase("mine"):
                 say("from the child")
-                os._exit(len(progress._stack))
+                os._exit(len(progress.display().tasks))
         assert os.waitpid(child, 0)[1] == 0
     assert capfd.readouterr().err == "from the child\n"
 
@@ -69,7 +90,7 @@ def test_a_forked_process_shows_nothing_of_its_parents(capfd):
 def test_before_the_first_response_ends_a_log_has_its_tokens():
     """A log had the phase's name alone for as long as no response had ended: eleven minutes at 20,000 tokens."""
     with Progress(10, enabled=True) as bar:
-        bar.now("generating")
+        bar.set_phase("generating")
         bar.show([4000, 321, 0])
         line = bar.line()
     assert re.fullmatch(

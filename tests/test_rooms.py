@@ -47,7 +47,7 @@ ROOMS = {
 # No rooms: digests of contents; the exception that all may raise; how files are written, text is shown and our programs
 # are run; whether the hub answers; the table that all print; what is being done, and for how long; what an engine's
 # processes do first.
-ANYWHERE = {"digest", "errors", "files", "hub", "markdown", "program", "progress", "text", "watch"}
+ANYWHERE = {"digest", "errors", "files", "hub", "markdown", "program", "progress", "progress_display", "text", "watch"}
 WORKSHOP = {"benchmarks", "examples", "tests"}  # which may use the product, and it none of them
 FORBIDDEN_THIRD_PARTY = {
     "spec": {"torch", "vllm", "transformers"},

@@ -83,7 +83,7 @@ class LockStep:
             BrokenLogits: a model's logits are no distribution; what has finished by then is yielded before.
         """
         step = 0
-        bar.now("prefilling")
+        bar.set_phase("prefilling")
         while self.running:
             logits = {role: self.read(role, self.input, self.mask)[:, -1] for role in self.models}
             requests = Requests(self.keys, self.lengths + step, self.starts)
@@ -101,7 +101,7 @@ class LockStep:
 
     def report(self, bar: Progress) -> None:
         """Tell the bar that tokens come, and now and then how many of them belong to responses that go on."""
-        bar.now("generating")
+        bar.set_phase("generating")
         if bar.looks:
             bar.show(len(self.written[i]) for i in self.running if i not in self.finished)
 

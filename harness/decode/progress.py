@@ -16,11 +16,12 @@ _ENOUGH = 16  # finished rollouts, or a tenth of all, from which on the rest is 
 class Progress(Bar):
     """Counts rollouts as they finish, and tokens as they appear. Silent unless `enabled`.
 
-    An engine tells it `now("prefilling")` where prompts are read and no token is there yet, then `now("generating")`.
+    An engine calls `set_phase("prefilling")` where prompts are read and no token is there yet, then
+    `set_phase("generating")`.
     """
 
     def __init__(self, total: int, enabled: bool) -> None:
-        super().__init__(total, "rollout", "decode", enabled=enabled)
+        super().__init__(total, "decode", enabled=enabled)
         self._started = self._looked = time.monotonic()
         self._done = self._tokens = self._unfinished = self._replaced = self._changed = 0
         self._ended: list[int] = []

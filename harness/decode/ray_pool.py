@@ -133,7 +133,7 @@ class RayEngines(Engine):
         try:
             self._set_to_work()
             with reporting(progress, plans) as bar:
-                bar.now("generating")
+                bar.set_phase("generating")
                 while left:
                     rollout = self._hear(left)
                     if rollout is not None and (plan := left.pop(rollout.request.tag, None)) is not None:

@@ -100,7 +100,7 @@ class TrlBackend(Backend):
         steps.trainer = trainer
         if resumed:
             trainer.set_refill_state(resumed[2])
-        with Bar(dapo.steps, "step", f"seed {seed}", done=step) as bar:
+        with Bar(dapo.steps, f"seed {seed}", done=step) as bar:
             steps.bar = bar
             trainer.train(resume_from_checkpoint=str(resumed[1]) if resumed else None)
         last = folder.chosen / str(dapo.steps)

@@ -35,7 +35,7 @@ from harness.decode.vllm_pair.start import (
 from harness.errors import UserError
 from harness.policy.gates import GateError
 from harness.policy.trace import FACTS
-from harness.progress import phase, told
+from harness.progress import note, phase
 from harness.spec import EngineSpec, Pair
 
 CPU_KV_CACHE_GIB = 2.0
@@ -142,7 +142,7 @@ class VllmPair(TestedPair):
         room = (
             f"the KV cache has room for {tokens:,} tokens, {tokens // length:,} responses of full length ({length:,})"
         )
-        told(room)
+        note(room)
         if 4 * (tokens // length) < most:
             warnings.warn(
                 f"{room}, and max_num_seqs={most}: where responses grow long, most of a batch waits and is read again; "
@@ -209,7 +209,7 @@ class VllmPair(TestedPair):
         how, other = ("compiles nothing", "--no-") if eager else ("compiles the models first", "--")
         expected = f"some {work:,} tokens are expected, and on a CPU that pays from about {COMPILED_FROM:,}"
         why = expected if work else "it starts sooner so on a CPU"
-        told(f"vLLM {how}: {why} ({other}enforce-eager says otherwise)")
+        note(f"vLLM {how}: {why} ({other}enforce-eager says otherwise)")
         return eager
 
     def settled(self) -> EngineSpec:
@@ -316,7 +316,7 @@ class VllmPair(TestedPair):
         running: dict[str, Plan] = {}
         try:
             with reporting(progress, known) as bar:
-                bar.now("prefilling")
+                bar.set_phase("prefilling")
                 while True:
                     while len(running) < 2 * self.spec.max_num_seqs and (plan := next(waiting, None)) is not None:
                         running[self._submit(plan)] = plan
@@ -325,7 +325,7 @@ class VllmPair(TestedPair):
                     yield from self._finished(running, bar)
                     if progress and bar.looks and any(lengths := self._lengths()):
                         bar.show(lengths)
-                        bar.now("generating")
+                        bar.set_phase("generating")
         finally:
             self._generating = False
             if running and not self._lost:
@@ -347,7 +347,7 @@ class VllmPair(TestedPair):
             except _Broken as error:
                 broken = error
                 continue
-            bar.now("generating")
+            bar.set_phase("generating")
             bar.finished(done)
             yield done
         if broken is not None:

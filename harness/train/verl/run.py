@@ -123,7 +123,7 @@ class VerlBackend(Backend):
         texts = [line.text for line in lines]
         write_file(work / "overrides.txt", "".join(text + "\n" for text in texts).encode())
         output = work / f"output-{attempt}.txt"
-        with Bar(steps, "step", f"seed {seed}", done=step) as bar:
+        with Bar(steps, f"seed {seed}", done=step) as bar:
 
             def on_line(line: dict[str, Any]) -> None:
                 for record in log.translate(line, self.dapo, problems):
