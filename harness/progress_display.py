@@ -79,15 +79,15 @@ class Display(Progress):
 
     def end(self, entry: Shown) -> bool:
         """Show it no longer; the one beneath it goes on from here. Tell whether it was shown."""
-        found = [task.id for task in self.tasks if task.fields["entry"] is entry]
-        for task in found:
+        ended = [task.id for task in self.tasks if task.fields["entry"] is entry]
+        for task in ended:
             self.remove_task(task)
         if tasks := self.tasks:
             tasks[-1].fields["entry"].since = time.monotonic()
         else:
             with suppress(OSError, ValueError):
                 self.live.stop()  # `stop` would print an empty line off a terminal
-        return bool(found)
+        return bool(ended)
 
     def get_renderables(self) -> Iterator[RenderableType]:
         """Give rich the rows to draw; off a terminal write a line instead, where one is due."""

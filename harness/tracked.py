@@ -27,33 +27,33 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
     from harness.tracking import log_result, resolve_store
     from harness.tracking.store import ui_command
 
-    own, given = lm.own, dict(arguments)
+    own, call = lm.own, dict(arguments)
     store = resolve_store(own.tracking, own.tracking) if own.tracking else None  # refused before any weights load
-    if not given.get("apply_chat_template") and own.chat != "off" and has_template(lm.engine):
-        turns = given.get("fewshot_as_multiturn") is not False  # lm-eval's default beside a template
-        given |= {"apply_chat_template": True, "fewshot_as_multiturn": turns}
-    loaded, chosen = (given.get("task_dict") or {}).get("tasks", {}), given.get("samples") or {}
-    keeps, asked = bool(store or own.records), given.get("log_samples", True)  # as in lm-eval
+    if not call.get("apply_chat_template") and own.chat != "off" and has_template(lm.engine):
+        turns = call.get("fewshot_as_multiturn") is not False  # lm-eval's default beside a template
+        call |= {"apply_chat_template": True, "fewshot_as_multiturn": turns}
+    loaded, chosen = (call.get("task_dict") or {}).get("tasks", {}), call.get("samples") or {}
+    keeps, log_samples = bool(store or own.records), call.get("log_samples", True)  # as in lm-eval
     others = {name: task for name, task in loaded.items() if keeps and not isinstance(task, SampledMathTask)}
     lm.tasks = {name: LmEvalBenchmark.of_task(task, chosen.get(name)) for name, task in others.items()}
     try:
-        found = evaluate(**{**given, "log_samples": bool(asked or others)})
+        evaluation = evaluate(**{**call, "log_samples": bool(log_samples or others)})
     except KeyboardInterrupt:
         if own.records:
             _say(f"interrupted; what was decoded is kept in {own.records}, and the same command goes on from there")
         raise
-    if found is None:
+    if evaluation is None:
         return None
-    _mark_limited(found)
+    _mark_limited(evaluation)
     chat, logged = lm.get_model_info()["rlvr_dir"]["chat"], store is not None
-    about = {"chat": chat, "versions": versions(), "limit": arguments.get("limit"), "argv": sys.argv}
+    provenance = {"chat": chat, "versions": versions(), "limit": arguments.get("limit"), "argv": sys.argv}
     results = []
     for done in lm.done if keeps else ():
         name, task = done.job.task, done.job.lm_eval_task
         if task is None and not done.job.golds:
             continue
-        scores = task_scores(task.task, found["results"][name], found["samples"][name]) if task else None
-        result = done.result(about, scores)
+        scores = task_scores(task.task, evaluation["results"][name], evaluation["samples"][name]) if task else None
+        result = done.result(provenance, scores)
         results.append(result)
         if store is not None and "://" not in str(store):
             Path(store).mkdir(parents=True, exist_ok=True)
@@ -61,14 +61,14 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
         logged = store is not None and log_result(result, store) is not None and logged
     for sentence in warnings(results):
         _say(sentence)
-    if not asked:
-        found.pop("samples", None)
+    if not log_samples:
+        evaluation.pop("samples", None)
     places = [f"rollouts are kept in {own.records}"] if own.records else []
     if logged and store is not None:
         places.append(f"results are in MLflow (`{ui_command(store)}` shows them)")
     if places:
         _say(f"{'; '.join(places)}; the model arguments records=off and tracking=off decline")
-    return found
+    return evaluation
 
 
 def _mark_limited(reported: Mapping[str, Any]) -> None:

@@ -72,8 +72,8 @@ def watched(spec: "TrainSpec") -> dict[str, list[dict[str, Any]]]:
     makes of each, its right answers, and who grades the responses."""
     from harness.evals.prompts import prompt_sets
 
-    asked = _evaluation(spec, _base(spec), _base(spec), "base", on_the_way=True)
-    sets = prompt_sets(asked, cast("Engine", _Messages()))
+    evaluation = _evaluation(spec, _base(spec), _base(spec), "base", on_the_way=True)
+    sets = prompt_sets(evaluation, cast("Engine", _Messages()))
     return {
         each.benchmark.name: [
             {"prompt": json.loads(text), "answer": each.benchmark.golds[key], "grader": each.benchmark.grader}
@@ -134,33 +134,36 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     from harness.records.config import fingerprint
     from harness.train.forms import Input
 
-    found, base = {}, _base(spec)
+    inputs, base = {}, _base(spec)
     if Path(base).is_dir():
-        found["base"] = Input(file=base, digest=fingerprint(base), judges=True)
+        inputs["base"] = Input(file=base, digest=fingerprint(base), judges=True)
     for name, file in (("data", spec.data), ("verl.val_data", spec.verl and spec.verl.val_data)):
         if file and Path(file).is_file():
-            found[name] = Input(file=str(Path(file).resolve()), digest=digest(Path(file).read_bytes()), judges=False)
+            inputs[name] = Input(file=str(Path(file).resolve()), digest=digest(Path(file).read_bytes()), judges=False)
     validated = benchmarks(spec, spec.validation.tasks)
-    for task, each in validated.items():
-        content = each.data
-        if each.grader not in (_presentation(spec).grader, DEFAULT_GRADER):  # which the benchmark's file alone says
-            content += f", graded by {each.grader}"
-        found[f"validation.tasks {each.name}"] = Input(file=each.file or task, digest=content, judges=True)
+    for task, benchmark in validated.items():
+        content = benchmark.data
+        if benchmark.grader not in (
+            _presentation(spec).grader,
+            DEFAULT_GRADER,
+        ):  # which the benchmark's file alone says
+            content += f", graded by {benchmark.grader}"
+        inputs[f"validation.tasks {benchmark.name}"] = Input(file=benchmark.file or task, digest=content, judges=True)
     _check_watched(spec, list(validated.values()))
-    return found
+    return inputs
 
 
 def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
     """Refuse to watch, or to choose by, what is not validated."""
-    names, watch = [each.name for each in validated], spec.validation.watch
-    asked = benchmarks(spec, watch).values() if watch else validated
-    if missing := [each.name for each in asked if each.name not in names]:
+    names, watch = [benchmark.name for benchmark in validated], spec.validation.watch
+    watched = benchmarks(spec, watch).values() if watch else validated
+    if missing := [benchmark.name for benchmark in watched if benchmark.name not in names]:
         raise UserError(
             f"validation.watch={missing[0]} is refused; accepted: of validation.tasks, which are {', '.join(names)}"
         )
     if not spec.validation.every or (spec.verl and spec.verl.val_data):
         return
-    spec.check_chosen_by(each.name for each in asked)
+    spec.check_chosen_by(benchmark.name for benchmark in watched)
 
 
 def benchmarks(spec: "TrainSpec", tasks: Sequence[str]) -> "dict[str, Benchmark]":
@@ -172,9 +175,9 @@ def benchmarks(spec: "TrainSpec", tasks: Sequence[str]) -> "dict[str, Benchmark]
     from harness.evals.data import preflight
     from harness.evals.loop import refuse_lm_eval_tasks
 
-    found = preflight(tasks, presentation=_presentation(spec)) if tasks else {}
-    refuse_lm_eval_tasks(found, "what a training is validated on")
-    return found
+    by_name = preflight(tasks, presentation=_presentation(spec)) if tasks else {}
+    refuse_lm_eval_tasks(by_name, "what a training is validated on")
+    return by_name
 
 
 def _presentation(spec: "TrainSpec") -> "Presentation":
@@ -193,11 +196,11 @@ def estimate(spec: "TrainSpec", out: Path) -> str:
         UserError: the data cannot be read, or is too small.
     """
     from harness.progress import interval
-    from harness.train.data import enough
+    from harness.train.data import check_size
     from harness.train.folder import TrainingFolder
 
     dapo, start = spec.dapo, source(spec)
-    rows = {seed: len(enough(start.problems(seed), spec)) for seed in spec.seeds}
+    rows = {seed: len(check_size(start.problems(seed), spec)) for seed in spec.seeds}
     logs = [TrainingFolder(out).seed(seed).records() for seed in spec.seeds]
     done = [record for log in logs for record in log if "validation" not in record]
     steps, responses = dapo.steps * len(spec.seeds), dapo.steps * dapo.responses
@@ -209,20 +212,20 @@ def estimate(spec: "TrainSpec", out: Path) -> str:
         + (f", up to {most:,} generated to fill the groups" if most > responses else "")
         + f", each of up to {dapo.max_response_tokens:,} tokens",
     ]
-    asked = spec.validation
-    if asked.tasks:
-        size, names = _size(spec, asked.tasks)
+    validation = spec.validation
+    if validation.tasks:
+        size, names = _size(spec, validation.tasks)
         lines.append(f"validation: {size:,} responses ({names}), {1 + len(spec.seeds)} times, the base's among them")
-    if asked.every and (tasks := asked.watch or asked.tasks):
+    if validation.every and (tasks := validation.watch or validation.tasks):
         size, names = _size(spec, tasks)
         ends = 2 if spec.backend == "verl" else int(spec.chosen_by is not None)  # before the first step, after the last
-        times = len(spec.seeds) * (len(range(asked.every, dapo.steps, asked.every)) + ends)
+        times = len(spec.seeds) * (len(range(validation.every, dapo.steps, validation.every)) + ends)
         lines.append(f"on the way: {size:,} responses ({names}), {times} times")
     seconds = [record["seconds"] for record in done if record.get("seconds") is not None]
-    left = steps - len(done)
+    steps_left = steps - len(done)
     lines.append(
         f"time: {len(done):,} of {steps:,} steps are done in {out}, at {sum(seconds) / len(seconds):.1f} s each; the "
-        f"rest takes {interval(sum(seconds) / len(seconds) * left)} and its validations"
+        f"rest takes {interval(sum(seconds) / len(seconds) * steps_left)} and its validations"
         if seconds
         else f"time: unknown before a first step; none is in {out}"
     )
@@ -231,9 +234,9 @@ def estimate(spec: "TrainSpec", out: Path) -> str:
 
 def _size(spec: "TrainSpec", tasks: Sequence[str]) -> tuple[int, str]:
     """Return how many responses a validation on these benchmarks has, and their names."""
-    found = benchmarks(spec, tasks)
-    problems = sum(len(each.problems[: spec.validation.limit]) for each in found.values())
-    return problems * spec.validation.sampling.samples, ", ".join(found)
+    by_name = benchmarks(spec, tasks)
+    problems = sum(len(benchmark.problems[: spec.validation.limit]) for benchmark in by_name.values())
+    return problems * spec.validation.sampling.samples, ", ".join(by_name)
 
 
 def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Validate":
@@ -256,7 +259,7 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
         if folder is not None:
             # Base's own stand beside them, of the same pair: what RL is compared with.
             beside = scored(base, base, "base") if mode == "rl" else []
-            for result in (*results, *(each.of_pair(base, rl) for each in beside)):
+            for result in (*results, *(result.of_pair(base, rl) for result in beside)):
                 result.write(folder)
         return {result.task: _scores(result) for result in results}
 
@@ -265,14 +268,14 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
 
 def _evaluation(spec: "TrainSpec", base: str, rl: str, mode: "Mode", *, on_the_way: bool) -> "EvalSpec":
     """Return the evaluation that a validation is."""
-    asked = spec.validation
+    validation = spec.validation
     return EvalSpec(
         pair=Pair(base=base, rl=rl, trust_remote_code=spec.trust_remote_code),
         decodings=(Decoding(mode=mode),),
-        tasks=asked.watch if on_the_way and asked.watch else asked.tasks,
-        sampling=asked.sampling,
-        limit=asked.limit,
-        engine=asked.engine,
+        tasks=validation.watch if on_the_way and validation.watch else validation.tasks,
+        sampling=validation.sampling,
+        limit=validation.limit,
+        engine=validation.engine,
         **_presentation(spec).model_dump(),
     )
 

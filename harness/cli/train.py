@@ -98,14 +98,14 @@ def train_command(
         from harness.training import run
 
     beside = where.parents[1] if where.parent.name == "train" else where.parent
-    told = Training(tracking_place(beside, tracking, track=track), spec.dapo.label, plain(spec))
+    tracker = Training(tracking_place(beside, tracking, track=track), spec.dapo.label, plain(spec))
 
     def done(seed: int, folder: "SeedFolder") -> None:
         files = [folder.log, folder.done, folder.rl / "README.md", folder.path / "verl/overrides.txt"]
-        told.done(seed, folder.facts() or {}, folder.records(), [file for file in files if file.is_file()])
+        tracker.done(seed, folder.facts() or {}, folder.records(), [file for file in files if file.is_file()])
 
     try:
-        summary = run(spec, where, against=against, say=say, on_record=told.record, on_seed=done)
+        summary = run(spec, where, against=against, say=say, on_record=tracker.record, on_seed=done)
     except KeyboardInterrupt:
         say(f"interrupted; the same command goes on from the last checkpoint in {where}")
         raise
@@ -113,7 +113,7 @@ def train_command(
         say(f"error: {error}")
         raise typer.Exit(1) from None
     finally:
-        told.interrupted()
+        tracker.interrupted()
     echo(text(summary), lines=True)
     say(f"written to {where}: summary.md, and for each seed a log, the model (rl) and the pair (pair.json)")
     if untaught := summary.untaught:  # an exit status for scripts that would go on with the model

@@ -24,16 +24,16 @@ def fit_lengths(ended: np.ndarray, longer: np.ndarray) -> tuple[float, float]:
     """Return mean and standard deviation of the logarithm of lengths; those of `longer` are longer than it says."""
     from scipy.special import log_ndtr
 
-    known, least = np.log(np.maximum(ended, 1.0)), np.log(np.maximum(longer, 1.0))
-    every = np.concatenate([known, least])
+    ended_logs, least = np.log(np.maximum(ended, 1.0)), np.log(np.maximum(longer, 1.0))
+    every = np.concatenate([ended_logs, least])
     mean, deviation = every.mean(), max(every.std(), 0.3)
     for _ in range(_ROUNDS):  # expectation and maximisation
         z = (least - mean) / deviation
         hazard = np.exp(-z * z / 2 - log_ndtr(-z)) / np.sqrt(2 * np.pi)
         first = mean + deviation * hazard
         second = mean**2 + 2 * mean * deviation * hazard + deviation**2 * (1 + z * hazard)
-        mean = (known.sum() + first.sum()) / len(every)
-        variance = ((known**2).sum() + second.sum()) / len(every) - mean**2
+        mean = (ended_logs.sum() + first.sum()) / len(every)
+        variance = ((ended_logs**2).sum() + second.sum()) / len(every) - mean**2
         deviation = np.sqrt(max(variance, 1e-4))
     return float(mean), float(deviation)
 

@@ -70,9 +70,12 @@ def trainings_at(place: Path) -> list[TrainingPlace]:
         raise UserError(f"results: {str(sweep)!r} is a sweep of trainings without a summary yet; run it to its end")
     if summary.get("kind") != "train":
         return []
-    said = TrainingSweepFile.from_plain(summary, sweep / "summary.json")
+    summary_file = TrainingSweepFile.from_plain(summary, sweep / "summary.json")
     store = sweep.resolve().parents[1] / "trainings"
-    return [TrainingPlace(entry.label, store / Path(entry.folder).name, said.seeds) for entry in said.entries]
+    return [
+        TrainingPlace(entry.label, store / Path(entry.folder).name, summary_file.seeds)
+        for entry in summary_file.entries
+    ]
 
 
 def of_training(result: EvalResult) -> bool:

@@ -105,18 +105,18 @@ class Training:
         self._client = client = self._client or store.client()
         with store.locked():
             experiment = store.experiment_id(client, self._experiment)
-            found = client.search_runs([experiment], f"tags.config_hash = '{key}'", max_results=1)
-            if not found:
+            runs = client.search_runs([experiment], f"tags.config_hash = '{key}'", max_results=1)
+            if not runs:
                 git = git_sha()
                 tags = {"kind": "train", "config_hash": key, "label": self._label, "mlflow.source.name": "rlvr-dir"}
                 tags |= {"seed": str(seed), **({"git_sha": git, "mlflow.source.git.commit": git} if git else {})}
-                how = {"run_name": f"{self._label} seed {seed}", "tags": {**tags, **self._tags}}
-                run = client.create_run(experiment, **how).info.run_id
+                named = {"run_name": f"{self._label} seed {seed}", "tags": {**tags, **self._tags}}
+                run = client.create_run(experiment, **named).info.run_id
                 for name, value in {"seed": seed, **dict(_flat(self._training))}.items():
                     client.log_param(run, name, str(value)[:_LONGEST])
                 self._runs[seed] = run, 0
-            elif found[0].info.status != "FINISHED":
-                run = found[0].info.run_id
+            elif runs[0].info.status != "FINISHED":
+                run = runs[0].info.run_id
                 client.update_run(run, status="RUNNING")
                 steps = [metric.step for metric in client.get_metric_history(run, "length")]
                 self._runs[seed] = run, max(steps, default=0)
@@ -130,8 +130,8 @@ class Training:
         for record in records:
             step, values = record["step"], metrics_of(record)
             if "validation" in record:
-                known = next(iter(values), None)
-                new = known and step not in {each.step for each in self._client.get_metric_history(run, known)}
+                metric = next(iter(values), None)
+                new = metric and step not in {value.step for value in self._client.get_metric_history(run, metric)}
             else:
                 new = step > last
                 self._runs[seed] = run, max(self._runs[seed][1], step)
@@ -147,27 +147,32 @@ class Training:
 
 def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
     """Turn a line of a training's log into MLflow metrics: fractions stay so, validation scores become percent."""
-    theirs = {f"verl/{_INVALID.sub('_', name)}": float(value) for name, value in (record.get("verl") or {}).items()}
+    verl_metrics = {
+        f"verl/{_INVALID.sub('_', name)}": float(value) for name, value in (record.get("verl") or {}).items()
+    }
     if "validation" in record:
-        return {**{f"validation/{name}": value for name, value in scores_of(record["validation"]).items()}, **theirs}
-    found = {name: record.get(name) for name in _NAMES}
-    found |= {f"groups/{name}": value for name, value in (record.get("groups") or {}).items()}
+        return {
+            **{f"validation/{name}": value for name, value in scores_of(record["validation"]).items()},
+            **verl_metrics,
+        }
+    metrics = {name: record.get(name) for name in _NAMES}
+    metrics |= {f"groups/{name}": value for name, value in (record.get("groups") or {}).items()}
     for name in ("gradient_share", "token_share"):
         if sum(bins := record.get(name) or ()):  # a step that learned from nothing has none
-            found[f"{name}_below_0.3"] = sum(bins[:_BINS])
-    return {**{name: float(value) for name, value in found.items() if isinstance(value, int | float)}, **theirs}
+            metrics[f"{name}_below_0.3"] = sum(bins[:_BINS])
+    return {**{name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}, **verl_metrics}
 
 
 def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """Name scores by benchmark as `tiny_medium/avg_at_8`, in percent with two decimals."""
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for task, score in scores.items():
         samples = int(score["samples"])
-        found[f"{task}/avg_at_{samples}"] = round(100 * score["avg"], 2)
-        found[f"{task}/pass_at_{max(1, samples // 2)}"] = round(100 * score["pass"], 2)
+        metrics[f"{task}/avg_at_{samples}"] = round(100 * score["avg"], 2)
+        metrics[f"{task}/pass_at_{max(1, samples // 2)}"] = round(100 * score["pass"], 2)
         if "tokens" in score:
-            found[f"{task}/mean_tokens"] = round(score["tokens"], 1)
-    return found
+            metrics[f"{task}/mean_tokens"] = round(score["tokens"], 1)
+    return metrics
 
 
 def _flat(values: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:

@@ -41,12 +41,12 @@ def write_card(rl: Path, facts: dict[str, Any], records: list[dict[str, Any]]) -
         for task, score in facts["scores"].items()
     )
     verl = facts["training"]["backend"] == "verl"  # which counts no others
-    step, asked = facts.get("step", dapo.steps), facts["training"].get("checkpoint", "last")
+    step, checkpoint = facts.get("step", dapo.steps), facts["training"].get("checkpoint", "last")
     text = TEMPLATE.format(
         library="peft" if (rl / "adapter_config.json").is_file() else "transformers",
         base=facts["base"],
         label=dapo.label,
-        which="" if asked == "last" else f"The model is that of step {step} (checkpoint: {asked}).\n",
+        which="" if checkpoint == "last" else f"The model is that of step {step} (checkpoint: {checkpoint}).\n",
         rl=rl.resolve(),
         version=facts["versions"]["rlvr-dir"],
         backend={"trl": "TRL", "verl": "verl"}[facts["training"]["backend"]],

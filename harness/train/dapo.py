@@ -167,10 +167,10 @@ class DapoTrainer(GRPOTrainer):
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         """Weigh the advantages on the way: TRL's loss calls this first and reads them afterwards."""
-        found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        logps = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         if self._loss_inputs is not None and self.model.training:
-            self._weigh(self._loss_inputs, found[0].detach())
-        return found
+            self._weigh(self._loss_inputs, logps[0].detach())
+        return logps
 
     def _weigh(self, inputs: Batch, logp: torch.Tensor) -> None:
         """Replace the advantages (n,) by reweighted ones (n, tokens), and count what the tokens contribute."""
@@ -191,14 +191,14 @@ class DapoTrainer(GRPOTrainer):
     # An exact resume
 
     def _get_train_sampler(self, dataset: Any = None) -> RepeatSampler:
-        given = super()._get_train_sampler(dataset)
+        sampler = super()._get_train_sampler(dataset)
         return _Prompts(
-            given.data_source,
-            given.mini_repeat_count,
-            given.batch_size,
-            given.repeat_count,
-            given.shuffle,
-            given.seed,
+            sampler.data_source,
+            sampler.mini_repeat_count,
+            sampler.batch_size,
+            sampler.repeat_count,
+            sampler.shuffle,
+            sampler.seed,
         )
 
     def create_model_card(self, *_: Any, **__: Any) -> None:

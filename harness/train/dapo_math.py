@@ -77,7 +77,7 @@ def dapo_math(rows: Iterable[dict[str, Any]]) -> Made:
     for count, row in enumerate(rows, 1):
         problem, answer = _read(row, count)
         answers.setdefault(problem, set()).add(answer)
-    problems = [{"problem": text, "answer": next(iter(found))} for text, found in answers.items() if len(found) == 1]
+    problems = [{"problem": text, "answer": next(iter(golds))} for text, golds in answers.items() if len(golds) == 1]
     if not LEAST <= len(answers) <= MOST:
         raise UserError(
             f"the source has {len(answers):,} different problems in {count:,} rows; DAPO-Math-17k has {LEAST:,} to "

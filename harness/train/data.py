@@ -26,8 +26,8 @@ def read_problems(path: str | Path, spec: TrainSpec) -> list[dict[str, Any]]:
     """
     path = Path(path)
     if not path.is_file():
-        made = f" (`rlvr-dir data {path.stem}` makes it)" if path.name == "dapo-math-17k.jsonl" else ""
-        raise UserError(f"data={str(path)!r} is no file{made}; accepted: tiny, or a JSONL file of problems and answers")
+        hint = f" (`rlvr-dir data {path.stem}` makes it)" if path.name == "dapo-math-17k.jsonl" else ""
+        raise UserError(f"data={str(path)!r} is no file{hint}; accepted: tiny, or a JSONL file of problems and answers")
     try:
         rows = read_jsonl(path, ("answer",))
     except OSError as error:
@@ -60,7 +60,7 @@ def _check_golds(lines: Sequence[int], golds: Sequence[str], path: Path, spec: T
     print(f"warning: {visible(sentence, None)}", file=sys.stderr)
 
 
-def enough(
+def check_size(
     rows: Sequence[dict[str, Any]], spec: TrainSpec, name: str = "", least: int | None = None
 ) -> list[dict[str, Any]]:
     """Return the problems of a file (default the training's own), which are as many as a step asks for, or `least`.
@@ -87,14 +87,14 @@ def _row(data: dict[str, Any], where: str, spec: TrainSpec) -> dict[str, Any]:
         prompt = [{"role": "user", "content": content}]
     if not ((prompt and is_text(prompt)) or _is_messages(prompt)):
         raise UserError(f"{where} has neither problem (text) nor prompt (text or messages)")
-    said = prompt if isinstance(prompt, str) else "".join(str(turn.get("content", "")) for turn in prompt or ())
-    if AFTER.strip() in said and spec.dapo.grader != "math_dapo":
+    text = prompt if isinstance(prompt, str) else "".join(str(turn.get("content", "")) for turn in prompt or ())
+    if AFTER.strip() in text and spec.dapo.grader != "math_dapo":
         raise UserError(
             f"{where} asks for 'Answer: ...', and dapo.grader={spec.dapo.grader!r} knows boxed answers alone: every "
             "response would be wrong; accepted: dapo.grader: math_dapo, or bare problems, as `rlvr-dir data "
             "dapo-math-17k` makes them"
         )
-    if "answer:" not in said.lower() and spec.dapo.grader == "math_dapo":
+    if "answer:" not in text.lower() and spec.dapo.grader == "math_dapo":
         raise UserError(
             f"{where} does not ask for 'Answer: ...', and dapo.grader='math_dapo' knows no other form: every response "
             "would be wrong; accepted: prompt: math_dapo, or another grader"
@@ -105,4 +105,4 @@ def _row(data: dict[str, Any], where: str, spec: TrainSpec) -> dict[str, Any]:
 def _is_messages(prompt: Any) -> bool:
     if not isinstance(prompt, list) or not prompt:
         return False
-    return all(isinstance(each, dict) and is_text(each.get("role")) and is_text(each.get("content")) for each in prompt)
+    return all(isinstance(turn, dict) and is_text(turn.get("role")) and is_text(turn.get("content")) for turn in prompt)

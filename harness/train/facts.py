@@ -12,7 +12,7 @@ BINS = 10  # of the probability of a token
 
 
 class Tally:
-    """Sums over one step; `take` gives the record and starts anew."""
+    """Sums over one step; `pop_record` gives the record and starts anew."""
 
     def __init__(self) -> None:
         self._clear()
@@ -68,7 +68,7 @@ class Tally:
         self.learned += float(inside.sum())
         self.weight += float(inside.sum() if weight is None else weight[inside].double().sum())
 
-    def take(self) -> dict[str, Any]:
+    def pop_record(self) -> dict[str, Any]:
         """Return the record of the step: means, and the shares of tokens and of gradient mass by probability bin."""
         tokens, mass = max(1.0, float(self.counts.sum())), float(self.mass.sum()) or 1.0
         record = {

@@ -54,10 +54,10 @@ class TrainingFolder:
     @property
     def base_scores(self) -> dict[str, Any]:
         """Return the validation of the base by benchmark; nothing where there was none."""
-        found = read_mapping(self.base) if self.base.is_file() else {}
-        for task, score in found.items():
+        scores = read_mapping(self.base) if self.base.is_file() else {}
+        for task, score in scores.items():
             ScoreFile.from_plain(score, f"{self.base}: {task}")
-        return found
+        return scores
 
     def check(self, inputs: Inputs) -> None:
         """Refuse inputs whose content has changed since the training was begun.
@@ -73,7 +73,7 @@ class TrainingFolder:
                     f"{before.digest}; undo the change, or choose another --out"
                 )
 
-    def settle(self, spec: TrainSpec, inputs: Inputs) -> TrainSpec:
+    def create_or_verify(self, spec: TrainSpec, inputs: Inputs) -> TrainSpec:
         """Write the training down, or check it against the one that is; return the one with all seeds, old and new.
 
         Raises:
@@ -82,14 +82,14 @@ class TrainingFolder:
         stored = self.stored()
         if stored is not None:
             if stored.same != spec.same:
-                name, there, here = next(_differences(plain(stored.same), plain(spec.same)))
+                name, begun_with, asked_for = next(_differences(plain(stored.same), plain(spec.same)))
                 raise UserError(
-                    f"{name}={here!r} is refused: {self.path} was begun with {there!r}; choose another --out"
+                    f"{name}={asked_for!r} is refused: {self.path} was begun with {begun_with!r}; choose another --out"
                 )
             self.check(inputs)
             spec = spec.model_copy(update={"seeds": tuple(dict.fromkeys([*stored.seeds, *spec.seeds]))})
         write_file(self.spec, yaml.safe_dump(plain(spec), sort_keys=False, allow_unicode=True).encode())
-        write_json(self.read, {name: each.model_dump() for name, each in {**inputs, **self.inputs}.items()})
+        write_json(self.read, {name: read.model_dump() for name, read in {**inputs, **self.inputs}.items()})
         return spec
 
     def stored(self) -> TrainSpec | None:
@@ -116,14 +116,14 @@ class SeedFolder:
 
     def last_checkpoint(self) -> tuple[int, Path, list[Any]] | None:
         """Return step, folder and trainer state of the newest complete checkpoint; delete incomplete ones."""
-        found = []
+        checkpoints = []
         for path in self.checkpoints.glob("checkpoint-*"):
             if (path / MARK).is_file():
                 mark = CheckpointMark.from_file(path / MARK)
-                found.append((mark.step, path, mark.state))
+                checkpoints.append((mark.step, path, mark.state))
             else:
                 shutil.rmtree(path)
-        return max(found, default=None, key=lambda each: each[0])
+        return max(checkpoints, default=None, key=lambda checkpoint: checkpoint[0])
 
     def complete(self, path: Path, step: int, state: list[Any], *, keep: bool) -> None:
         """Mark a checkpoint as whole once all of it is on the disk; then delete older ones, unless they are kept."""
@@ -142,18 +142,18 @@ class SeedFolder:
 
         Later ones are kept too, unless the training is `resumed` at that step and makes them again.
         """
-        there = self.there()
-        before = [each for each in there if each <= step]
+        steps = self.kept_steps()
+        before = [kept for kept in steps if kept <= step]
         best = chosen_step(spec, [record for record in self.records() if record["step"] <= step], before)
-        for each in there:
-            if each != best and (each <= step or resumed):
-                shutil.rmtree(self.chosen / str(each))
+        for kept in steps:
+            if kept != best and (kept <= step or resumed):
+                shutil.rmtree(self.chosen / str(kept))
 
-    def there(self) -> list[int]:
+    def kept_steps(self) -> list[int]:
         """Return the steps whose models are kept and may be the trained one."""
         return sorted(int(path.name) for path in self.chosen.glob("*") if path.name.isdecimal())
 
-    def take(self, spec: TrainSpec, step: int, model: Path) -> None:
+    def publish(self, spec: TrainSpec, step: int, model: Path) -> None:
         """Make a step's model the trained one, and write down which it is."""
         if spec.checkpoint != "last":
             write_json(self.choice, ChosenStep(checkpoint=spec.checkpoint, step=step).model_dump())
@@ -188,11 +188,11 @@ class SeedFolder:
         Raises:
             DamagedError: another line is none of a log.
         """
-        found, lines = [], self.log.read_bytes().split(b"\n") if self.log.is_file() else [b""]
+        records, lines = [], self.log.read_bytes().split(b"\n") if self.log.is_file() else [b""]
         for number, line in enumerate(lines[:-1], 1):
-            found.append(parse_json(line, where := f"{self.log} line {number}"))
-            LogLine.from_plain(found[-1], where)
-        return found
+            records.append(parse_json(line, where := f"{self.log} line {number}"))
+            LogLine.from_plain(records[-1], where)
+        return records
 
 
 def chosen_step(spec: TrainSpec, records: Sequence[Mapping[str, Any]], steps: Sequence[int]) -> int | None:
@@ -228,9 +228,9 @@ def write_json(path: Path, data: Any) -> None:
     write_file(path, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def _differences(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(there, dict) and isinstance(here, dict):
-        for key in {**there, **here}:
-            yield from _differences(there.get(key), here.get(key), f"{name}.{key}" if name else key)
-    elif there != here:
-        yield name, there, here
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in {**before, **now}:
+            yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else key)
+    elif before != now:
+        yield name, before, now

@@ -43,7 +43,7 @@ class Fit:
     gradient_checkpointing: bool
     gpu_memory_utilization: float | None = None  # of vLLM, where it shares the GPU
     max_model_length: int | None = None
-    said: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) -> Fit:
@@ -74,9 +74,9 @@ def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) ->
     kept += 4 * shape.parameters if dapo.beta else 0  # the reference of the KL term
     updating = kept + 4 * trained + (2 * shape.parameters if bf16 else 0)
     if updating > usable:
-        what = "all weights with" if spec.lora is None else "adapters beside the weights, with"
+        weights = "all weights with" if spec.lora is None else "adapters beside the weights, with"
         raise UserError(
-            f"base={spec.base!r} is refused on this GPU: training {what} gradients and Adam's moments takes "
+            f"base={spec.base!r} is refused on this GPU: training {weights} gradients and Adam's moments takes "
             f"{gib(updating)} GiB of its {gib(usable)}; accepted: "
             + ("lora: {rank: 16}, " if spec.lora is None else "")
             + "a smaller base, or backend: verl, on several GPUs"
@@ -138,20 +138,23 @@ def _pieces(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, room: int, f
         tokens = prompt_tokens + dapo.max_response_tokens
         return rows * (tokens * layers + (dapo.max_response_tokens + 1) * shape.vocab * _LOGIT)
 
-    asked = fit.accumulation
-    steps = [n for n in range(asked, dapo.minibatch + 1) if dapo.minibatch % n == 0]
+    least = fit.accumulation
+    steps = [n for n in range(least, dapo.minibatch + 1) if dapo.minibatch % n == 0]
     for checkpointing in dict.fromkeys((fit.gradient_checkpointing, True)):
         for accumulation in steps:
             if piece(dapo.minibatch // accumulation, checkpointing) <= room:
-                said = []
-                if accumulation != asked:
-                    said.append(f"accumulation={accumulation} in place of {asked}")
+                changes = []
+                if accumulation != least:
+                    changes.append(f"accumulation={accumulation} in place of {least}")
                 if checkpointing != fit.gradient_checkpointing:
-                    said.append("gradient_checkpointing=True")
-                if said:
-                    said = [f"dapo: {' and '.join(said)}, so that an update fits the GPU"]
+                    changes.append("gradient_checkpointing=True")
+                if changes:
+                    changes = [f"dapo: {' and '.join(changes)}, so that an update fits the GPU"]
                 return replace(
-                    fit, accumulation=accumulation, gradient_checkpointing=checkpointing, said=(*fit.said, *said)
+                    fit,
+                    accumulation=accumulation,
+                    gradient_checkpointing=checkpointing,
+                    changes=(*fit.changes, *changes),
                 )
     raise UserError(
         f"dapo.max_response_tokens={dapo.max_response_tokens} is refused on this GPU: the update of a single response "
@@ -189,12 +192,12 @@ def _beside_vllm(
 
 def _check_generation(spec: TrainSpec, shape: ModelShape, length: int, room: int) -> None:
     """Check that transformers, which decodes all responses of a step at once, has room for their keys and values."""
-    each = length * shape.kv * 4 * 2 + shape.vocab * 8  # a cache that is copied as it grows
-    if spec.dapo.responses * each > room:
+    cache = length * shape.kv * 4 * 2 + shape.vocab * 8  # a cache that is copied as it grows
+    if spec.dapo.responses * cache > room:
         raise UserError(
             f"dapo.prompts x samples={spec.dapo.responses} is refused on this GPU: transformers decodes them at once, "
-            f"which takes {gib(spec.dapo.responses * each)} GiB, and {gib(room)} are left beside the weights; "
-            f"accepted: up to {max(0, room // each)}, fewer max_response_tokens, or vllm: {{}}"
+            f"which takes {gib(spec.dapo.responses * cache)} GiB, and {gib(room)} are left beside the weights; "
+            f"accepted: up to {max(0, room // cache)}, fewer max_response_tokens, or vllm: {{}}"
         )
 
 

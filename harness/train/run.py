@@ -104,13 +104,13 @@ def run_training(
     """
     with phase("starting"):
         module, _, name = BACKENDS[spec.backend].partition(":")
-        made: Callable[..., Backend] = getattr(import_module(module), name)
-    backend = made(spec, out, source, say)
+        backend_class: Callable[..., Backend] = getattr(import_module(module), name)
+    backend = backend_class(spec, out, source, say)
     make_folder(out)
     folder = TrainingFolder(out)
     lock = Lock(folder.lock, f"the training in {out}")
     try:
-        settled = folder.settle(backend.spec, source.inputs)
+        settled = folder.create_or_verify(backend.spec, source.inputs)
         validated = source.validate if spec.validation.tasks else None
         with backend.running():
             if validated and not folder.base.is_file():
@@ -118,12 +118,12 @@ def run_training(
                 with phase("validating"):
                     write_json(folder.base, validated(source.base, source.base, "base", None))
             for seed in spec.seeds:
-                each = folder.seed(seed)
-                if each.facts():
+                seed_folder = folder.seed(seed)
+                if seed_folder.facts():
                     say(f"seed {seed} is done")
                 else:
-                    _finish(backend, seed, each, source.base, validated, say, on_record)
-                on_seed(seed, each)
+                    _finish(backend, seed, seed_folder, source.base, validated, say, on_record)
+                on_seed(seed, seed_folder)
         return write_summary(folder, settled, against)
     finally:
         lock.release()

@@ -29,12 +29,12 @@ def join(batches: list[Batch], pad_token_id: int) -> Batch:
         if tensors[0].dim() == 2:
             width = max(tensor.shape[1] for tensor in tensors)
             fill = pad_token_id if key in ("prompt_ids", "completion_ids") else 0
-            left = key.startswith("prompt_")
-            tensors = [_widen(tensor, width, fill, left) for tensor in tensors]
+            on_left = key.startswith("prompt_")
+            tensors = [_widen(tensor, width, fill, on_left) for tensor in tensors]
         joined[key] = torch.cat(tensors)
     return joined
 
 
-def _widen(tensor: torch.Tensor, width: int, fill: float, left: bool) -> torch.Tensor:
+def _widen(tensor: torch.Tensor, width: int, fill: float, on_left: bool) -> torch.Tensor:
     missing = width - tensor.shape[1]
-    return torch.nn.functional.pad(tensor, (missing, 0) if left else (0, missing), value=fill)
+    return torch.nn.functional.pad(tensor, (missing, 0) if on_left else (0, missing), value=fill)

@@ -87,11 +87,11 @@ class Validation(Presentation, frozen=True):
 
     @field_validator("sampling", "engine", mode="before")
     @classmethod
-    def _over_defaults(cls, given: Any, info: ValidationInfo) -> Any:
+    def _over_defaults(cls, value: Any, info: ValidationInfo) -> Any:
         """Put what is given over this spec's own defaults, which are not those of the section."""
-        if not isinstance(given, Mapping):
-            return given
-        return over(cls.model_fields[str(info.field_name)].default.model_dump(), given)
+        if not isinstance(value, Mapping):
+            return value
+        return over(cls.model_fields[str(info.field_name)].default.model_dump(), value)
 
 
 class TrainSpec(Spec, frozen=True):
@@ -166,19 +166,23 @@ class TrainSpec(Spec, frozen=True):
 
     def _check_checkpoint(self) -> None:
         """Refuse a checkpoint that will not be there, or that nothing chooses."""
-        asked = self.checkpoint
-        if isinstance(asked, int):
-            if not 1 <= asked <= self.dapo.steps:
-                raise ValueError(f"checkpoint={asked} is refused: the training has steps 1 to {self.dapo.steps}")
-            if self.backend == "verl" and asked % self.checkpoint_every and asked != self.dapo.steps:
-                raise ValueError(f"checkpoint={asked} is refused: checkpoint_every={self.checkpoint_every} skips it")
-        elif asked != "last":
+        checkpoint = self.checkpoint
+        if isinstance(checkpoint, int):
+            if not 1 <= checkpoint <= self.dapo.steps:
+                raise ValueError(f"checkpoint={checkpoint} is refused: the training has steps 1 to {self.dapo.steps}")
+            if self.backend == "verl" and checkpoint % self.checkpoint_every and checkpoint != self.dapo.steps:
+                raise ValueError(
+                    f"checkpoint={checkpoint} is refused: checkpoint_every={self.checkpoint_every} skips it"
+                )
+        elif checkpoint != "last":
             if self.chosen_by is None:
-                raise ValueError(f"checkpoint={asked!r} is refused; accepted: last, a step, best(TASK)")
+                raise ValueError(f"checkpoint={checkpoint!r} is refused; accepted: last, a step, best(TASK)")
             if self.verl and self.verl.val_data:
                 self.check_chosen_by([Path(self.verl.val_data).stem])
             if not self.validation.every:
-                raise ValueError(f"checkpoint={asked!r} needs validations on the way; give validation.every in steps")
+                raise ValueError(
+                    f"checkpoint={checkpoint!r} needs validations on the way; give validation.every in steps"
+                )
 
     @property
     def chosen_by(self) -> str | None:
@@ -286,11 +290,11 @@ def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -
         raise UserError("the training is not a mapping of keys to values")
     data = with_preset(data)
     fields: dict[str, Any] = {name: value for name, value in data.items() if value is not None}
-    given = fields.get("dapo") or {}
-    if isinstance(given, Mapping) and "seed" in given:
-        raise UserError(f"dapo.seed={given['seed']!r} is refused: a training has seeds; accepted: seeds: [0, 1, 2]")
-    if isinstance(given, Mapping):
-        fields["dapo"] = {**(dapo or {}), **given}
+    settings = fields.get("dapo") or {}
+    if isinstance(settings, Mapping) and "seed" in settings:
+        raise UserError(f"dapo.seed={settings['seed']!r} is refused: a training has seeds; accepted: seeds: [0, 1, 2]")
+    if isinstance(settings, Mapping):
+        fields["dapo"] = {**(dapo or {}), **settings}
     return parse(TrainSpec, fields)
 
 

@@ -28,14 +28,14 @@ def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None 
     Raises:
         UserError: `against` is no finished training, or one that cannot be compared.
     """
-    facts = {seed: facts for seed in spec.seeds if (facts := folder.seed(seed).facts())}
+    finished = {seed: facts for seed in spec.seeds if (facts := folder.seed(seed).facts())}
     summary = SummaryFile.from_plain(
         {
             "name": folder.path.resolve().name,
             "label": spec.dapo.label,
             "training": plain(spec),
             "base": folder.base_scores,
-            "seeds": {str(seed): _of_seed(folder, seed, known) for seed, known in facts.items()},
+            "seeds": {str(seed): _of_seed(folder, seed, facts) for seed, facts in finished.items()},
         },
         folder.path,
     )

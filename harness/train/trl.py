@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, T
 from harness.files import make_folder
 from harness.progress import Bar, phase
 from harness.train.dapo import DapoTrainer, make_trainer
-from harness.train.data import enough
+from harness.train.data import check_size
 from harness.train.folder import SeedFolder, chosen_step
 from harness.train.gpu import Fit, fit_here
 from harness.train.run import Backend, Keep, Say, Source, Validate
@@ -41,13 +41,13 @@ class TrlBackend(Backend):
             UserError: the machine lacks something, the training does not fit it, or the data is too small.
         """
         check_machine(spec)
-        self.problems = {seed: enough(source.problems(seed), spec) for seed in spec.seeds}
+        self.problems = {seed: check_size(source.problems(seed), spec) for seed in spec.seeds}
         prompts = (row["prompt"] for rows in self.problems.values() for row in rows)
         self.gpu = fit_here(spec, source.base, prompts)
         self.spec = spec.model_copy(update={"bf16": self.gpu is not None and self.gpu.bf16})
         self.dapo = fitted(spec.dapo, self.gpu)
         self.source, self.say = source, say
-        for sentence in self.gpu.said if self.gpu else ():
+        for sentence in self.gpu.changes if self.gpu else ():
             say(sentence)
 
     @contextmanager
@@ -84,9 +84,9 @@ class TrlBackend(Backend):
         if resumed:
             self.say(f"seed {seed}: going on after step {step}")
         with phase("loading"):
-            how = {"trust_remote_code": spec.trust_remote_code}
-            model = AutoModelForCausalLM.from_pretrained(self.source.base, dtype=torch.float32, **how)
-            tokenizer = AutoTokenizer.from_pretrained(self.source.base, **how)
+            loading = {"trust_remote_code": spec.trust_remote_code}
+            model = AutoModelForCausalLM.from_pretrained(self.source.base, dtype=torch.float32, **loading)
+            tokenizer = AutoTokenizer.from_pretrained(self.source.base, **loading)
             steps = _Steps(spec, dapo, folder, self.source, keep, caches=model.config.use_cache)
             trainer = make_trainer(
                 model,
@@ -113,10 +113,10 @@ class TrlBackend(Backend):
             with phase("validating"):
                 scores = self.source.validate(self.source.base, str(last.resolve()), "rl", None)
             keep({"step": dapo.steps, "validation": scores})
-        step = chosen_step(spec, folder.records(), folder.there()) or dapo.steps
+        step = chosen_step(spec, folder.records(), folder.kept_steps()) or dapo.steps
         if spec.checkpoint != "last":
             self.say(f"seed {seed}: the trained model is that of step {step} of {dapo.steps} ({spec.checkpoint})")
-        folder.take(spec, step, folder.chosen / str(step))
+        folder.publish(spec, step, folder.chosen / str(step))
 
 
 class _Steps(TrainerCallback):
@@ -145,7 +145,7 @@ class _Steps(TrainerCallback):
         step = state.global_step // self.dapo.minibatches
         record = {
             "step": step,
-            **self.trainer.tally.take(),
+            **self.trainer.tally.pop_record(),
             "entropy": logs["entropy"],
             "clip_fraction": logs["clip_ratio/region_mean"],
             **{name: logs[name] for name in ("loss", "grad_norm", "learning_rate")},
@@ -184,7 +184,7 @@ class _Steps(TrainerCallback):
                 scores = validate(self.source.base, str(place.resolve()), "rl", None)
         now, chosen = {"step": step, "validation": scores}, self.folder.chosen / str(step)
         best = self.spec.chosen_by and chosen_step(
-            self.spec, [*self.folder.records(), now], [*self.folder.there(), step]
+            self.spec, [*self.folder.records(), now], [*self.folder.kept_steps(), step]
         )
         if best == step:
             make_folder(chosen.parent)
@@ -223,9 +223,9 @@ def fitted(dapo: DapoSettings, fit: Fit | None) -> DapoSettings:
 
 def trl_arguments(spec: TrainSpec, fit: Fit | None) -> dict[str, Any]:
     """Return the machine's part of TRL's configuration, and the adapter; `fit` is for a GPU."""
-    found: dict[str, Any] = {"bf16": bool(spec.bf16)}
+    arguments: dict[str, Any] = {"bf16": bool(spec.bf16)}
     if spec.device != "auto":
-        found["use_cpu"] = spec.device == "cpu"
+        arguments["use_cpu"] = spec.device == "cpu"
     if spec.vllm:
         settings = spec.vllm.model_dump(exclude_none=True)
         if fit and spec.vllm.mode == "colocate":
@@ -233,19 +233,19 @@ def trl_arguments(spec: TrainSpec, fit: Fit | None) -> dict[str, Any]:
                 "gpu_memory_utilization": fit.gpu_memory_utilization,
                 "max_model_length": fit.max_model_length,
             }
-        found |= {"use_vllm": True} | {f"vllm_{name}": value for name, value in settings.items()}
+        arguments |= {"use_vllm": True} | {f"vllm_{name}": value for name, value in settings.items()}
     if spec.lora:
         from peft import LoraConfig
 
         targets = spec.lora.targets
-        found["peft_config"] = LoraConfig(
+        arguments["peft_config"] = LoraConfig(
             r=spec.lora.rank,
             lora_alpha=spec.lora.alpha,
             lora_dropout=spec.lora.dropout,
             target_modules=targets if isinstance(targets, str) else list(targets),
             task_type="CAUSAL_LM",
         )
-    return found
+    return arguments
 
 
 def _give_back(trainer: DapoTrainer) -> None:

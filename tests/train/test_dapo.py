@@ -59,9 +59,9 @@ def test_only_mixed_groups_are_kept_against_a_count_and_judged_by_accuracy(token
     assert dapo._metrics["train"]["dynamic_sampling/kept"] == [len(mixed)] == [4]
     assert dapo._metrics["train"]["dynamic_sampling/rounds"] == [len(seen)]
     every = [told for drawn in seen for group in drawn for told in group]
-    record = dapo.tally.take()
+    record = dapo.tally.pop_record()
     assert record["groups"] == {"rounds": len(seen), "kept": 4, "dropped": len(every) // 8 - 4, "empty": 0}
-    assert (record["responses"], dapo.tally.take()["responses"]) == (len(every), 0)
+    assert (record["responses"], dapo.tally.pop_record()["responses"]) == (len(every), 0)
     assert record["accuracy"] == pytest.approx(sum(reward for reward, _ in every) / len(every), abs=1e-6)
     assert record["length"] == pytest.approx(sum(length for _, length in every) / len(every), abs=1e-6)
     lost = [[min(1.0, max(0.0, (length - 10) / 30)) for _, length in group] for group in mixed]
@@ -93,7 +93,7 @@ def test_an_ungraded_response_teaches_nothing_however_long(tokenizer, tmp_path):
     assert "dynamic_sampling/kept" not in dapo._metrics["train"]
     assert not batch["advantages"][::4].any()
     assert batch["advantages"][1::4].all()
-    assert dapo.tally.take()["ungraded"] == 4
+    assert dapo.tally.pop_record()["ungraded"] == 4
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_loss_is_the_papers(tokenizer, tmp_path, method, source):
     assert torch.allclose(loss, expected, atol=1e-5)
     for (name, one), other in zip(dapo.model.named_parameters(), model.parameters(), strict=True):
         assert torch.allclose(one.grad, other.grad, atol=2e-4, rtol=1e-3), name
-    record = dapo.tally.take()
+    record = dapo.tally.pop_record()
     assert record["weight"] == pytest.approx(
         1 if method == "none" else weight[mask.bool() & (batch["advantages"] != 0)[:, None]].mean().item(), abs=1e-4
     )
@@ -198,7 +198,7 @@ def test_ppl_standardises_over_all_kept_responses(tokenizer, tmp_path, minibatch
     dapo.current_gradient_accumulation_steps = 1
     dapo._compute_loss(dapo.model, batch)
     inside = batch["completion_mask"].bool() & (batch["advantages"] != 0)[:, None]
-    assert dapo.tally.take()["weight"] == pytest.approx(weights[inside].mean().item(), abs=1e-4)
+    assert dapo.tally.pop_record()["weight"] == pytest.approx(weights[inside].mean().item(), abs=1e-4)
 
 
 def test_accumulation_makes_the_same_update_from_smaller_pieces(tokenizer, plain_weights):

@@ -50,7 +50,7 @@ def test_defaults_on_one_gpu(sizes):
     row = 3073 * 151_936 * 16 + (PROMPT + 3072) * 28 * 2 * (10 * 1536 + 4 * 8960)  # logits, and what layers keep
     room = 0.9 * 80 * GIB - 18 * sizes["1.5B"].parameters  # weights, Adam, gradients, autocast's copies
     assert rows * row <= room < 2 * rows * row
-    assert fit.said == (f"dapo: accumulation={dapo.accumulation} in place of 1, so that an update fits the GPU",)
+    assert fit.changes == (f"dapo: accumulation={dapo.accumulation} in place of 1, so that an update fits the GPU",)
 
 
 def test_trl_knows_every_argument(sizes, tmp_path):

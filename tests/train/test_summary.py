@@ -112,7 +112,9 @@ def test_a_training_that_was_validated_on_other_problems_is_refused(tmp_path):
     write_summary(other, spec)
     for each, digest in ((folder, "aa"), (other, "bb")):
         held = Input(file="held.jsonl", digest=digest, judges=True)
-        each.settle(spec, {"data": Input(file="train.jsonl", digest=digest, judges=False), "validation.tasks t": held})
+        each.create_or_verify(
+            spec, {"data": Input(file="train.jsonl", digest=digest, judges=False), "validation.tasks t": held}
+        )
     with pytest.raises(UserError, match=r"other content of held.jsonl \(validation.tasks t: bb, here aa\)"):
         write_summary(folder, spec, other.path)
 

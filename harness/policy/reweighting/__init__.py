@@ -72,8 +72,8 @@ def reweighting(method: str, alpha: float | None = None) -> Reweighting:
     """
     if (way := reweightings().get(method)) is None:
         raise ValueError(f"method={method!r} is not known; accepted: {', '.join(reweightings())}")
-    given: dict[str, Any] = {} if alpha is None else {"alpha": alpha}
-    return way(**given)
+    own: dict[str, Any] = {} if alpha is None else {"alpha": alpha}
+    return way(**own)
 
 
 def method_names() -> str:

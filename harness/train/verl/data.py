@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.files import write_file
-from harness.train.data import enough
+from harness.train.data import check_size
 from harness.train.spec import TrainSpec
 
 
@@ -20,7 +20,7 @@ def rows(
         UserError: fewer than `least` (default a step's groups), or a prompt that is plain text: verl puts every prompt
             through the model's chat template.
     """
-    for number, row in enumerate(enough(problems, spec, name, least)):
+    for number, row in enumerate(check_size(problems, spec, name, least)):
         if isinstance(row["prompt"], str):
             raise UserError(
                 f"problem {number} of {name} has a text for a prompt, which verl cannot take; accepted: 'problem', or "

@@ -64,8 +64,8 @@ def count_verdicts(batch: Any, metrics: dict[str, Any]) -> None:
     data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
     if "extra_fields" not in data:
         return
-    verdicts = [each.get("reward_extra_info", {}) for each in _values(data, "extra_fields")]
-    graded = [each["acc"] for each in verdicts if "acc" in each and not each.get("ungraded")]
+    verdicts = [extra.get("reward_extra_info", {}) for extra in _values(data, "extra_fields")]
+    graded = [extra["acc"] for extra in verdicts if "acc" in extra and not extra.get("ungraded")]
     metrics["rlvr_dir/responses"] = len(verdicts)
     metrics["rlvr_dir/ungraded"] = len(verdicts) - len(graded)
     if graded:
@@ -76,11 +76,11 @@ def count_right(
     sources: Sequence[str], problems: Sequence[float | None], right: Sequence[float | None], samples: int
 ) -> dict[str, float]:
     """Return `rlvr_dir/right/SAMPLES/SOURCE/PROBLEM`, the right samples of each problem; one that failed is wrong."""
-    found: Counter[str] = Counter()
-    for source, problem, each in zip(sources, problems, right, strict=False):
+    counts: Counter[str] = Counter()
+    for source, problem, verdict in zip(sources, problems, right, strict=False):
         if problem is not None:
-            found[f"rlvr_dir/right/{samples}/{source}/{int(problem)}"] += int(each or 0)
-    return dict(found)
+            counts[f"rlvr_dir/right/{samples}/{source}/{int(problem)}"] += int(verdict or 0)
+    return dict(counts)
 
 
 def share_gradient(batch: Any, metrics: dict[str, Any], way: Reweighting, rows: int = 256) -> None:

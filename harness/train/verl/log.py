@@ -21,15 +21,15 @@ def translate(
     """
     step, data = int(line["step"]), dict(line["data"])
     numbers = {name: value for name, value in data.items() if isinstance(value, int | float)}
-    theirs = {name: value for name, value in numbers.items() if not _ours(name)}
-    validated = {name: value for name, value in theirs.items() if name.startswith("val-")}
-    rest = {name: value for name, value in theirs.items() if name not in validated}
+    verl_metrics = {name: value for name, value in numbers.items() if not _ours(name)}
+    validated = {name: value for name, value in verl_metrics.items() if name.startswith("val-")}
+    rest = {name: value for name, value in verl_metrics.items() if name not in validated}
     records: list[dict[str, Any]] = []
     if "critic/score/mean" in data:
         records.append({"step": step, **_step(data, dapo), "verl": rest})
     if validated or not records:
         records.append(
-            {"step": step, "validation": _validation(numbers, problems), "verl": validated if records else theirs}
+            {"step": step, "validation": _validation(numbers, problems), "verl": validated if records else verl_metrics}
         )
     return records
 
@@ -46,12 +46,12 @@ def _validation(numbers: Mapping[str, float], problems: Mapping[str, int]) -> di
         if match := _RIGHT.fullmatch(name):
             right.setdefault(match["source"], {})[match["problem"]] = int(value)
             samples[match["source"]] = int(match["samples"])
-    found = {}
-    for source, told in right.items():
-        by = dict.fromkeys(map(str, range(problems.get(source, 0))), 0) | told
+    scores = {}
+    for source, by_problem in right.items():
+        by = dict.fromkeys(map(str, range(problems.get(source, 0))), 0) | by_problem
         n, counts = samples[source], [by[problem] for problem in sorted(by, key=int)]
         correct = [[sample < count for sample in range(n)] for count in counts]
-        found[source] = {
+        scores[source] = {
             "samples": n,
             "problems": len(counts),
             "avg": stats.avg_at_k(correct),
@@ -59,7 +59,7 @@ def _validation(numbers: Mapping[str, float], problems: Mapping[str, int]) -> di
             "pass": stats.pass_at_k(correct, max(1, n // 2)),
             "right": {problem: by[problem] for problem in sorted(by, key=int)},
         }
-    return found
+    return scores
 
 
 def _step(data: dict[str, Any], dapo: DapoSettings) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _step(data: dict[str, Any], dapo: DapoSettings) -> dict[str, Any]:
 
 def _bins(data: Mapping[str, Any], share: str) -> list[float]:
     """Return the shares by probability that our trainer counts, from the least probable tokens on."""
-    found = []
-    while (value := data.get(f"rlvr_dir/{share}/{len(found)}")) is not None:
-        found.append(round(float(value), 6))
-    return found
+    shares = []
+    while (value := data.get(f"rlvr_dir/{share}/{len(shares)}")) is not None:
+        shares.append(round(float(value), 6))
+    return shares

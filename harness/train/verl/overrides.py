@@ -234,7 +234,7 @@ def quoted(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, list):
-        return f"[{','.join(quoted(each) for each in value)}]"
+        return f"[{','.join(quoted(item) for item in value)}]"
     if isinstance(value, str):
         if _PLAIN.fullmatch(value) and not _SPECIAL.fullmatch(value):
             return value

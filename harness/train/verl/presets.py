@@ -69,21 +69,21 @@ def with_preset(data: Mapping[str, Any]) -> dict[str, Any]:
         return data
     if not isinstance(name, str) or name not in PRESETS:
         raise unknown("preset", name, PRESETS)
-    found = copy.deepcopy(PRESETS[name])
+    training = copy.deepcopy(PRESETS[name])
     for key, value in data.items():
-        if isinstance(value, Mapping) and isinstance(found.get(key), dict):
-            found[key] |= value
-        elif isinstance(found.get(key), dict) and value is not None:
+        if isinstance(value, Mapping) and isinstance(training.get(key), dict):
+            training[key] |= value
+        elif isinstance(training.get(key), dict) and value is not None:
             raise UserError(f"{key}={value!r} is refused; accepted: a mapping")
         elif value is not None:
-            found[key] = value
-    way = reweightings().get(str(found["dapo"].get("method", PLAIN)))
+            training[key] = value
+    way = reweightings().get(str(training["dapo"].get("method", PLAIN)))
     if way is not None and way.whole_batch:
-        found["dapo"].setdefault("ppl_scope", way.scope)
-    if way is not None and found["dapo"].get("alpha") is None and name in way.alphas:
-        found["dapo"]["alpha"] = way.alphas[name]
-    validation = found.get("validation") or {}
-    if isinstance(validation, Mapping) and isinstance(given := validation.get("sampling") or {}, Mapping):
-        sampling = {**_SAMPLING, "max_tokens": found["dapo"]["max_response_tokens"], **given}
-        found["validation"] = {"engine": {"backend": "auto"}, **validation, "sampling": sampling}
-    return found
+        training["dapo"].setdefault("ppl_scope", way.scope)
+    if way is not None and training["dapo"].get("alpha") is None and name in way.alphas:
+        training["dapo"]["alpha"] = way.alphas[name]
+    validation = training.get("validation") or {}
+    if isinstance(validation, Mapping) and isinstance(sampling_given := validation.get("sampling") or {}, Mapping):
+        sampling = {**_SAMPLING, "max_tokens": training["dapo"]["max_response_tokens"], **sampling_given}
+        training["validation"] = {"engine": {"backend": "auto"}, **validation, "sampling": sampling}
+    return training

@@ -133,10 +133,12 @@ class VerlBackend(Backend):
                     if spec.checkpoint != "last" and (spec.chosen_by is None or "validation" in record):
                         self._prune(folder, record["step"])
                     if "validation" not in record:
-                        shown = (("accuracy", ".3f"), ("reward", ".3f"), ("length", ".0f"))
-                        known = [f"{name} {record[name]:{form}}" for name, form in shown if record[name] is not None]
+                        formats = (("accuracy", ".3f"), ("reward", ".3f"), ("length", ".0f"))
+                        figures = [
+                            f"{name} {record[name]:{form}}" for name, form in formats if record[name] is not None
+                        ]
                         bar.update()
-                        bar.figures(", ".join([f"{bar.left()} left", *known]))
+                        bar.figures(", ".join([f"{bar.left()} left", *figures]))
 
             command = ["-m", "verl.trainer.main_ppo", *texts]
             self._run(seed, command, output, work / f"log-{attempt}.jsonl", on_line)
@@ -152,9 +154,9 @@ class VerlBackend(Backend):
         Which is best can be told of those alone whose validations are in the log: verl may be steps ahead of it.
         """
         saved = saved_steps(folder.checkpoints)
-        known = [] if self.spec.keep_checkpoints else [other for other in saved if other <= step]
-        chosen = chosen_step(self.spec, folder.records(), known)
-        for other in known:
+        candidates = [] if self.spec.keep_checkpoints else [other for other in saved if other <= step]
+        chosen = chosen_step(self.spec, folder.records(), candidates)
+        for other in candidates:
             if other not in (chosen, saved[-1]):
                 shutil.rmtree(folder.checkpoints / f"global_step_{other}")
 
@@ -174,7 +176,7 @@ class VerlBackend(Backend):
         command += ["--target_dir", str(merged.resolve())] + ["--trust-remote-code"] * self.spec.trust_remote_code
         with phase("merging"):
             self._run(seed, command, work / "merge.txt", Path(os.devnull), lambda line: None)
-        folder.take(self.spec, step, merged)
+        folder.publish(self.spec, step, merged)
 
     def _run(
         self, seed: int, arguments: list[str], output: Path, log: Path, on_line: Callable[[dict[str, Any]], None]
