@@ -47,32 +47,32 @@ def trained_chapter(results: Sequence[EvalResult]) -> Chapter | None:
         UserError: a name has two results of one seed.
     """
     results = with_unique_names(results)
-    known = comparable_groups(
+    groups = comparable_groups(
         [r for r in results if r.decoding.mode == "base" or (called(r) and r.decoding.mode == "rl")],
         of_one_pair=False,
     )
-    several = [group for group in known if _is_table([r for r in group if r.decoding.mode == "rl"])]
-    said, tables = [], []
+    several = [group for group in groups if _is_table([r for r in group if r.decoding.mode == "rl"])]
+    paragraphs, tables = [], []
     for i, group in enumerate(several):
         sentences, sections = _tables(group, f"-{i}" if i else "", distinguish(group, several))
-        said, tables = [*said, *sentences], [*tables, *sections]
-    return Chapter("Trained models", tuple(said), tuple(tables)) if tables else None
+        paragraphs, tables = [*paragraphs, *sentences], [*tables, *sections]
+    return Chapter("Trained models", tuple(paragraphs), tuple(tables)) if tables else None
 
 
 def with_unique_names(results: Sequence[EvalResult]) -> list[EvalResult]:
     """Call trainings that nobody named by their folders, where their own names are the same."""
     folders: dict[str, set[str]] = {}
-    for about in (each.provenance["training"] for each in results if of_training(each)):
-        if not about["named"]:
-            folders.setdefault(about["name"], set()).add(about["folder"])
-    found = []
+    for training in (result.provenance["training"] for result in results if of_training(result)):
+        if not training["named"]:
+            folders.setdefault(training["name"], set()).add(training["folder"])
+    named = []
     for result in results:
-        about = result.provenance.get("training")
-        if about and not about["named"] and len(folders[about["name"]]) > 1:
-            about = {**about, "name": about["folder"].rpartition("/")[2]}
-            result = result.replace(provenance={**result.provenance, "training": about})
-        found.append(result)
-    return found
+        training = result.provenance.get("training")
+        if training and not training["named"] and len(folders[training["name"]]) > 1:
+            training = {**training, "name": training["folder"].rpartition("/")[2]}
+            result = result.replace(provenance={**result.provenance, "training": training})
+        named.append(result)
+    return named
 
 
 def _is_table(trained: Sequence[EvalResult]) -> bool:
@@ -82,31 +82,31 @@ def _is_table(trained: Sequence[EvalResult]) -> bool:
 def _bases(settings: Sequence[Setting]) -> Callable[[Setting], tuple[str, str | None]]:
     """Return what tells the base of a setting, by place and weights; weights that are not told are the first there."""
     first: dict[str, str] = {}
-    for one in settings:
-        if name := one.first.weights.get("base"):
-            first.setdefault(one.first.pair[0], name)
+    for setting in settings:
+        if name := setting.first.weights.get("base"):
+            first.setdefault(setting.first.pair[0], name)
 
-    def base_of(one: Setting) -> tuple[str, str | None]:
-        place = one.first.pair[0]
-        return place, one.first.weights.get("base", first.get(place))
+    def base_of(setting: Setting) -> tuple[str, str | None]:
+        place = setting.first.pair[0]
+        return place, setting.first.weights.get("base", first.get(place))
 
     return base_of
 
 
 def _trained(settings: Sequence[Setting], base_of: Callable[[Setting], tuple[str, str | None]]) -> list[Trained]:
     """Put the seeds of each method together; raises UserError where a name has two results of one seed."""
-    found: dict[tuple[tuple[str, str | None], str, str], dict[int | str, Setting]] = {}
-    for one in settings:
-        name, run = called(one.first), run_of(one.first)
-        seeds = found.setdefault((base_of(one), name, one.benchmark), {})
+    by_method: dict[tuple[tuple[str, str | None], str, str], dict[int | str, Setting]] = {}
+    for setting in settings:
+        name, run = called(setting.first), run_of(setting.first)
+        seeds = by_method.setdefault((base_of(setting), name, setting.benchmark), {})
         if run in seeds:
             which = f"seed {run}" if isinstance(run, int) else run
-            places = " and ".join(dict.fromkeys(each.first.pair[1] for each in (seeds[run], one)))
+            places = " and ".join(dict.fromkeys(same.first.pair[1] for same in (seeds[run], setting)))
             raise UserError(
-                f"results: {name!r} names two results of {which} on {one.benchmark} ({places}); accepted: a name for "
-                "each, as A=PLACE B=PLACE"
+                f"results: {name!r} names two results of {which} on {setting.benchmark} ({places}); accepted: a name "
+                "for each, as A=PLACE B=PLACE"
             )
-        seeds[run] = one
+        seeds[run] = setting
     return [
         Trained(
             label=name,
@@ -117,7 +117,7 @@ def _trained(settings: Sequence[Setting], base_of: Callable[[Setting], tuple[str
             base=base,
             settings=tuple(seeds.values()),
         )
-        for (base, name, benchmark), seeds in found.items()
+        for (base, name, benchmark), seeds in by_method.items()
     ]
 
 
@@ -167,33 +167,33 @@ class _Row:
         return f"{self.name} changes accuracy by {in_points(d)} against {other} ({', '.join(words)})."
 
 
-def _tables(results: Sequence[EvalResult], slug: str, told: str) -> tuple[list[str], list[Section]]:
+def _tables(results: Sequence[EvalResult], slug: str, differing: str) -> tuple[list[str], list[Section]]:
     settings = settings_of(results)
     base_of = _bases(settings)
-    trained = _trained([one for one in settings if one.decoding.mode == "rl"], base_of)
-    names = list(dict.fromkeys(one.label for one in trained))
+    trained = _trained([setting for setting in settings if setting.decoding.mode == "rl"], base_of)
+    names = list(dict.fromkeys(scores.label for scores in trained))
     reference = REFERENCE if REFERENCE in names else names[0]
-    k = max(1, min(setting.samples for one in trained for setting in one.settings) // 2)
+    k = max(1, min(setting.samples for scores in trained for setting in scores.settings) // 2)
     methods: list[Method] = []
     against, gains, rows = list[str](), list[str](), list[_Row]()
-    every = dict.fromkeys(one.base for one in trained)
-    for base in every:
+    all_bases = dict.fromkeys(scores.base for scores in trained)
+    for base in all_bases:
         bases = {e.benchmark: e for e in settings if e.decoding.mode == "base" and base_of(e) == base}
         model = model_called(base[0]) or model_name(base[0])
-        model += f" ({base[1]})" if sum(place == base[0] for place, _ in every) > 1 else ""
-        mine = _rows(model, [one for one in trained if one.base == base], bases, names, reference)
+        model += f" ({base[1]})" if sum(place == base[0] for place, _ in all_bases) > 1 else ""
+        base_rows = _rows(model, [scores for scores in trained if scores.base == base], bases, names, reference)
         if bases:
             methods.append(Method(model, "Base", {b: Score.of(e, k) for b, e in bases.items()}))
-        methods += [row.method(k) for row in mine]
-        compared = [row for row in mine if row.reference.runs and row.whole][:1]  # the table has the others
+        methods += [row.method(k) for row in base_rows]
+        compared = [row for row in base_rows if row.reference.runs and row.whole][:1]  # the table has the others
         against += [row.sentence(reference, row.scores.beside(row.reference)) for row in compared]
         gains += [
             row.sentence(f"the base {row.model}", row.scores.beside_base())
-            for row in mine
+            for row in base_rows
             if row.name == reference and row.scores.base.keys() == row.scores.runs.keys()
         ]
-        rows += mine
-    about, paper = f" ({told})" if told else "", "tab:main, tab:compare, tab:rl_minerva"
+        rows += base_rows
+    about, paper = f" ({differing})" if differing else "", "tab:main, tab:compare, tab:rl_minerva"
     notes = _notes(trained, reference)
     tables = [methods_table(f"trained{slug}", f"Trained models{about}.", methods, notes=notes, paper=paper)]
     if pairs := [p for row in rows for p in (*row.scores.beside_base(), *row.scores.beside(row.reference))]:
@@ -205,7 +205,7 @@ def _rows(
     model: str, trained: Sequence[Trained], bases: Mapping[str, Setting], names: Sequence[str], reference: str
 ) -> list[_Row]:
     """Return a row for each method that was trained from a base, in the order of `names`."""
-    in_order = sorted(trained, key=lambda one: one.benchmark)
+    in_order = sorted(trained, key=lambda scores: scores.benchmark)
     by: dict[str, TrainingScores[Trained]] = {}
     for name in names:
         runs = {scores.benchmark: scores for scores in in_order if scores.label == name}
@@ -219,16 +219,18 @@ def _rows(
 
 def _notes(trained: Sequence[Trained], reference: str) -> list[str]:
     """Say what the intervals of the table are of, and where a checkpoint was chosen by the scores themselves."""
-    several = max(len(one.runs) for one in trained) > 1
+    several = max(len(scores.runs) for scores in trained) > 1
     note = (
         f"Under each score: its 95 % interval over {'problems and seeds' if several else 'problems'}, and its "
         f"difference to {reference}, paired by problem{' and seed' if several else ''}; not corrected for the number "
         "of comparisons."
     )
-    if any(len(one.runs) == 1 for one in trained):
+    if any(len(scores.runs) == 1 for scores in trained):
         note += " Of one training the interval is over problems alone: another seed may differ by more."
-    if chosen := {one.label: asked for one in trained if (asked := _checkpoint(one)).startswith("best(")}:
-        words = "; ".join(f"{name}: {asked}" for name, asked in chosen.items())
+    if chosen := {
+        scores.label: checkpoint for scores in trained if (checkpoint := _checkpoint(scores)).startswith("best(")
+    }:
+        words = "; ".join(f"{name}: {checkpoint}" for name, checkpoint in chosen.items())
         return [
             note,
             f"The checkpoint was chosen by the scores themselves ({words}): too high on that benchmark. "
@@ -237,27 +239,27 @@ def _notes(trained: Sequence[Trained], reference: str) -> list[str]:
     return [note]
 
 
-def _checkpoint(one: Trained) -> str:
+def _checkpoint(trained: Trained) -> str:
     """Return which checkpoint of its trainings was asked for; the last where nobody says."""
-    return str((one.first.provenance.get("training") or {}).get("checkpoint", "last"))
+    return str((trained.first.provenance.get("training") or {}).get("checkpoint", "last"))
 
 
 def _score(scores: TrainingScores[Trained], reference: TrainingScores[Trained], k: int) -> Score:
     """Return a mean over seeds and benchmarks with the difference to another method's."""
-    found, rows, compared = scores.mean(), [*scores.runs.values()], scores.beside(reference)
-    first = rows[0].settings[0]
-    every = [setting for one in rows for setting in one.settings]
-    known = all(k <= one.samples for one in every)
-    passed = float(np.mean([np.mean([e.pass_at(k) for e in one.settings]) for one in rows])) if known else None
+    mean, compared = scores.mean(), scores.beside(reference)
+    by_benchmark = [runs.settings for runs in scores.runs.values()]
+    settings = [setting for seeds in by_benchmark for setting in seeds]
+    enough = all(k <= setting.samples for setting in settings)
+    passed = np.mean([np.mean([seed.pass_at(k) for seed in seeds]) for seeds in by_benchmark]) if enough else None
     d = mean_difference_over_runs(compared) if compared else None
     return Score(
-        Estimate(found.mean, found.low, found.high),
-        first.samples if len({setting.samples for setting in every}) == 1 else 0,
-        k if known else 0,
-        passed,
+        Estimate(mean.mean, mean.low, mean.high),
+        settings[0].samples if len({setting.samples for setting in settings}) == 1 else 0,
+        k if enough else 0,
+        None if passed is None else float(passed),
         (Estimate(d.mean, d.low, d.high).text(1, sign=True),) if d else (),
-        anchor(first.first),
-        "*" if any(setting.partial for setting in every) else "",
+        anchor(settings[0].first),
+        "*" if any(setting.partial for setting in settings) else "",
     )
 
 

@@ -51,7 +51,7 @@ def test_where_rl_is_the_best_point_its_lead_is_over_base():
 
 def seed(number, avg):
     right = {str(i): round(avg * 40) // 5 + (i < round(avg * 40) % 5) for i in range(5)}  # 5 problems x 8 samples
-    scores = {"tiny_easy": {"avg": avg, "pass": avg, "tokens": 20.0, "samples": 8, "right": right}}
+    scores = {"tiny_easy": {"avg": avg, "pass": avg, "tokens": 20.0, "samples": 8, "problems": 5, "right": right}}
     return SimpleNamespace(seed=number, scores=scores, facts={"seconds": 60.0, "machine": "one"})
 
 

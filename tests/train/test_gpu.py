@@ -78,7 +78,7 @@ ASKED = {"gpu_memory_utilization": 0.25, "max_model_length": 4000}
     ("model", "gpu", "changes", "facts"),
     [
         ("1.5B", H100, {"vllm": ASKED, "bf16": False, "dapo": {"accumulation": 64}},
-         {"bf16": False, **ASKED, "accumulation": 64, "said": ()}),  # what is asked for and fits is left alone
+         {"bf16": False, **ASKED, "accumulation": 64, "changes": ()}),  # what is asked for and fits is left alone
         ("7B", Gpu(64 * GIB, 63 * GIB), {"vllm": {}, "lora": {"rank": 16}}, {"gradient_checkpointing": True}),
         ("1.5B", Gpu(34 * GIB, 33 * GIB), {"vllm": {}, "dapo": SHORT}, {"bf16": True}),
     ],
