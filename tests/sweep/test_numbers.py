@@ -329,7 +329,7 @@ def seed(number, right, samples=8):
     """A seed's validation: how many samples of each problem were right."""
     scores = {
         "tiny_easy": {"avg": sum(right) / len(right) / samples, "pass": 0.5, "tokens": 20.0, "samples": samples,
-                      "right": {str(i): n for i, n in enumerate(right)}}
+                      "problems": len(right), "right": {str(i): n for i, n in enumerate(right)}}
     }  # fmt: skip
     return SimpleNamespace(seed=number, scores=scores, facts={"seconds": 40.0 + number, "machine": f"{number % 2}"})
 
