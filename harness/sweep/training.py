@@ -89,6 +89,13 @@ def metrics(spec: TrainingSweep, scores: ValidationScores) -> dict[str, float]:
     return {name: fmean(score[field] for score in scores.values()) for name, field in fields.items()}
 
 
+def outcome_of(spec: TrainingSweep, point: Point, results: Sequence[SeedResult]) -> Outcome:
+    """Return what came of a point: each metric's mean over its seeds, and those of each seed."""
+    seeds = {str(result.seed): metrics(spec, result.scores) for result in results}
+    means = {name: fmean(values[name] for values in seeds.values()) for name in next(iter(seeds.values()))}
+    return Outcome(point, results, means, seeds=seeds)
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingEstimate:
     """What a sweep of trainings will cost. `seconds` of a seed is measured on finished ones; None without any."""
@@ -181,10 +188,7 @@ class TrainingObjective:
                 self.say(f"failed: {error}")
                 outcomes.fail(point, str(error))
             else:
-                seeds = {str(result.seed): metrics(self.spec, result.scores) for result in results}
-                names = next(iter(seeds.values()))
-                means = {name: fmean(values[name] for values in seeds.values()) for name in names}
-                outcomes.complete(Outcome(point, results, means, seeds=seeds))
+                outcomes.complete(outcome_of(self.spec, point, results))
 
     def results(self, trial: Trial) -> list[SeedResult] | None:
         """Return the seeds of a point."""

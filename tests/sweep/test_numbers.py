@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from harness.digest import installed
 from harness.evals.data import preflight_of
 from harness.evals.forwards import Answer
 from harness.evals.settings import settings_of
+from harness.markdown import duration
 from harness.records import RecordConfig, RecordStore, fingerprint
 from harness.report.sweep import CompleteTrial, TrainingSummary, against
 from harness.spec import Decoding, Sampling
@@ -19,14 +21,17 @@ from harness.sweep.confirm import confirm
 from harness.sweep.decoding import DecodingObjective, metrics
 from harness.sweep.decodings import decoding_of
 from harness.sweep.estimate import DecodingEstimate, TrialCost, estimate
+from harness.sweep.lists import Cost
 from harness.sweep.outcome import Outcome, Places
 from harness.sweep.points import listed_points
 from harness.sweep.sweep import open_sweep
+from harness.sweep.training import folder_of, outcome_of, seeds_of
 from harness.tiny import checkpoints
+from harness.train.folder import TrainingFolder, write_json
 from tests.records.made import made as made_rollout
 from tests.records.made import resume
 from tests.results import made
-from tests.sweep.made import sweep
+from tests.sweep.made import TRAINING, sweep
 
 TASKS, SAMPLES, LIMIT = ("tiny_easy", "tiny_medium"), 4, 30
 PAIR = {"base": "tiny/base", "rl": "tiny/rl"}
@@ -332,6 +337,75 @@ def seed(number, right, samples=8):
                       "problems": len(right), "right": {str(i): n for i, n in enumerate(right)}}
     }  # fmt: skip
     return SimpleNamespace(seed=number, scores=scores, facts={"seconds": 40.0 + number, "machine": f"{number % 2}"})
+
+
+def test_a_sweep_of_trainings_is_counted_and_summed_up_from_its_files(tmp_path):
+    tasks, problems = ["tiny_easy", "tiny_medium"], 6
+    train = {**TRAINING["train"], "validation": {**TRAINING["train"]["validation"], "tasks": tasks}}
+    spec = sweep(kind="train", train=train)
+    begun = open_sweep(spec, Places.under(tmp_path, track=False), lambda text: None)
+    begun.folder.make()
+    store, seeds, random = begun.objective.store, spec.seeds, np.random.default_rng(2)
+    points = [*begun.objective.references(listed_points(spec)), *listed_points(spec)]
+    fresh = begun.objective.estimate()
+    assert (fresh.total.ways, fresh.total.responses, fresh.total.tokens) == (6, 6 * 3 * 16, 6 * 3 * 16 * 40)
+    assert "seeds done: 0; to be trained: 6, rollouts that are learned from have at most 11,520 tokens" in fresh.text(
+        points=False
+    )
+    right = {}  # samples of 2, by point, seed and benchmark
+    for number, point in enumerate(points):
+        for seed in seeds if number else seeds[:1]:
+            scores = {}
+            for task in tasks:
+                counts = right[number, seed, task] = random.binomial(2, (0.2, 0.7, 0.4)[number], problems)
+                scores[task] = {
+                    "avg": counts.mean() / 2, "pass": (counts > 0).mean(), "samples": 2, "problems": problems,
+                    "tokens": 20.0 + number + seed, "truncated": (number + seed) / 8,
+                    "right": {str(i): int(count) for i, count in enumerate(counts)},
+                }  # fmt: skip
+            folder = TrainingFolder(folder_of(spec.training(point), store)).seed(seed)
+            folder.path.mkdir(parents=True)
+            about = {"accuracy": [0.1], "length": [20.0], "seconds": 60.0 + 120 * seed, "machine": "one"}
+            write_json(folder.done, {"scores": scores, **about})
+    estimate = begun.objective.estimate()
+    mean = (60 + 2 * (60 + 180)) / 5  # seconds of a seed
+    assert estimate.total == Cost(ways=1, responses=3 * 16, thresholds=0, tokens=3 * 16 * 40)
+    text = estimate.text(points=True)
+    assert text.startswith("2 alpha = 2 points; with plain DAPO 3 trainings x 2 seeds\n")
+    assert f"seeds done: 5; to be trained: 1, {duration(mean)} of steps ({duration(mean)} a seed, as measured)" in text
+    rows = [[cell.strip() for cell in line.split("|")[1:5]] for line in text.splitlines() if line.startswith("| ")]
+    assert rows[1:] == [
+        ["DAPO", "3", "48", "1/2"],
+        ["low_prob α0.2", "3", "48", "2/2"],
+        ["low_prob α2", "3", "48", "2/2"],
+    ]
+    for point in points[1:]:
+        results = seeds_of(spec.training(point), store)
+        begun.complete(outcome_of(spec, point, results))
+    assert seeds_of(spec.plain_dapo, store) is None
+    assert begun.summary().reference is None
+    again = TrainingFolder(folder_of(spec.plain_dapo, store)).seed(1)
+    again.path.mkdir()
+    shutil.copy(TrainingFolder(folder_of(spec.plain_dapo, store)).seed(0).done, again.done)
+    right |= {(0, 1, task): right[0, 0, task] for task in tasks}
+    begun.complete(outcome_of(spec, points[0], seeds_of(spec.plain_dapo, store)))
+    for number, trial in enumerate(begun.study):
+        assert trial.metrics["avg_at_2"] == pytest.approx(
+            np.mean([right[number, seed, task] for seed in seeds for task in tasks]) / 2
+        )
+        assert trial.metrics["truncated_share"] == pytest.approx((number + (0.5 if number else 0)) / 8)
+        assert trial.seeds["1"]["mean_tokens"] == pytest.approx(20 + number + bool(number))
+    summary = begun.summary()
+    assert (summary.reference.label, summary.best[0].label) == ("DAPO", "low_prob α0.2")
+    [said], best = summary.verdicts, np.mean([right[1, seed, task] for seed in seeds for task in tasks]) / 2
+    assert said.startswith(f"Best of 2 on these seeds and problems: low_prob α0.2, avg_at_2 {100 * best:.2f}; ")
+    assert "; 10 min of steps; one; " in "; ".join(summary.facts()) + "; "
+    assert [row.difference.mean for row in summary.comparisons] == pytest.approx(
+        [
+            np.mean([right[number, seed, task] - right[0, seed, task] for seed in seeds]) / 2
+            for number in (1, 2) for task in tasks
+        ]
+    )  # fmt: skip
 
 
 def test_a_sweep_of_trainings_prints_differences_by_problem_and_seed():
