@@ -24,7 +24,13 @@ def test_a_total_counts_what_is_missing_and_the_thresholds(tmp_path):
     total = open_sweep(sweep(), Places.under(tmp_path)).objective.estimate().total
     assert total == Cost(ways=8, responses=8 * 3 * 2, thresholds=0, tokens=8 * 3 * 2 * 40)
     matched = sweep(parameters={"decode.tau": {"ratio": [0.1, 0.2]}}, decode={})
-    total = open_sweep(matched, Places.under(tmp_path)).objective.estimate().total
+    estimate = open_sweep(matched, Places.under(tmp_path)).objective.estimate()
+    ways = [f"{way} delta_logp at {share} % replaced" for share in (10, 20) for way in ("veto", "replace")]
+    assert [row.label for row in estimate.rows] == ["base", "rl", *ways]
+    assert "2 thresholds are refined, each on as many samples as promise 400 replaced tokens, at most 12" in (
+        estimate.text(points=False)
+    )
+    total = estimate.total
     assert (total.thresholds, total.responses) == (2 * 6, 6 * 6)
     assert total.tokens == 48 * 40
     for gamma, ways in ({}, 2 + 10), ({"decode.gamma": {"values": [0.1]}}, 2 + 15):  # with controls

@@ -50,7 +50,10 @@ def test_thresholds_are_strict_and_short():
 
 
 def test_random_needs_no_values():
-    assert tau_for(gate_of("random"), (), 0.05).tau == 0.05
+    for criterion, tau in (("random", 0.05), ("random above", 0.95), ("random below", 0.05)):
+        found = tau_for(gate_of(criterion), (), 0.05)
+        assert (found.tau, found.expected) == (tau, 0.05)
+        assert np.mean(fires(criterion, np.linspace(0, 1, 10_000), found.tau)) == pytest.approx(0.05, abs=1e-3)
 
 
 @pytest.mark.parametrize(("values", "ratio"), [([1.0], 0.0), ([1.0], 1.0), ([], 0.5), ([float("nan")], 0.5)])
