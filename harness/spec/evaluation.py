@@ -21,9 +21,6 @@ from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
 from harness.spec.presentation import Presentation
 from harness.spec.sampling import Sampling, over
 
-SHIPPED = (
-    "aime24", "aime25", "amc", "minerva", "rlvr_math", "tiny_easy", "tiny_medium", "tiny_hard", "minerva_r1zero",
-)  # fmt: skip
 DECODING_OPTIONS = tuple(Decoding.options())
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
 
@@ -100,7 +97,7 @@ class EvalSpec(Presentation, frozen=True):
 
     tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
         default=(),
-        description=f"Comma-separated: {', '.join(SHIPPED[:6])}, …, PATH.jsonl, NAME=PATH, "
+        description="Comma-separated: aime24, aime25, amc, minerva, rlvr_math, tiny_easy, …, PATH.jsonl, NAME=PATH, "
         "or a task of lm-eval's: its name, or PATH.yaml.",
     )
     pair: NamedPair = Field(
