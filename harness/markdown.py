@@ -16,7 +16,7 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int
     from tabulate import tabulate
 
     words = [i < left for i in range(len(head))] if isinstance(left, int) else left
-    align = ["left" if each else "right" for each in words]
+    align = ["left" if word else "right" for word in words]
     # tabulate takes alignments of columns only where there are rows
     head, *rows = ([_BAR.sub(r"\|", visible(cell)) for cell in row] for row in (head, *rows))
     return tabulate(rows, head, "pipe", disable_numparse=True, colalign=align if rows else None)

@@ -150,5 +150,5 @@ def _both(values: "tuple[Any, Any] | None") -> str | None:
     """Write a fact of two models: once where both have the same."""
     if values is None:
         return None
-    shown = ["–" if each is None else f"{each:,}" if isinstance(each, int) else str(each) for each in values]
+    shown = ["–" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in values]
     return shown[0] if shown[0] == shown[1] else " / ".join(shown)

@@ -58,7 +58,7 @@ def credit_statistics(
         UserError: no decoding of the spec has a gate, a gate reads more than traces tell, a task has no gold answers,
             or what `evaluate` refuses.
     """
-    rules = tuple(each for each in spec.decodings if each.gated)
+    rules = tuple(decoding for decoding in spec.decodings if decoding.gated)
     if not rules:
         raise UserError("decodings: none of them has a gate; accepted: replace or extrapolate, as -d replace,tau=-0.1")
     for rule in () if undo else rules:

@@ -90,7 +90,7 @@ def gated_statistics(spec: EvalSpec, records: str | Path, *, progress: bool = Tr
     Raises:
         UserError: no decoding of the spec has a gate, or what `evaluate` refuses.
     """
-    gated = tuple(each for each in spec.decodings if each.gated)
+    gated = tuple(decoding for decoding in spec.decodings if decoding.gated)
     if not gated:
         raise UserError("decodings: none of them has a gate; accepted: replace or extrapolate, as -d replace,tau=-0.1")
     found = TracedRecords(spec.model_copy(update={"decodings": gated}), records, progress=progress)

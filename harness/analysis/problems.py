@@ -54,17 +54,17 @@ def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = No
         raise UserError("replaced is empty; accepted: settings of replacement, at least one")
     if any((one.task, one.units) != (base.task, base.units) for one in [*steps, *([rl] if rl else [])]):
         raise UserError(f"results of {base.task} differ in their problems; accepted: the same problems in all")
-    accuracy = np.stack([one.values.mean(axis=1) for one in steps], axis=1)  # (problems, steps)
-    samples = min(one.samples for one in steps)
+    accuracy = np.stack([step.values.mean(axis=1) for step in steps], axis=1)  # (problems, steps)
+    samples = min(step.samples for step in steps)
     alone = rl.values.mean(axis=1) if rl else None
     kinds: list[ProblemKind] = [problem_kind(row, samples) for row in accuracy]
     if alone is not None:
         belied: dict[ProblemKind, Any] = {"never solved": alone > 0, "always solved": alone < 1}
-        kinds = ["unclear" if each in belied and belied[each][i] else each for i, each in enumerate(kinds)]
+        kinds = ["unclear" if kind in belied and belied[kind][i] else kind for i, kind in enumerate(kinds)]
     return Problems(
         base.task,
         tuple(map(str, base.units)),
-        tuple(one.replacement_ratio for one in steps),
+        tuple(step.replacement_ratio for step in steps),
         accuracy,
         samples,
         sum(one.samples for one in [*steps, *([rl] if rl else [])]),

@@ -104,7 +104,7 @@ def _tails(base: Generation, rl: Generation) -> list[dict[str, Any]]:
     for i, (fact, side, edge) in enumerate(TAILS):
         hits = {who: (tails[:, i], tokens) for who, (tails, tokens) in counts.items()}
         shares = {who: token_share(*one) for who, one in hits.items()}
-        more, less = sorted(hits, key=lambda who: -(shares[who].value or 0.0))
+        more, less = sorted(hits, key=lambda hit: -(shares[hit].value or 0.0))
         ratio = share_ratio(hits[more], hits[less])
         rows.append({"fact": fact, "side": side, "edge": edge, "more": more, **columns(**shares, ratio=ratio)})
     return rows

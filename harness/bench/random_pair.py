@@ -88,6 +88,6 @@ def random_pair(
     base, other = model(0), model(1)
     base_path = save("base", base, 1)
     with torch.no_grad():
-        for ours, theirs in zip(base.parameters(), other.parameters(), strict=True):
-            ours += step * theirs
+        for ours, parameter in zip(base.parameters(), other.parameters(), strict=True):
+            ours += step * parameter
     return Pair(base=base_path, rl=save("rl", base, [1, 3]))

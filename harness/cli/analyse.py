@@ -195,9 +195,9 @@ def analyse_curves(
         if not equals or Path(log).exists():
             name, path = "", log
         if trainings := trainings_at(Path(path)):
-            for each in trainings:
-                found = [each.log(seed) for seed in each.seeds if each.log(seed).is_file()]
-                by_method.setdefault(name if len(trainings) == 1 and name else each.name, []).extend(found)
+            for training in trainings:
+                found = [training.log(seed) for seed in training.seeds if training.log(seed).is_file()]
+                by_method.setdefault(name if len(trainings) == 1 and name else training.name, []).extend(found)
             continue
         if not Path(path).is_file():
             raise UserError(f"logs={log!r}: there is no such file or training; accepted: PLACE or METHOD=PLACE")

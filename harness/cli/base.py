@@ -67,7 +67,7 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except UserError as error:
-            params = [(each, name) for each in self.params for name in each.opts if name != "--decoding"]
+            params = [(param, name) for param in self.params for name in param.opts if name != "--decoding"]
             rule = {name: getattr(each, "rich_help_panel", "") == "Rule" for each, name in params}
             typed = {re.split("[= ]", word)[0] for word in ctx.meta["typed"].split()}
             chosen = {name: next((other for other in each.opts if other in typed), name) for each, name in params}

@@ -118,4 +118,4 @@ def _only(results: "list[EvalResult]", tasks: str | None) -> "list[EvalResult]":
     asked, there = [task.strip() for task in tasks.split(",")], dict.fromkeys(result.task for result in results)
     if missing := [task for task in asked if task not in there]:
         raise unknown("tasks", missing[0], there)
-    return sorted((each for each in results if each.task in asked), key=lambda each: asked.index(each.task))
+    return sorted((result for result in results if result.task in asked), key=lambda each: asked.index(each.task))

@@ -177,7 +177,7 @@ def _check_finite(model: Any, where: str) -> None:
         UserError: a weight holds NaN or infinity.
     """
     names, weights = zip(*model.named_parameters(), strict=True)
-    finite = torch.stack([each.detach().sum(dtype=torch.float32).isfinite() for each in weights]).tolist()
+    finite = torch.stack([weight.detach().sum(dtype=torch.float32).isfinite() for weight in weights]).tolist()
     for name, weight, fine in zip(names, weights, finite, strict=True):
         if not fine:
             raise UserError(

@@ -45,7 +45,7 @@ def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> li
     """
     tasks = dict.fromkeys(setting.task for setting in settings)
     return stats.family(
-        pair for task in tasks for pair in _natural([one for one in settings if one.task == task], across)
+        pair for task in tasks for pair in _natural([setting for setting in settings if setting.task == task], across)
     )
 
 
@@ -95,9 +95,9 @@ def _natural(settings: Sequence[Setting], across: Collection[str], first: bool =
         control = setting.decoding.control()
         references = [other for other in settings if other.decoding == control != setting.decoding]
         controlled += _nearest(setting, references, across)
-    if first and not pairs and not (controlled and any(one.decoding.mode == "rl" for one in settings)):
+    if first and not pairs and not (controlled and any(setting.decoding.mode == "rl" for setting in settings)):
         known = [{id(one), id(other)} for one, other in controlled]  # a pair and its reverse are one comparison
-        pairs = [(one, settings[0]) for one in settings[1:] if not _moved(one, settings[0])]
+        pairs = [(setting, settings[0]) for setting in settings[1:] if not _moved(setting, settings[0])]
         pairs = [pair for pair in pairs if {*map(id, pair)} not in known]
     return pairs + controlled
 
@@ -105,7 +105,9 @@ def _natural(settings: Sequence[Setting], across: Collection[str], first: bool =
 def _nearest(setting: Setting, references: Sequence[Setting], across: Collection[str]) -> _Pairs:
     """Pair a setting with the one of its pair's references that is alike, by engine and seeds the nearest, if any."""
     mine = setting.first
-    found = [each for each in references if each.first.pair == mine.pair and each.first.name == mine.name]
+    found = [
+        reference for reference in references if reference.first.pair == mine.pair and reference.first.name == mine.name
+    ]
     found = [each for each in found if not unlike(setting, each, across) and not other_weights(setting, each)]
     last = {id(each): (engine_facts(each.first) != engine_facts(mine), each.seeds != setting.seeds) for each in found}
     return [(setting, each) for each in sorted(found, key=lambda each: _distance(setting, each) + last[id(each)])[:1]]
@@ -150,9 +152,9 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
         raise UserError(f"against={against!r} names no result of {settings[0].task}; accepted: one of {labels}")
     pairs: _Pairs = []
     for setting in settings:
-        if any(setting is each for each in references):
+        if any(setting is reference for reference in references):
             continue
-        own = [each for each in references if not unlike(setting, each, across)]
+        own = [reference for reference in references if not unlike(setting, reference, across)]
         nearest = min((_distance(setting, each) for each in own), default=())
         own = [each for each in own if _distance(setting, each) == nearest]
         if len(own) > 1:
@@ -173,7 +175,7 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
         others = [one for one in settings if one.task == setting.task and one is not setting]
         if id(setting) in shown or not others:
             continue
-        nearest = min(others, key=lambda one: len(unlike(setting, one, across)))
+        nearest = min(others, key=lambda other: len(unlike(setting, other, across)))
         other = "those above" if id(nearest) in shown else repr(nearest.label)
         if differing := unlike(setting, nearest, across):
             again = " (--grader grades records again)" if "grader" in differing else ""
@@ -182,7 +184,7 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
                 f"they are not compared; give results that are alike{again}, or ask for it "
                 f"(--across {','.join(differing)})"
             )
-        elif moved := [one for one in others if _moved(setting, one)]:
+        elif moved := [other for other in others if _moved(setting, other)]:
             roles = " and ".join(other_weights(setting, moved[0]))
             other = "those above" if id(moved[0]) in shown else repr(moved[0].label)
             sentences.append(

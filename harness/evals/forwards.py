@@ -207,7 +207,7 @@ def _verdicts(lot: Sequence[Setting]) -> list[BestComparison]:
         places = np.flatnonzero(met.any(axis=0))
         others = [single[place] for place in places]
         difference = stats.best_difference(
-            [each.values for each in ones], [each.values for each in others], meets=met[:, places]
+            [each.values for each in ones], [other.values for other in others], meets=met[:, places]
         )
         found.append(BestComparison(votes, tuple(ones), tuple(others), difference, starved))
     return found
@@ -270,7 +270,7 @@ def _table(lot: MatchedGroup) -> str:
     shown = {answer.votes for verdict in lot.verdicts for answer in (*verdict.ones, *verdict.others)}
     votes = sorted(shown or {1})
     rows = []
-    for setting in sorted(lot.settings, key=lambda each: (models_of(each), each.decoding.mode)):
+    for setting in sorted(lot.settings, key=lambda setting: (models_of(setting), setting.decoding.mode)):
         known = {answer.votes: answer.values for answer in answers_of(setting)}
         cells = [
             f"{100 * known[k].mean():.1f} {interval(*stats.score_interval(known[k]))}".rstrip() if k in known else ""
@@ -301,7 +301,10 @@ def budgets(settings: Sequence[Setting]) -> list[int]:
 def within(settings: Sequence[Setting]) -> str:
     """Return the table of what is answered rightly within a budget of tokens: a row a setting, a column a budget."""
     columns = budgets(settings)
-    rows = [[one.label, *(f"{100 * correct_within(one, most).mean():.1f}" for most in columns)] for one in settings]
+    rows = [
+        [setting.label, *(f"{100 * correct_within(setting, most).mean():.1f}" for most in columns)]
+        for setting in settings
+    ]
     return markdown_table(["answered rightly within", *(f"{tokens:,} tokens" for tokens in columns)], rows, left=1)
 
 

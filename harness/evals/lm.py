@@ -153,7 +153,9 @@ class RlvrDirLM(LM):
                 f"(its own tasks are {', '.join(TINY_TASKS)})",
                 file=sys.stderr,
             )
-        short = {each.task_name for each in requests if all(each.args[1].get(name) is None for name in LENGTHS)}
+        short = {
+            request.task_name for request in requests if all(request.args[1].get(name) is None for name in LENGTHS)
+        }
         if short and "max_tokens" not in self.args.sampling:
             print(
                 f"rlvr_dir: {', '.join(sorted(short))} does not say how long a response may be; {NO_LENGTH} new "

@@ -251,10 +251,10 @@ def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) ->
         def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
             seen: Counter[int] = Counter()
             found = []
-            for each in requests:  # lm-eval numbers the documents that it was given
-                key = f"{name}/{documents[each.doc_id]}.{each.idx}"
-                found.append(responses[key, seen[id(each)]].text)
-                seen[id(each)] += 1
+            for request in requests:  # lm-eval numbers the documents that it was given
+                key = f"{name}/{documents[request.doc_id]}.{request.idx}"
+                found.append(responses[key, seen[id(request)]].text)
+                seen[id(request)] += 1
             return found
 
         def loglikelihood(self, requests: list[Any]) -> NoReturn:

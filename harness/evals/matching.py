@@ -146,15 +146,15 @@ def distinguish(group: Sequence[EvalResult], others: Sequence[Sequence[EvalResul
     """Return in words what sets a group apart from others of its pair: weights, sampling, grader, answers, problems."""
     columns = ("grader", "versions", "temperature", "top_p", "max_tokens")
     groups = [group, *(other for other in others if other is not group)]
-    shared = [_weight_words(each) | {name: describe(each[0])[name] for name in columns} for each in groups]
+    shared = [_weight_words(group) | {name: describe(group[0])[name] for name in columns} for group in groups]
     names = distinguishing(shared)
     start = words = [", ".join(filter(None, map(description.get, names))) for description in shared]
     for more in (("problems",), ("problems", "examples"), ("problems", "examples", "data")):
         if len(groups) == 1 or (words[0] and words[0] not in words[1:]):
             break
         words = [
-            "; ".join(filter(None, [first, *_by_benchmark(each, more)]))
-            for first, each in zip(start, groups, strict=True)
+            "; ".join(filter(None, [first, *_by_benchmark(group, more)]))
+            for first, group in zip(start, groups, strict=True)
         ]
     return words[0]
 

@@ -38,12 +38,12 @@ def prompt_sets(spec: EvalSpec, engine: Engine, benchmarks: Mapping[str, Benchma
     for benchmark in benchmarks.values():
         if isinstance(benchmark, LmEvalBenchmark):
             sampling, stop = benchmark.sampling(spec.sampling)
-            texts = {instance_key(each): each.args[0] for each in benchmark.requests(engine, first)}
+            texts = {instance_key(request): request.args[0] for request in benchmark.requests(engine, first)}
         else:
             task = SampledMathTask({**config, "task": benchmark.name, "metadata": repeats or {}}, benchmark)
             own, stop = sampling_of(task.config.generation_kwargs, samples=task.config.repeats, seed=0)
             sampling = spec.sampling or own
-            texts = {each.doc["id"]: each.args[0] for each in build_requests(task, engine, first)}
+            texts = {request.doc["id"]: request.args[0] for request in build_requests(task, engine, first)}
         prompts = {key: texts[key] for key in spec.asked([*texts])}
         sets.append(PromptSet(benchmark, sampling, stop, prompts))
     return sets

@@ -97,7 +97,7 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
         UserError: another process writes the record, the disk is full, or the task has no gold answers.
     """
     judge = judge_of(job)
-    requests = {(each.problem, each.sample): each for each in job.requests}
+    requests = {(request.problem, request.sample): request for request in job.requests}
     with job.open(store) as record:
 
         @lru_cache(maxsize=256)
@@ -129,7 +129,7 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
             keep(rollout.request.tag, 0, (*rollout.request.begun, *rollout.token_ids))
 
         rest = []
-        for change, noise in ((each, i) for each in changes for i in undone(record, each, judge) or ()):
+        for change, noise in ((candidate, i) for candidate in changes for i in undone(record, candidate, judge) or ()):
             held, (_, prompt) = change.held(record), read(change.problem, change.sample)
             sampling = job.sampling.model_copy(update={"seed": job.sampling.seed + noise})
             request = begun(change, sampling, held.token if held else change.token, tag=(change, noise))

@@ -124,7 +124,7 @@ def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
     for result in sorted(group, key=lambda result: -result.samples):
         by[result.provenance.get("settings")].setdefault(result.sampling.seed, result)
     records = [[*mine.values()] for mine in by.values()]
-    every = [result for mine in records for result in mine]
+    every = [result for record in records for result in record]
     return [every] if len({result.sampling.seed for result in every}) == len(every) else records
 
 

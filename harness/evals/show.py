@@ -46,7 +46,7 @@ def warnings(results: Sequence[TaskResult]) -> list[str]:
     ]
     sentences = []
     for name, what, advice in cases:
-        shares = {f"{one.label} on {one.benchmark}": one.metrics().get(name, 0.0) for one in results}
+        shares = {f"{result.label} on {result.benchmark}": result.metrics().get(name, 0.0) for result in results}
         if said := [f"{share:.0%} ({label})" for label, share in shares.items() if share >= 0.5]:
             sentences.append(f"warning: {', '.join(said)} of the responses {what}: {advice}")
     return sentences

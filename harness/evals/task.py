@@ -116,8 +116,11 @@ class BoxedAnswers(Filter):
             counts = ", ".join(f"{kind}: {count}" for kind, count in failed.items())
             logging.getLogger(__name__).warning("some answers could not be graded and count as wrong (%s)", counts)
         answers = iter(
-            Response(one.answer or "", {"verdict": one.kind, "answer": one.answer, "grader": one.grader, **info})
-            for one, (_, _, info) in zip(verdicts, texts, strict=True)
+            Response(
+                verdict.answer or "",
+                {"verdict": verdict.kind, "answer": verdict.answer, "grader": verdict.grader, **info},
+            )
+            for verdict, (_, _, info) in zip(verdicts, texts, strict=True)
         )
         return [[next(answers) for _ in row] for row in rows]
 

@@ -75,7 +75,8 @@ def criterion_values(
         UserError: a gate whose value a trace does not tell.
     """
     parts: dict[Decoding, dict[Gate, list[np.ndarray]]] = {
-        each: {gate.asked(): [] for gate in (gates if each.gate is None else (each.gate,))} for each in spec.decodings
+        decoding: {gate.asked(): [] for gate in (gates if decoding.gate is None else (decoding.gate,))}
+        for decoding in spec.decodings
     }
     for job in traced(spec, records, engine=engine, progress=progress):
         for rollout in rollouts(job, records):

@@ -135,7 +135,7 @@ def grade_many(
                 f"item {number} has an empty gold {gold!r}; give one answer or several, any of which counts"
             )
         box = find(response)
-        answers.append((tuple(one.strip() for one in golds), box.content or ""))
+        answers.append((tuple(gold.strip() for gold in golds), box.content or ""))
         if box.content is None:
             kind = "truncated" if rest and rest[0] == "length" else box.status
             verdicts.append(Verdict(kind, None, grader))

@@ -52,7 +52,7 @@ def decide(
         Decision, on the logits' device. Where a model's logits are no distribution (a NaN or +inf among them, or
         nothing but -inf) `delta_logp` is NaN, and the row's token, one of the vocabulary, means nothing.
     """
-    base, rl = (cut(each, combination.vocab) for each in combination.policies(logits, rules.rl_alone))
+    base, rl = (cut(policy, combination.vocab) for policy in combination.policies(logits, rules.rl_alone))
     policies = Policies(base, rl, rules)
     proposed = draw(weights(policies.primary, rules), rules.top_p, requests.noise(PROPOSE))
     delta_logp = at(policies.lr, proposed) - at(policies.lb, proposed)

@@ -55,7 +55,7 @@ class Carried(Pair):
 
     def policies(self, logits: Mapping[str, Tensor], alone: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the recipient's logits, and those with the pair's change, float32."""
-        width = min(self.vocab or logits["rl"].shape[1], *(each.shape[1] for each in logits.values()))
+        width = min(self.vocab or logits["rl"].shape[1], *(logit.shape[1] for logit in logits.values()))
         base, rl, recipient = (cut(logits[role], width).float() for role in self.roles)
         return recipient, recipient + (rl - base)
 

@@ -181,7 +181,7 @@ class Rules:
             return self
         if rows not in self._parts:
             known = [self.rules[i] for i in rows.rows]
-            members = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+            members = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
             gates = [(gate, own.among(rows)) for gate, own in self.gates]
             members["gates"] = [(gate, own) for gate, own in gates if own.rows]
             for name in ("tempered", "rl_rows", "extrapolated", "vetoed", "greedy", "traced"):

@@ -37,7 +37,7 @@ class Policies:
         Args:
             proposed: (n,) int64, of the whole batch.
         """
-        sb, sr = (rows.of(each) for each in self._scores)
+        sb, sr = (rows.of(score) for score in self._scores)
         rules = self.rules.of(rows)
         policy = rules.extrapolated.apply(extrapolate, sr, sb, sr, rules.gamma, rules.normalised)
         return rules.vetoed.apply(without, policy, policy, rows.of(proposed), rules.normalised), rules

@@ -309,9 +309,9 @@ class Record:
         yield encode({"about": self._about | begun})
         for row in self.rows.values():
             yield _rollout(row)
-        for given in self._verdicts.values():
-            yield from (encode({"verdict": one.facts()}) for one in given.values())
-        yield from (encode({"replay": one.model_dump()}) for one in self.replays.values())
+        for verdict in self._verdicts.values():
+            yield from (encode({"verdict": one.facts()}) for one in verdict.values())
+        yield from (encode({"replay": replay.model_dump()}) for replay in self.replays.values())
 
     def _append(self, data: bytes, kept: str, *, sync: bool = True) -> int:
         """Append entries, force all to the disk that is not, and return where they begin; of what fails nothing stays.

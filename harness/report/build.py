@@ -70,7 +70,7 @@ def build(
         chapters.append(Chapter("Every result", (), (tables.everything(every),)))
     once = {section.name for section in shown}
     chapters = [
-        replace(chapter, sections=tuple(one for one in chapter.sections if one.name not in once))
+        replace(chapter, sections=tuple(section for section in chapter.sections if section.name not in once))
         for chapter in chapters
     ]
     sources = {
@@ -93,14 +93,16 @@ def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | No
     """Draw accuracy and replace minus veto against changed tokens, on the benchmark with the most ways of replacing."""
     ways = {
         task: [
-            one for one in group.settings if one.task == task and one.decoding.gated and one.decoding.primary == "base"
+            setting
+            for setting in group.settings
+            if setting.task == task and setting.decoding.gated and setting.decoding.primary == "base"
         ]
         for task in group.tasks
     }
-    task = max(ways, key=lambda each: len(ways[each]), default=None)
+    task = max(ways, key=lambda way: len(ways[way]), default=None)
     if task is None or len(ways[task]) < 2:
         return []
-    mine = [one for one in group.settings if one.task == task]
+    mine = [setting for setting in group.settings if setting.task == task]
     plain = [one for one in mine if not one.decoding.gated or one.decoding.primary == "base"]
     word, part = figures.in_legible_parts(plain)[0]
     title = f"{tables.benchmark_title(mine[0].benchmark)}, {group.pair}"

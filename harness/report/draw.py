@@ -91,7 +91,9 @@ def look(i: int, **changes: Any) -> dict[str, Any]:
 
 def line(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], label: str = "", **how: Any) -> None:
     """Draw estimates with their intervals, and a line through them; what is not known has no point."""
-    known = [(x, one, one.value) for x, one in zip(at, estimates, strict=True) if one.value is not None]
+    known = [
+        (x, estimate, estimate.value) for x, estimate in zip(at, estimates, strict=True) if estimate.value is not None
+    ]
     values = [value for *_, value in known]
     spans = [
         [0.0 if end is None else abs(end - value) for _, one, value in known for end in [getattr(one, side)]]
@@ -103,10 +105,10 @@ def line(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], label: s
 
 def bars(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], width: float, **how: Any) -> None:
     """Draw bars of estimates with their intervals; what is not known has no bar."""
-    axes.bar(at, [one.value or 0.0 for one in estimates], width, **how)
-    for x, one in zip(at, estimates, strict=True):
-        if one.low is not None:
-            axes.plot([x, x], [one.low, one.high], color="#808080", linewidth=0.9)
+    axes.bar(at, [estimate.value or 0.0 for estimate in estimates], width, **how)
+    for x, estimate in zip(at, estimates, strict=True):
+        if estimate.low is not None:
+            axes.plot([x, x], [estimate.low, estimate.high], color="#808080", linewidth=0.9)
 
 
 def ranked_bars(axes: Any, rows: Sequence[tuple[str, float]], colour: str, places: int) -> None:

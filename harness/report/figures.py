@@ -36,7 +36,7 @@ LINES = {"veto": (0, (4, 2)), "resample": (0, (1, 2))}  # of controls, in the co
 
 def avg_of(settings: Sequence[Setting]) -> str:
     """Return what the scores of some settings are called: Avg@n, where all have as many samples."""
-    samples = {one.samples for one in settings}
+    samples = {setting.samples for setting in settings}
     return f"Avg@{min(samples)}" if len(samples) == 1 else "Avg"
 
 
@@ -58,12 +58,12 @@ def _row(setting: Setting, label: str, score: Estimate) -> dict[str, Any]:
 def _levels(axes: Any, settings: Sequence[Setting]) -> list[tuple[Setting, Estimate]]:
     """Draw what replaces nothing as dotted levels in their intervals; return them."""
     found = []
-    for one in settings:
-        score, colour = _scaled(one), {"rl": RL, "base": BASE}.get(one.decoding.mode, EXPO)
-        axes.axhline(score.value, color=colour, linewidth=1, linestyle=":", label=one.decoding.label())
+    for setting in settings:
+        score, colour = _scaled(setting), {"rl": RL, "base": BASE}.get(setting.decoding.mode, EXPO)
+        axes.axhline(score.value, color=colour, linewidth=1, linestyle=":", label=setting.decoding.label())
         if score.low is not None:
             axes.axhspan(score.low, score.high, color=colour, alpha=0.08, linewidth=0)
-        found.append((one, score))
+        found.append((setting, score))
     return found
 
 
@@ -96,14 +96,14 @@ def against_share(
                 if way.gate.redraws and (way.mode, way.primary) == ("replace", "base"):
                     axes.axvline(x, color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
             rows += [_row(one, label, score) for one, score in zip(mine, scores, strict=True)]
-        levels = _levels(axes, [one for one in settings if not one.decoding.gated])
+        levels = _levels(axes, [setting for setting in settings if not setting.decoding.gated])
         rows += [_row(one, one.decoding.label(), score) for one, score in levels]
         root_axis(axes)
         axes.set_xlabel(f"{said}, % (square-root scale)")
         axes.set_ylabel(f"{avg}, %")
         axes.set_title(title)
         beside(axes)
-    samples = sorted({one.samples for one in settings})
+    samples = sorted({setting.samples for setting in settings})
     mixed = f"; points have {' or '.join(map(str, samples))} samples a problem" if len(samples) > 1 else ""
     return Section(
         name,
@@ -119,14 +119,18 @@ def against_share(
 
 def _of_one_kind(settings: Sequence[Setting]) -> Sequence[Setting]:
     """Leave out extrapolations beside replacements on base, ways on RL beside those on base, no gate beside gates."""
-    if not any(one.decoding.gated and one.decoding.primary == "base" for one in settings):
+    if not any(setting.decoding.gated and setting.decoding.primary == "base" for setting in settings):
         return settings
-    settings = [one for one in settings if not one.decoding.gated or one.decoding.primary == "base"]
-    if any(one.decoding.mode == "replace" for one in settings):
-        settings = [one for one in settings if one.decoding.mode != "extrapolate"]
-        settings = [one for one in settings if one.decoding.mode not in LINES or _is_of_the_paper(one.decoding.gate)]
-    if any(one.decoding.gated and not one.decoding.everywhere for one in settings):
-        settings = [one for one in settings if not one.decoding.everywhere]
+    settings = [setting for setting in settings if not setting.decoding.gated or setting.decoding.primary == "base"]
+    if any(setting.decoding.mode == "replace" for setting in settings):
+        settings = [setting for setting in settings if setting.decoding.mode != "extrapolate"]
+        settings = [
+            setting
+            for setting in settings
+            if setting.decoding.mode not in LINES or _is_of_the_paper(setting.decoding.gate)
+        ]
+    if any(setting.decoding.gated and not setting.decoding.everywhere for setting in settings):
+        settings = [setting for setting in settings if not setting.decoding.everywhere]
     return settings
 
 
@@ -137,11 +141,11 @@ def _ways(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]:
     """
     found: dict[tuple[Any, ...], list[Setting]] = {}
     order = list(gates())
-    for one in settings:
-        if (gate := (way := one.decoding).gate) is not None:
+    for setting in settings:
+        if (gate := (way := setting.decoding).gate) is not None:
             place = len(order) if _apart(gate) else order.index(gate.name) if gate.name in order else -1
             mode = way.mode if way.mode in LINES else ""
-            found.setdefault((way.primary, place, way.caption, mode, way.gamma), []).append(one)
+            found.setdefault((way.primary, place, way.caption, mode, way.gamma), []).append(setting)
     ways: list[tuple[int, str, list[Setting]]] = []
     before, number = None, -1
     for (primary, _, caption, mode, gamma), mine in sorted(found.items(), key=lambda each: each[0]):
@@ -181,7 +185,9 @@ def over_veto(rows: Sequence[Comparison], name: str, title: str, scale: float = 
     with drawing(name, 5.6, 3.2, scale=scale) as made:
         made.one.axhline(0, color="#808080", linewidth=0.8)
         for i, label, settings in _ways([row.result for row in rows]):
-            mine = sorted((of[id(one)] for one in settings), key=lambda row: row.result.share("n_changed").value or 0.0)
+            mine = sorted(
+                (of[id(setting)] for setting in settings), key=lambda row: row.result.share("n_changed").value or 0.0
+            )
             at = [100 * (row.result.share("n_changed").value or 0.0) for row in mine]
             ends = [(row.difference.mean, row.difference.low, row.difference.high) for row in mine]
             points = [Estimate(*(100 * end for end in each)) for each in ends]
@@ -217,11 +223,13 @@ def in_legible_parts(settings: Sequence[Setting]) -> list[tuple[str, list[Settin
 
     Each part has a word for its name, and base and RL; `landmark` gates are in both.
     """
-    asked = {one.decoding.criterion for one in settings if one.decoding.gated and not one.decoding.everywhere}
+    asked = {
+        setting.decoding.criterion for setting in settings if setting.decoding.gated and not setting.decoding.everywhere
+    }
     if len(asked) <= len(COLOURS) + 1:
         return [("", list(settings))]
-    plain = [one for one in settings if one.decoding.mode in ("base", "rl")]
-    gated = [(one, one.decoding.gate) for one in settings if one.decoding.gate is not None]
+    plain = [setting for setting in settings if setting.decoding.mode in ("base", "rl")]
+    gated = [(setting, setting.decoding.gate) for setting in settings if setting.decoding.gate is not None]
     both = [one for one, gate in gated if gate.landmark and one.decoding.criterion == gate.name]
     left = [one for one, _ in gated if one not in both]
     papers = [one for one, gate in gated if one in left and gate.paper and one.decoding.criterion == gate.name]
@@ -233,7 +241,9 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
 
     None where fewer than three gammas were drawn so.
     """
-    everywhere = sorted((one for one in settings if one.decoding.everywhere), key=lambda one: one.decoding.gamma)
+    everywhere = sorted(
+        (setting for setting in settings if setting.decoding.everywhere), key=lambda one: one.decoding.gamma
+    )
     if len(everywhere) < 3:
         return None
     avg = avg_of(settings)
@@ -242,7 +252,7 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
     with drawing(name, 5.6, 3.2) as made:
         line(made.one, gammas, scores, label, **look(0, markersize=4, linewidth=1.2))
         rows: list[tuple[Any, ...]] = [(label, *row) for row in zip(gammas, everywhere, scores, strict=True)]
-        levels = _levels(made.one, [one for one in settings if one.decoding.mode in ("base", "rl")])
+        levels = _levels(made.one, [setting for setting in settings if setting.decoding.mode in ("base", "rl")])
         rows += [(one.decoding.label(), None, one, score) for one, score in levels]
         made.one.set_xlabel("γ: −1 is base, 0 is RL, above it beyond RL")
         made.one.set_ylabel(f"{avg}, %")

@@ -55,14 +55,14 @@ def render(report: Report) -> str:
     if report.sources:
         parts.append("Where each number comes from is in [sources.md](sources.md).")
     parts.append(_facts(report.facts))
-    return "\n\n".join(each for each in parts if each) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def sources(report: Report) -> str:
     """Write where the numbers come from: what all results have in common, then each result's own."""
     shared = report.shared
     lines = ["# Where the numbers come from", *([f"All: {_facts(shared)}"] if shared else [])]
-    return "\n\n".join([*lines, "\n".join(_source(one, shared) for one in report.sources)]) + "\n"
+    return "\n\n".join([*lines, "\n".join(_source(source, shared) for source in report.sources)]) + "\n"
 
 
 def _source(one: Source, shared: tuple[tuple[str, str], ...]) -> str:

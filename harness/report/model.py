@@ -170,7 +170,7 @@ class Report:
     def shared(self) -> tuple[tuple[str, str], ...]:
         """The facts that all sources have in common."""
         first = self.sources[0].facts if len(self.sources) > 1 else ()
-        return tuple(fact for fact in first if all(fact in each.facts for each in self.sources))
+        return tuple(fact for fact in first if all(fact in source.facts for source in self.sources))
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Frame:

@@ -60,7 +60,7 @@ def methods(table: str) -> list[Method]:
             errors = {task: _error(row[0], task, 32) for task, row in by_task.items()}
             scores = {task: _printed(row[0], row[1], errors[task]) for task, row in by_task.items()}
             means = [round(sum(round(100 * row[i]) for row in by_task.values()) / len(by_task)) / 100 for i in (0, 1)]
-            error = sum(each**2 for each in errors.values()) ** 0.5 / len(errors)
+            error = sum(error**2 for error in errors.values()) ** 0.5 / len(errors)
             average = _printed(means[0], means[1], error) if len(scores) > 1 else None
             found.append(Method(MODELS[model], METHOD_NAMES[name], scores, average))
     return found
@@ -191,14 +191,14 @@ def against_paper(results: Sequence[EvalResult], base: str | None = None) -> Cha
     """
     rows: dict[tuple[str, float, str], dict[str, Any]] = {}
     otherwise: dict[str, None] = {}
-    for one in results:
-        if one.partial or one.limited:
+    for result in results:
+        if result.partial or result.limited:
             continue
-        for what, theirs, ours, half in _printed_beside(one, base):
-            if (words := _drawn_otherwise(one)) is not None:
+        for what, theirs, ours, half in _printed_beside(result, base):
+            if (words := _drawn_otherwise(result)) is not None:
                 otherwise[words] = None
             else:
-                rows[what, theirs, one.config_hash] = _row(what, theirs, ours, half, one)
+                rows[what, theirs, result.config_hash] = _row(what, theirs, ours, half, result)
     said = [
         f"Results that are drawn otherwise ({'; '.join(otherwise)}) do not stand beside the paper's, which are drawn "
         f"at {PAPER.words}."
@@ -280,7 +280,7 @@ def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float,
     name = called(one) if d.mode == "rl" else "Base"
     if model is not None and d.mode in ("base", "rl") and name:
         paper_name = _paper_name(name, model)
-        for method in (each for table in ("main", "reweighting", "minerva") for each in methods(table)):
+        for method in (method for table in ("main", "reweighting", "minerva") for method in methods(table)):
             if one.task in method.scores and (method.model, method.name.lower()) == (model, paper_name.lower()):
                 score = method.scores[one.task]
                 seed = f", seed {run_of(one)}" if of_training(one) and d.mode == "rl" else ""

@@ -37,4 +37,6 @@ def limited(found: Analysis, sections: Iterable[Section]) -> tuple[Section, ...]
     """Say in each title that only some problems were asked: it goes where the chapter's text does not."""
     if not found.facts.get("limited"):
         return tuple(sections)
-    return tuple(replace(one, title=f"{one.title.rstrip('.')}. Only on {tasks_of(found)}.") for one in sections)
+    return tuple(
+        replace(section, title=f"{section.title.rstrip('.')}. Only on {tasks_of(found)}.") for section in sections
+    )

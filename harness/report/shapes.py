@@ -85,18 +85,20 @@ def methods_table(name: str, title: str, methods: Sequence[Method], *, second: b
     """
     tasks = list(dict.fromkeys(task for method in methods for task in method.scores))
     heads: dict[str, dict[int, Score]] = {
-        benchmark_title(task): {i: one.scores[task] for i, one in enumerate(methods) if task in one.scores}
+        benchmark_title(task): {i: method.scores[task] for i, method in enumerate(methods) if task in method.scores}
         for task in tasks
     }
     if len(tasks) > 1:
         heads["Average"] = {
-            i: one.average for i, one in enumerate(methods) if one.average is not None and len(one.scores) == len(tasks)
+            i: method.average
+            for i, method in enumerate(methods)
+            if method.average is not None and len(method.scores) == len(tasks)
         }
     k = next(score.k for method in methods for score in method.scores.values())
     rows: list[dict[str, Any]] = [
-        {"Model": one.model if i == 0 or methods[i - 1].model != one.model else "", "Method": one.name,
-         KIND: "reference" if one.name == "Base" else ""}
-        for i, one in enumerate(methods)
+        {"Model": method.model if i == 0 or methods[i - 1].model != method.model else "", "Method": method.name,
+         KIND: "reference" if method.name == "Base" else ""}
+        for i, method in enumerate(methods)
     ]  # fmt: skip
     for head, scores in heads.items():
         among = avg_name(score for scores in heads.values() for score in scores.values()) if head == "Average" else ""
@@ -106,8 +108,8 @@ def methods_table(name: str, title: str, methods: Sequence[Method], *, second: b
             row[f"{head}{SPLIT}{among}"] = scores[i].cell(said) if i in scores else Cell("–")
             if k:
                 row[f"{head}{SPLIT}Pass@{k}"] = cell(scores[i].passed if i in scores else None)
-    for model in dict.fromkeys(one.model for one in methods):
-        taking = [i for i, one in enumerate(methods) if one.model == model and one.name != "Base"]
+    for model in dict.fromkeys(method.model for method in methods):
+        taking = [i for i, method in enumerate(methods) if method.model == model and method.name != "Base"]
         for column in [name for name in rows[0] if name not in ("Model", "Method", KIND)] if len(taking) > 1 else ():
             for i, marked in zip(taking, ranked([rows[i][column] for i in taking], second=second), strict=True):
                 rows[i][column] = marked

@@ -33,11 +33,13 @@ def render(section: Section) -> str:
             columns[title] = values
             continue
         cells = [as_cell(value) for value in values]
-        columns[title] = [one.text + one.sign if one.value is None else one.value for one in cells]
-        ends = [one.interval or (None, None) for one in cells]
-        said = ["; ".join(text for text in one.small if not (one.interval and text.startswith("["))) for one in cells]
+        columns[title] = [cell.text + cell.sign if cell.value is None else cell.value for cell in cells]
+        ends = [cell.interval or (None, None) for cell in cells]
+        said = [
+            "; ".join(text for text in cell.small if not (cell.interval and text.startswith("["))) for cell in cells
+        ]
         more = {"low": [low for low, _ in ends], "high": [high for _, high in ends], "beside": said}
-        more["mark"] = [one.mark for one in cells]
+        more["mark"] = [cell.mark for cell in cells]
         columns |= {f"{title}: {what}": each for what, each in more.items() if any(v not in (None, "") for v in each)}
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([field(name) for name in columns])

@@ -23,7 +23,7 @@ def token_viewers(
     first: dict[str, int | str] = {}
     for result in results:
         first.setdefault(called(result), run_of(result))
-    results = [each for each in results if not of_training(each) or run_of(each) == first[called(each)]]
+    results = [result for result in results if not of_training(result) or run_of(result) == first[called(result)]]
     for group in grouped(results) if problems else ():
         for task in dict.fromkeys(result.task for result in group.results):
             chosen = _chosen([result for result in group.results if result.task == task])

@@ -103,7 +103,7 @@ class SweepSummary(ABC):
         """Return the tables of the report as Markdown."""
         parts = [table(one) for one in self.report.front if not one.svg]
         for chapter in self.report.chapters:
-            listed = [table(one) for one in chapter.sections if not one.svg]
+            listed = [table(section) for section in chapter.sections if not section.svg]
             parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *listed] if listed else []
         return parts
 
@@ -113,7 +113,7 @@ class SweepSummary(ABC):
 
     def figures(self) -> list[Section]:
         """Return the figures of the report."""
-        return [one for one in self.report.sections if one.svg]
+        return [section for section in self.report.sections if section.svg]
 
     @abstractmethod
     def more(self) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class DecodingSummary(SweepSummary):
         """Return what one model does with as many forwards, where the sweep asks for it and is far enough to tell."""
         results = (result for entry in self.entries for result in entry.results)
         settings = settings_of(results, usual=self.spec.sampling)
-        if not self.spec.equal_forwards or not any(forwards.models_of(each) > 1 for each in settings):
+        if not self.spec.equal_forwards or not any(forwards.models_of(setting) > 1 for setting in settings):
             return []
         return forwards.equal_forwards(settings, ("temperature", "top_p") if self.spec.samplings else ())
 
@@ -329,5 +329,5 @@ class TrainingSummary(SweepSummary):
 
     def more(self) -> dict[str, Any]:
         """Return the seeds, the base's scores, and each entry's by seed."""
-        found = {entry.label: {str(each.seed): each.scores for each in entry.results} for entry in self.entries}
+        found = {entry.label: {str(result.seed): result.scores for result in entry.results} for entry in self.entries}
         return {"kind": "train", "seeds": list(self.seeds), "base": self.base, "by_seed": found}

@@ -90,9 +90,10 @@ def _average(settings: Sequence[Setting], group: Group, k: int) -> Score | None:
     """Average over all benchmarks of the group, with an interval; return None where one is missing."""
     if len(settings) < len(group.benchmarks) or len(settings) == 1:
         return None
-    interval = stats.mean_interval([(one.avg, *one.interval) for one in settings])
+    interval = stats.mean_interval([(setting.avg, *setting.interval) for setting in settings])
     mean, passed = (
-        sum(each) / len(settings) for each in zip(*((one.avg, one.pass_at(k)) for one in settings), strict=True)
+        sum(each) / len(settings)
+        for each in zip(*((setting.avg, setting.pass_at(k)) for setting in settings), strict=True)
     )
     return Score(Estimate(mean, *interval), settings[0].samples, k, passed)
 
@@ -107,7 +108,7 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
         shown += [one for primary in ("base", "rl") if (one := _grid(mine, primary, group.slug + task, where, rows))]
         for primary, name, on in (("base", "", ""), ("rl", "-on-rl", ", RL proposing")):
             ways = [one for one in mine if not one.decoding.gated or one.decoding.primary == primary]
-            if sum(one.decoding.gated for one in ways) > 1:
+            if sum(way.decoding.gated for way in ways) > 1:
                 for share, start in (("changed", "changed"), ("replaced", "ratio")):
                     drawn += [
                         figures.against_share(
@@ -137,7 +138,7 @@ def cells_of(
     settings: Sequence[Setting], primary: str, modes: Collection[str] = ("replace", "extrapolate")
 ) -> dict[tuple[float, float], Setting]:
     """Return the settings of some modes gated by Δ log p, else by the only criterion there is, by (tau, gamma)."""
-    gated = [one for one in settings if one.decoding.mode in modes and one.decoding.primary == primary]
+    gated = [setting for setting in settings if setting.decoding.mode in modes and setting.decoding.primary == primary]
     criteria = {one.decoding.criterion for one in gated if not one.decoding.everywhere}
     criterion = criteria.pop() if len(criteria) == 1 else "delta_logp"
     found: dict[tuple[float, float], Setting] = {}
@@ -160,7 +161,7 @@ def _grid(
         cells = {(tau, gamma): one for (tau, gamma), one in cells.items() if tau in taus}
     if not any(gamma for _, gamma in cells) or (not on_rl and len(cells) < 3):
         return None
-    rl = next((one for one in settings if one.decoding.mode == "rl"), None)
+    rl = next((setting for setting in settings if setting.decoding.mode == "rl"), None)
     among = avg_name(Score.of(one) for one in [*cells.values(), *([rl] if rl and on_rl else [])])
     vetoes = {(tau, VETO): one for (tau, gamma), one in cells_of(settings, primary, ("veto",)).items() if gamma == -1}
     taus = {tau for tau, _ in cells}

@@ -18,10 +18,10 @@ def write(report: Report, out: Path) -> Path:
     """
     for folder in (out / "tables", out / "figures"):
         make_folder(folder)
-    for one in report.sections:
-        where = out / ("figures" if one.svg else "tables") / one.name
-        write_file(where.with_suffix(".csv"), sheet.render(one))
-        drawn, ending = (figure_file(one), ".svg") if one.svg else (latex.table(one), ".tex")
+    for section in report.sections:
+        where = out / ("figures" if section.svg else "tables") / section.name
+        write_file(where.with_suffix(".csv"), sheet.render(section))
+        drawn, ending = (figure_file(section), ".svg") if section.svg else (latex.table(section), ".tex")
         write_file(where.with_suffix(ending), drawn)
     write_file(out / "report.md", markdown.render(report))
     if report.sources:

@@ -96,8 +96,8 @@ class PairClient:
         token_ids = tuple(prompt["prompt_token_ids"])
         plans = self.plans(asked, token_ids)
         params = [self.pair.sampling_params(plan, sampling_params.output_kind) for plan in plans]
-        for each in params:
-            each.stream_interval = sampling_params.stream_interval
+        for param in params:
+            param.stream_interval = sampling_params.stream_interval
         return self._merged(plans, params, request_id)
 
     def plans(self, asked: Asked, prompt_token_ids: tuple[int, ...]) -> list[Plan]:
@@ -133,7 +133,9 @@ class PairClient:
         A caller that wants final outputs only gets one, with all of them.
         """
         final_only = params[0].output_kind.name == "FINAL_ONLY"
-        parts = [self._one(i, plan, each, request_id) for i, (plan, each) in enumerate(zip(plans, params, strict=True))]
+        parts = [
+            self._one(i, plan, param, request_id) for i, (plan, param) in enumerate(zip(plans, params, strict=True))
+        ]
         left, done = len(plans), []
         async for _, output in merge_async_iterators(*parts):
             left -= output.finished

@@ -205,7 +205,7 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
     def _create_completion_logprobs(self, token_ids: Any, top_logprobs: Any, *args: Any, **given: Any) -> Any:
         made = super()._create_completion_logprobs(token_ids, top_logprobs, *args, **given)
         facts = [position.get(token) for token, position in zip(token_ids, top_logprobs, strict=True)]
-        rows = [each.extension() for each in facts if isinstance(each, TokenFacts)]
+        rows = [fact.extension() for fact in facts if isinstance(fact, TokenFacts)]
         if rows and len(rows) == len(facts):
             setattr(made, EXTENSION, {name: [row[name] for row in rows] for name in rows[0]})
         return made

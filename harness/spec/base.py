@@ -105,7 +105,7 @@ def parse(spec: type[S], data: Any, where: str = "") -> S:
         return spec.model_validate(dict(data))
     except ValidationError as error:
         # A misspelt key explains a missing one, so it is named first.
-        first = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
+        first = min(error.errors(include_url=False), key=lambda error: error["type"] != "extra_forbidden")
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ValueError):  # of a validator, which names the argument itself
         raise cause if isinstance(cause, UserError) else UserError(str(cause))

@@ -45,4 +45,4 @@ def _default(info: FieldInfo) -> Any:
 def _section(kind: Any) -> type[Spec] | None:
     """Return the spec that a key holds, None where it holds something else."""
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return next((each for each in kinds if isinstance(each, type) and issubclass(each, Spec)), None)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Spec)), None)

@@ -130,7 +130,7 @@ class Presentation(Spec, frozen=True):
         prompt, examples = (said.get("prompt"), said.get("examples")) if isinstance(said, Mapping) else (said, None)
         if not isinstance(prompt, str | None) or not isinstance(examples, list | None):
             raise UserError(f"presentation={said!r} is refused; accepted: a prompt and a list of examples")
-        shown = None if examples is None else tuple(parse(Example, each, "examples.") for each in examples)
+        shown = None if examples is None else tuple(parse(Example, example, "examples.") for example in examples)
         return Presentation.model_construct(prompt=prompt, examples=shown, grader=None)
 
     def over(self, other: "Presentation") -> "Presentation":

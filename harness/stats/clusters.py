@@ -23,7 +23,7 @@ def score_over_runs(benchmarks: Sequence[Runs], level: float = 0.95) -> PairedDi
     """
     tables = [_table(runs, list(runs)) for runs in benchmarks]
     seeds = [np.mean([x.mean(axis=0) for x in tables], axis=0)] if len({x.shape[1] for x in tables}) == 1 else []
-    parts = [(standard_error(each), each.size - 1) for each in seeds if each.size > 1]
+    parts = [(standard_error(seed), seed.size - 1) for seed in seeds if seed.size > 1]
     found = _crossed([x.mean(axis=1) for x in tables], parts, level)
     every = [np.hstack([finite("runs", x) for x in runs.values()]) for runs in benchmarks]
     least, most = mean_interval([(float(x.mean()), *score_interval(x, level)) for x in every])
@@ -53,7 +53,7 @@ def difference_over_runs(benchmarks: Sequence[tuple[Runs, Runs]], level: float =
         samples += [_samples([*runs.values()]) for runs in pair]
     alike = all(len({each.size for each in side}) == 1 for side in zip(*by_seed, strict=True))
     seeds = [np.mean(side, axis=0) for side in zip(*by_seed, strict=True)] if alike else []
-    parts = [(standard_error(each), each.size - 1) for each in seeds if each.size > 1]
+    parts = [(standard_error(seed), seed.size - 1) for seed in seeds if seed.size > 1]
     if len(seeds) == 2 and len(parts) == 1:  # the single seed of one side differs from others as those of the other do
         parts.append((parts[0][0] * sqrt(parts[0][1] + 1), parts[0][1]))
     found = _crossed(by_problem, parts, level, min(samples))
@@ -75,22 +75,22 @@ def _crossed(
     `seeds` are errors with their degrees of freedom: one of a score and of a difference that is paired by seed, two of
     the difference of trainings with seeds of their own. `samples` is that of a difference of shares.
     """
-    mean = float(np.mean([each.mean() for each in problems]))
+    mean = float(np.mean([problem.mean() for problem in problems]))
     if samples is None:
-        errors = [(standard_error(each), each.size - 1) for each in problems]
+        errors = [(standard_error(problem), problem.size - 1) for problem in problems]
         over_problems = float(np.sqrt(sum(e**2 for e, _ in errors))) / len(problems), satterthwaite(errors)
     else:
         over_problems = difference_error(problems, samples)
     parts = [over_problems, *seeds]
     low, high, p = combined(mean, parts, level)
     error = float(np.sqrt(sum(part**2 for part, _ in parts)))
-    return PairedDifference(mean, error, low, high, p, sum(each.size for each in problems))
+    return PairedDifference(mean, error, low, high, p, sum(problem.size for problem in problems))
 
 
 def _samples(runs: Sequence[ArrayLike]) -> int:
     """Return the samples of all runs; those of a base, which are the same of every seed, count once."""
     first, *others = map(np.asarray, runs)
-    once = all(np.array_equal(first, each) for each in others)
+    once = all(np.array_equal(first, other) for other in others)
     return first.shape[1] if once else sum(np.shape(each)[1] for each in runs)
 
 

@@ -146,7 +146,7 @@ def problem_metrics(responses: Responses) -> dict[str, Value]:
 
 def benchmark_metrics(problems: Sequence[Responses]) -> dict[str, float]:
     """Return the metrics of a benchmark: the mean over problems; of ratios the sums, so that each token counts once."""
-    every = [problem_metrics(each) for each in problems]
+    every = [problem_metrics(problem) for problem in problems]
     found: dict[str, float] = {}
     for name in every[0] if every else ():
         column = [values[name] for values in every]

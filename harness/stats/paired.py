@@ -75,8 +75,8 @@ def mean_difference(
 
 def in_one(benchmarks: Sequence[np.ndarray]) -> np.ndarray:
     """Put differences together, weighted so that the mean over all problems is the mean over benchmarks."""
-    n = sum(each.size for each in benchmarks)
-    return np.concatenate([each * (n / (len(benchmarks) * each.size)) for each in benchmarks])
+    n = sum(benchmark.size for benchmark in benchmarks)
+    return np.concatenate([benchmark * (n / (len(benchmarks) * benchmark.size)) for benchmark in benchmarks])
 
 
 def with_signs(found: PairedDifference, differences: np.ndarray, level: float, family: int = 1) -> PairedDifference:
@@ -96,8 +96,8 @@ def difference_error(benchmarks: Sequence[np.ndarray], samples: int) -> tuple[fl
     number of problems at which the interval leaps, and with m = 0 it is Bonett's and Price's (2012). docs/statistics.md
     has what it covers.
     """
-    errors = [standard_error(each) for each in benchmarks]
-    df = satterthwaite([(error, each.size - 1) for error, each in zip(errors, benchmarks, strict=True)])
+    errors = [standard_error(benchmark) for benchmark in benchmarks]
+    df = satterthwaite([(error, benchmark.size - 1) for error, benchmark in zip(errors, benchmarks, strict=True)])
     plain = float(np.sqrt(np.square(errors).sum()) / len(benchmarks))
     one = in_one(benchmarks)
     within = sum(

@@ -177,7 +177,7 @@ def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
             {**shown, "uuid": "comparison", "name": "Comparison", "display": True},
             {**shown, "uuid": "rest", "name": "Model metrics", "display": False},
         ],
-        "compareRunCharts": [{"uuid": f"rlvr-dir-{one['type'].lower()}", **common, **one} for one in charts],
+        "compareRunCharts": [{"uuid": f"rlvr-dir-{chart['type'].lower()}", **common, **chart} for chart in charts],
     }
 
 

@@ -119,16 +119,16 @@ def decode_trace(
     """
     table = np.full((len(chosen), width), np.nan, dtype=np.float32)
     for row, token, (ids, logits) in zip(table, chosen, returned, strict=True):
-        for each, value in zip(ids, logits, strict=True):
-            if each != token:
-                slot = each - (each > token)
+        for id_, value in zip(ids, logits, strict=True):
+            if id_ != token:
+                slot = id_ - (id_ > token)
                 if value == -math.inf:
                     raise UserError(
                         "trace is refused beside a plain request of vLLM's with top_p, top_k or another cut, which is "
                         "made in every row; accepted: plain requests with top_p=1, or none"
                     )
                 if not 0 <= slot < width or not math.isfinite(value):
-                    raise ValueError(f"token {each} came back with {value}, which is none of its statistics")
+                    raise ValueError(f"token {id_} came back with {value}, which is none of its statistics")
                 row[slot] = value
     if np.isnan(table).any():
         raise ValueError("a traced token came back without all of its statistics")

@@ -73,12 +73,14 @@ def load_whole(
 
 def _is_tied(submodel: nn.Module) -> bool:
     head = getattr(getattr(submodel, "lm_head", None), "weight", None)
-    return head is not None and any(head is each.weight for each in _embeddings(submodel))
+    return head is not None and any(head is embedding.weight for embedding in _embeddings(submodel))
 
 
 def _embeddings(submodel: nn.Module) -> list[nn.Module]:
     of = VocabParallelEmbedding
-    return [each for each in submodel.modules() if isinstance(each, of) and not isinstance(each, ParallelLMHead)]
+    return [
+        module for module in submodel.modules() if isinstance(module, of) and not isinstance(module, ParallelLMHead)
+    ]
 
 
 def _settle_head(submodel: nn.Module, weight: torch.Tensor, where: str) -> None:

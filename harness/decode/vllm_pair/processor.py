@@ -100,7 +100,7 @@ class PairProcessor(*_INTERFACES):
         if before is not None and [None if each is None else each + 1 for each in before[0]] == positions:
             on_device = before[1].add_(1)
         else:
-            on_device = to_device([each or 0 for each in positions], torch.long, batch.keys.device)
+            on_device = to_device([position or 0 for position in positions], torch.long, batch.keys.device)
         self._positions = positions, on_device
         return on_device
 

@@ -84,7 +84,7 @@ def rehearse(logits: Mapping[str, torch.Tensor], combination: Pair) -> None:
     """
     rl = logits["rl"].to(torch.float32, copy=True)  # V2 has such a copy
     n, device = rl.shape[0], rl.device
-    plain, sorting = gate_of({"criterion": "kl", "tau": 0.0}), next(each() for each in gates().values() if each.redraws)
+    plain, sorting = gate_of({"criterion": "kl", "tau": 0.0}), next(gate() for gate in gates().values() if gate.redraws)
     asked = [sorting if i < AT_ONCE else plain for i in range(n)]
     rules = [Rule(gate, gamma=0.1, temperature=0.9, top_p=0.95, veto=gate is plain) for gate in asked]
     numbers = torch.arange(n, device=device)

@@ -203,7 +203,7 @@ def split(criterion: str) -> dict[str, Any]:
     name, *values = words.split("/")
     if (made := gates().get(name)) is None:
         return {"criterion": criterion}
-    own = [each for each in made.model_fields if each not in Threshold.model_fields]
+    own = [field for field in made.model_fields if field not in Threshold.model_fields]
     if len(values) > len(own):
         return {"criterion": criterion}
     return {"criterion": name, **dict(zip(own, values, strict=False)), **({"side": side} if side else {})}

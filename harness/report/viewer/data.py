@@ -66,7 +66,11 @@ def answer_of(
     given = (record.latest_verdicts(judge).get(key) for judge in judges)
     verdict = next((one for one in given if one is not None), None)
     gold, row = verdict.gold if verdict else None, record.rows[key].load()
-    mine = [one for one in record.replays.values() if (one.problem, one.sample, one.response) == (*key, row.digest)]
+    mine = [
+        replay
+        for replay in record.replays.values()
+        if (replay.problem, replay.sample, replay.response) == (*key, row.digest)
+    ]
     return Answer(
         label or (record.config.decoding.label() if record.config else record.record_hash[:8]),
         row,
@@ -114,10 +118,10 @@ def stored_answers(
 
 def _labels(records: Sequence[Record]) -> list[str]:
     """Return the decodings' labels; equal ones with the beginning of the record's hash."""
-    labels = [one.config.decoding.label() if one.config else one.record_hash[:8] for one in records]
+    labels = [record.config.decoding.label() if record.config else record.record_hash[:8] for record in records]
     return [
-        f"{label} ({one.record_hash[:4]})" if labels.count(label) > 1 else label
-        for label, one in zip(labels, records, strict=True)
+        f"{label} ({record.record_hash[:4]})" if labels.count(label) > 1 else label
+        for label, record in zip(labels, records, strict=True)
     ]
 
 
@@ -179,14 +183,17 @@ def _credit(answer: Answer, pieces: Pieces) -> list[dict[str, Any]]:
     own, other = ("RL", "base") if answer.decoding is not None and answer.decoding.primary == "rl" else ("base", "RL")
     who = {OWN: own, PROPOSED: "the proposed one", _REPLACE: other, _SET_TO_BASE: other}
     found: dict[tuple[int, str, int], dict[str, Any]] = {}
-    for one in answer.replays:
-        if one.right is None and one.token != tokens[one.at]:  # drawn, and still to be replayed
+    for replay in answer.replays:
+        if replay.right is None and replay.token != tokens[replay.at]:  # drawn, and still to be replayed
             continue
-        key, [token] = (one.at, who.get(one.by, "the rule's target"), one.token), pieces.alone(np.array([one.token]))
-        row = {"at": one.at, "who": key[1], "own": one.by == OWN, "token": int(token), "draws": 0, "right": 0}
+        key, [token] = (
+            (replay.at, who.get(replay.by, "the rule's target"), replay.token),
+            pieces.alone(np.array([replay.token])),
+        )
+        row = {"at": replay.at, "who": key[1], "own": replay.by == OWN, "token": int(token), "draws": 0, "right": 0}
         row = found.setdefault(key, row)
-        row["draws"] += one.right is not None
-        row["right"] += bool(one.right)
+        row["draws"] += replay.right is not None
+        row["right"] += bool(replay.right)
     return [found[key] for key in sorted(found)]
 
 
