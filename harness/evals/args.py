@@ -107,8 +107,8 @@ class ModelArgs:
     @property
     def sampling(self) -> dict[str, Any]:
         """Return the temperature, the top_p and the max_tokens that were given: they hold for every task."""
-        given = (self.spec.sampling or Sampling()).said()
-        return {name: value for name, value in given.items() if name in Drawing.model_fields and name != "seed"}
+        sampling = (self.spec.sampling or Sampling()).said()
+        return {name: value for name, value in sampling.items() if name in Drawing.model_fields and name != "seed"}
 
 
 class CheckedArgs(dict[str, Any]):
@@ -150,14 +150,16 @@ def _with_template_kwargs(args: dict[str, Any]) -> dict[str, Any]:
     Raises:
         UserError: they say different things of one argument of the template.
     """
-    found: dict[str, Any] = {}
+    kwargs: dict[str, Any] = {}
     for name in [name for name in TEMPLATE_KWARGS if name in args]:
         value = args.pop(name)
-        given = {name: value} if name == "enable_thinking" else parse(EngineSpec, {TEMPLATE_KWARGS[0]: value})
-        for key, value in (given if isinstance(given, dict) else given.chat_template_kwargs).items():
-            if found.setdefault(key, value) != value:
-                raise UserError(f"{name}: {key}={value!r} and {key}={found[key]!r} contradict each other; drop one")
-    return {**args, TEMPLATE_KWARGS[0]: found} if found else args
+        template_kwargs = {name: value} if name == "enable_thinking" else parse(EngineSpec, {TEMPLATE_KWARGS[0]: value})
+        for key, value in (
+            template_kwargs if isinstance(template_kwargs, dict) else template_kwargs.chat_template_kwargs
+        ).items():
+            if kwargs.setdefault(key, value) != value:
+                raise UserError(f"{name}: {key}={value!r} and {key}={kwargs[key]!r} contradict each other; drop one")
+    return {**args, TEMPLATE_KWARGS[0]: kwargs} if kwargs else args
 
 
 def announce_tiny(spec: EvalSpec, args: Mapping[str, Any]) -> None:
@@ -233,8 +235,8 @@ def with_tasks(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_ours(folders: Any) -> list[Any]:
     """Return folders of tasks, as lm-eval takes them, with ours before them."""
-    given = [folders] if isinstance(folders, str | Path) else folders or []
-    return [str(tasks_dir()), *map(str, given)]
+    include_paths = [folders] if isinstance(folders, str | Path) else folders or []
+    return [str(tasks_dir()), *map(str, include_paths)]
 
 
 def _without_files(tasks: Any, spec: EvalSpec, data_dir: str | None) -> tuple[list[Any], list[Any]]:

@@ -121,8 +121,8 @@ class Benchmark:
         where that is not the default. Who grades the responses is no part of it.
         """
         rows: list[Any] = [[row["id"], row["problem"], row["answer"]] for row in self.problems]
-        shown = self.presentation.shown()
-        return digest(json.dumps([*rows, shown] if shown else rows))
+        presentation = self.presentation.shown()
+        return digest(json.dumps([*rows, presentation] if presentation else rows))
 
     @property
     def grader(self) -> str:
@@ -132,13 +132,13 @@ class Benchmark:
     @property
     def facts(self) -> BenchmarkFacts:
         """Return what identifies it."""
-        said = self.presentation.model_dump(mode="json", exclude={"grader"}, exclude_none=True)
-        whole = {"examples": [], **said} if said else None  # no later change of a YAML adds to it
-        found = BenchmarkFacts(self.data, len(self.problems), self.file, whole, self.grader)
+        presentation = self.presentation.model_dump(mode="json", exclude={"grader"}, exclude_none=True)
+        whole = {"examples": [], **presentation} if presentation else None  # no later change of a YAML adds to it
+        facts = BenchmarkFacts(self.data, len(self.problems), self.file, whole, self.grader)
         if self.of is None:
-            return found
+            return facts
         other = replace(self.of, presentation=self.presentation)
-        return replace(found, of=other.name, of_data=other.data)
+        return replace(facts, of=other.name, of_data=other.data)
 
 
 def named(task: str) -> tuple[str, str | None]:
@@ -196,20 +196,20 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
         raise UserError(
             f"{where} has no problem; accepted: one object a line with problem, answer and, if you like, id"
         )
-    found: dict[str, Problem] = {}
+    problems: dict[str, Problem] = {}
     for place, row in rows:
         if not (row.get("id") is None or is_text(row["id"]) or is_number(row["id"])):
             raise UserError(f"{place} has id={str(row['id'])[:80]!r}; accepted: text or a number")
-        key = str(len(found)) if row.get("id") is None else str(row["id"])
-        if key in found:
+        key = str(len(problems)) if row.get("id") is None else str(row["id"])
+        if key in problems:
             raise UserError(f"{place} has the id {key!r} of an earlier problem; ids must be unique, they key the noise")
         for name in ("problem", "answer"):
             value = row[name]
             if not (is_text(value) or is_number(value)) or not str(value).strip():
-                shown = repr(value)[:80]
-                raise UserError(f"{place} has {name}={shown}; accepted: text{' or a number' * (name == 'answer')}")
-        found[key] = {"id": key, "problem": str(row["problem"]).strip(), "answer": gold(row["answer"])}
-    return tuple(found.values())
+                text = repr(value)[:80]
+                raise UserError(f"{place} has {name}={text}; accepted: text{' or a number' * (name == 'answer')}")
+        problems[key] = {"id": key, "problem": str(row["problem"]).strip(), "answer": gold(row["answer"])}
+    return tuple(problems.values())
 
 
 def _presentation(path: Path) -> Presentation:
@@ -218,12 +218,12 @@ def _presentation(path: Path) -> Presentation:
     Raises:
         UserError: another key, a template that is none or leaves the problem out, or an example without an answer.
     """
-    given = read_yaml(path)
+    fields = read_yaml(path)
     for name in ("prompt", "examples"):
-        if isinstance(given.get(name), str) and os.path.isfile(beside := path.parent / given[name]):
-            given[name] = str(beside)
+        if isinstance(fields.get(name), str) and os.path.isfile(beside := path.parent / fields[name]):
+            fields[name] = str(beside)
     try:
-        return parse(Presentation, given)
+        return parse(Presentation, fields)
     except UserError as error:
         raise UserError(f"{path}, which says how the JSONL beside it is put to a model: {error}") from None
 

@@ -27,12 +27,12 @@ def comparison_kind(row: Comparison) -> ComparisonKind:
 
     An extrapolation's control is its gate alone (gamma = 0), a replacement's its veto.
     """
-    one, other = row.result.decoding, row.reference.decoding
-    if other == one.control() != one:
+    decoding, other = row.result.decoding, row.reference.decoding
+    if other == decoding.control() != decoding:
         return "against veto" if other.mode == "veto" else "against control"
     if other.mode == "rl":
         return "against rl"
-    return "trained" if (one.mode, other.mode) == ("rl", "base") else "other"
+    return "trained" if (decoding.mode, other.mode) == ("rl", "base") else "other"
 
 
 def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Comparison]:
@@ -64,10 +64,10 @@ def compare(settings: Sequence[Setting], against: str | None = None, across: Col
     """
     pairs: _Pairs = []
     for task in dict.fromkeys(setting.task for setting in settings):
-        mine = [setting for setting in settings if setting.task == task]
-        pairs += _against(mine, against, across) if against is not None else ()
-        for lot in matching_groups(mine, across) if against is None else ():
-            pairs += _natural(lot, across, first=True)
+        of_task = [setting for setting in settings if setting.task == task]
+        pairs += _against(of_task, against, across) if against is not None else ()
+        for group in matching_groups(of_task, across) if against is None else ():
+            pairs += _natural(group, across, first=True)
     if not pairs:
         reasons = left_out(settings, [], across)
         raise UserError(reasons[0] if reasons else "results: give at least two settings of one benchmark to compare")
@@ -96,21 +96,35 @@ def _natural(settings: Sequence[Setting], across: Collection[str], first: bool =
         references = [other for other in settings if other.decoding == control != setting.decoding]
         controlled += _nearest(setting, references, across)
     if first and not pairs and not (controlled and any(setting.decoding.mode == "rl" for setting in settings)):
-        known = [{id(one), id(other)} for one, other in controlled]  # a pair and its reverse are one comparison
+        controlled_pairs = [
+            {id(result), id(other)} for result, other in controlled
+        ]  # a pair and its reverse are one comparison
         pairs = [(setting, settings[0]) for setting in settings[1:] if not _moved(setting, settings[0])]
-        pairs = [pair for pair in pairs if {*map(id, pair)} not in known]
+        pairs = [pair for pair in pairs if {*map(id, pair)} not in controlled_pairs]
     return pairs + controlled
 
 
 def _nearest(setting: Setting, references: Sequence[Setting], across: Collection[str]) -> _Pairs:
     """Pair a setting with the one of its pair's references that is alike, by engine and seeds the nearest, if any."""
-    mine = setting.first
-    found = [
-        reference for reference in references if reference.first.pair == mine.pair and reference.first.name == mine.name
+    first = setting.first
+    matching = [
+        reference
+        for reference in references
+        if reference.first.pair == first.pair and reference.first.name == first.name
     ]
-    found = [each for each in found if not unlike(setting, each, across) and not other_weights(setting, each)]
-    last = {id(each): (engine_facts(each.first) != engine_facts(mine), each.seeds != setting.seeds) for each in found}
-    return [(setting, each) for each in sorted(found, key=lambda each: _distance(setting, each) + last[id(each)])[:1]]
+    matching = [
+        reference
+        for reference in matching
+        if not unlike(setting, reference, across) and not other_weights(setting, reference)
+    ]
+    last = {
+        id(reference): (engine_facts(reference.first) != engine_facts(first), reference.seeds != setting.seeds)
+        for reference in matching
+    }
+    return [
+        (setting, reference)
+        for reference in sorted(matching, key=lambda reference: _distance(setting, reference) + last[id(reference)])[:1]
+    ]
 
 
 def _distance(one: Setting, other: Setting) -> tuple[int | bool, ...]:
@@ -140,13 +154,13 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
         UserError: no setting is called so, or several that one setting is like.
     """
     kinds: tuple[Callable[[Setting], bool], ...] = (
-        lambda one: one.label == against,
-        lambda one: one.decoding.label() == against,
-        lambda one: one.decoding.mode == against,
-        lambda one: one.first.name == against,
-        lambda one: len(against) >= 6 and any(result.config_hash.startswith(against) for result in one.results),
+        lambda setting: setting.label == against,
+        lambda setting: setting.decoding.label() == against,
+        lambda setting: setting.decoding.mode == against,
+        lambda setting: setting.first.name == against,
+        lambda setting: len(against) >= 6 and any(result.config_hash.startswith(against) for result in setting.results),
     )
-    references = next((found for kind in kinds if (found := [*filter(kind, settings)])), [])
+    references = next((named for kind in kinds if (named := [*filter(kind, settings)])), [])
     if not references:
         labels = ", ".join(repr(setting.label) for setting in settings)
         raise UserError(f"against={against!r} names no result of {settings[0].task}; accepted: one of {labels}")
@@ -155,38 +169,38 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
         if any(setting is reference for reference in references):
             continue
         own = [reference for reference in references if not unlike(setting, reference, across)]
-        nearest = min((_distance(setting, each) for each in own), default=())
-        own = [each for each in own if _distance(setting, each) == nearest]
+        nearest = min((_distance(setting, reference) for reference in own), default=())
+        own = [reference for reference in own if _distance(setting, reference) == nearest]
         if len(own) > 1:
-            labels = " or ".join(repr(each.label) for each in own)
+            labels = " or ".join(repr(reference.label) for reference in own)
             raise UserError(
                 f"against={against!r} names {len(own)} results of {setting.task} that {setting.label!r} could be "
                 f"compared with; say which, as it is labelled: {labels}"
             )
-        pairs += [(setting, each) for each in own]
+        pairs += [(setting, reference) for reference in own]
     return pairs
 
 
 def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Collection[str] = ()) -> list[str]:
     """Say of each setting that is in no row, though its benchmark has others, what tells it from them."""
-    shown = [id(side) for row in rows for side in (row.result, row.reference)]
+    compared = [id(side) for row in rows for side in (row.result, row.reference)]
     sentences = []
     for setting in settings:
-        others = [one for one in settings if one.task == setting.task and one is not setting]
-        if id(setting) in shown or not others:
+        others = [other for other in settings if other.task == setting.task and other is not setting]
+        if id(setting) in compared or not others:
             continue
         nearest = min(others, key=lambda other: len(unlike(setting, other, across)))
-        other = "those above" if id(nearest) in shown else repr(nearest.label)
+        other = "those above" if id(nearest) in compared else repr(nearest.label)
         if differing := unlike(setting, nearest, across):
-            again = " (--grader grades records again)" if "grader" in differing else ""
+            hint = " (--grader grades records again)" if "grader" in differing else ""
             sentences.append(
                 f"{setting.label!r} and {other} on {setting.task} differ in {' and '.join(differing)}, so "
-                f"they are not compared; give results that are alike{again}, or ask for it "
+                f"they are not compared; give results that are alike{hint}, or ask for it "
                 f"(--across {','.join(differing)})"
             )
         elif moved := [other for other in others if _moved(setting, other)]:
             roles = " and ".join(other_weights(setting, moved[0]))
-            other = "those above" if id(moved[0]) in shown else repr(moved[0].label)
+            other = "those above" if id(moved[0]) in compared else repr(moved[0].label)
             sentences.append(
                 f"{setting.label!r} and {other} on {setting.task} were decoded by other weights of {roles}, "
                 "which lay at the same place, so they are not compared; ask for it by name (--against)"
@@ -248,15 +262,15 @@ def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
     cells = []
     for row in rows:
         values, samples = (row.result.values, row.reference.values), min(row.result.samples, row.reference.samples)
-        needed = shown = ""
+        needed = detectable = ""
         if samples > 1 and row.difference.n > 1:
             spread = stats.paired_spread(*values)
             if spread.between + spread.within > 0:
                 needed = f"{stats.problems_needed(gain, spread, samples):,}"
                 least = 100 * stats.detectable_gain(spread, row.difference.n, samples)
-                shown = f"{least:.1f}" if least <= 100 else "none"
+                detectable = f"{least:.1f}" if least <= 100 else "none"
         names = [row.result.benchmark, row.result.label, row.reference.label]
-        cells.append([*names, f"{row.difference.n:,}", str(samples), shown, needed])
+        cells.append([*names, f"{row.difference.n:,}", str(samples), detectable, needed])
     head = ["benchmark", "decoding", "minus", "problems", "samples", "points these show"]
     return (
         f"Problems that would be needed to find a gain of {100 * gain:g} points with 80 % chance, and the gain "

@@ -88,18 +88,18 @@ def preflight(
         raise UserError(
             f"tasks is empty; give some, such as tasks=tiny_easy; accepted: {', '.join(TASKS)}, or {ACCEPTED}"
         )
-    found: dict[str, Benchmark] = {}
-    for task in (each for name in tasks for each in GROUPS.get(name, (name,))):
-        known = is_task_file(task) or "=" in task or task.endswith(".jsonl") or not NAME.fullmatch(task)
-        known = known or task in BENCHMARKS or _local(task, data_dir) is not None
-        benchmark = find_benchmark(task if known else _declared(task, include_path), data_dir, presentation)
-        if task in found or benchmark.name in (each.name for each in found.values()):
+    benchmarks: dict[str, Benchmark] = {}
+    for task in (member for name in tasks for member in GROUPS.get(name, (name,))):
+        is_ours = is_task_file(task) or "=" in task or task.endswith(".jsonl") or not NAME.fullmatch(task)
+        is_ours = is_ours or task in BENCHMARKS or _local(task, data_dir) is not None
+        benchmark = find_benchmark(task if is_ours else _declared(task, include_path), data_dir, presentation)
+        if task in benchmarks or benchmark.name in (other.name for other in benchmarks.values()):
             raise UserError(
                 f"tasks={','.join(tasks)} asks for {benchmark.name} twice; name it once, alone or in its group, and "
                 "one of two files otherwise, as NAME=PATH"
             )
-        found[task] = benchmark
-    return found
+        benchmarks[task] = benchmark
+    return benchmarks
 
 
 def preflight_of(spec: "EvalSpec | SweepSpec") -> dict[str, Benchmark]:
@@ -115,9 +115,9 @@ def find_benchmark(task: str, data_dir: str | None = None, presentation: Present
             that is shipped, or a shipped one with a wrong number of problems.
     """
     if is_task_file(task):
-        if said := next(iter(presentation.shown()), None):
+        if field := next(iter(presentation.shown()), None):
             raise UserError(
-                f"{said} is refused with task={task!r}: a task of lm-eval says it itself; accepted: benchmarks"
+                f"{field} is refused with task={task!r}: a task of lm-eval says it itself; accepted: benchmarks"
             )
         benchmark = read_task(task)
         if benchmark.name in TASKS:
@@ -211,8 +211,8 @@ def _twin(name: str, other: Benchmark, place: str | None) -> Benchmark:
             f"without it: {other.name}"
         )
     lists = {str(row["id"]): row["answers"] for _, row in read_jsonl(path, ("id", "answers"))}
-    right = all(isinstance(each, list) and each for each in lists.values())
-    if right and not all(is_text(answer) or is_number(answer) for each in lists.values() for answer in each):
+    right = all(isinstance(answers, list) and answers for answers in lists.values())
+    if right and not all(is_text(answer) or is_number(answer) for answers in lists.values() for answer in answers):
         raise UserError(f"{path} has an answer that is neither text nor a number")
     if set(lists) != {row["id"] for row in other.problems} or not right:
         raise UserError(f"{path} has not one non-empty list of answers for each problem of its benchmark")

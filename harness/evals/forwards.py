@@ -63,8 +63,8 @@ class Answer:
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers as plain values."""
-        said = {"label": self.setting.label, "votes": self.votes, "models": self.models, "forwards": self.forwards}
-        return {**said, "accuracy": float(self.values.mean()), **_bounds(*stats.score_interval(self.values))}
+        plain = {"label": self.setting.label, "votes": self.votes, "models": self.models, "forwards": self.forwards}
+        return {**plain, "accuracy": float(self.values.mean()), **_bounds(*stats.score_interval(self.values))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,22 +99,22 @@ class BestComparison:
         points = f"by {100 * abs(d.mean):.1f} points"
         if self.starved:
             most = max(answer.forwards for answer in self.others)
-            said = (
+            sentence = (
                 f"no equal forwards: one model has samples for {most:.0f} an answer at most, so whether {name} beats "
                 f"it is not known ({100 * d.mean:+.1f} points)"
             )
         elif d.low > 0 and self.holm_p < 0.05:
-            said = f"{name} beats the best one-model baseline {points}"
+            sentence = f"{name} beats the best one-model baseline {points}"
         elif d.high < 0 and self.holm_p < 0.05:
-            said = f"{name} does not beat the best one-model baseline, it falls short of it {points}"
+            sentence = f"{name} does not beat the best one-model baseline, it falls short of it {points}"
         else:
-            said = f"inconclusive whether {name} beats the best one-model baseline ({100 * d.mean:+.1f} points)"
+            sentence = f"inconclusive whether {name} beats the best one-model baseline ({100 * d.mean:+.1f} points)"
         sides = [
-            f"{one.label} {100 * one.values.mean():.1f} ({one.forwards:.0f} forwards an answer)"
-            for one in (self.best, self.baseline)
+            f"{answer.label} {100 * answer.values.mean():.1f} ({answer.forwards:.0f} forwards an answer)"
+            for answer in (self.best, self.baseline)
         ]
         return (
-            f"{setting.benchmark}, {self.best.forwards:.0f} forwards an answer: {said}: {' against '.join(sides)}; "
+            f"{setting.benchmark}, {self.best.forwards:.0f} forwards an answer: {sentence}: {' against '.join(sides)}; "
             "simultaneous 95 % "
             f"interval {interval(d.low, d.high, sign=True) or 'not known'} over {d.contrasts} differences, "
             f"p {self.holm_p:.3g} (Holm)."
@@ -123,9 +123,9 @@ class BestComparison:
     def facts(self) -> dict[str, Any]:
         """Return the numbers as plain values."""
         d = self.difference
-        said = {"votes": self.votes, "best": self.best.label, "baseline": self.baseline.label, "mean": d.mean}
-        said |= {"forwards": [self.best.forwards, self.baseline.forwards], "starved": self.starved}
-        return {**said, **_bounds(d.low, d.high), "p": d.p, "holm_p": self.holm_p, "contrasts": d.contrasts}
+        plain = {"votes": self.votes, "best": self.best.label, "baseline": self.baseline.label, "mean": d.mean}
+        plain |= {"forwards": [self.best.forwards, self.baseline.forwards], "starved": self.starved}
+        return {**plain, **_bounds(d.low, d.high), "p": d.p, "holm_p": self.holm_p, "contrasts": d.contrasts}
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,52 +177,61 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
     by: dict[Any, list[Setting]] = {}
     for setting in settings:
         by.setdefault((setting.task, setting.first.pair, setting.first.name), []).append(setting)
-    lots: list[MatchedGroup] = []
-    for lot in (lot for group in by.values() for lot in matching_groups(group, across)):
-        told = next((s.first.weights for s in lot if s.first.weights), {})
-        lot = [s for s in lot if not conflicting_weights(told, s.first.weights)]
-        if len({models_of(setting) == 1 for setting in lot}) == 2:
-            lots.append(MatchedGroup(tuple(lot), tuple(_verdicts(lot)), _crossing(lot)))
-    if not lots:
+    groups: list[MatchedGroup] = []
+    for group in [group for pair in by.values() for group in matching_groups(pair, across)]:
+        weights = next((s.first.weights for s in group if s.first.weights), {})
+        group = [s for s in group if not conflicting_weights(weights, s.first.weights)]
+        if len({models_of(setting) == 1 for setting in group}) == 2:
+            groups.append(MatchedGroup(tuple(group), tuple(_verdicts(group)), _crossing(group)))
+    if not groups:
         raise UserError(
             "equal forwards need results of one pair and benchmark that are alike: one of base or rl at least, "
             "and one with a gate, as replace or extrapolate (--across temperature,top_p lets other samplings meet)"
         )
-    verdicts = [verdict for lot in lots for verdict in lot.verdicts]
+    verdicts = [verdict for group in groups for verdict in group.verdicts]
     corrected = dict(zip(verdicts, stats.holm([verdict.difference.p for verdict in verdicts]), strict=True))
-    return [replace(lot, verdicts=tuple(replace(v, holm_p=float(corrected[v])) for v in lot.verdicts)) for lot in lots]
+    return [
+        replace(group, verdicts=tuple(replace(v, holm_p=float(corrected[v])) for v in group.verdicts))
+        for group in groups
+    ]
 
 
 def _verdicts(lot: Sequence[Setting]) -> list[BestComparison]:
     """Return the comparisons at 1, 2, 4, ... samples of several models, as far as one model has samples for them."""
     answers = [answer for setting in lot for answer in answers_of(setting)]
     several, single = ([a for a in answers if (a.models > 1) is many] for many in (True, False))
-    most, found = max((answer.forwards for answer in single), default=0.0), []
+    most, comparisons = max((answer.forwards for answer in single), default=0.0), []
     for votes in sorted({answer.votes for answer in several}):
-        ones = [answer for answer in several if answer.votes == votes]
-        starved = 2 * most <= max(answer.forwards for answer in ones)
+        pair_answers = [answer for answer in several if answer.votes == votes]
+        starved = 2 * most <= max(answer.forwards for answer in pair_answers)
         if votes > 1 and starved:  # one sample is compared in any case
             break
-        met = np.array([[other.votes == 1 or other is best for other, best in _largest(single, one)] for one in ones])
+        met = np.array(
+            [[other.votes == 1 or other is best for other, best in _largest(single, answer)] for answer in pair_answers]
+        )
         places = np.flatnonzero(met.any(axis=0))
         others = [single[place] for place in places]
         difference = stats.best_difference(
-            [each.values for each in ones], [other.values for other in others], meets=met[:, places]
+            [answer.values for answer in pair_answers], [other.values for other in others], meets=met[:, places]
         )
-        found.append(BestComparison(votes, tuple(ones), tuple(others), difference, starved))
-    return found
+        comparisons.append(BestComparison(votes, tuple(pair_answers), tuple(others), difference, starved))
+    return comparisons
 
 
 def _largest(single: Sequence[Answer], one: Answer) -> list[tuple[Answer, Answer | None]]:
     """Pair each answer of one model with its setting's of most votes that costs no more than one of several."""
-    most = {id(each.setting): each for each in single if each.forwards <= one.forwards}  # the last has the most votes
-    return [(each, most.get(id(each.setting))) for each in single]
+    most = {
+        id(answer.setting): answer for answer in single if answer.forwards <= one.forwards
+    }  # the last has the most votes
+    return [(answer, most.get(id(answer.setting))) for answer in single]
 
 
 def _crossing(lot: Sequence[Setting]) -> stats.Crossing | None:
     """Return where Pass@k of base is first above that of RL, each alone; None without both, or with one sample."""
-    rls = [each for each in lot if each.decoding.mode == "rl" and models_of(each) == 1 and each.samples > 1]
-    bases = [each for each in lot if each.decoding.mode == "base" and each.samples > 1]
+    rls = [
+        setting for setting in lot if setting.decoding.mode == "rl" and models_of(setting) == 1 and setting.samples > 1
+    ]
+    bases = [setting for setting in lot if setting.decoding.mode == "base" and setting.samples > 1]
     return next((stats.crossing(b.values, rl.values) for rl in rls for b in bases if not unlike(b, rl)), None)
 
 
@@ -236,8 +245,10 @@ def crossings(rows: Sequence[Comparison]) -> str:
     pairs = [(rl, base) for rl, base in pairs if min(rl.samples, base.samples) > 1]
     if not pairs:
         raise UserError("a crossing needs RL compared with its base, with two samples a problem at least")
-    said = [(rl, base, stats.crossing(base.values, rl.values)) for rl, base in pairs]
-    return "\n".join(f"- {rl.benchmark}, {base.label} and {rl.label}: {crossing_sentence(k)}" for rl, base, k in said)
+    crossed = [(rl, base, stats.crossing(base.values, rl.values)) for rl, base in pairs]
+    return "\n".join(
+        f"- {rl.benchmark}, {base.label} and {rl.label}: {crossing_sentence(k)}" for rl, base, k in crossed
+    )
 
 
 def crossing_sentence(found: stats.Crossing) -> str:
@@ -258,26 +269,26 @@ def markdown(lots: Sequence[MatchedGroup]) -> str:
         "them for each of its samples."
     )
     parts: list[str] = []
-    for lot in lots:
-        parts += [*(verdict.sentence for verdict in lot.verdicts), _table(lot), note]
-        parts += [within(lot.settings), lengths(lot.settings)]
-        parts += [crossing_sentence(lot.crossing)] if lot.crossing else []
+    for group in lots:
+        parts += [*(verdict.sentence for verdict in group.verdicts), _table(group), note]
+        parts += [within(group.settings), lengths(group.settings)]
+        parts += [crossing_sentence(group.crossing)] if group.crossing else []
     return "\n\n".join(filter(None, parts))
 
 
 def _table(lot: MatchedGroup) -> str:
     """Return accuracy against forwards: a row a decoding, a column a number of votes, as many as meet anywhere."""
-    shown = {answer.votes for verdict in lot.verdicts for answer in (*verdict.ones, *verdict.others)}
-    votes = sorted(shown or {1})
+    votes_shown = {answer.votes for verdict in lot.verdicts for answer in (*verdict.ones, *verdict.others)}
+    votes = sorted(votes_shown or {1})
     rows = []
     for setting in sorted(lot.settings, key=lambda setting: (models_of(setting), setting.decoding.mode)):
-        known = {answer.votes: answer.values for answer in answers_of(setting)}
+        values = {answer.votes: answer.values for answer in answers_of(setting)}
         cells = [
-            f"{100 * known[k].mean():.1f} {interval(*stats.score_interval(known[k]))}".rstrip() if k in known else ""
+            f"{100 * values[k].mean():.1f} {interval(*stats.score_interval(values[k]))}".rstrip() if k in values else ""
             for k in votes
         ]
-        one = Answer(setting, 1)
-        rows.append([setting.label, str(one.models), f"{one.forwards:.1f}", *cells])
+        answer = Answer(setting, 1)
+        rows.append([setting.label, str(answer.models), f"{answer.forwards:.1f}", *cells])
     head = [
         lot.settings[0].benchmark,
         "models",
@@ -295,7 +306,7 @@ def correct_within(setting: Setting, tokens: int) -> np.ndarray:
 def budgets(settings: Sequence[Setting]) -> list[int]:
     """Return the numbers of tokens to look at: quantiles (`SHARES`) of the lengths of all responses."""
     tokens = np.concatenate([setting.all("n_tokens").ravel() for setting in settings])
-    return sorted({int(each) for each in np.quantile(tokens, SHARES, method="higher")})
+    return sorted({int(length) for length in np.quantile(tokens, SHARES, method="higher")})
 
 
 def within(settings: Sequence[Setting]) -> str:
@@ -319,11 +330,11 @@ def lengths(settings: Sequence[Setting]) -> str:
     ]
     tokens = [stats.paired_difference(a.mean(axis=1), b.mean(axis=1)) for a, b in both[0]]
     cut = [stats.paired_difference(a, b) for a, b in both[1]]
-    corrected = stats.holm([each.p for each in (*tokens, *cut)])
-    p = [f"{each:.3g}" for each in corrected]
+    corrected = stats.holm([difference.p for difference in (*tokens, *cut)])
+    p = [f"{p_value:.3g}" for p_value in corrected]
     rows = []
-    for i, ((one, other), t, c) in enumerate(zip(pairs, tokens, cut, strict=True)):
-        row = [one.label, other.label, f"{t.mean:+.1f}", interval(t.low, t.high, sign=True, unit=1), p[i]]
+    for i, ((result, other), t, c) in enumerate(zip(pairs, tokens, cut, strict=True)):
+        row = [result.label, other.label, f"{t.mean:+.1f}", interval(t.low, t.high, sign=True, unit=1), p[i]]
         rows.append([*row, f"{100 * c.mean:+.1f}", interval(c.low, c.high, sign=True), p[len(pairs) + i]])
     head = ["decoding", "minus", "tokens", "95 % interval", "p (Holm)", "cut, points", "95 % interval", "p (Holm)"]
     return markdown_table(head, rows, left=2) if rows else ""

@@ -71,15 +71,15 @@ def result_of_record(
     stored_only, keys = judge is not None, [(name, k) for name in names for k in range(width)]
     grader = judge.split("+")[0] if judge else grader_name(grader or record.about.grader or DEFAULT_GRADER)
     judge = judge or judge_name(grader, task, record.task)
-    if (held := record.verdicts(judge)).keys() >= {*keys}:
-        verdicts = {key: held[key].verdict for key in keys}
+    if (stored := record.verdicts(judge)).keys() >= {*keys}:
+        verdicts = {key: stored[key].verdict for key in keys}
     elif stored_only:
         raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
     else:
         verdicts = record.grade(_golds(record, task, data_dir), judge, keys)
-    told = provenance(record, _facts(record, task, data_dir), grader, record.about.graded_with.get(judge))
-    told |= {"partial": part} if part else {}
-    result = result_from(record, task, names, width, verdicts=verdicts, provenance=told)
+    facts = provenance(record, _facts(record, task, data_dir), grader, record.about.graded_with.get(judge))
+    facts |= {"partial": part} if part else {}
+    result = result_from(record, task, names, width, verdicts=verdicts, provenance=facts)
     assert isinstance(result, EvalResult)
     return result
 
@@ -88,20 +88,20 @@ def provenance(
     record: Record, facts: BenchmarkFacts, grader: str, graded_with: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return how the responses of a record came about, and who graded them, with which versions."""
-    config, about = record.config, record.about
+    config, metadata = record.config, record.about
     assert config is not None
     stored = {} if record.in_memory else {"record": record.name, "records": str(record.folder.parents[1].resolve())}
-    said = {
+    facts_of_record = {
         "settings": record.record_hash,
         **config.facts,
         **stored,
-        "chat": about.chat,
+        "chat": metadata.chat,
         **facts.provenance(),
-        "engine": {**config.engine, "pair": {"base": None, "rl": None, **about.models}},
+        "engine": {**config.engine, "pair": {"base": None, "rl": None, **metadata.models}},
         "grader": grader,
         "graded_with": graded_with or versions(grader),
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in facts_of_record.items() if value is not None}
 
 
 def judged(record: Record, judge: str) -> dict[str, Any]:
@@ -111,8 +111,8 @@ def judged(record: Record, judge: str) -> dict[str, Any]:
         UserError: it is not complete, or not graded to the end.
     """
     result = result_of_record(record, task=judge.partition("+")[2] or None, judge=judge)
-    found: dict[str, Any] = {**result.metrics(), "problems": len(result.problem_ids)}
-    return {name: value for name, value in found.items() if math.isfinite(value)}  # one sample has no sampling error
+    scores: dict[str, Any] = {**result.metrics(), "problems": len(result.problem_ids)}
+    return {name: value for name, value in scores.items() if math.isfinite(value)}  # one sample has no sampling error
 
 
 def show_record(store: str | Path, name: str) -> dict[str, Any]:
@@ -158,48 +158,52 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
             f"{result.task}, {result.label}: graded by {own}, and its responses are not at hand to be graded by "
             f"{grader}: it has no record; accepted: its own grader"
         )
-    how: dict[str, Any] = {"task": result.task, "grader": grader, "data_dir": data_dir}
-    again = result_of_record(record, **how, problems=result.problem_ids, samples=result.samples)
-    return again.replace(provenance={**again.provenance, "partial": result.partial}) if result.partial else again
+    kwargs: dict[str, Any] = {"task": result.task, "grader": grader, "data_dir": data_dir}
+    regraded_result = result_of_record(record, **kwargs, problems=result.problem_ids, samples=result.samples)
+    return (
+        regraded_result.replace(provenance={**regraded_result.provenance, "partial": result.partial})
+        if result.partial
+        else regraded_result
+    )
 
 
 def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:
     """Return what a record says of its benchmark."""
-    about, config = record.about, record.config
+    metadata, config = record.about, record.config
     if config is None:
         return BenchmarkFacts()
-    shown = about.presentation.model_dump(mode="json", exclude_none=True) if about.presentation else None
+    presentation = metadata.presentation.model_dump(mode="json", exclude_none=True) if metadata.presentation else None
     try:
         data = config.data if task == record.task else benchmark_of(record, task, data_dir=data_dir).data
     except NoResultError:  # the verdicts are here all the same
         data = None
-    return BenchmarkFacts(data, about.problems, about.file, shown, about.grader or DEFAULT_GRADER)
+    return BenchmarkFacts(data, metadata.problems, metadata.file, presentation, metadata.grader or DEFAULT_GRADER)
 
 
 def _extent(
     record: Record, problems: Sequence[str] | None, samples: int | None, partial: bool
 ) -> tuple[list[str], int, str | None]:
     """Return which problems there are, how many samples of each, and of what that is a part."""
-    asked, first, done = record.about.asked, record.first, record.complete
-    wanted = samples or (asked.samples if asked else 1)
+    requested, first, done = record.about.asked, record.first, record.complete
+    wanted = samples or (requested.samples if requested else 1)
     if problems is not None:
         latest = [name if name in first else f"{record.task}/{name}" for name in problems]
-    elif asked is None:
+    elif requested is None:
         raise NoResultError(
             f"record {record.name} holds nothing that was asked to be scored (`rlvr-dir view` decodes to look only); "
             "run its command"
         )
     else:
-        latest, width = list(asked.names), min(done.values(), default=0)
+        latest, width = list(requested.names), min(done.values(), default=0)
         if set(latest) <= done.keys() and width >= wanted:
             return list(dict.fromkeys((*latest, *done))), samples or width, None
     width = min((first.get(name, 0) for name in latest), default=0)
     if latest and width >= wanted:
         return latest, wanted, None
     if not partial or problems is not None:
-        there = sum(sample < wanted for name, sample in record.rows if name in set(latest))
+        available = sum(sample < wanted for name, sample in record.rows if name in set(latest))
         raise NoResultError(
-            f"record {record.name} has {there} of {len(latest) * wanted} rollouts, and an average of them would be "
+            f"record {record.name} has {available} of {len(latest) * wanted} rollouts, and an average of them would be "
             "of the short ones; run its command again, or ask for partial results (--partial), which are marked"
         )
     if not width:
@@ -225,7 +229,7 @@ def grade_again(
         UserError: the gold answers are not known, no grader has that name, another process writes the record, or the
             disk is full.
     """
-    found = []
+    graded = []
     with record.lock():
         for task in _tasks(record):
             gold, judge = _golds(record, task, data_dir), judge_name(grader_name(grader), task, record.task)
@@ -235,14 +239,14 @@ def grade_again(
                 kind = before[problem, sample].kind if (problem, sample) in before else None
                 change = {"problem": problem, "sample": sample, "gold": gold[problem], "answer": verdict.answer}
                 changes += [{**change, "before": kind, "now": verdict.kind}] if kind != verdict.kind else []
-            found.append((judge, len(now), changes))
-    return found
+            graded.append((judge, len(now), changes))
+    return graded
 
 
 def _golds(record: Record, task: str, data_dir: str | None) -> Mapping[str, Gold]:
     """Return the gold answers to a record's problems: the benchmark's, else those of the verdicts."""
-    given = [record.verdicts(judge) for judge in record.judges if ("+" in judge) == (task != record.task)]
-    kept = {one.problem: one.gold for each in given for one in each.values()}
+    verdicts = [record.verdicts(judge) for judge in record.judges if ("+" in judge) == (task != record.task)]
+    kept = {verdict.problem: verdict.gold for by_key in verdicts for verdict in by_key.values()}
     try:
         benchmark = benchmark_of(record, task, data_dir=data_dir)
     except NoResultError:
@@ -265,9 +269,11 @@ def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | Non
     if is_task_file(str(file or task)):
         raise NoResultError(f"record {record.name}: no code is run because a record names it; run its command again")
     try:
-        asked = f"{task}={place}" if file and (place := _place(task, file, data_dir)) else task
-        shown = record.about.presentation
-        benchmark = find_benchmark(asked, data_dir, Presentation.kept(shown.model_dump(mode="json") if shown else {}))
+        name = f"{task}={place}" if file and (place := _place(task, file, data_dir)) else task
+        presentation = record.about.presentation
+        benchmark = find_benchmark(
+            name, data_dir, Presentation.kept(presentation.model_dump(mode="json") if presentation else {})
+        )
     except UserError as error:
         raise NoResultError(f"record {record.name}: its right answers are not at hand ({error})") from None
     here = benchmark.facts.of_data or benchmark.data
@@ -287,10 +293,10 @@ def _place(task: str, file: str, data_dir: str | None) -> Path | None:
     """
     if data_dir:
         folder = Path(data_dir).expanduser()
-        found = folder / Path(file).name
-        return found if found.is_file() and not (folder / f"{task}.jsonl").is_file() else None
+        path = folder / Path(file).name
+        return path if path.is_file() and not (folder / f"{task}.jsonl").is_file() else None
     here = Path.cwd()
-    found = Path(os.path.normpath(here / file))
-    if found.is_relative_to(here) and found.resolve().is_relative_to(here.resolve()):
-        return found
+    path = Path(os.path.normpath(here / file))
+    if path.is_relative_to(here) and path.resolve().is_relative_to(here.resolve()):
+        return path
     raise UserError(f"{file}, which it names, is not below the current folder, so it is not read; give --data-dir")

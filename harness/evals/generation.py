@@ -36,8 +36,8 @@ def template_name(engine: "Engine") -> str:
         return "none: the tokenizer has no chat template"
     info = engine.info()
     template, kwargs = info["chat_template"], kwargs_words(info.get("chat_template_kwargs") or {})
-    given = f" with {kwargs}" if kwargs else ""
-    return f"the template of {template['from']} (sha256 {template['sha256']}){given}"
+    suffix = f" with {kwargs}" if kwargs else ""
+    return f"the template of {template['from']} (sha256 {template['sha256']}){suffix}"
 
 
 def build_requests(task: Any, engine: "Engine", limit: int | None = None) -> list[Any]:
@@ -58,11 +58,14 @@ def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tu
     Raises:
         UserError: an argument that no engine of ours honours (`top_k`, ...), or several samples of greedy decoding.
     """
-    given = {name: value for name, value in gen_kwargs.items() if value is not None}
-    draws = given.get("do_sample", bool(given.get("temperature"))) not in (False, 0) and given.get("temperature") != 0
-    for name in given:
-        asks = name not in _NO_EFFECT or given[name] != _NO_EFFECT[name]
-        if name not in ACCEPTED and asks and (draws or name not in _FOR_DRAWS):
+    settings = {name: value for name, value in gen_kwargs.items() if value is not None}
+    draws = (
+        settings.get("do_sample", bool(settings.get("temperature"))) not in (False, 0)
+        and settings.get("temperature") != 0
+    )
+    for name in settings:
+        has_effect = name not in _NO_EFFECT or settings[name] != _NO_EFFECT[name]
+        if name not in ACCEPTED and has_effect and (draws or name not in _FOR_DRAWS):
             raise unknown("gen_kwargs", name, ACCEPTED)
     if not draws and samples > 1:
         raise UserError(
@@ -70,9 +73,9 @@ def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tu
             "problem are all equal; accepted: one sample (model argument samples=1 for our tasks, repeats: 1 of others)"
         )
     fields: dict[str, Any] = {"samples": samples, "seed": seed, "temperature": 1.0 if draws else 0.0, "top_p": 1.0}
-    fields |= {name: given[name] for name in DRAWS if draws and name in given}
-    lengths = [given[name] for name in (*LENGTHS[1:], LENGTHS[0]) if name in given]
-    until = given.get("until") or ()
+    fields |= {name: settings[name] for name in DRAWS if draws and name in settings}
+    lengths = [settings[name] for name in (*LENGTHS[1:], LENGTHS[0]) if name in settings]
+    until = settings.get("until") or ()
     stop = (until,) if isinstance(until, str) else tuple(str(text) for text in until)
     return parse(Sampling, {**fields, "max_tokens": [*lengths, NO_LENGTH][0]}, where="gen_kwargs "), tuple(
         text for text in stop if text

@@ -88,7 +88,7 @@ class RlvrDirLM(LM):
         start, self.done = time.perf_counter(), []
         seen: Counter[int] = Counter()
         places: dict[tuple[str, Key], int] = {}
-        asked: dict[str, list[tuple[Request, Mapping[str, Any]]]] = defaultdict(list)
+        by_task: dict[str, list[tuple[Request, Mapping[str, Any]]]] = defaultdict(list)
         for place, instance in enumerate(requests):
             doc = instance.doc if isinstance(instance.doc, Mapping) else {}
             request = self._request(instance, doc, seen[id(instance)])
@@ -98,10 +98,10 @@ class RlvrDirLM(LM):
                     f"problem={request.problem!r} is there twice, so both would get the same tokens and one record; "
                     "accepted: an id of its own for each problem of a task"
                 )
-            asked[instance.task_name].append((request, doc))
-        self._remark(requests, [*asked])
+            by_task[instance.task_name].append((request, doc))
+        self._remark(requests, [*by_task])
         jobs: list[Job] = []
-        for task, pairs in asked.items():
+        for task, pairs in by_task.items():
             jobs.append(self._job(task, pairs, jobs[0] if jobs else None))
         responses = [""] * len(requests)
         progress = self.progress and not disable_tqdm
@@ -130,8 +130,8 @@ class RlvrDirLM(LM):
         if self.own.chat != "off" and prompt not in self._templated and has_template(self.engine):
             prompt = self.engine.chat_prompt([{"role": "user", "content": prompt}])
         problem = f"{doc.get(OURS, {}).get('of') or instance.task_name}/{key}"
-        how: dict[str, Any] = {"decoding": self.decoding, "sampling": sampling, "stop": stop}
-        return Request(prompt=prompt, problem=problem, sample=sample, **how)
+        kwargs: dict[str, Any] = {"decoding": self.decoding, "sampling": sampling, "stop": stop}
+        return Request(prompt=prompt, problem=problem, sample=sample, **kwargs)
 
     def _job(self, task: str, pairs: Sequence[tuple[Request, Mapping[str, Any]]], like: Job | None) -> Job:
         """Return the job of a task. Gold answers are known of our own benchmarks; lm-eval grades the others."""
@@ -196,7 +196,7 @@ class RlvrDirLM(LM):
     def get_model_info(self) -> dict[str, Any]:
         """Say what was run and what it counted; lm-eval merges this into the `config` of its results file."""
         totals = {name: self._totals[name] for name in ("n_tokens", "n_replaced", "n_changed", "responses")}
-        shares = {f"{name}_ratio": totals[f"n_{name}"] / max(1, totals["n_tokens"]) for name in ("replaced", "changed")}
+        ratios = {f"{name}_ratio": totals[f"n_{name}"] / max(1, totals["n_tokens"]) for name in ("replaced", "changed")}
         return {
             "rlvr_dir": {
                 "decoding": self.decoding.model_dump(mode="json"),
@@ -205,8 +205,8 @@ class RlvrDirLM(LM):
                 "chat": self._chat,
                 "engine": self.engine.info(),
                 "totals": totals,
-                "replacement_ratio": shares["replaced_ratio"] if totals["n_tokens"] else None,
-                "changed_ratio": shares["changed_ratio"] if totals["n_tokens"] else None,
+                "replacement_ratio": ratios["replaced_ratio"] if totals["n_tokens"] else None,
+                "changed_ratio": ratios["changed_ratio"] if totals["n_tokens"] else None,
                 "seconds": round(self._seconds, 3),
                 "records": {done.job.task: done.job.record for done in self.done} if self.records else {},
             }

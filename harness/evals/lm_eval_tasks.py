@@ -65,12 +65,16 @@ class LmEvalBenchmark(Benchmark):
         """Identify a task of lm-eval's; `chosen` are the documents of `--samples`, None is all."""
         docs = [json.dumps(doc, sort_keys=True, default=str) for doc in task.eval_docs]
         by = {name: _plain(getattr(task.config, name, None)) for name in _SCORES_BY}
-        found = {"task": digest_of([by, task.OUTPUT_TYPE]), "version": str(task.VERSION), LM_EVAL: version("lm_eval")}
+        graded_with = {
+            "task": digest_of([by, task.OUTPUT_TYPE]),
+            "version": str(task.VERSION),
+            LM_EVAL: version("lm_eval"),
+        }
         data = digest_of(docs if chosen is None else [docs, list(chosen)])
         facts = BenchmarkFacts(data, len(docs), grader=LM_EVAL)
         problems = tuple({"id": f"{i}.0"} for i in range(len(docs)))
         name, repeats = str(task.config.task), task.config.repeats
-        return cls(name, problems, task=task, of_documents=facts, graded_with=found, repeats=repeats)
+        return cls(name, problems, task=task, of_documents=facts, graded_with=graded_with, repeats=repeats)
 
     @property
     def facts(self) -> BenchmarkFacts:
@@ -126,11 +130,11 @@ def declared(include_path: str | None = None) -> dict[str, tuple[str, ...]]:
 
 @lru_cache(maxsize=8)
 def _declared(folder: str) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = defaultdict(tuple)
+    files: dict[str, tuple[str, ...]] = defaultdict(tuple)
     for file in sorted(path for ending in ("yaml", "yml") for path in Path(folder).rglob(f"*.{ending}")):
         for name in _DECLARES.findall(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else ():
-            found[name] += (str(file),)
-    return found
+            files[name] += (str(file),)
+    return files
 
 
 def read_task(path: str) -> LmEvalBenchmark:
@@ -153,27 +157,27 @@ def _loaded(path: str, file: str) -> LmEvalBenchmark:
     try:
         with _seeded(), redirect_stderr(io.StringIO()):
             loaded = TaskManager(include_defaults=False, metadata={}).load([file])
-            found = [LmEvalBenchmark.of_task(task) for task in loaded["tasks"].values()]
+            benchmarks = [LmEvalBenchmark.of_task(task) for task in loaded["tasks"].values()]
     except Exception as error:  # of lm-eval, of the data's library, of the user's own code
         reason = " ".join(str(error).split())[:300]
         raise UserError(f"task={path!r} cannot be loaded by lm-eval ({type(error).__name__}: {reason})") from error
-    if len(found) != 1 or loaded.get("groups"):
+    if len(benchmarks) != 1 or loaded.get("groups"):
         raise UserError(f"task={path!r} is a group; accepted: the YAML file of a task, or several of them")
-    [benchmark] = found
-    task, said = benchmark.task, ""
+    [benchmark] = benchmarks
+    task, refusal = benchmark.task, ""
     if task.OUTPUT_TYPE != "generate_until":
-        said = (
+        refusal = (
             f"has output_type={task.OUTPUT_TYPE!r}; accepted: generate_until, since a rule for decoding with two "
             "models assigns no likelihood to a given text"
         )
     elif getattr(task, "MULTIMODAL", False):
-        said = "shows images or sound, which is refused; accepted: a task of text that runs none"
+        refusal = "shows images or sound, which is refused; accepted: a task of text that runs none"
     elif getattr(task, "UNSAFE_CODE", False):
-        said = "runs code that the models write, which is refused; accepted: a task of text that runs none"
+        refusal = "runs code that the models write, which is refused; accepted: a task of text that runs none"
     elif not NAME.fullmatch(benchmark.name):
-        said = f"has task: {benchmark.name!r}, which names folders; accepted: letters, digits, '_', '-' and '.'"
-    if said:
-        raise UserError(f"task={path!r} {said}")
+        refusal = f"has task: {benchmark.name!r}, which names folders; accepted: letters, digits, '_', '-' and '.'"
+    if refusal:
+        raise UserError(f"task={path!r} {refusal}")
     return benchmark
 
 
@@ -200,9 +204,9 @@ def _plain(value: Any) -> Any:
             source = ""
         return [getattr(code, "__qualname__", type(code).__name__), digest(source)]
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
@@ -250,12 +254,12 @@ def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) ->
 
         def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
             seen: Counter[int] = Counter()
-            found = []
+            texts = []
             for request in requests:  # lm-eval numbers the documents that it was given
                 key = f"{name}/{documents[request.doc_id]}.{request.idx}"
-                found.append(responses[key, seen[id(request)]].text)
+                texts.append(responses[key, seen[id(request)]].text)
                 seen[id(request)] += 1
-            return found
+            return texts
 
         def loglikelihood(self, requests: list[Any]) -> NoReturn:
             raise UserError(f"task {name} asks for likelihoods; accepted: generate_until")
@@ -267,11 +271,11 @@ def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) ->
     part: dict[str, Any] = {"limit": len(documents)} if first else {"samples": {name: documents}}
     try:
         with redirect_stderr(io.StringIO()):  # its bar
-            how = {**part, "bootstrap_iters": 0, "log_samples": True}
-            found: Any = evaluate(lm=Replay(), task_dict={"tasks": {name: task}}, **how)
+            kwargs = {**part, "bootstrap_iters": 0, "log_samples": True}
+            reported: Any = evaluate(lm=Replay(), task_dict={"tasks": {name: task}}, **kwargs)
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise UserError(
             f"task={name!r} cannot be scored by lm-eval ({type(error).__name__}: {reason}); its rollouts are safe"
         ) from error
-    return task_scores(task, found["results"][name], found["samples"][name])
+    return task_scores(task, reported["results"][name], reported["samples"][name])

@@ -69,8 +69,8 @@ def evaluate(
     """
     benchmarks = preflight_of(spec)
     refuse_lm_eval_tasks(benchmarks, "compared")
-    how: dict[str, Any] = {"engine": engine, "records": records, "progress": progress, "on_result": on_result}
-    results = evaluate_all(spec, benchmarks=benchmarks, **how)
+    kwargs: dict[str, Any] = {"engine": engine, "records": records, "progress": progress, "on_result": on_result}
+    results = evaluate_all(spec, benchmarks=benchmarks, **kwargs)
     return [result for result in results if isinstance(result, EvalResult)]
 
 
@@ -102,12 +102,12 @@ def evaluate_all(
     benchmarks = preflight_of(spec) if benchmarks is None else benchmarks
     with showing(progress), opened(spec, engine) as engine:
         jobs = jobs_of(spec, engine, benchmarks=benchmarks)
-        about = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
-        about |= {"part": spec.part.words} if spec.part.words else {}
+        context = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
+        context |= {"part": spec.part.words} if spec.part.words else {}
         store = RecordStore(records) if records else None
         results: dict[int, EvalResult | LmEvalResult] = {}
         for done in run_jobs(engine, jobs, store, progress=progress):
-            result = results[jobs.index(done.job)] = done.result(about)
+            result = results[jobs.index(done.job)] = done.result(context)
             if on_result is not None:
                 on_result(result)
         return [results[index] for index in range(len(jobs))]
@@ -174,15 +174,15 @@ class Job:
             UserError: another process writes it, or the disk is full.
         """
         prompts = {request.problem: digest(request.prompt) for request in self.requests}
-        known = {name: value for name in _KEPT if (value := getattr(self.benchmark, name)) is not None}
+        kept = {name: value for name in _KEPT if (value := getattr(self.benchmark, name)) is not None}
         places = {role: place for role, (place, _) in self.pair.models.items()}
-        about = {**places, "chat": self.chat, **known}
+        metadata = {**places, "chat": self.chat, **kept}
         trace = self.requests[0].trace
-        how = {"about": about, "trace_columns": 0 if trace is None else columns(trace), "looked": self.looked}
-        asked = prompts, self.sampling.samples
+        kwargs = {"about": metadata, "trace_columns": 0 if trace is None else columns(trace), "looked": self.looked}
+        requested = prompts, self.sampling.samples
         if store is None:
-            return Record.without_file(self.config, self.recorded).ask(*asked, **how)
-        return store.open(self.config, self.recorded, *asked, **how)
+            return Record.without_file(self.config, self.recorded).ask(*requested, **kwargs)
+        return store.open(self.config, self.recorded, *requested, **kwargs)
 
 
 def jobs_of(
@@ -196,12 +196,12 @@ def jobs_of(
     """
     jobs: list[Job] = []
     with phase("making prompts"):
-        sets = [(each, each.benchmark.facts) for each in prompt_sets(spec, engine, benchmarks)]
+        sets = [(prompts, prompts.benchmark.facts) for prompts in prompt_sets(spec, engine, benchmarks)]
         for decoding, (prompts, facts) in product(spec.decodings, sets):
             benchmark, recorded = prompts.benchmark, facts.of or prompts.benchmark.name
-            how: dict[str, Any] = {"decoding": decoding, "sampling": prompts.sampling, "stop": prompts.stop}
+            kwargs: dict[str, Any] = {"decoding": decoding, "sampling": prompts.sampling, "stop": prompts.stop}
             requests = [
-                Request(prompt=prompt, problem=f"{recorded}/{key}", sample=sample, trace=trace, **how)
+                Request(prompt=prompt, problem=f"{recorded}/{key}", sample=sample, trace=trace, **kwargs)
                 for sample in range(prompts.sampling.samples)
                 for key, prompt in prompts.prompts.items()
             ]
@@ -227,8 +227,13 @@ def make_job(
     info, first = engine.info(), requests[0]
     pair = Pair(**info["pair"])
     data, weights = benchmark.of_data or benchmark.data, like.config.weights if like else None
-    told: dict[str, Any] = {"prompt": digest(first.prompt), "data": data, "stop": tuple(first.stop), "weights": weights}
-    config = RecordConfig.of(pair, first.decoding, first.sampling, info, **told)
+    identity: dict[str, Any] = {
+        "prompt": digest(first.prompt),
+        "data": data,
+        "stop": tuple(first.stop),
+        "weights": weights,
+    }
+    config = RecordConfig.of(pair, first.decoding, first.sampling, info, **identity)
     return Job(task, pair, tuple(requests), config, golds, benchmark)
 
 
@@ -260,15 +265,15 @@ class Done:
         job, record, task, speed = self.job, self.record, self.job.lm_eval_task, self.tokens_per_second
         names = [*dict.fromkeys(request.problem for request in job.requests)]
         grader = (job.grader, grading_versions(job.grader)) if task is None else (task.grader, task.graded_with)
-        told = provenance(record, job.benchmark, *grader) | {**about}
-        told["engine"] |= {name: self.info[name] for name in NOT_HASHED if name in self.info}
+        facts = provenance(record, job.benchmark, *grader) | {**about}
+        facts["engine"] |= {name: self.info[name] for name in NOT_HASHED if name in self.info}
         tokens = sum(row.n_tokens for row in self.responses.values())
         seconds = tokens / speed if speed and self.decoded == len(self.responses) else 0.0
-        how: dict[str, Any] = {"seconds": seconds, "provenance": told}
+        fields: dict[str, Any] = {"seconds": seconds, "provenance": facts}
         if task is None:
-            return result_from(record, job.task, names, job.sampling.samples, verdicts=self.verdicts, **how)
+            return result_from(record, job.task, names, job.sampling.samples, verdicts=self.verdicts, **fields)
         scores = scores or computed_scores(task, self.responses)
-        return result_from(record, job.task, names, job.sampling.samples, scores=scores, **how)
+        return result_from(record, job.task, names, job.sampling.samples, scores=scores, **fields)
 
 
 class Board(Progress):
@@ -319,8 +324,8 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
     with ExitStack() as stack:
         records = [stack.enter_context(job.open(store)) for job in jobs]
         requests = [replace(request, tag=index) for index, job in enumerate(jobs) for request in job.requests]
-        held = [(request, records[request.tag].get((request.problem, request.sample))) for request in requests]
-        missing = [request for request, row in held if row is None]
+        stored = [(request, records[request.tag].get((request.problem, request.sample))) for request in requests]
+        missing = [request for request, row in stored if row is None]
         right: list[list[bool]] = [[] for _ in jobs]
         board = stack.enter_context(closing(Board(jobs, right, len(missing), progress and bool(missing))))
         pool = ThreadPoolExecutor(GRADERS, "grader")
@@ -332,7 +337,7 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
 
         def rows() -> Iterator[tuple[Request, Row, str | None]]:
             """Yield what is held, then what is decoded, with its text, stored before anybody sees it."""
-            yield from ((request, row, None) for request, row in held if row is not None)
+            yield from ((request, row, None) for request, row in stored if row is not None)
             waiting: deque[tuple[Rollout, Future[Row]]] = deque()
             for rollout in engine.generate(missing, progress=board) if missing else ():
                 waiting.append((rollout, keeper.submit(keep, rollout)))
@@ -373,8 +378,8 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
             with phase("grading"):
                 verdicts = {key: future.result() for key, future in graded[index].items()}
             if verdicts:
-                given = [(responses[index][key], job.golds[key[0]], verdict) for key, verdict in verdicts.items()]
-                record.judge(judge_name(job.grader, job.task, job.recorded), given)
+                graded_rows = [(responses[index][key], job.golds[key[0]], verdict) for key, verdict in verdicts.items()]
+                record.judge(judge_name(job.grader, job.task, job.recorded), graded_rows)
             record.close()
             speed = board.speed if decoded[index] else None
             open_jobs.remove(index)

@@ -81,14 +81,14 @@ def comparable_groups(results: Sequence[EvalResult], *, of_one_pair: bool = True
     questions: dict[Any, dict[Any, None]] = defaultdict(dict)  # sets of problems, by group and benchmark
     for result in results:
         key = match_key(result)
-        asked = key.pop("problems"), key.pop("data")
-        keys[id(result)] = (pair_of[id(result)], *key.values()), asked
-        questions[keys[id(result)][0], result.task][asked] = None
+        question = key.pop("problems"), key.pop("data")
+        keys[id(result)] = (pair_of[id(result)], *key.values()), question
+        questions[keys[id(result)][0], result.task][question] = None
     groups: dict[Any, list[EvalResult]] = defaultdict(list)
     for result in results:
-        key, asked = keys[id(result)]
+        key, question = keys[id(result)]
         by_size = sorted(questions[key, result.task], key=lambda question: -len(question[0]))
-        groups[key, by_size.index(asked)].append(result)
+        groups[key, by_size.index(question)].append(result)
     return list(groups.values())
 
 

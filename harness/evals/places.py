@@ -37,24 +37,24 @@ def read_results(
         UserError: a place that is none of these, a file that is no result, a record that is not complete, or a result
             of another grader whose responses are gone.
     """
-    found: list[EvalResult] = []
+    results: list[EvalResult] = []
     for place in map(str, places):
         name, equals, path = place.partition("=")
         if not equals or Path(place).expanduser().exists():
             name, path = "", place
         if trainings_at(Path(path).expanduser()):
-            found += _of_trainings(path, name, how)
+            results += _of_trainings(path, name, how)
         else:
-            found += [result.replace(name=name) if name else result for result in _read(path, store, run, how)]
-    if not found:
+            results += [result.replace(name=name) if name else result for result in _read(path, store, run, how)]
+    if not results:
         raise UserError("results: nothing to read there; accepted: files or folders that eval has written, or records")
     called: dict[Any, dict[str, None]] = defaultdict(dict)
-    for result in found:
+    for result in results:
         called[result.config_hash, result.pair][result.name or "no name"] = None
-    for same in dict.fromkeys(tuple(each) for each in called.values() if len(each) > 1):
-        told = "the same results are given under several names, and each is compared as if it were another: "
-        print(f"warning: {told}{', '.join(map(visible, same))}", file=sys.stderr)
-    return found
+    for same in dict.fromkeys(tuple(names) for names in called.values() if len(names) > 1):
+        sentence = "the same results are given under several names, and each is compared as if it were another: "
+        print(f"warning: {sentence}{', '.join(map(visible, same))}", file=sys.stderr)
+    return results
 
 
 def _of_trainings(place: str, name: str, how: dict[str, Any]) -> list[EvalResult]:
@@ -78,17 +78,17 @@ def read_training(training: TrainingPlace, name: str = "", *, named: bool = Fals
 
     `name` is what tables call it, `named` says that it is the reader's. A seed without results is left out, and said.
     """
-    found: list[EvalResult] = []
+    results: list[EvalResult] = []
     seeds = [seed for seed in training.seeds if any(training.results(seed).glob("*.json"))]
     for seed in {*training.seeds} - {*seeds}:
         print(f"warning: left out: {training.folder} has no results of seed {seed} yet", file=sys.stderr)
     for seed in seeds:
-        about = {"name": name or training.name, "seed": seed, "folder": str(training.folder.resolve())}
-        about |= {"checkpoint": training.checkpoint, "named": named}
+        training_facts = {"name": name or training.name, "seed": seed, "folder": str(training.folder.resolve())}
+        training_facts |= {"checkpoint": training.checkpoint, "named": named}
         called = f"{name} seed {seed}" if name and len(seeds) > 1 else name
         for result in _read(str(training.results(seed)), None, None, how):
-            found.append(result.replace(name=called, provenance={**result.provenance, "training": about}))
-    return found
+            results.append(result.replace(name=called, provenance={**result.provenance, "training": training_facts}))
+    return results
 
 
 def _read(
@@ -104,8 +104,8 @@ def _read(
     if path.is_dir():
         path = path / "results" if (path / "results").is_dir() else path
         if files := sorted(path.glob("*.json"), key=lambda file: (file.lstat().st_mtime, file.name)):
-            found = _newest(_readable([lambda file=file: [read_result(file)] for file in files]))
-            return [regraded(result, **how) for result in found]
+            results = _newest(_readable([lambda file=file: [read_result(file)] for file in files]))
+            return [regraded(result, **how) for result in results]
         records = RecordStore(path if RecordStore(path).names() else path / "records")
         names = records.names()
     elif store is not None and re.match("[0-9a-f]+(/|$)", place) and RecordStore(store).names():
@@ -122,17 +122,17 @@ def _readable(reads: Sequence[Callable[[], list[EvalResult]]]) -> list[EvalResul
     """Return the results of files or records; a damaged one, or a record whose right answers nobody knows here, is left
     out, and said to be; where all are such, the first refuses.
     """
-    found, without = [], []
+    results, without = [], []
     for read in reads:
         try:
-            found += read()
+            results += read()
         except (DamagedError, NoResultError) as error:
             without.append(error)
-    if without and not found:
+    if without and not results:
         raise without[0]
     for error in without:
         print(f"warning: left out: {error}", file=sys.stderr)
-    return found
+    return results
 
 
 def _newest(results: Sequence[EvalResult]) -> list[EvalResult]:
@@ -140,7 +140,7 @@ def _newest(results: Sequence[EvalResult]) -> list[EvalResult]:
     kept: dict[str, EvalResult] = {}
     for result in results:
         by_name = {**result.provenance, "graded_with": {"grader": str(result.provenance.get("grader"))}}
-        asked = result.replace(provenance=by_name).config_hash
-        kept.pop(asked, None)
-        kept[asked] = result
+        config_hash = result.replace(provenance=by_name).config_hash
+        kept.pop(config_hash, None)
+        kept[config_hash] = result
     return [*kept.values()]

@@ -52,8 +52,8 @@ class Change:
     def draft(self, record: Record, noise: int = 0) -> Replay:
         """Return the replay as it is before anything is known."""
         response = record.rows[self.problem, self.sample].digest
-        about: dict[str, Any] = {"problem": self.problem, "sample": self.sample, "response": response}
-        return Replay(**about, at=self.at, by=self.name, noise=noise, token=self.token or 0)
+        place: dict[str, Any] = {"problem": self.problem, "sample": self.sample, "response": response}
+        return Replay(**place, at=self.at, by=self.name, noise=noise, token=self.token or 0)
 
     def held(self, record: Record, noise: int = 0) -> Replay | None:
         """Return the replay that a record holds."""
@@ -84,8 +84,8 @@ def undone(record: Record, change: Change, judge: str) -> list[int] | None:
         return None
     if token == change.was:
         return []
-    held = [change.held(record, noise) for noise in range(change.noises + 1)]
-    return [i for i, one in enumerate(held) if one is None or one.right is None or one.judge != judge]
+    replays = [change.held(record, noise) for noise in range(change.noises + 1)]
+    return [i for i, kept in enumerate(replays) if kept is None or kept.right is None or kept.judge != judge]
 
 
 def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordStore, *, progress: bool = True) -> None:
@@ -130,9 +130,9 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
 
         rest = []
         for change, noise in ((candidate, i) for candidate in changes for i in undone(record, candidate, judge) or ()):
-            held, (_, prompt) = change.held(record), read(change.problem, change.sample)
+            kept, (_, prompt) = change.held(record), read(change.problem, change.sample)
             sampling = job.sampling.model_copy(update={"seed": job.sampling.seed + noise})
-            request = begun(change, sampling, held.token if held else change.token, tag=(change, noise))
+            request = begun(change, sampling, kept.token if kept else change.token, tag=(change, noise))
             room = engine.context.limit(job.decoding) - prompt
             if request.begun[-1] in engine.eos_token_ids or len(request.begun) >= min(sampling.max_tokens, room):
                 finish = "stop" if request.begun[-1] in engine.eos_token_ids else "length"

@@ -52,8 +52,8 @@ def _table(said: str, kinds: str, least: float, most: float, dtype: type) -> Pla
         if not good or table.min() < least or table.max() > most:
             cells = [cell for row in value if isinstance(row, list) for cell in row] if isinstance(value, list) else []
             wrong = [cell for cell in cells if type(cell) not in (bool, int, float) or not least <= cell <= most]
-            found = f"{shown(wrong[0])} in it" if wrong else "not such numbers, or rows of different lengths"
-            raise ValueError(f"{info.field_name} has {found}; accepted: {said}, (problems, samples)")
+            problem = f"{shown(wrong[0])} in it" if wrong else "not such numbers, or rows of different lengths"
+            raise ValueError(f"{info.field_name} has {problem}; accepted: {said}, (problems, samples)")
         table = table.astype(dtype)
         table.setflags(write=False)
         return table
@@ -180,8 +180,8 @@ class TaskResult(Stored, frozen=True):
     @property
     def limited(self) -> str | None:
         """Of what its problems are a part (`16 of 83 problems`); None where all were asked, or nobody can tell."""
-        asked, whole = len(self.problem_ids), self.provenance.get("benchmark_size") or benchmark_size(self.task)
-        return f"{asked} of {whole} problems" if whole is not None and asked != whole else None
+        n_problems, whole = len(self.problem_ids), self.provenance.get("benchmark_size") or benchmark_size(self.task)
+        return f"{n_problems} of {whole} problems" if whole is not None and n_problems != whole else None
 
     @property
     def benchmark(self) -> str:
@@ -257,7 +257,7 @@ class TaskResult(Stored, frozen=True):
         `data`, `graded_with` (the grader and its versions) and `partial`; what lm-eval made of it is in it as well, for
         its metrics are not ours to define (`scores_hashed`).
         """
-        asked = {
+        hashed = {
             "task": self.task,
             "decoding": self.decoding.model_dump(mode="json"),
             "sampling": self.sampling.model_dump(mode="json"),
@@ -265,15 +265,15 @@ class TaskResult(Stored, frozen=True):
             "scores": self.scores_hashed,
             **{name: self.provenance[name] for name in ASKED if self.provenance.get(name) is not None},
         }
-        return digest_of(asked)
+        return digest_of(hashed)
 
     def to_json(self) -> str:
         """Write everything as JSON, metrics too, which `read_result` computes anew."""
-        said = {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
-        said |= {name: getattr(self, name).model_dump(mode="json") for name in ("decoding", "sampling")}
-        said["metrics"] = {name: None if value != value else value for name, value in self.metrics().items()}
-        known = {name: value for name, value in said.items() if value is not None}
-        return json.dumps(known, ensure_ascii=False, default=lambda table: (table + 0).tolist())  # of flags 0 and 1
+        fields = {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
+        fields |= {name: getattr(self, name).model_dump(mode="json") for name in ("decoding", "sampling")}
+        fields["metrics"] = {name: None if value != value else value for name, value in self.metrics().items()}
+        present = {name: value for name, value in fields.items() if value is not None}
+        return json.dumps(present, ensure_ascii=False, default=lambda table: (table + 0).tolist())  # of flags 0 and 1
 
     @property
     def file_name(self) -> str:
@@ -310,9 +310,9 @@ class EvalResult(TaskResult, frozen=True):
 
     def of_pair(self, base: str, rl: str) -> "EvalResult":
         """Return a result of base as that of another pair with this base: its numbers do not depend on RL."""
-        told = {"weights": self.read_weights} if self.weights else {}
+        weights = {"weights": self.read_weights} if self.weights else {}
         engine = {**self.engine, "pair": {"base": base, "rl": rl}}
-        return self.replace(provenance={**self.provenance, **told, "engine": engine})
+        return self.replace(provenance={**self.provenance, **weights, "engine": engine})
 
     @property
     def avg(self) -> float:
@@ -341,15 +341,15 @@ class EvalResult(TaskResult, frozen=True):
     def metrics(self) -> dict[str, float]:
         """Return every metric of ours by the name it has in lm-eval's tables, Avg@n with its two error bars."""
         n, errors = self.samples, (self.standard_error, self.sampling_error)
-        known = {f"avg@{n}": self.avg, f"avg@{n}_se": errors[0], f"avg@{n}_se_sampling": errors[1]}
-        return {**known, **self._metrics}
+        scores = {f"avg@{n}": self.avg, f"avg@{n}_se": errors[0], f"avg@{n}_se_sampling": errors[1]}
+        return {**scores, **self._metrics}
 
     def responses(self, i: int) -> stats.Responses:
         """Return what is known of the responses to the i-th problem."""
-        known = {name: table[i].tolist() for name, table in self.tables().items()}
-        if "votes" in known:
-            known["votes"] = [None if vote < 0 else vote for vote in known["votes"]]
-        return stats.Responses(**known)
+        columns = {name: table[i].tolist() for name, table in self.tables().items()}
+        if "votes" in columns:
+            columns["votes"] = [None if vote < 0 else vote for vote in columns["votes"]]
+        return stats.Responses(**columns)
 
     def only(self, problems: Sequence[str]) -> "EvalResult":
         """Return the part that some of its problems make, in their order."""
@@ -411,10 +411,10 @@ def read_result(file: Path) -> EvalResult:
         DamagedError: it is none.
         NoResultError: it is of a task of lm-eval's.
     """
-    found = read_any_result(file)
-    if isinstance(found, LmEvalResult):
-        raise NoResultError(f"{file}: {lm_eval_refusal(found.task, 'compared')}")
-    return found
+    result = read_any_result(file)
+    if isinstance(result, LmEvalResult):
+        raise NoResultError(f"{file}: {lm_eval_refusal(result.task, 'compared')}")
+    return result
 
 
 def result_from(

@@ -109,8 +109,8 @@ def settings_of(
 def _on_common_problems(results: Sequence[EvalResult]) -> list[EvalResult]:
     common: dict[str, list[str]] = {}
     for result in results:
-        there = set(result.problem_ids)
-        common[result.task] = [key for key in common.get(result.task, result.problem_ids) if key in there]
+        available = set(result.problem_ids)
+        common[result.task] = [key for key in common.get(result.task, result.problem_ids) if key in available]
         if not common[result.task]:
             raise UserError(
                 f"across=problems: results of {result.task} have no problem in common, so none can be paired"
@@ -123,7 +123,7 @@ def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
     by: dict[Any, dict[int, EvalResult]] = defaultdict(dict)
     for result in sorted(group, key=lambda result: -result.samples):
         by[result.provenance.get("settings")].setdefault(result.sampling.seed, result)
-    records = [[*mine.values()] for mine in by.values()]
+    records = [[*by_number.values()] for by_number in by.values()]
     every = [result for record in records for result in record]
     return [every] if len({result.sampling.seed for result in every}) == len(every) else records
 
@@ -133,19 +133,21 @@ def cut_unlike(pairs: Iterable[tuple[Setting, Setting]]) -> list[str]:
 
     What is cut at the same length is cut alike, and `max_tokens` is the same for both.
     """
-    found: dict[str, dict[str, str]] = defaultdict(dict)
+    cut_words: dict[str, dict[str, str]] = defaultdict(dict)
     for pair in pairs:
         cut = [_cut_by_context(setting) for setting in pair]
-        lengths = {_context(result) for one in pair for result in one.results}
+        lengths = {_context(result) for setting in pair for result in setting.results}
         if not any(cut) or (len(lengths) == 1 and None not in lengths):
             continue
-        for one, number in zip(pair, cut, strict=True):
-            context = f", context {length:,}" if (length := _context(one.first)) else ""
-            found[one.benchmark][one.label] = f"{one.label} {number:,} of {one.values.size:,}{context}"
+        for setting, number in zip(pair, cut, strict=True):
+            context = f", context {length:,}" if (length := _context(setting.first)) else ""
+            cut_words[setting.benchmark][setting.label] = (
+                f"{setting.label} {number:,} of {setting.values.size:,}{context}"
+            )
     return [
         f"Not the same room: responses on {benchmark} that the context ended before max_tokens: "
-        f"{'; '.join(said.values())}. One --max-model-len for both makes them alike."
-        for benchmark, said in found.items()
+        f"{'; '.join(words.values())}. One --max-model-len for both makes them alike."
+        for benchmark, words in cut_words.items()
     ]
 
 
@@ -161,12 +163,20 @@ def _context(result: EvalResult) -> int | None:
 
 def _labels(settings: Sequence[Setting], usual: Sampling | None) -> list[str]:
     """Return each decoding's label with, in brackets, what differs among the settings of its benchmark."""
-    said = {} if usual is None else sampling_words(usual)
+    usual_words = {} if usual is None else sampling_words(usual)
     models = _models([setting.first for setting in settings])
-    told, labels = [describe(setting.first, models) for setting in settings], []
-    for setting, mine in zip(settings, told, strict=True):
-        names = distinguishing([each for one, each in zip(settings, told, strict=True) if one.task == setting.task])
-        words = [mine[name] for name in names if mine.get(name) and mine[name] != said.get(name)]
+    descriptions, labels = [describe(setting.first, models) for setting in settings], []
+    for setting, description in zip(settings, descriptions, strict=True):
+        names = distinguishing(
+            [
+                words_of_other
+                for other, words_of_other in zip(settings, descriptions, strict=True)
+                if other.task == setting.task
+            ]
+        )
+        words = [
+            description[name] for name in names if description.get(name) and description[name] != usual_words.get(name)
+        ]
         said_too = ", ".join([*words, *filter(None, [setting.partial])])
         labels.append(setting.decoding.label() + f" ({said_too})" * bool(said_too))
     often = Counter((setting.task, label) for setting, label in zip(settings, labels, strict=True))

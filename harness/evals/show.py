@@ -45,10 +45,10 @@ def warnings(results: Sequence[TaskResult]) -> list[str]:
         ("truncated_share", "are cut", "give them room (--max-tokens; model argument max_tokens=N of lm_eval)"),
     ]
     sentences = []
-    for name, what, advice in cases:
-        shares = {f"{result.label} on {result.benchmark}": result.metrics().get(name, 0.0) for result in results}
-        if said := [f"{share:.0%} ({label})" for label, share in shares.items() if share >= 0.5]:
-            sentences.append(f"warning: {', '.join(said)} of the responses {what}: {advice}")
+    for name, fault, advice in cases:
+        by_label = {f"{result.label} on {result.benchmark}": result.metrics().get(name, 0.0) for result in results}
+        if words := [f"{share:.0%} ({label})" for label, share in by_label.items() if share >= 0.5]:
+            sentences.append(f"warning: {', '.join(words)} of the responses {fault}: {advice}")
     return sentences
 
 
@@ -56,9 +56,9 @@ def _row(result: TaskResult, first: TaskResult) -> dict[str, str]:
     """Return the cells that all tables have; the label says what was drawn otherwise than in the first of them."""
     s, usual, metrics = result.sampling, first.sampling, result.metrics()
     drawn = [s.unlike(usual), "" if s.samples == usual.samples else f"{s.samples} samples"]
-    said = ", ".join(filter(None, drawn))
+    note = ", ".join(filter(None, drawn))
     return {
-        "decoding": result.label + (f" ({said})" if said else ""),
+        "decoding": result.label + (f" ({note})" if note else ""),
         **{metric.column: _fact(metric, metrics.get(metric.name)) for metric in COLUMNS},
     }
 

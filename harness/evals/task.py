@@ -57,21 +57,21 @@ class SampledMathTask(ConfigurableTask):
     def __init__(self, config: dict[str, Any], benchmark: Benchmark | None = None, **kwargs: Any) -> None:
         config = {key: value for key, value in config.items() if key != "class"}
         metadata = config.get("metadata") or {}
-        asked = metadata.get("repeats", metadata.get("samples", 1 if metadata.get("temperature") == 0 else None))
-        repeats = config.get("repeats", 1) if asked is None else asked
+        requested = metadata.get("repeats", metadata.get("samples", 1 if metadata.get("temperature") == 0 else None))
+        repeats = config.get("repeats", 1) if requested is None else requested
         if isinstance(repeats, bool) or not str(repeats).isdecimal() or int(repeats) < 1:
             raise UserError(f"repeats={repeats!r} is refused; accepted: a whole number of samples a problem, 1 or more")
         if benchmark is None:
-            said = {name: metadata[name] for name in Presentation.model_fields if metadata.get(name) is not None}
+            fields = {name: metadata[name] for name in Presentation.model_fields if metadata.get(name) is not None}
             name = config["dataset_kwargs"]["benchmark"]
-            benchmark = find_benchmark(name, metadata.get("data_dir"), parse(Presentation, said))
+            benchmark = find_benchmark(name, metadata.get("data_dir"), parse(Presentation, fields))
         self.benchmark = benchmark
         presentation = self.benchmark.presentation
         if presentation.prompt:
             config["doc_to_text"] = presentation.prompt
         if presentation.examples:
-            shown = [example.model_dump() for example in presentation.examples]
-            config |= {"num_fewshot": len(shown), "fewshot_config": {"sampler": "first_n", "samples": shown}}
+            examples = [example.model_dump() for example in presentation.examples]
+            config |= {"num_fewshot": len(examples), "fewshot_config": {"sampler": "first_n", "samples": examples}}
         answers = {"function": BoxedAnswers, "grader": grader_name(self.benchmark.grader)}
         config |= {"repeats": int(repeats), "filter_list": [{"name": "boxed", "filter": [answers]}]}
         super().__init__(config={**config, "metric_list": metric_list(int(repeats))}, **kwargs)
@@ -80,9 +80,9 @@ class SampledMathTask(ConfigurableTask):
         """Take the problems, each with the facts of the whole: the model is told by them alone what they are of."""
         from datasets import Dataset, DatasetDict
 
-        about = asdict(self.benchmark.facts)
+        facts = asdict(self.benchmark.facts)
         self.dataset = DatasetDict(
-            {"test": Dataset.from_list([{**row, OURS: about} for row in self.benchmark.problems])}
+            {"test": Dataset.from_list([{**row, OURS: facts} for row in self.benchmark.problems])}
         )
 
     def build_all_requests(self, **kwargs: Any) -> None:
@@ -106,12 +106,14 @@ class BoxedAnswers(Filter):
         """Return one row of answers a problem, in the order of its samples."""
         rows = [[*row] for row in resps]
         texts = [(text, doc, facts(text)) for row, doc in zip(rows, docs, strict=True) for text in row]
-        known: list[Verdict | None] = [info.pop("given", None) for _, _, info in texts]
-        known = [verdict if verdict is not None and verdict.grader == self.grader else None for verdict in known]
+        given_verdicts: list[Verdict | None] = [info.pop("given", None) for _, _, info in texts]
+        given_verdicts = [
+            verdict if verdict is not None and verdict.grader == self.grader else None for verdict in given_verdicts
+        ]
         todo = [(gold_of(doc), str(text), info.get("finish_reason", "stop")) for text, doc, info in texts]
-        todo = [item for item, verdict in zip(todo, known, strict=True) if verdict is None]
+        todo = [item for item, verdict in zip(todo, given_verdicts, strict=True) if verdict is None]
         fresh = iter(grade_many(todo, grader=self.grader))
-        verdicts = [verdict or next(fresh) for verdict in known]
+        verdicts = [verdict or next(fresh) for verdict in given_verdicts]
         if failed := Counter(verdict.kind for verdict in verdicts if not verdict.graded):
             counts = ", ".join(f"{kind}: {count}" for kind, count in failed.items())
             logging.getLogger(__name__).warning("some answers could not be graded and count as wrong (%s)", counts)

@@ -32,8 +32,8 @@ def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
     """Return the text of tokens as they are, special ones included; the tokenizer may be one of transformers, too."""
     from tokenizers import Tokenizer
 
-    how = {} if isinstance(tokenizer, Tokenizer) else {"clean_up_tokenization_spaces": False}
-    return tokenizer.decode(list(ids), skip_special_tokens=False, **how)
+    kwargs = {} if isinstance(tokenizer, Tokenizer) else {"clean_up_tokenization_spaces": False}
+    return tokenizer.decode(list(ids), skip_special_tokens=False, **kwargs)
 
 
 def tokenizers(named: str | None, pair: Pair | None = None) -> Callable[[Sequence[Record]], Any]:
@@ -47,13 +47,13 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> Callable[[Sequenc
 
     def load(records: Sequence[Record]) -> Any:
         nonlocal hinted
-        how: dict[str, Any] = {"trust_remote_code": False, "local_files_only": named in (None, NAMED_THERE)}
+        kwargs: dict[str, Any] = {"trust_remote_code": False, "local_files_only": named in (None, NAMED_THERE)}
         place = named
         if named == NAMED_THERE:
             place = _named_by(records)
         elif named is None and pair is not None:
             place = pair.rl
-            how |= {"revision": pair.rl_revision, "trust_remote_code": pair.trust_remote_code}
+            kwargs |= {"revision": pair.rl_revision, "trust_remote_code": pair.trust_remote_code}
         elif named is None:
             place = _tiny(records) or _below(records)
         if place is None:
@@ -62,7 +62,7 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> Callable[[Sequenc
                 _warn("Some responses are plain text: --tokenizer records takes the tokenizers that your records name.")
             return None
         try:
-            return _read(place, **how)
+            return _read(place, **kwargs)
         except Exception as error:  # transformers raises anything; the page is of use without it
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             if named == place:
@@ -122,8 +122,8 @@ def _below(records: Sequence[Record]) -> str | None:
 def _tiny(records: Sequence[Record]) -> str | None:
     """Return where the tiny pair is if these are its records, by the digest of the weights that decoded them."""
     tiny = tiny_pair().rl
-    known = {record.config.weights.get("rl") for record in records if record.config is not None}
-    return tiny if known == {fingerprint(tiny)} else None
+    digests = {record.config.weights.get("rl") for record in records if record.config is not None}
+    return tiny if digests == {fingerprint(tiny)} else None
 
 
 def _warn(sentence: str) -> None:

@@ -84,5 +84,6 @@ def criterion_values(
             for gate, values in parts[job.decoding].items():
                 values.append(trace.value(gate))
     return {
-        decoding: {gate: np.concatenate(values) for gate, values in mine.items()} for decoding, mine in parts.items()
+        decoding: {gate: np.concatenate(values) for gate, values in by_gate.items()}
+        for decoding, by_gate in parts.items()
     }

@@ -60,7 +60,7 @@ def trainings_at(place: Path) -> list[TrainingPlace]:
     """
     if (place / "train.yaml").is_file():
         name = str(read_json(place / "summary.json").get("label") or place.resolve().name)
-        numbers = (each.name.removeprefix("seed-") for each in place.glob("seed-*"))
+        numbers = (folder.name.removeprefix("seed-") for folder in place.glob("seed-*"))
         return [TrainingPlace(name, place, tuple(sorted(int(number) for number in numbers if number.isdecimal())))]
     sweep = place.parent if place.name == "results" and not place.is_dir() else place
     if not (sweep / "sweep.yaml").is_file():
