@@ -21,14 +21,14 @@ def analysis_chapters(places: Sequence[Path]) -> list[Chapter]:
     chapters: list[Chapter] = []
     for place in places:
         files = [file for file in sorted(place.glob("*.json")) if file.stem.partition("-")[0] in CHAPTERS]
-        found = [(file, Analysis.read(file)) for file in ([place] if place.is_file() else files)]
-        if not found:
+        analyses = [(file, Analysis.read(file)) for file in ([place] if place.is_file() else files)]
+        if not analyses:
             raise UserError(f"analysis={str(place)!r} holds nothing that `rlvr-dir analyse` wrote")
-        found.sort(key=lambda each: list(CHAPTERS).index(each[1].kind))
-        for file, one in found:
+        analyses.sort(key=lambda entry: list(CHAPTERS).index(entry[1].kind))
+        for file, analysis in analyses:
             slug = f"-{len(chapters)}" if chapters else ""
             try:
-                chapters.append(CHAPTERS[one.kind](one, slug))
+                chapters.append(CHAPTERS[analysis.kind](analysis, slug))
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 reason = f"{type(error).__name__}: {str(error)[:100]}"
                 raise DamagedError(f"{file} does not fit together ({reason})") from None

@@ -54,10 +54,10 @@ def build(
     if groups:
         front = [*_main_figures(groups[0], rows), tables.main_differences(groups[0], rows), tables.scores(groups[0])]
     front += [tables.picked(rows)]
-    shown = [section for section in front if section is not None]
+    first_page = [section for section in front if section is not None]
     chapters: list[Chapter] = []
-    if said := [*tables.caveats(rows), *_apart(groups)]:
-        chapters.append(Chapter("What to know before reading on", tuple(said)))
+    if warnings := [*tables.caveats(rows), *_apart(groups)]:
+        chapters.append(Chapter("What to know before reading on", tuple(warnings)))
     chapters += [trained] if trained else []
     for group in groups:
         chapters.append(tables.group_chapter(group, rows, several=len(groups) > 1))
@@ -68,16 +68,16 @@ def build(
     chapters += more
     if results:
         chapters.append(Chapter("Every result", (), (tables.everything(every),)))
-    once = {section.name for section in shown}
+    once = {section.name for section in first_page}
     chapters = [
         replace(chapter, sections=tuple(section for section in chapter.sections if section.name not in once))
         for chapter in chapters
     ]
     sources = {
-        one.anchor: one
+        source.anchor: source
         for group in every
         for result in group.results
-        for one in [tables.source(result, group, runs or {})]
+        for source in [tables.source(result, group, runs or {})]
     }
     names = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
     headline = tables.first_line(rows, names)
@@ -86,7 +86,7 @@ def build(
         nothing = NOTHING if groups and not rows else ONLY_ANALYSES
         headline = next(iter(said_of_trainings), nothing)
     kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
-    return Report(name, headline, tuple(shown), kept, tuple(sources.values()), tuple(facts), tuple(viewers))
+    return Report(name, headline, tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers))
 
 
 def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | None]:
@@ -102,11 +102,11 @@ def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | No
     task = max(ways, key=lambda way: len(ways[way]), default=None)
     if task is None or len(ways[task]) < 2:
         return []
-    mine = [setting for setting in group.settings if setting.task == task]
-    plain = [one for one in mine if not one.decoding.gated or one.decoding.primary == "base"]
+    of_task = [setting for setting in group.settings if setting.task == task]
+    plain = [setting for setting in of_task if not setting.decoding.gated or setting.decoding.primary == "base"]
     word, part = figures.in_legible_parts(plain)[0]
-    title = f"{tables.benchmark_title(mine[0].benchmark)}, {group.pair}"
-    own = [row for row in rows if any(row.result is one for one in mine)]
+    title = f"{tables.benchmark_title(of_task[0].benchmark)}, {group.pair}"
+    own = [row for row in rows if any(row.result is setting for setting in of_task)]
     return [
         figures.against_share(part, f"changed-{word}{group.slug}{task}", title, scale=0.7),
         figures.over_veto(own, f"veto-{group.slug}{task}", title, scale=0.7),

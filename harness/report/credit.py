@@ -16,11 +16,11 @@ OVER = "Brackets: 95 % intervals over problems."
 def credit_chapter(found: Analysis, slug: str = "") -> Chapter:
     """Show the effect of single tokens, by rule, by depth and by the sign of delta log p."""
     facts = found.facts
-    what = "a token that the rule's gate flags was drawn again from the rule's target"
+    event = "a token that the rule's gate flags was drawn again from the rule's target"
     if facts["undo"]:
-        what = "a token that the rule had changed was set back to the proposed one"
+        event = "a token that the rule had changed was set back to the proposed one"
     text = (
-        f"In responses to {tasks_of(found)} ({drawn(found)}) {what}, that one alone, and the rest was replayed under "
+        f"In responses to {tasks_of(found)} ({drawn(found)}) {event}, that one alone, and the rest was replayed under "
         f"the same noise: up to {facts['tokens']} tokens of each problem and rule. The effect is the verdict with the "
         "rule's token minus the verdict with the proposed one; a token matters if the verdict changes at all. "
         "docs/credit.md says what that can tell and what not."
@@ -42,10 +42,10 @@ def _cell(row: Mapping[str, Any] | None, name: str, *, plus: bool = True) -> Cel
 
 def _effects(found: Analysis, name: str, these: str) -> Section:
     """List what changing one of these tokens does, beside tokens that are not flagged and beside vetoes."""
-    by = {(one["label"], one["kind"], one["over"], one["verdict"]): one for one in found.tables["effects"]}
-    minus = {(one["label"], one["minus"], one["over"]): one for one in found.tables["differences"]}
+    by = {(row["label"], row["kind"], row["over"], row["verdict"]): row for row in found.tables["effects"]}
+    minus = {(row["label"], row["minus"], row["over"]): row for row in found.tables["differences"]}
     rows = []
-    for label in dict.fromkeys(one["label"] for one in found.tables["effects"]):
+    for label in dict.fromkeys(row["label"] for row in found.tables["effects"]):
         flagged, changed = by[label, "flagged", "all", "any"], by[label, "flagged", "changed", "any"]
         rows.append(
             {
@@ -75,36 +75,36 @@ def _effects(found: Analysis, name: str, these: str) -> Section:
 def _depth(strata: Frame, name: str, these: str) -> Section:
     """Draw the share of these tokens that matter, and their mean effect, by depth."""
     data = strata[(strata["by"] == "tenth") & (strata["kind"] == "flagged")].reset_index(drop=True)
-    with drawing(name, 5.6, 2.9, 1, 2) as made:
+    with drawing(name, 5.6, 2.9, 1, 2) as canvas:
         panels = (("effect", "mean effect"), ("matter", "tokens that matter"))
-        for axes, (what, title) in zip(made.axes[0], panels, strict=True):
-            for i, (label, mine) in enumerate(data.groupby("label", sort=False)):
-                at = [10 * (tenth + 0.5) for tenth in mine["from"]]
-                line(axes, at, estimates(mine, what), str(label), **look(i))
+        for axes, (column, title) in zip(canvas.axes[0], panels, strict=True):
+            for i, (label, of_label) in enumerate(data.groupby("label", sort=False)):
+                at = [10 * (tenth + 0.5) for tenth in of_label["from"]]
+                line(axes, at, estimates(of_label, column), str(label), **look(i))
             axes.set_xlabel("% of the response")
             axes.set_ylabel(title)
             percent_axis(axes.yaxis)
-        made.figure.legend(*made.axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+        canvas.figure.legend(*canvas.axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     title = f"The effect of a {these} token, and the share of them that matter, by the part of the response before it"
     alt = "Two line charts by depth in the response, one line a rule: mean effect, and share of tokens that matter."
-    return Section(name, title, data, ("Bars: 95 % intervals over problems.",), made.svg, alt)
+    return Section(name, title, data, ("Bars: 95 % intervals over problems.",), canvas.svg, alt)
 
 
 def _signs(data: Frame, name: str, these: str) -> Section:
     """Compare those tokens that RL made less likely with likelier ones of the same size."""
     rows = [
         {
-            "Rule": one["label"],
-            "|Δ log p| from": f"{one['from']:g}",
-            "Tokens, Δ < 0": one["tokens_below"],
-            "changed": one["changed_below"],
-            "Effect, Δ < 0": _cell(one, "effect_below"),
-            "Tokens, Δ > 0": one["tokens_above"],
-            "changed ": one["changed_above"],
-            "Effect, Δ > 0": _cell(one, "effect_above"),
-            "Difference": _cell(one, "effect"),
+            "Rule": row["label"],
+            "|Δ log p| from": f"{row['from']:g}",
+            "Tokens, Δ < 0": row["tokens_below"],
+            "changed": row["changed_below"],
+            "Effect, Δ < 0": _cell(row, "effect_below"),
+            "Tokens, Δ > 0": row["tokens_above"],
+            "changed ": row["changed_above"],
+            "Effect, Δ > 0": _cell(row, "effect_above"),
+            "Difference": _cell(row, "effect"),
         }
-        for one in data.to_dict("records")
+        for row in data.to_dict("records")
     ]
     every = ", over all of them, changed or not" if these == "flagged" else ""
     note = f"{these.capitalize()} tokens in one stratum of |Δ log p|{every}. {OVER}"
@@ -115,15 +115,15 @@ def _check(data: Frame, name: str) -> Section:
     """Hold common noise against fresh noise."""
     rows = [
         {
-            "Rule": one["label"],
-            "Changed tokens": one["tokens"],
-            "Same noise": _cell(one, "paired"),
-            "Fresh noise": _cell(one, "unpaired"),
-            "Difference": _cell(one, "difference"),
-            "Variance, same noise": cell(one.get("variance_paired"), 3, unit=1),
-            "fresh noise": cell(one.get("variance_unpaired"), 3, unit=1),
+            "Rule": row["label"],
+            "Changed tokens": row["tokens"],
+            "Same noise": _cell(row, "paired"),
+            "Fresh noise": _cell(row, "unpaired"),
+            "Difference": _cell(row, "difference"),
+            "Variance, same noise": cell(row.get("variance_paired"), 3, unit=1),
+            "fresh noise": cell(row.get("variance_unpaired"), 3, unit=1),
         }
-        for one in data.to_dict("records")
+        for row in data.to_dict("records")
     ]
     note = f"Both estimate one mean: a difference beyond chance would be a mistake. {OVER}"
     return Section(name, "Mean effect of changed tokens by the same and by fresh noise", frame(rows), (note,))

@@ -58,9 +58,9 @@ def drawing(
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")  # the browser has fonts that matplotlib has not
         figure = Figure(figsize=(1.5 * width * scale, 1.2 * height * scale), layout="constrained")
-        made = Drawing(figure, figure.subplots(rows, columns, squeeze=False, **how))
-        yield made
-        made.svg = _svg(figure, name)
+        canvas = Drawing(figure, figure.subplots(rows, columns, squeeze=False, **how))
+        yield canvas
+        canvas.svg = _svg(figure, name)
 
 
 def _svg(figure: Any, name: str) -> str:
@@ -68,7 +68,7 @@ def _svg(figure: Any, name: str) -> str:
     from matplotlib.ticker import FixedFormatter
 
     out = io.StringIO()
-    for axis in (each for axes in figure.axes for each in (axes.xaxis, axes.yaxis)):
+    for axis in (one_axis for axes in figure.axes for one_axis in (axes.xaxis, axes.yaxis)):
         if isinstance(ticks := axis.get_major_formatter(), FixedFormatter):  # each drawing sets their texts anew
             ticks.seq = [visible(label, _LONGEST) for label in ticks.seq]
     for text in figure.findobj(Text):
@@ -91,16 +91,16 @@ def look(i: int, **changes: Any) -> dict[str, Any]:
 
 def line(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], label: str = "", **how: Any) -> None:
     """Draw estimates with their intervals, and a line through them; what is not known has no point."""
-    known = [
+    points = [
         (x, estimate, estimate.value) for x, estimate in zip(at, estimates, strict=True) if estimate.value is not None
     ]
-    values = [value for *_, value in known]
+    values = [value for *_, value in points]
     spans = [
-        [0.0 if end is None else abs(end - value) for _, one, value in known for end in [getattr(one, side)]]
+        [0.0 if end is None else abs(end - value) for _, estimate, value in points for end in [getattr(estimate, side)]]
         for side in ("low", "high")
     ]
     how = {"markersize": 3.5, "linewidth": 1.1, "elinewidth": 0.6, "capsize": 1.5, **how}
-    axes.errorbar([x for x, *_ in known], values, yerr=spans, label=visible(label, 60) or None, **how)
+    axes.errorbar([x for x, *_ in points], values, yerr=spans, label=visible(label, 60) or None, **how)
 
 
 def bars(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], width: float, **how: Any) -> None:
@@ -128,7 +128,7 @@ def beside(axes: Any) -> None:
         drawn = handle[0] if isinstance(handle, ErrorbarContainer) else handle
         end = axes.transData.transform((axes.get_xlim()[0], float(drawn.get_ydata()[-1])))
         named.append((axes.transAxes.inverted().transform(end)[1], label, drawn))
-    named.sort(key=lambda each: each[0])
+    named.sort(key=lambda entry: entry[0])
     gap = min(1 / max(1, len(named)), 0.2 / axes.figure.get_figheight())  # of a line of text, in the axes' height
     places = [height for height, *_ in named]
     for i in range(1, len(places)):
@@ -136,8 +136,8 @@ def beside(axes: Any) -> None:
     for i in reversed(range(len(places))):
         places[i] = min(places[i], 1 - gap * (len(places) - 1 - i))
     for place, (_, label, drawn) in zip(places, named, strict=True):
-        how = {name: getattr(drawn, f"get_{name}")() for name in ("color", "linestyle", "linewidth", "marker")}
-        axes.plot([1.02, 1.05, 1.08], [place] * 3, markevery=[1], transform=axes.transAxes, clip_on=False, **how)
+        style = {name: getattr(drawn, f"get_{name}")() for name in ("color", "linestyle", "linewidth", "marker")}
+        axes.plot([1.02, 1.05, 1.08], [place] * 3, markevery=[1], transform=axes.transAxes, clip_on=False, **style)
         axes.text(1.1, place, label, transform=axes.transAxes, va="center", fontsize=8)
 
 

@@ -47,9 +47,9 @@ def _scaled(setting: Setting) -> Estimate:
 
 
 def _row(setting: Setting, label: str, score: Estimate) -> dict[str, Any]:
-    shares = [setting.share(f"n_{name}") for name in SHARES] if setting.decoding.gated else [Estimate(0, 0, 0)] * 2
+    ratios = [setting.share(f"n_{name}") for name in SHARES] if setting.decoding.gated else [Estimate(0, 0, 0)] * 2
     row: dict[str, Any] = {"line": label, "tau": setting.decoding.tau if setting.decoding.gated else None}
-    for name, share in zip(SHARES, shares, strict=True):
+    for name, share in zip(SHARES, ratios, strict=True):
         ends = (None if end is None else 100 * end for end in (share.value, share.low, share.high))
         row |= dict(zip((f"{name}_percent", f"{name}_low", f"{name}_high"), ends, strict=True))
     return {**row, "avg": score.value, "low": score.low, "high": score.high, "samples": setting.samples}
@@ -57,14 +57,14 @@ def _row(setting: Setting, label: str, score: Estimate) -> dict[str, Any]:
 
 def _levels(axes: Any, settings: Sequence[Setting]) -> list[tuple[Setting, Estimate]]:
     """Draw what replaces nothing as dotted levels in their intervals; return them."""
-    found = []
+    levels = []
     for setting in settings:
         score, colour = _scaled(setting), {"rl": RL, "base": BASE}.get(setting.decoding.mode, EXPO)
         axes.axhline(score.value, color=colour, linewidth=1, linestyle=":", label=setting.decoding.label())
         if score.low is not None:
             axes.axhspan(score.low, score.high, color=colour, alpha=0.08, linewidth=0)
-        found.append((setting, score))
-    return found
+        levels.append((setting, score))
+    return levels
 
 
 def against_share(
@@ -82,24 +82,24 @@ def against_share(
     avg = avg_of(settings)
     settings = _of_one_kind(settings)
     ways = _ways(settings)
-    said, meaning = SHARES[share]
+    axis_title, meaning = SHARES[share]
     rows = []
-    with drawing(name, 5.6, 3.4, scale=scale) as made:
-        axes = made.one
-        for i, label, mine in ways:
-            mine = sorted(mine, key=lambda one: one.share(f"n_{share}").value or 0.0)
-            scores = [_scaled(one) for one in mine]
-            at = [100 * (one.share(f"n_{share}").value or 0.0) for one in mine]
-            line(axes, at, scores, label, **_look_of(mine[0].decoding, i))
-            for x, one in zip(at, mine, strict=True):
-                way: Any = one.decoding
+    with drawing(name, 5.6, 3.4, scale=scale) as canvas:
+        axes = canvas.one
+        for i, label, of_way in ways:
+            of_way = sorted(of_way, key=lambda setting: setting.share(f"n_{share}").value or 0.0)
+            scores = [_scaled(setting) for setting in of_way]
+            at = [100 * (setting.share(f"n_{share}").value or 0.0) for setting in of_way]
+            line(axes, at, scores, label, **_look_of(of_way[0].decoding, i))
+            for x, setting in zip(at, of_way, strict=True):
+                way: Any = setting.decoding
                 if way.gate.redraws and (way.mode, way.primary) == ("replace", "base"):
                     axes.axvline(x, color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
-            rows += [_row(one, label, score) for one, score in zip(mine, scores, strict=True)]
+            rows += [_row(setting, label, score) for setting, score in zip(of_way, scores, strict=True)]
         levels = _levels(axes, [setting for setting in settings if not setting.decoding.gated])
-        rows += [_row(one, one.decoding.label(), score) for one, score in levels]
+        rows += [_row(setting, setting.decoding.label(), score) for setting, score in levels]
         root_axis(axes)
-        axes.set_xlabel(f"{said}, % (square-root scale)")
+        axes.set_xlabel(f"{axis_title}, % (square-root scale)")
         axes.set_ylabel(f"{avg}, %")
         axes.set_title(title)
         beside(axes)
@@ -107,11 +107,12 @@ def against_share(
     mixed = f"; points have {' or '.join(map(str, samples))} samples a problem" if len(samples) > 1 else ""
     return Section(
         name,
-        f"Accuracy against the share of {said} on {title}",
+        f"Accuracy against the share of {axis_title} on {title}",
         frame(rows),
-        (f"Bars are 95 % intervals over problems{mixed}. {said.capitalize()}: {meaning}.",),
-        made.svg,
-        f"Line chart: {avg} on {title} against the share of {said}, {len(ways)} line{'s' * (len(ways) > 1)}; base and "
+        (f"Bars are 95 % intervals over problems{mixed}. {axis_title.capitalize()}: {meaning}.",),
+        canvas.svg,
+        f"Line chart: {avg} on {title} against the share of {axis_title}, "
+        f"{len(ways)} line{'s' * (len(ways) > 1)}; base and "
         "RL are dotted levels.",
         LIKE_PAPER,
     )
@@ -148,22 +149,22 @@ def _ways(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]:
             found.setdefault((way.primary, place, way.caption, mode, way.gamma), []).append(setting)
     ways: list[tuple[int, str, list[Setting]]] = []
     before, number = None, -1
-    for (primary, _, caption, mode, gamma), mine in sorted(found.items(), key=lambda each: each[0]):
+    for (primary, _, caption, mode, gamma), of_way in sorted(found.items(), key=lambda item: item[0]):
         number += not mode or before != (primary, caption)
         before = primary, caption
         target = (mode, *([f"γ = {gamma:g}"] if gamma and (not mode or (mode == "veto" and gamma != -1)) else []))
         label = ", ".join(filter(None, (caption, *target)))
-        ways.append((number, label + (" on RL" if primary == "rl" else ""), mine))
+        ways.append((number, label + (" on RL" if primary == "rl" else ""), of_way))
     return ways
 
 
 def _look_of(decoding: Any, i: int) -> dict[str, Any]:
     """Return how the line of a decoding is drawn, the i-th criterion of a figure; a veto's is dashed, marks open."""
-    gate, how = decoding.gate, look(i, markersize=4, linewidth=1.2)
-    how |= {"color": EXPO, "marker": "s"} if _apart(gate) else {}
-    how |= {"color": COUPLING, "marker": "*", "markersize": 8} if gate.redraws else {}
-    how |= {"linestyle": ":"} if gate.statistic == "random" else {}
-    return how | ({"linestyle": LINES[decoding.mode], "markerfacecolor": "white"} if decoding.mode in LINES else {})
+    gate, style = decoding.gate, look(i, markersize=4, linewidth=1.2)
+    style |= {"color": EXPO, "marker": "s"} if _apart(gate) else {}
+    style |= {"color": COUPLING, "marker": "*", "markersize": 8} if gate.redraws else {}
+    style |= {"linestyle": ":"} if gate.statistic == "random" else {}
+    return style | ({"linestyle": LINES[decoding.mode], "markerfacecolor": "white"} if decoding.mode in LINES else {})
 
 
 def _is_of_the_paper(gate: Any) -> bool:
@@ -182,35 +183,35 @@ def over_veto(rows: Sequence[Comparison], name: str, title: str, scale: float = 
     data = []
     if not rows:
         return None
-    with drawing(name, 5.6, 3.2, scale=scale) as made:
-        made.one.axhline(0, color="#808080", linewidth=0.8)
+    with drawing(name, 5.6, 3.2, scale=scale) as canvas:
+        canvas.one.axhline(0, color="#808080", linewidth=0.8)
         for i, label, settings in _ways([row.result for row in rows]):
-            mine = sorted(
+            comparisons = sorted(
                 (of[id(setting)] for setting in settings), key=lambda row: row.result.share("n_changed").value or 0.0
             )
-            at = [100 * (row.result.share("n_changed").value or 0.0) for row in mine]
-            ends = [(row.difference.mean, row.difference.low, row.difference.high) for row in mine]
-            points = [Estimate(*(100 * end for end in each)) for each in ends]
-            line(made.one, at, points, label, **_look_of(settings[0].decoding, i))
-            for x, row, point in zip(at, mine, points, strict=True):
-                one, other = row.result, row.reference
+            at = [100 * (row.result.share("n_changed").value or 0.0) for row in comparisons]
+            ends = [(row.difference.mean, row.difference.low, row.difference.high) for row in comparisons]
+            points = [Estimate(*(100 * end for end in interval)) for interval in ends]
+            line(canvas.one, at, points, label, **_look_of(settings[0].decoding, i))
+            for x, row, point in zip(at, comparisons, points, strict=True):
+                setting, other = row.result, row.reference
                 changed = {"changed_percent": x, "veto_changed_percent": 100 * (other.share("n_changed").value or 0.0)}
-                scores = {"avg": 100 * one.avg, "veto_avg": 100 * other.avg}
+                scores = {"avg": 100 * setting.avg, "veto_avg": 100 * other.avg}
                 ends = {"difference": point.value, "low": point.low, "high": point.high}
                 p = {"p": row.difference.p, "p_holm": row.holm_p}
-                data.append({"line": label, "tau": one.decoding.tau, **changed, **scores, **ends, **p})
-        root_axis(made.one)
-        made.one.set_xlabel("changed tokens of the replacement, % (square-root scale)")
-        made.one.set_ylabel("replace minus veto, points")
-        made.one.set_title(title)
-        beside(made.one)
-    what = f"What RL's token adds to the rejected one's going on {title}: replace minus veto"
+                data.append({"line": label, "tau": setting.decoding.tau, **changed, **scores, **ends, **p})
+        root_axis(canvas.one)
+        canvas.one.set_xlabel("changed tokens of the replacement, % (square-root scale)")
+        canvas.one.set_ylabel("replace minus veto, points")
+        canvas.one.set_title(title)
+        beside(canvas.one)
+    caption = f"What RL's token adds to the rejected one's going on {title}: replace minus veto"
     notes = (
         "Veto: the same gate, and the token drawn again from base without the rejected one; no token of RL's is "
         "written. Bars are 95 % intervals over problems, paired.",
     )
     alt = f"Line chart: replace minus veto in points against changed tokens, {len(data)} points around a line at zero."
-    return Section(name, what, frame(data), notes, made.svg, alt)
+    return Section(name, caption, frame(data), notes, canvas.svg, alt)
 
 
 def _apart(gate: Any) -> bool:
@@ -223,17 +224,24 @@ def in_legible_parts(settings: Sequence[Setting]) -> list[tuple[str, list[Settin
 
     Each part has a word for its name, and base and RL; `landmark` gates are in both.
     """
-    asked = {
+    criteria = {
         setting.decoding.criterion for setting in settings if setting.decoding.gated and not setting.decoding.everywhere
     }
-    if len(asked) <= len(COLOURS) + 1:
+    if len(criteria) <= len(COLOURS) + 1:
         return [("", list(settings))]
     plain = [setting for setting in settings if setting.decoding.mode in ("base", "rl")]
     gated = [(setting, setting.decoding.gate) for setting in settings if setting.decoding.gate is not None]
-    both = [one for one, gate in gated if gate.landmark and one.decoding.criterion == gate.name]
-    left = [one for one, _ in gated if one not in both]
-    papers = [one for one, gate in gated if one in left and gate.paper and one.decoding.criterion == gate.name]
-    return [("", plain + both + papers), ("controls-", plain + both + [one for one in left if one not in papers])]
+    both = [setting for setting, gate in gated if gate.landmark and setting.decoding.criterion == gate.name]
+    others = [setting for setting, _ in gated if setting not in both]
+    papers = [
+        setting
+        for setting, gate in gated
+        if setting in others and gate.paper and setting.decoding.criterion == gate.name
+    ]
+    return [
+        ("", plain + both + papers),
+        ("controls-", plain + both + [setting for setting in others if setting not in papers]),
+    ]
 
 
 def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section | None:
@@ -242,22 +250,22 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
     None where fewer than three gammas were drawn so.
     """
     everywhere = sorted(
-        (setting for setting in settings if setting.decoding.everywhere), key=lambda one: one.decoding.gamma
+        (setting for setting in settings if setting.decoding.everywhere), key=lambda setting: setting.decoding.gamma
     )
     if len(everywhere) < 3:
         return None
     avg = avg_of(settings)
-    label, gammas = "every token", [one.decoding.gamma for one in everywhere]
-    scores = [_scaled(one) for one in everywhere]
-    with drawing(name, 5.6, 3.2) as made:
-        line(made.one, gammas, scores, label, **look(0, markersize=4, linewidth=1.2))
+    label, gammas = "every token", [setting.decoding.gamma for setting in everywhere]
+    scores = [_scaled(setting) for setting in everywhere]
+    with drawing(name, 5.6, 3.2) as canvas:
+        line(canvas.one, gammas, scores, label, **look(0, markersize=4, linewidth=1.2))
         rows: list[tuple[Any, ...]] = [(label, *row) for row in zip(gammas, everywhere, scores, strict=True)]
-        levels = _levels(made.one, [setting for setting in settings if setting.decoding.mode in ("base", "rl")])
-        rows += [(one.decoding.label(), None, one, score) for one, score in levels]
-        made.one.set_xlabel("γ: −1 is base, 0 is RL, above it beyond RL")
-        made.one.set_ylabel(f"{avg}, %")
-        made.one.set_title(title)
-        beside(made.one)
+        levels = _levels(canvas.one, [setting for setting in settings if setting.decoding.mode in ("base", "rl")])
+        rows += [(setting.decoding.label(), None, setting, score) for setting, score in levels]
+        canvas.one.set_xlabel("γ: −1 is base, 0 is RL, above it beyond RL")
+        canvas.one.set_ylabel(f"{avg}, %")
+        canvas.one.set_title(title)
+        beside(canvas.one)
     data = [
         {
             "line": label,
@@ -265,26 +273,28 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
             "avg": score.value,
             "low": score.low,
             "high": score.high,
-            "samples": one.samples,
+            "samples": setting.samples,
         }
-        for label, gamma, one, score in rows
+        for label, gamma, setting, score in rows
     ]
-    what = f"Accuracy against γ on {title}, every token drawn from the target"
+    caption = f"Accuracy against γ on {title}, every token drawn from the target"
     alt = f"Line chart: {avg} against γ, from base over RL beyond it."
-    return Section(name, what, frame(data), ("Bars are 95 % intervals over problems.",), made.svg, alt)
+    return Section(name, caption, frame(data), ("Bars are 95 % intervals over problems.",), canvas.svg, alt)
 
 
 def heat_map(cells: Mapping[tuple[float, float], Setting], rl: Setting | None, name: str, title: str) -> Section:
     """Draw Avg by threshold and gamma, the colours centred on RL where it is known: red above, blue below."""
     every = [*cells.values(), *([rl] if rl else [])]
     avg = avg_of(every)
-    data = frame([{"tau": tau, "gamma": gamma, "avg": 100 * one.avg} for (tau, gamma), one in sorted(cells.items())])
+    data = frame(
+        [{"tau": tau, "gamma": gamma, "avg": 100 * setting.avg} for (tau, gamma), setting in sorted(cells.items())]
+    )
     pivot = data.pivot_table(index="gamma", columns="tau", values="avg", aggfunc="first")
     values = pivot.to_numpy(dtype=float)
     middle = 100 * rl.avg if rl else float(np.nanmean(values))
     span = max(1.0, float(np.nanmax(np.abs(values - middle))))
-    with drawing(name, 1.6 + 0.95 * values.shape[1], 1.3 + 0.55 * values.shape[0]) as made:
-        axes = made.one
+    with drawing(name, 1.6 + 0.95 * values.shape[1], 1.3 + 0.55 * values.shape[0]) as canvas:
+        axes = canvas.one
         axes.imshow(values, cmap="RdBu_r", vmin=middle - span, vmax=middle + span, aspect="auto")
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):
@@ -295,8 +305,8 @@ def heat_map(cells: Mapping[tuple[float, float], Setting], rl: Setting | None, n
         axes.set_xlabel("τ")
         axes.set_ylabel("γ")
         axes.set_title(f"{title}: {avg}" + (f", rl {middle:.1f}" if rl else ""))
-    said = f"{avg} on {title} by threshold τ and strength γ; colours are centred on " + ("RL" if rl else "the mean")
-    return Section(name, said, data, (), made.svg, "Heat map, as printed in the cells.")
+    caption = f"{avg} on {title} by threshold τ and strength γ; colours are centred on " + ("RL" if rl else "the mean")
+    return Section(name, caption, data, (), canvas.svg, "Heat map, as printed in the cells.")
 
 
 def extrapolates(row: Comparison) -> bool:
@@ -307,17 +317,19 @@ def extrapolates(row: Comparison) -> bool:
 def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> Section:
     """Draw extrapolations minus RL beside the same minus their own gate, else all paired differences; a line each."""
     controlled = [row for row in rows if extrapolates(row)]
-    shown = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
+    drawn_rows = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
     over_rl = {id(row.result): row for row in rows if comparison_kind(row) == "against rl"}
     panels: dict[str, Sequence[Comparison | None]] = {}
-    if controlled and any(others := [over_rl.get(id(row.result)) for row in shown]):
+    if controlled and any(others := [over_rl.get(id(row.result)) for row in drawn_rows]):
         panels["points, minus RL"] = others
-    panels["points" + (", minus the γ = 0 control" if controlled else "")] = shown
+    panels["points" + (", minus the γ = 0 control" if controlled else "")] = drawn_rows
     colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1], "against veto": COLOURS[2]}
     data = []
-    with drawing(name, 6.4 if len(panels) == 1 else 8.4, 0.9 + 0.24 * len(shown), 1, len(panels), sharey=True) as made:
-        for axes, (what, mine) in zip(made.axes.flat, panels.items(), strict=True):
-            for at, row in enumerate(mine):
+    with drawing(
+        name, 6.4 if len(panels) == 1 else 8.4, 0.9 + 0.24 * len(drawn_rows), 1, len(panels), sharey=True
+    ) as canvas:
+        for axes, (panel_title, of_panel) in zip(canvas.axes.flat, panels.items(), strict=True):
+            for at, row in enumerate(of_panel):
                 if row is None:
                     continue
                 d, kind = row.difference, comparison_kind(row)
@@ -327,13 +339,13 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
                 ends = {"difference": 100 * d.mean, "low": 100 * d.low, "high": 100 * d.high}
                 data.append({"kind": kind, **sides, **ends, "p": d.p, "p_holm": row.holm_p})
             axes.axvline(0, color="#808080", linewidth=0.8)
-            axes.set_xlabel(what)
+            axes.set_xlabel(panel_title)
         labels = [
             visible(f"{r.result.benchmark}: {r.result.label}" + ("" if controlled else f" − {r.reference.label}"), 60)
-            for r in shown
+            for r in drawn_rows
         ]
-        made.axes.flat[0].set_yticks(range(len(shown)), labels, fontsize=8)
-        made.axes.flat[0].set_ylim(len(shown) - 0.5, -0.5)  # from the top down
+        canvas.axes.flat[0].set_yticks(range(len(drawn_rows)), labels, fontsize=8)
+        canvas.axes.flat[0].set_ylim(len(drawn_rows) - 0.5, -0.5)  # from the top down
     title = "Paired differences: gated decoding minus RL (blue), minus its veto (green), RL minus base (grey)"
     if controlled:
         title = "What extrapolation adds to its own gate (γ = 0, orange)"
@@ -342,7 +354,7 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
         )
     notes = ("With 95 % intervals; all differences are in the table.",)
     alt = f"Interval plot of {len(data)} paired differences around a line at zero."
-    return Section(name, title, frame(data), notes, made.svg, alt, "fig:extrapolate, fig:extra_minerva")
+    return Section(name, title, frame(data), notes, canvas.svg, alt, "fig:extrapolate, fig:extra_minerva")
 
 
 def per_problem(found: Problems, name: str, title: str) -> Section:
@@ -353,25 +365,25 @@ def per_problem(found: Problems, name: str, title: str) -> Section:
     columns = ["base", *(f"{100 * ratio:.2g} %" for ratio in found.ratios[1:])]
     columns += ["RL"] if found.rl is not None else []
     table = found.accuracy if found.rl is None else np.column_stack([found.accuracy, found.rl])
-    with drawing(name, 5.4, min(9.0, 1.3 + max(2.0, 0.055 * len(order)))) as made:
-        axes = made.one
+    with drawing(name, 5.4, min(9.0, 1.3 + max(2.0, 0.055 * len(order)))) as canvas:
+        axes = canvas.one
         image = axes.imshow(
             100 * table[order], aspect="auto", cmap="cividis", vmin=0, vmax=100, interpolation="nearest"
         )
         axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", rotation_mode="anchor")
         axes.set_xlabel("replaced tokens")
         edges, names, at = [], [], 0
-        for each, count in found.counts.items():
+        for outcome, count in found.counts.items():
             if count:
                 edges.append(at + (count - 1) / 2)
-                names.append(f"{each} ({count})")
+                names.append(f"{outcome} ({count})")
                 at += count
                 if at < len(order):
                     axes.axhline(at - 0.5, color="#ffffff", linewidth=0.8)
         axes.set_yticks(edges, names)
         axes.tick_params(axis="y", length=0)
         axes.set_title(title)
-        made.figure.colorbar(image, ax=axes, shrink=0.8).set_label(f"right of {found.samples} samples, %")
+        canvas.figure.colorbar(image, ax=axes, shrink=0.8).set_label(f"right of {found.samples} samples, %")
     counts = ", ".join(f"{count} {name}" for name, count in found.counts.items() if count)
     note = (
         f"Problems by kind: {counts}. A change counts beyond two standard errors of {found.samples} samples: a few in "
@@ -383,6 +395,6 @@ def per_problem(found: Problems, name: str, title: str) -> Section:
         | {f"replaced_{at} {column}": float(x) for at, (column, x) in enumerate(zip(columns, table[i], strict=True))}
         for i in order
     ]
-    what = f"Accuracy of each problem of {title} as more tokens are replaced (Δ log p)"
+    caption = f"Accuracy of each problem of {title} as more tokens are replaced (Δ log p)"
     alt = f"Heat map, one row for each of {len(order)} problems: {counts}."
-    return Section(name, what, frame(data), (note,), made.svg, alt, "fig:per_problem_acc")
+    return Section(name, caption, frame(data), (note,), canvas.svg, alt, "fig:per_problem_acc")

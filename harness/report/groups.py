@@ -35,10 +35,10 @@ class Group:
 def grouped(results: Sequence[EvalResult]) -> list[Group]:
     """Group results by pair, weights and what must match; the same result given twice counts once."""
     once = {(result.config_hash, result.name, result.pair): result for result in results}
-    found, groups = comparable_groups([*once.values()]), []
-    for members in found:
+    results_of_groups, groups = comparable_groups([*once.values()]), []
+    for members in results_of_groups:
         base, rl = members[0].pair
-        words = distinguish(members, [other for other in found if other[0].pair == (base, rl)])
+        words = distinguish(members, [other for other in results_of_groups if other[0].pair == (base, rl)])
         names = {result.name for result in members}
         called = (names.pop() if len(names) == 1 else "") or pair_title(rl)
         title = f"{called} ({words})" if words else called

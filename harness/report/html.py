@@ -24,23 +24,23 @@ def environment() -> Any:
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    jinja = Environment(
         loader=PackageLoader("harness.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["visible"] = visible
-    made.filters["groups"] = groups
-    made.filters["cited"] = cited
-    made.tests["safe_link"] = safe_link
-    return made
+    jinja.filters["visible"] = visible
+    jinja.filters["groups"] = groups
+    jinja.filters["cited"] = cited
+    jinja.tests["safe_link"] = safe_link
+    return jinja
 
 
 def groups(columns: list[Column]) -> list[tuple[str, int]]:
     """Return (title, width) of each run of columns that share a title."""
-    return [(title, len(list(mine))) for title, mine in groupby(columns, key=lambda column: column.group)]
+    return [(title, len(list(members))) for title, members in groupby(columns, key=lambda column: column.group)]
 
 
 def safe_link(address: str) -> bool:

@@ -36,15 +36,15 @@ def table(one: Section) -> str:
     ]  # fmt: skip
     if any(column.group for column in columns):
         heads, rules, at = [], [], 1
-        for group, mine in groupby(columns, key=lambda column: column.group):
-            width = len(list(mine))
+        for group, members in groupby(columns, key=lambda column: column.group):
+            width = len(list(members))
             heads.append(rf"\multicolumn{{{width}}}{{c}}{{{escape(group)}}}" if group else " & " * (width - 1))
             rules += [rf"\cmidrule(lr){{{at}-{at + width - 1}}}"] if group else []
             at += width
         lines += [" & ".join(heads) + r" \\", "".join(rules)]
     lines += [" & ".join(escape(column.title) for column in columns) + r" \\", r"\midrule"]
     for kind, row in zip(one.kinds, one.cells, strict=True):
-        cells = [cell(each) for each in row]
+        cells = [cell(value) for value in row]
         cells = [rf"\textit{{{text}}}" if text else text for text in cells] if kind == "aside" else cells
         lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]

@@ -25,7 +25,7 @@ def table(one: Section) -> str:
     """Write title, table and notes. A group of columns is named in each of its titles."""
     columns = one.columns
     head = [escape(f"{column.group} {column.title}".strip()) for column in columns]
-    rows = [[cell(each) for each in row] for row in one.cells]
+    rows = [[cell(value) for value in row] for row in one.cells]
     drawn = markdown_table(head, rows, [column.words for column in columns])
     return "\n".join([f"**{escape(one.title)}**", "", drawn, *("\n" + escape(note) for note in one.notes)])
 
@@ -33,7 +33,7 @@ def table(one: Section) -> str:
 def as_text(one: Section) -> str:
     """Write title, table and notes for a terminal, which shows text as it is."""
     head = [f"{column.group} {column.title}".strip() for column in one.columns]
-    rows = [[" ".join((each.text + each.sign, *each.small)) for each in row] for row in one.cells]
+    rows = [[" ".join((value.text + value.sign, *value.small)) for value in row] for row in one.cells]
     drawn = markdown_table(head, rows, [column.words for column in one.columns])
     return "\n".join([one.title, "", drawn, *(f"\n{note}" for note in one.notes)])
 
@@ -42,9 +42,9 @@ def part(one: Section) -> str:
     """Write a section: its table, or its figure with what is said of it."""
     if not one.svg:
         return table(one)
-    said = " ".join(escape(text) for text in (f"{one.title.rstrip('.')}.", *one.notes))
+    caption = " ".join(escape(text) for text in (f"{one.title.rstrip('.')}.", *one.notes))
     data = f"[figures/{one.name}.csv](figures/{one.name}.csv)"
-    return f"![{escape(one.alt)}](figures/{one.name}.svg)\n\n{said} Data: {data}"
+    return f"![{escape(one.alt)}](figures/{one.name}.svg)\n\n{caption} Data: {data}"
 
 
 def render(report: Report) -> str:

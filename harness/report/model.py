@@ -106,8 +106,8 @@ class Section:
     @property
     def cells(self) -> list[list[Cell]]:
         """The cells, row by row."""
-        shown = [i for i, name in enumerate(self.frame.columns) if name != KIND]
-        return [[as_cell(row[i]) for i in shown] for row in self.frame.itertuples(index=False, name=None)]
+        visible_columns = [i for i, name in enumerate(self.frame.columns) if name != KIND]
+        return [[as_cell(row[i]) for i in visible_columns] for row in self.frame.itertuples(index=False, name=None)]
 
     @property
     def kinds(self) -> list[str]:
@@ -118,13 +118,13 @@ class Section:
     def columns(self) -> list[Column]:
         """The columns; one that has no number in it holds words."""
         names = [str(name) for name in self.frame.columns if name != KIND]
-        rows, found = self.cells, []
+        rows, columns = self.cells, []
         for i, name in enumerate(names):
             group, split, own = name.rpartition(SPLIT)
             texts = [row[i].text for row in rows if row[i].text not in ("", "–")]
             words = bool(texts) and all(row[i].value is None for row in rows)
-            found.append(Column(own if split else name, group, words))
-        return found
+            columns.append(Column(own if split else name, group, words))
+        return columns
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -78,15 +78,15 @@ def _error(percent: float, task: str, samples: int) -> float:
 
 def grids(task: str) -> dict[str, PaperGrid]:
     """Return the tau x gamma grids on `aime24` or `minerva`, by the paper's name of the pair."""
-    samples, found = 32 if task == "aime24" else numbers()["protocol"]["minerva_extrapolation_samples"], {}
+    samples, printed = 32 if task == "aime24" else numbers()["protocol"]["minerva_extrapolation_samples"], {}
     for name, data in numbers()[f"grid_{task}"].items():
         scores = {
             (tau, gamma): value
             for row, gamma in (("replace", 0.0), ("gamma_0.05", 0.05), ("gamma_0.1", 0.1))
             for tau, value in zip(data["tau"], data[row], strict=True)
         }
-        found[name] = PaperGrid(samples, data.get("rl"), dict(zip(data["tau"], data["ratio"], strict=True)), scores)
-    return found
+        printed[name] = PaperGrid(samples, data.get("rl"), dict(zip(data["tau"], data["ratio"], strict=True)), scores)
+    return printed
 
 
 def on_rl() -> PaperGrid:
@@ -104,42 +104,42 @@ def paper_chapter() -> Chapter:
         "problems would differ by more, and the best of a grid is picked on it: its means are below each."
     )
     sections = []
-    for name, what, label in (
+    for name, caption, label in (
         ("main", "DAPO and its reweighting", "tab:main"),
         ("reweighting", "kinds of reweighting", "tab:compare"),
         ("minerva", "trained models on Minerva", "tab:rl_minerva"),
     ):
         second = name != "main"
-        made = methods_table(f"paper-{name}", f"The paper: {what}.", methods(name), second=second, paper=label)
-        sections.append(made)
+        section = methods_table(f"paper-{name}", f"The paper: {caption}.", methods(name), second=second, paper=label)
+        sections.append(section)
     every = [("paper-on-rl", "extrapolating on the RL model, DAPO-32B, AIME24", on_rl(), True, "tab:rl_extra")]
     for task, label in (("aime24", "tab:full_param_extra"), ("minerva", "tab:minerva_param_extra")):
-        for name, found in grids(task).items():
+        for name, printed in grids(task).items():
             title = f"threshold and strength of {PAIRS[name]} on {benchmark_title(task)}"
-            every.append((f"paper-grid-{task}-{name}", title, found, task == "aime24", label))
-    for name, title, found, second, label in every:
+            every.append((f"paper-grid-{task}-{name}", title, printed, task == "aime24", label))
+    for name, title, printed, second, label in every:
         alone = name == "paper-on-rl"
         task = "minerva" if "minerva" in name else "aime24"
-        errors = {key: f"±{_error(value, task, found.samples):.1f}" for key, value in found.scores.items()}
-        cells = {key: cell(value, unit=1, beside=[errors[key]]) for key, value in found.scores.items()}
-        notes = [f"RL: {found.rl:.2f}."] if found.rl and not alone else []
+        errors = {key: f"±{_error(value, task, printed.samples):.1f}" for key, value in printed.scores.items()}
+        cells = {key: cell(value, unit=1, beside=[errors[key]]) for key, value in printed.scores.items()}
+        notes = [f"RL: {printed.rl:.2f}."] if printed.rl and not alone else []
         gammas = sorted({gamma for _, gamma in cells})
-        notes += [] if alone else [_means(found, gammas)]
-        beside = cell(found.rl, unit=1) if alone else None
-        shares = {"replaced": {tau: share / 100 for tau, share in found.ratios.items()}}
+        notes += [] if alone else [_means(printed, gammas)]
+        beside = cell(printed.rl, unit=1) if alone else None
+        ratios = {"replaced": {tau: share / 100 for tau, share in printed.ratios.items()}}
         sections.append(
-            grid(name, f"The paper: {title}.", cells, shares, rl=beside, second=second, notes=notes, paper=label)
+            grid(name, f"The paper: {title}.", cells, ratios, rl=beside, second=second, notes=notes, paper=label)
         )
     return Chapter("The paper's tables", (text,), tuple(sections))
 
 
 def _means(found: PaperGrid, gammas: Iterable[float]) -> str:
     """Say what each strength scores on average over the thresholds: the best of a grid is picked on it."""
-    said = []
+    sentences = []
     for gamma in gammas:
-        row = [value for (_, each), value in found.scores.items() if each == gamma]
-        said.append(f"γ = {gamma:g} {np.mean(row):.2f}")
-    return f"Mean over the thresholds: {'; '.join(said)}."
+        row = [value for (_, strength), value in found.scores.items() if strength == gamma]
+        sentences.append(f"γ = {gamma:g} {np.mean(row):.2f}")
+    return f"Mean over the thresholds: {'; '.join(sentences)}."
 
 
 # What of ours is the paper's ------------------------------------------------------------------------------------------
@@ -157,10 +157,10 @@ def repository(checkpoint: str) -> str:
 
 def pair_called(rl: str, name: str = "") -> str | None:
     """Return the paper's name of a pair by the name it was given (`dapo-32b`, a repository's), else by RL's hub id."""
-    given = found.rl if (found := preset(name.lower())) else name
+    checkpoint = training.rl if (training := preset(name.lower())) else name
     for pair, models in numbers()["pairs"].items():
         hub = models["rl"]
-        if given.lower() in (hub.lower(), hub.rpartition("/")[2].lower()) or repository(rl) == hub:
+        if checkpoint.lower() in (hub.lower(), hub.rpartition("/")[2].lower()) or repository(rl) == hub:
             return pair
     return None
 
@@ -194,12 +194,12 @@ def against_paper(results: Sequence[EvalResult], base: str | None = None) -> Cha
     for result in results:
         if result.partial or result.limited:
             continue
-        for what, theirs, ours, half in _printed_beside(result, base):
+        for caption, printed, ours, half in _printed_beside(result, base):
             if (words := _drawn_otherwise(result)) is not None:
                 otherwise[words] = None
             else:
-                rows[what, theirs, result.config_hash] = _row(what, theirs, ours, half, result)
-    said = [
+                rows[caption, printed, result.config_hash] = _row(caption, printed, ours, half, result)
+    notes = [
         f"Results that are drawn otherwise ({'; '.join(otherwise)}) do not stand beside the paper's, which are drawn "
         f"at {PAPER.words}."
     ]
@@ -213,7 +213,7 @@ def against_paper(results: Sequence[EvalResult], base: str | None = None) -> Cha
     table = Section("beside-the-paper", "The paper's numbers and ours.", frame(list(rows.values())), (note,))
     if not rows and not otherwise:
         return None
-    return Chapter("Beside the paper", tuple(said) if otherwise else (), (table,) if rows else ())
+    return Chapter("Beside the paper", tuple(notes) if otherwise else (), (table,) if rows else ())
 
 
 def _row(what: str, theirs: float, ours: Estimate, half: float, one: EvalResult) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float,
 
     The upper end of ours is the sampling error of both: theirs is ours at their number of samples.
     """
-    d, task, found = one.decoding, benchmark_title(one.task), []
+    d, task, rows = one.decoding, benchmark_title(one.task), []
     short = one.sampling.max_tokens
     cut = f", at most {short:,} tokens" if short < PAPER.max_tokens else ""
 
@@ -254,28 +254,28 @@ def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float,
 
     def scored(what: str, samples: int, avg: float, passed: float | None = None) -> None:
         ours = Estimate(one.avg, None, of_both(one.sampling_error, samples))
-        found.append((f"{what}{cut}, Avg@{one.samples}", avg, ours, 0.005))
+        rows.append((f"{what}{cut}, Avg@{one.samples}", avg, ours, 0.005))
         if passed is not None and one.samples >= 16:
-            found.append((f"{what}{cut}, Pass@16", passed, Estimate(one.pass_at(16)), 0.005))
+            rows.append((f"{what}{cut}, Pass@16", passed, Estimate(one.pass_at(16)), 0.005))
 
     pair, key = pair_called(one.pair[1], one.name), (float(d.tau or 0), d.gamma)
     if pair is not None and one.task in ("aime24", "minerva"):
-        what, every = f"{task}, {d.label()}", grids(one.task)[pair]
-        theirs = on_rl() if d.primary == "rl" and pair == "dapo" and one.task == "aime24" else every
+        caption, every = f"{task}, {d.label()}", grids(one.task)[pair]
+        printed = on_rl() if d.primary == "rl" and pair == "dapo" and one.task == "aime24" else every
         if d.mode == "rl" and every.rl:
-            scored(what, every.samples, every.rl)
+            scored(caption, every.samples, every.rl)
         elif (
             d.gated
             and d.criterion == "delta_logp"
-            and key in theirs.scores
-            and (d.primary == "rl") == (theirs != every)
+            and key in printed.scores
+            and (d.primary == "rl") == (printed != every)
         ):
-            scored(what, theirs.samples, theirs.scores[key])
+            scored(caption, printed.samples, printed.scores[key])
             if bool(d.gamma) == (d.primary == "rl"):  # printed once a threshold
-                shares = one.n_replaced / np.maximum(1, one.n_tokens)
-                error = of_both(stats.sampling_error(shares), theirs.samples)
-                ours = Estimate(float(shares.mean()), None, error)
-                found.append((f"{what}, replaced", theirs.ratios[key[0]], ours, 0.05))
+                ratios = one.n_replaced / np.maximum(1, one.n_tokens)
+                error = of_both(stats.sampling_error(ratios), printed.samples)
+                ours = Estimate(float(ratios.mean()), None, error)
+                rows.append((f"{caption}, replaced", printed.ratios[key[0]], ours, 0.05))
     model = model_called(one.pair[0], base)
     name = called(one) if d.mode == "rl" else "Base"
     if model is not None and d.mode in ("base", "rl") and name:
@@ -284,9 +284,9 @@ def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float,
             if one.task in method.scores and (method.model, method.name.lower()) == (model, paper_name.lower()):
                 score = method.scores[one.task]
                 seed = f", seed {run_of(one)}" if of_training(one) and d.mode == "rl" else ""
-                what = f"{task}, {model}, {method.name}{seed}"
-                scored(what, score.samples, _percent(score.avg.value), _percent(score.passed))
-    return found
+                caption = f"{task}, {model}, {method.name}{seed}"
+                scored(caption, score.samples, _percent(score.avg.value), _percent(score.passed))
+    return rows
 
 
 def _paper_name(name: str, model: str) -> str:

@@ -23,18 +23,21 @@ OVER = "Bars: 95 % intervals over problems."
 
 def token_chapter(found: Analysis, slug: str = "") -> Chapter:
     """Show everything that is known of the tokens of one pair."""
-    told = found.frame("generations").set_index("generation").to_dict("index")
+    generations = found.frame("generations").set_index("generation").to_dict("index")
     text = (
-        f"Both models answered {tasks_of(found)} ({told['base']['problems']} problems, {drawn(found)}), and both "
-        f"scored every token: {told['base']['tokens']:,} of base, {told['rl']['tokens']:,} of RL. Intervals are over "
-        "problems."
+        f"Both models answered {tasks_of(found)} ({generations['base']['problems']} problems, {drawn(found)}), "
+        f"and both scored every token: {generations['base']['tokens']:,} of base, "
+        f"{generations['rl']['tokens']:,} of RL. Intervals are over problems."
     )
-    shares = found.frame("histograms")
-    shares["share"] = [count / max(1, told[who]["tokens"]) for who, count in zip(shares["generation"], shares["tokens"], strict=True)]  # noqa: E501  # fmt: skip
-    near = ", ".join(f"{100 * told[who]['near_zero'] / max(1, told[who]['tokens']):.1f} % of {WHO[who]}" for who in WHO)
+    histograms = found.frame("histograms")
+    histograms["share"] = [count / max(1, generations[model]["tokens"]) for model, count in zip(histograms["generation"], histograms["tokens"], strict=True)]  # noqa: E501  # fmt: skip
+    near = ", ".join(
+        f"{100 * generations[model]['near_zero'] / max(1, generations[model]['tokens']):.1f} % of {WHO[model]}"
+        for model in WHO
+    )
     sections = (
-        _delta_histogram(shares[shares["fact"] == "delta_logp"], near, f"histogram-delta{slug}"),
-        _magnitudes(shares[shares["fact"] != "delta_logp"], f"histogram-magnitude{slug}"),
+        _delta_histogram(histograms[histograms["fact"] == "delta_logp"], near, f"histogram-delta{slug}"),
+        _magnitudes(histograms[histograms["fact"] != "delta_logp"], f"histogram-magnitude{slug}"),
         _tails(found, f"tails{slug}"),
         _by_delta(found.frame("by_delta"), f"probability-by-delta{slug}"),
         _gradient(found.frame("gradient"), f"gradient{slug}"),
@@ -46,12 +49,12 @@ def token_chapter(found: Analysis, slug: str = "") -> Chapter:
 
 def _steps(axes: Any, shares: Frame, fact: str) -> None:
     """Draw both generations' histograms of a fact as steps on a logarithmic axis."""
-    mine = shares[shares["fact"] == fact]
-    for who in WHO:
-        each = mine[mine["generation"] == who]
-        for start, end, share in zip(each["from"], each["to"], each["share"], strict=True):
-            axes.stairs([share], [start, end], baseline=None, color=COLOUR[who], linewidth=1.2)
-        axes.plot([], [], color=COLOUR[who], label=WHO[who])
+    of_fact = shares[shares["fact"] == fact]
+    for model in WHO:
+        of_model = of_fact[of_fact["generation"] == model]
+        for start, end, share in zip(of_model["from"], of_model["to"], of_model["share"], strict=True):
+            axes.stairs([share], [start, end], baseline=None, color=COLOUR[model], linewidth=1.2)
+        axes.plot([], [], color=COLOUR[model], label=WHO[model])
     axes.set_yscale("log")
     percent_axis(axes.yaxis)
     axes.set_xlabel(f"{FACTS[fact]}, nats")
@@ -63,32 +66,32 @@ def _histogram(data: Frame) -> Frame:
 
 def _delta_histogram(shares: Frame, near: str, name: str) -> Section:
     """Draw delta log p of both generations, with the edges of the tails."""
-    with drawing(name, 5.6, 2.9) as made:
-        _steps(made.one, shares, "delta_logp")
+    with drawing(name, 5.6, 2.9) as canvas:
+        _steps(canvas.one, shares, "delta_logp")
         for edge in (-0.5, 0.5):
-            made.one.axvline(edge, color="#808080", linewidth=0.8, linestyle=":")
-        made.one.set_ylabel("share of tokens")
-        made.one.legend()
+            canvas.one.axvline(edge, color="#808080", linewidth=0.8, linestyle=":")
+        canvas.one.set_ylabel("share of tokens")
+        canvas.one.legend()
     title = "Δ log p = log π_RL − log π_Base of every token, by who wrote it"
     note = f"Bins of 0.1 nats, logarithmic. |Δ| < 0.001: {near}. Dotted: the edges of the tails below."
     alt = "Step histogram of Δ log p for base's and RL's responses."
-    return Section(name, title, _histogram(shares), (note,), made.svg, alt, "fig:teaser (b), fig:hist_logp_diffs")
+    return Section(name, title, _histogram(shares), (note,), canvas.svg, alt, "fig:teaser (b), fig:hist_logp_diffs")
 
 
 def _magnitudes(shares: Frame, name: str) -> Section:
     """Draw entropies and divergences of both generations, and the mean of both divergences."""
-    with drawing(name, 5.6, 6.4, 3, 2) as made:
-        *drawn_in, empty = made.axes.flat
+    with drawing(name, 5.6, 6.4, 3, 2) as canvas:
+        *drawn_in, empty = canvas.axes.flat
         for axes, fact in zip(drawn_in, ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl"), strict=True):
             _steps(axes, shares, fact)
         empty.axis("off")
         empty.legend(*drawn_in[0].get_legend_handles_labels(), loc="center")
-        for axes in made.axes[:, 0]:
+        for axes in canvas.axes[:, 0]:
             axes.set_ylabel("share of tokens")
     title = "The magnitudes: entropies, divergences and their mean at every position, by who wrote the response"
     alt = "Five step histograms, of both entropies, both KL divergences and their mean, for base's and RL's responses."
     paper = "fig:teaser (b), fig:hist_unireason_magnitudes, fig:hist_dapo_magnitudes, fig:hist_orz_magnitudes"
-    return Section(name, title, _histogram(shares), (), made.svg, alt, paper)
+    return Section(name, title, _histogram(shares), (), canvas.svg, alt, paper)
 
 
 def _times(one: Estimate) -> Cell:
@@ -104,13 +107,13 @@ def _tails(found: Analysis, name: str) -> Section:
     """List tail masses and their ratio."""
     rows = [
         {
-            "Tail": f"{FACTS.get(one['fact'], one['fact'])} {'<' if one['side'] == 'below' else '>'} {one['edge']:g}",
-            "Base's responses": cell(estimate(one, "base"), suffix=" %"),
-            "RL's responses": cell(estimate(one, "rl"), suffix=" %"),
-            "Ratio": _times(estimate(one, "ratio")),
-            "of": "base / RL" if one["more"] == "base" else "RL / base",
+            "Tail": f"{FACTS.get(row['fact'], row['fact'])} {'<' if row['side'] == 'below' else '>'} {row['edge']:g}",
+            "Base's responses": cell(estimate(row, "base"), suffix=" %"),
+            "RL's responses": cell(estimate(row, "rl"), suffix=" %"),
+            "Ratio": _times(estimate(row, "ratio")),
+            "of": "base / RL" if row["more"] == "base" else "RL / base",
         }
-        for one in found.tables["tails"]
+        for row in found.tables["tails"]
     ]
     note = (
         "Shares of tokens; the ratio is of the greater to the smaller, half a token added to each. Brackets: 95 % "
@@ -123,83 +126,85 @@ def _by_delta(data: Frame, name: str) -> Section:
     """Draw the mean probability that either model gives a token, by its delta log p."""
     labels = list(dict.fromkeys(data["delta_logp"]))
     filled = data[data["tokens"] > 0].reset_index(drop=True)
-    with drawing(name, 5.6, 4.6, 2, 1, sharex=True) as made:
-        for axes, who in zip(made.axes[:, 0], WHO, strict=True):
-            mine = filled[filled["generation"] == who]
+    with drawing(name, 5.6, 4.6, 2, 1, sharex=True) as canvas:
+        for axes, who in zip(canvas.axes[:, 0], WHO, strict=True):
+            of_model = filled[filled["generation"] == who]
             for column, model in enumerate(WHO):
-                at = [labels.index(label) + (column - 0.5) * 0.38 for label in mine["delta_logp"]]
+                at = [labels.index(label) + (column - 0.5) * 0.38 for label in of_model["delta_logp"]]
                 label = "p of base" if model == "base" else "p of RL"
-                bars(axes, at, estimates(mine, f"p_{model}"), 0.36, color=COLOUR[model], label=label)
+                bars(axes, at, estimates(of_model, f"p_{model}"), 0.36, color=COLOUR[model], label=label)
             axes.set_ylim(0, 1.05)
             axes.set_title(f"tokens of {WHO[who]}")
             axes.set_ylabel("mean probability")
-        made.axes[1, 0].set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
-        made.axes[1, 0].set_xlabel("Δ log p of the token, nats")
-        made.axes[0, 0].legend(loc="lower right")
+        canvas.axes[1, 0].set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
+        canvas.axes[1, 0].set_xlabel("Δ log p of the token, nats")
+        canvas.axes[0, 0].legend(loc="lower right")
     title = "Mean probability of tokens by their Δ log p, under both models"
     alt = "Bar chart: mean probability under base and RL in bins of Δ log p, for either model's responses."
-    return Section(name, title, filled, (f"Bins without tokens are empty. {OVER}",), made.svg, alt, "fig:probs (b)")
+    return Section(name, title, filled, (f"Bins without tokens are empty. {OVER}",), canvas.svg, alt, "fig:probs (b)")
 
 
 def _gradient(data: Frame, name: str) -> Section:
     """Show who owns the gradient: shares of tokens and of 2(1 - pi) by probability."""
-    with drawing(name, 5.6, 2.9, 1, 2, sharey=True) as made:
-        for axes, who in zip(made.axes[0], WHO, strict=True):
-            mine = data[data["generation"] == who]
-            at = np.arange(len(mine))
-            bars(axes, (at - 0.2).tolist(), estimates(mine, "tokens"), 0.38, color=BASE, label="tokens")
-            bars(axes, (at + 0.2).tolist(), estimates(mine, "mass"), 0.38, color=COLOURS[0], label="gradient mass")
-            edges = [*mine["p_from"], *list(mine["p_to"])[-1:]]
+    with drawing(name, 5.6, 2.9, 1, 2, sharey=True) as canvas:
+        for axes, model in zip(canvas.axes[0], WHO, strict=True):
+            of_model = data[data["generation"] == model]
+            at = np.arange(len(of_model))
+            bars(axes, (at - 0.2).tolist(), estimates(of_model, "tokens"), 0.38, color=BASE, label="tokens")
+            bars(axes, (at + 0.2).tolist(), estimates(of_model, "mass"), 0.38, color=COLOURS[0], label="gradient mass")
+            edges = [*of_model["p_from"], *list(of_model["p_to"])[-1:]]
             axes.set_xticks(np.arange(len(edges)) - 0.5, [f"{edge:g}" for edge in edges], fontsize=7)
-            axes.set_xlabel(f"p of the token, {WHO[who]}")
+            axes.set_xlabel(f"p of the token, {WHO[model]}")
             percent_axis(axes.yaxis)
-        made.axes[0, 0].set_ylabel("share")
-        made.axes[0, 0].legend()
+        canvas.axes[0, 0].set_ylabel("share")
+        canvas.axes[0, 0].legend()
     title = "Share of tokens, and of the gradient mass 2|w|(1 − π) that Lemma 1 gives them, by the token's probability"
     note = (
         "The probability that the writing model gave it. The weight |w| is taken as 1 for every token: these are the "
         f"model's own responses, not those of a training step. {OVER}"
     )
     alt = "Bar chart: shares of tokens and of gradient mass in ten bins of probability."
-    return Section(name, title, data, (note,), made.svg, alt, "fig:probs (a)")
+    return Section(name, title, data, (note,), canvas.svg, alt, "fig:probs (a)")
 
 
 def _selected(found: Analysis, name: str) -> Section:
     """Rank the tokens that come in place of base's where each criterion fires, all of them firing equally often."""
     data = found.frame("selected")
     chosen = data.drop_duplicates("criterion").to_dict("records")
-    with drawing(name, 6.4, 0.8 + 0.19 * SHOWN_TOKENS, 1, len(chosen)) as made:
-        for axes, one in zip(made.axes[0], chosen, strict=True):
-            mine = data[(data["criterion"] == one["criterion"]) & (data["kind"] == "placed")][:SHOWN_TOKENS]
-            ranked_bars(axes, list(zip(mine["token"], mine["count"], strict=True)), COLOURS[0], SHOWN_TOKENS)
-            sign = "<" if one["criterion"] == "delta_logp" else ">"
-            axes.set_title(f"{FACTS.get(one['criterion'], one['criterion'])} {sign} {one['tau']:.3g}")
-        made.axes[0, 0].set_xlabel("expected count")
+    with drawing(name, 6.4, 0.8 + 0.19 * SHOWN_TOKENS, 1, len(chosen)) as canvas:
+        for axes, criterion in zip(canvas.axes[0], chosen, strict=True):
+            placed = data[(data["criterion"] == criterion["criterion"]) & (data["kind"] == "placed")][:SHOWN_TOKENS]
+            ranked_bars(axes, list(zip(placed["token"], placed["count"], strict=True)), COLOURS[0], SHOWN_TOKENS)
+            sign = "<" if criterion["criterion"] == "delta_logp" else ">"
+            axes.set_title(f"{FACTS.get(criterion['criterion'], criterion['criterion'])} {sign} {criterion['tau']:.3g}")
+        canvas.axes[0, 0].set_xlabel("expected count")
     whole = max(1, found.facts["positions"])
-    share = ", ".join(f"{FACTS[one['criterion']]} {100 * one['positions'] / whole:.2f} %" for one in chosen)
+    share = ", ".join(
+        f"{FACTS[criterion['criterion']]} {100 * criterion['positions'] / whole:.2f} %" for criterion in chosen
+    )
     title = "What RL puts in place of base's token where each criterion fires, at a matched ratio of base's own tokens"
     note = (
         f"Fires at {share}; the top {SHOWN_TOKENS} of 50, expected counts over RL's nucleus, unchanged tokens left "
         "out. ␣ is a space. The CSV also has the tokens that were picked."
     )
     data = data[["criterion", "kind", "rank", "token", "count"]]
-    return Section(name, title, data, (note,), made.svg, "Ranked bar lists of substituted tokens.", "fig:top_tokens")
+    return Section(name, title, data, (note,), canvas.svg, "Ranked bar lists of substituted tokens.", "fig:top_tokens")
 
 
 def _likelier(found: Analysis, name: str) -> Section:
     """Rank the tokens whose log-probability RL raised most: the words of the paper's clouds, in an order."""
     columns = ["rank", "token", "count", "delta_logp", "p_base", "p_rl"]
     data = found.frame("likelier")[columns] if found.tables["likelier"] else frame([], columns)
-    shown = list(zip(data["token"], data["delta_logp"], strict=True))[:SHOWN_WORDS]
-    half = max(1, (len(shown) + 1) // 2)
-    with drawing(name, 5.6, 0.7 + 0.19 * half, 1, 2, sharex=True) as made:
-        for axes, part in zip(made.axes[0], (shown[:half], shown[half:]), strict=True):
+    words = list(zip(data["token"], data["delta_logp"], strict=True))[:SHOWN_WORDS]
+    half = max(1, (len(words) + 1) // 2)
+    with drawing(name, 5.6, 0.7 + 0.19 * half, 1, 2, sharex=True) as canvas:
+        for axes, part in zip(canvas.axes[0], (words[:half], words[half:]), strict=True):
             ranked_bars(axes, part, COLOURS[2], half)
             axes.set_xlabel("mean Δ log p, nats")
     title = "Tokens that RL made likeliest, by mean Δ log p over RL's own responses"
-    note = f"Met {found.facts['least']:,} times or more: the first {len(shown)} of {len(data)}. ␣ is a space."
-    alt = f"Ranked bar list of {len(shown)} tokens by mean Δ log p."
-    return Section(name, title, data, (note,), made.svg, alt, "fig:word_cloud")
+    note = f"Met {found.facts['least']:,} times or more: the first {len(words)} of {len(data)}. ␣ is a space."
+    alt = f"Ranked bar list of {len(words)} tokens by mean Δ log p."
+    return Section(name, title, data, (note,), canvas.svg, alt, "fig:word_cloud")
 
 
 def gated_chapter(found: Analysis, slug: str = "") -> Chapter:
@@ -222,10 +227,10 @@ def _positions(data: Frame, name: str) -> Section:
     """Draw the share of tokens that each gate redraws, by place in the response."""
     tokens = data[data["by"] == "by_token"]
     begins = sorted(set(tokens["from"]))
-    with drawing(name, 5.6, 5.4, 2, 1) as made:
-        above, below = made.axes[:, 0]
-        for i, (label, mine) in enumerate(data.groupby("label", sort=False)):
-            by = dict(list(mine.groupby("by", sort=False)))
+    with drawing(name, 5.6, 5.4, 2, 1) as canvas:
+        above, below = canvas.axes[:, 0]
+        for i, (label, of_label) in enumerate(data.groupby("label", sort=False)):
+            by = dict(list(of_label.groupby("by", sort=False)))
             line(
                 above,
                 list(map(begins.index, by["by_token"]["from"])),
@@ -245,41 +250,41 @@ def _positions(data: Frame, name: str) -> Section:
         above.legend()
     title = "Where gates redraw: by the token's number, and by the share of the response that lies before it"
     alt = "Line charts: share of redrawn tokens by place in the response, one line a decoding."
-    return Section(name, title, data, (OVER,), made.svg, alt)
+    return Section(name, title, data, (OVER,), canvas.svg, alt)
 
 
 def _afterwards(data: Frame, name: str) -> Section:
     """Draw the probability that both models give to what follows a changed token."""
-    with drawing(name, 5.6, 2.9, 1, 2, sharey=True) as made:
-        for axes, who, colour in zip(made.axes[0], ("base", "RL"), (BASE, RL), strict=True):
-            for i, (label, mine) in enumerate(data[data["under"] == who].groupby("label", sort=False)):
-                line(axes, list(mine["after"]), estimates(mine, "p"), str(label), **look(i))
-                if (usual := mine["p_of_all_kept"].iloc[0]) is not None:
+    with drawing(name, 5.6, 2.9, 1, 2, sharey=True) as canvas:
+        for axes, model, colour in zip(canvas.axes[0], ("base", "RL"), (BASE, RL), strict=True):
+            for i, (label, of_label) in enumerate(data[data["under"] == model].groupby("label", sort=False)):
+                line(axes, list(of_label["after"]), estimates(of_label, "p"), str(label), **look(i))
+                if (usual := of_label["p_of_all_kept"].iloc[0]) is not None:
                     axes.axhline(usual, color=COLOURS[i % len(COLOURS)], linewidth=0.8, linestyle=":")
-            axes.set_title(f"under {who}", color=colour)
+            axes.set_title(f"under {model}", color=colour)
             axes.set_xlabel("tokens after a changed one")
-        made.axes[0, 0].set_ylabel("mean probability")
-        made.axes[0, 1].legend()
+        canvas.axes[0, 0].set_ylabel("mean probability")
+        canvas.axes[0, 1].legend()
     title = "What follows a changed token: the mean probability of the tokens so many places later, under either model"
     note = f"Of those that were kept as they were proposed. Dotted: of all kept tokens. {OVER}"
     alt = "Line charts: mean probability of the tokens after a changed one, under base and under RL."
-    return Section(name, title, data, (note,), made.svg, alt)
+    return Section(name, title, data, (note,), canvas.svg, alt)
 
 
 def _gates(decodings: Frame, name: str) -> Section:
     """List how much each gate redraws, at what entropy, and in what runs."""
     rows = []
-    for one in decodings.to_dict("records"):
-        runs = [count for column, count in one.items() if column.startswith("runs_")]
+    for row in decodings.to_dict("records"):
+        runs = [count for column, count in row.items() if column.startswith("runs_")]
         rows.append(
             {
-                "Decoding": one["label"],
-                "Redrawn": cell(estimate(one, "share"), suffix=" %"),
-                "Changed, of these": cell(estimate(one, "changed"), suffix=" %"),
-                "Entropy of base, redrawn": cell(estimate(one, "entropy_base_redrawn"), unit=1),
-                "kept": cell(estimate(one, "entropy_base_kept"), unit=1),
+                "Decoding": row["label"],
+                "Redrawn": cell(estimate(row, "share"), suffix=" %"),
+                "Changed, of these": cell(estimate(row, "changed"), suffix=" %"),
+                "Entropy of base, redrawn": cell(estimate(row, "entropy_base_redrawn"), unit=1),
+                "kept": cell(estimate(row, "entropy_base_kept"), unit=1),
                 "Runs of one": cell(runs[0] / sum(runs) if sum(runs) else None, 1, suffix=" %"),
-                "by chance": cell(1 - (one["share"] or 0.0), 1, suffix=" %"),
+                "by chance": cell(1 - (row["share"] or 0.0), 1, suffix=" %"),
             }
         )
     note = (

@@ -31,17 +31,18 @@ class Score:
     def of(cls, setting: Setting, k: int | None = None, beside: Iterable[str] = ()) -> "Score":
         """Return the score of a setting, with its interval and its source."""
         k = max(1, setting.samples // 2) if k is None else k
-        known = k <= setting.samples
+        is_known = k <= setting.samples
         return cls(
-            Estimate(setting.avg, *setting.interval), setting.samples, k if known else 0,
-            setting.pass_at(k) if known else None, tuple(beside), anchor(setting.first), "*" if setting.partial else "",
+            Estimate(setting.avg, *setting.interval), setting.samples, k if is_known else 0,
+            setting.pass_at(k) if is_known else None, tuple(beside), anchor(setting.first),
+            "*" if setting.partial else "",
         )  # fmt: skip
 
     def cell(self, among: str = "") -> Cell:
         """Write it; in a column of several numbers of samples (`Avg`) with its own."""
         count = [f"@{self.samples}"] if among == "Avg" and self.samples else []
-        made = cell(self.avg, ends=1, beside=self.beside, sign=self.sign, link=self.link)
-        return replace(made, small=(*count, *made.small))
+        printed = cell(self.avg, ends=1, beside=self.beside, sign=self.sign, link=self.link)
+        return replace(printed, small=(*count, *printed.small))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,9 @@ def methods_table(name: str, title: str, methods: Sequence[Method], *, second: b
     for head, scores in heads.items():
         among = avg_name(score for scores in heads.values() for score in scores.values()) if head == "Average" else ""
         among = among or avg_name(scores.values())
-        said = "" if head == "Average" else among
+        prefix = "" if head == "Average" else among
         for i, row in enumerate(rows):
-            row[f"{head}{SPLIT}{among}"] = scores[i].cell(said) if i in scores else Cell("–")
+            row[f"{head}{SPLIT}{among}"] = scores[i].cell(prefix) if i in scores else Cell("–")
             if k:
                 row[f"{head}{SPLIT}Pass@{k}"] = cell(scores[i].passed if i in scores else None)
     for model in dict.fromkeys(method.model for method in methods):
@@ -140,24 +141,24 @@ def grid(
     taus, gammas, head = sorted({tau for tau, _ in cells}), sorted({gamma for _, gamma in cells}), "Threshold τ"
     first = {} if rl is None else {"RL itself": rl}
     rows: list[dict[str, Any]] = []
-    for said, share in shares.items():
-        known = {f"{tau:g}": f"{100 * share[tau]:.1f} %" if tau in share else "–" for tau in taus}
-        rows += [{KIND: "aside", head: said, **dict.fromkeys(first, "0.0 %"), **known}] if share else []
+    for share_name, share in shares.items():
+        by_tau = {f"{tau:g}": f"{100 * share[tau]:.1f} %" if tau in share else "–" for tau in taus}
+        rows += [{KIND: "aside", head: share_name, **dict.fromkeys(first, "0.0 %"), **by_tau}] if share else []
     controls = "Replace with π_RL (γ = 0)" if rl is None else "The gate alone (γ = 0)"
     scores: list[dict[str, Any]] = []
     for gamma in gammas:
-        mine = {**first, **{f"{tau:g}": cells.get((tau, gamma), Cell("–")) for tau in taus}}
+        row_cells = {**first, **{f"{tau:g}": cells.get((tau, gamma), Cell("–")) for tau in taus}}
         if rl is not None:
-            mine = dict(zip(mine, ranked(list(mine.values()), second=second), strict=True))
+            row_cells = dict(zip(row_cells, ranked(list(row_cells.values()), second=second), strict=True))
         named = {VETO: "Base without the rejected token (veto)", 0.0: controls}
-        scores.append({KIND: "", head: named.get(gamma, f"Extrapolate, γ = {gamma:g}"), **mine})
+        scores.append({KIND: "", head: named.get(gamma, f"Extrapolate, γ = {gamma:g}"), **row_cells})
     for tau in taus if rl is None and len(gammas) > 1 else ():
         column = f"{tau:g}"
         for row, marked in zip(scores, ranked([row[column] for row in scores], second=second), strict=True):
             row[column] = marked
     for gamma, row in zip(gammas, scores, strict=True):
         rows.append(row)
-        if said := {f"{tau:g}": text for tau in taus if (text := (differences or {}).get((tau, gamma)))}:
-            what = f"γ = {gamma:g} minus the gate alone" if gamma else "The gate alone minus the veto"
-            rows.append({KIND: "aside", head: what, "RL itself": "", **said})
+        if share_name := {f"{tau:g}": text for tau in taus if (text := (differences or {}).get((tau, gamma)))}:
+            title_of_row = f"γ = {gamma:g} minus the gate alone" if gamma else "The gate alone minus the veto"
+            rows.append({KIND: "aside", head: title_of_row, "RL itself": "", **share_name})
     return Section(name, title, frame(rows), tuple(notes), paper=paper)

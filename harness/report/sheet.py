@@ -35,12 +35,14 @@ def render(section: Section) -> str:
         cells = [as_cell(value) for value in values]
         columns[title] = [cell.text + cell.sign if cell.value is None else cell.value for cell in cells]
         ends = [cell.interval or (None, None) for cell in cells]
-        said = [
+        beneath = [
             "; ".join(text for text in cell.small if not (cell.interval and text.startswith("["))) for cell in cells
         ]
-        more = {"low": [low for low, _ in ends], "high": [high for _, high in ends], "beside": said}
+        more = {"low": [low for low, _ in ends], "high": [high for _, high in ends], "beside": beneath}
         more["mark"] = [cell.mark for cell in cells]
-        columns |= {f"{title}: {what}": each for what, each in more.items() if any(v not in (None, "") for v in each)}
+        columns |= {
+            f"{title}: {column}": values for column, values in more.items() if any(v not in (None, "") for v in values)
+        }
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([field(name) for name in columns])
     writer.writerows([field(value) for value in row] for row in zip(*columns.values(), strict=True))

@@ -19,7 +19,7 @@ def token_viewers(
     Base, RL, and of each kind of gated decoding the best; first the problems whose first answers differ in
     being right. Of a training's seeds the first is shown. `tokenizer` gives that of some records, or None.
     """
-    found: list[tuple[str, str]] = []
+    viewers: list[tuple[str, str]] = []
     first: dict[str, int | str] = {}
     for result in results:
         first.setdefault(called(result), run_of(result))
@@ -35,9 +35,9 @@ def token_viewers(
             if not keys:
                 continue
             data = viewer_data(stored_answers(stored, keys, task=task), tokenizer(stored))
-            name = f"tokens-{len(found)}"
-            found.append((f"{task}, {group.pair}", viewer_fragment(data, name, assets=not found)))
-    return found
+            name = f"tokens-{len(viewers)}"
+            viewers.append((f"{task}, {group.pair}", viewer_fragment(data, name, assets=not viewers)))
+    return viewers
 
 
 def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:

@@ -76,11 +76,14 @@ def scores(group: Group) -> Section:
         )
     methods = [
         Method(
-            model, label, {b: Score.of(one, k) for b, one in found.items()}, _average(list(found.values()), group, k)
+            model,
+            label,
+            {b: Score.of(setting, k) for b, setting in by_benchmark.items()},
+            _average(list(by_benchmark.values()), group, k),
         )
-        for (label, _), found in chosen.items()
+        for (label, _), by_benchmark in chosen.items()
     ]
-    if any(one.partial for found in chosen.values() for one in found.values()):
+    if any(setting.partial for by_benchmark in chosen.values() for setting in by_benchmark.values()):
         notes.append("* A part of the samples only: it will change when the rest is decoded.")
     name, paper = f"main-{group.slug or 'scores'}".rstrip("-"), "tab:main, tab:compare, tab:rl_minerva"
     return methods_table(name, f"Ways of decoding the {group.pair}.", methods, notes=notes, paper=paper)
@@ -92,22 +95,26 @@ def _average(settings: Sequence[Setting], group: Group, k: int) -> Score | None:
         return None
     interval = stats.mean_interval([(setting.avg, *setting.interval) for setting in settings])
     mean, passed = (
-        sum(each) / len(settings)
-        for each in zip(*((setting.avg, setting.pass_at(k)) for setting in settings), strict=True)
+        sum(column) / len(settings)
+        for column in zip(*((setting.avg, setting.pass_at(k)) for setting in settings), strict=True)
     )
     return Score(Estimate(mean, *interval), settings[0].samples, k, passed)
 
 
 def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) -> Chapter:
     """Put together a pair's grids and figures, benchmark by benchmark."""
-    shown: list[Section] = [scores(group)]
+    sections: list[Section] = [scores(group)]
     drawn: list[Section] = []
     for task in group.tasks:
-        mine = [setting for setting in group.settings if setting.task == task]
-        where = f"{benchmark_title(mine[0].benchmark)}, {group.pair}"
-        shown += [one for primary in ("base", "rl") if (one := _grid(mine, primary, group.slug + task, where, rows))]
+        of_task = [setting for setting in group.settings if setting.task == task]
+        where = f"{benchmark_title(of_task[0].benchmark)}, {group.pair}"
+        sections += [
+            section
+            for primary in ("base", "rl")
+            if (section := _grid(of_task, primary, group.slug + task, where, rows))
+        ]
         for primary, name, on in (("base", "", ""), ("rl", "-on-rl", ", RL proposing")):
-            ways = [one for one in mine if not one.decoding.gated or one.decoding.primary == primary]
+            ways = [setting for setting in of_task if not setting.decoding.gated or setting.decoding.primary == primary]
             if sum(way.decoding.gated for way in ways) > 1:
                 for share, start in (("changed", "changed"), ("replaced", "ratio")):
                     drawn += [
@@ -119,19 +126,21 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
                         )
                         for word, part in figures.in_legible_parts(ways)
                     ]
-        if (gammas := figures.against_gamma(mine, f"gamma-{group.slug}{task}", where)) is not None:
+        if (gammas := figures.against_gamma(of_task, f"gamma-{group.slug}{task}", where)) is not None:
             drawn.append(gammas)
-        base, rl = (next((one for one in mine if one.decoding.mode == mode), None) for mode in ("base", "rl"))
+        base, rl = (
+            next((setting for setting in of_task if setting.decoding.mode == mode), None) for mode in ("base", "rl")
+        )
         if (
             over := figures.over_veto([row for row in rows if row.task == task], f"veto-{group.slug}{task}", where)
         ) is not None:
             drawn.append(over)
-        if len(cells := cells_of(mine, "base")) > 3 and min(len(set(axis)) for axis in zip(*cells, strict=True)) > 1:
+        if len(cells := cells_of(of_task, "base")) > 3 and min(len(set(axis)) for axis in zip(*cells, strict=True)) > 1:
             drawn.append(figures.heat_map(cells, rl, f"heat-{group.slug}{task}", where))
-        steps = [one for (_, gamma), one in cells.items() if gamma == 0]
+        steps = [setting for (_, gamma), setting in cells.items() if gamma == 0]
         if base is not None and len(steps) > 1:
             drawn.append(figures.per_problem(problems(base, steps, rl), f"problems-{group.slug}{task}", where))
-    return Chapter(f"Scores of the {group.pair}" if several else "Scores", (), (*shown, *drawn))
+    return Chapter(f"Scores of the {group.pair}" if several else "Scores", (), (*sections, *drawn))
 
 
 def cells_of(
@@ -139,13 +148,13 @@ def cells_of(
 ) -> dict[tuple[float, float], Setting]:
     """Return the settings of some modes gated by Δ log p, else by the only criterion there is, by (tau, gamma)."""
     gated = [setting for setting in settings if setting.decoding.mode in modes and setting.decoding.primary == primary]
-    criteria = {one.decoding.criterion for one in gated if not one.decoding.everywhere}
+    criteria = {setting.decoding.criterion for setting in gated if not setting.decoding.everywhere}
     criterion = criteria.pop() if len(criteria) == 1 else "delta_logp"
-    found: dict[tuple[float, float], Setting] = {}
-    for one in gated:
-        if one.decoding.criterion == criterion:
-            found.setdefault((float(one.decoding.tau or 0), one.decoding.gamma), one)
-    return found
+    cells: dict[tuple[float, float], Setting] = {}
+    for setting in gated:
+        if setting.decoding.criterion == criterion:
+            cells.setdefault((float(setting.decoding.tau or 0), setting.decoding.gamma), setting)
+    return cells
 
 
 def _grid(
@@ -158,23 +167,26 @@ def _grid(
     cells, on_rl = cells_of(settings, primary), primary == "rl"
     if not on_rl:
         taus = {tau for tau, gamma in cells if gamma} & {tau for tau, gamma in cells if not gamma}
-        cells = {(tau, gamma): one for (tau, gamma), one in cells.items() if tau in taus}
+        cells = {(tau, gamma): setting for (tau, gamma), setting in cells.items() if tau in taus}
     if not any(gamma for _, gamma in cells) or (not on_rl and len(cells) < 3):
         return None
     rl = next((setting for setting in settings if setting.decoding.mode == "rl"), None)
-    among = avg_name(Score.of(one) for one in [*cells.values(), *([rl] if rl and on_rl else [])])
-    vetoes = {(tau, VETO): one for (tau, gamma), one in cells_of(settings, primary, ("veto",)).items() if gamma == -1}
-    taus = {tau for tau, _ in cells}
-    cells = {key: one for key, one in vetoes.items() if key[0] in taus} | cells
-    beside = {key: text for key, one in cells.items() if (text := _over_control(one, rows))}
-    shown = {
-        key: Score.of(one, beside=[] if on_rl else [beside.get(key, "")]).cell(among) for key, one in cells.items()
+    among = avg_name(Score.of(setting) for setting in [*cells.values(), *([rl] if rl and on_rl else [])])
+    vetoes = {
+        (tau, VETO): setting for (tau, gamma), setting in cells_of(settings, primary, ("veto",)).items() if gamma == -1
     }
-    gated = [(tau, one) for (tau, gamma), one in cells.items() if gamma != VETO and (on_rl or gamma == 0)]
-    controls = dict(sorted(gated, key=lambda each: -each[1].decoding.gamma))
-    shares = {
-        "replaced": {tau: one.replacement_ratio for tau, one in controls.items()},
-        "changed": {tau: one.changed_ratio for tau, one in controls.items()},
+    taus = {tau for tau, _ in cells}
+    cells = {key: setting for key, setting in vetoes.items() if key[0] in taus} | cells
+    beside = {key: text for key, setting in cells.items() if (text := _over_control(setting, rows))}
+    printed = {
+        key: Score.of(setting, beside=[] if on_rl else [beside.get(key, "")]).cell(among)
+        for key, setting in cells.items()
+    }
+    gated = [(tau, setting) for (tau, gamma), setting in cells.items() if gamma != VETO and (on_rl or gamma == 0)]
+    controls = dict(sorted(gated, key=lambda entry: -entry[1].decoding.gamma))
+    ratios = {
+        "replaced": {tau: setting.replacement_ratio for tau, setting in controls.items()},
+        "changed": {tau: setting.changed_ratio for tau, setting in controls.items()},
     }
     if on_rl:
         note = (
@@ -185,8 +197,8 @@ def _grid(
         return grid(
             f"on-rl-{name}",
             title,
-            shown,
-            shares,
+            printed,
+            ratios,
             rl=alone,
             differences=beside,
             notes=[note],
@@ -199,7 +211,7 @@ def _grid(
     notes = [f"RL: {Estimate(rl.avg, *rl.interval).text(2)}."] if rl else []
     title = f"Threshold and strength on {where} ({among})."
     paper = "tab:full_param_extra, tab:minerva_param_extra"
-    return grid(f"grid-{name}", title, shown, shares, notes=[*notes, note], paper=paper)
+    return grid(f"grid-{name}", title, printed, ratios, notes=[*notes, note], paper=paper)
 
 
 def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
@@ -214,17 +226,17 @@ def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
 
 def compared_seeds(compared: Sequence[tuple[Any, Any]]) -> set[Any]:
     """Return the seeds of trainings that differences are of."""
-    return {seed for one, _ in compared for seed in one.units}
+    return {seed for result, _ in compared for seed in result.units}
 
 
 def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Write comparisons as rows: whatever is subtracted, the difference with its interval, p and Holm's p."""
-    found = []
+    table_rows = []
     for i, row in enumerate(rows):
         d = row.difference
         trained = isinstance(row.result, stats.RunScores)
         links = [anchor(side.first) if hasattr(side, "first") else "" for side in (row.result, row.reference)]
-        made: dict[str, Any] = ({"Pair": pairs[i]} if pairs else {}) | {
+        table_row: dict[str, Any] = ({"Pair": pairs[i]} if pairs else {}) | {
             "Benchmark": benchmark_title(row.result.benchmark),
             "Training" if trained else "Decoding": Cell(row.result.label, link=links[0]),
             "minus": Cell(row.reference.label, link=links[1]),
@@ -232,11 +244,11 @@ def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] 
         }
         if isinstance(row.result, Setting):
             alone = Estimate(0, *d.sampling).interval(1, sign=True)
-            made["Sampling only"] = "–" if row.result.first.sampling.greedy else alone or "–"
-        made |= {"Seeds": len(compared_seeds([(row.result, row.reference)]))} if trained else {}
-        made |= {"p": Cell(row.p_text or "–", None if d.p != d.p else d.p)}
-        found.append({**made, "p (Holm)": Cell(row.holm_text or "–", None if d.p != d.p else row.holm_p)})
-    return found
+            table_row["Sampling only"] = "–" if row.result.first.sampling.greedy else alone or "–"
+        table_row |= {"Seeds": len(compared_seeds([(row.result, row.reference)]))} if trained else {}
+        table_row |= {"p": Cell(row.p_text or "–", None if d.p != d.p else d.p)}
+        table_rows.append({**table_row, "p (Holm)": Cell(row.holm_text or "–", None if d.p != d.p else row.holm_p)})
+    return table_rows
 
 
 def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Section:
@@ -255,41 +267,43 @@ def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Section:
 
 def picked(rows: Sequence[Comparison]) -> Section | None:
     """List the best replacement and the best extrapolation of each benchmark, with what they are worth against RL."""
-    found = []
+    picks = []
     against = [row for row in rows if comparison_kind(row) == "against rl" and row.result.decoding.gated]
     for task in dict.fromkeys(row.task for row in against):
         for mode in ("replace", "extrapolate"):
-            mine = [row for row in against if (row.task, row.result.decoding.mode) == (task, mode)]
-            if len(mine) < 2:
+            of_mode = [row for row in against if (row.task, row.result.decoding.mode) == (task, mode)]
+            if len(of_mode) < 2:
                 continue
-            top = max(mine, key=lambda row: row.difference.mean)
-            one, d = top.result, top.difference
-            found.append(
+            top = max(of_mode, key=lambda row: row.difference.mean)
+            setting, d = top.result, top.difference
+            picks.append(
                 {
-                    "Benchmark": benchmark_title(one.benchmark),
-                    "Best of": f"{len(mine)} of {'replacement' if mode == 'replace' else 'extrapolation'}",
-                    "Decoding": Cell(one.label, link=anchor(one.first)),
-                    "Score": cell(Estimate(one.avg, *one.interval)),
+                    "Benchmark": benchmark_title(setting.benchmark),
+                    "Best of": f"{len(of_mode)} of {'replacement' if mode == 'replace' else 'extrapolation'}",
+                    "Decoding": Cell(setting.label, link=anchor(setting.first)),
+                    "Score": cell(Estimate(setting.avg, *setting.interval)),
                     "minus RL": cell(Estimate(d.mean, d.low, d.high), 1, plus=True, beside=[f"p {top.holm_text}"]),
-                    "Replaced": cell(one.share("n_replaced"), 1, suffix=" %"),
-                    "Changed": cell(one.share("n_changed"), 1, suffix=" %"),
+                    "Replaced": cell(setting.share("n_replaced"), 1, suffix=" %"),
+                    "Changed": cell(setting.share("n_changed"), 1, suffix=" %"),
                 }
             )
     note = "Picked on these very problems, for which no interval is corrected: expect less on others. p: Holm's."
-    return Section("picked", "What was picked on these data.", frame(found), (note,)) if found else None
+    return Section("picked", "What was picked on these data.", frame(picks), (note,)) if picks else None
 
 
 def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None:
     """List the comparisons of the settings that the table of scores shows; None without any."""
-    shown = {id(setting) for settings in _listed(group)[0].values() for setting in settings.values()}
-    mine = [row for row in rows if id(row.result) in shown and comparison_kind(row) != "other"]
+    listed = {id(setting) for settings in _listed(group)[0].values() for setting in settings.values()}
+    main_rows = [row for row in rows if id(row.result) in listed and comparison_kind(row) != "other"]
     note = (
         "Paired by problem: RL minus base, each decoding minus RL, each extrapolation minus its own gate without it "
         "(γ = 0), and each replacement minus its veto: the same gate, with base without the rejected token in RL's "
         "place. It is what RL's token adds to the rejected one's going. "
         f"p (Holm) is corrected over all {len(rows)} comparisons of this report."
     )
-    return Section("main-differences", "Differences.", frame(difference_rows(mine)), (note,)) if mine else None
+    return (
+        Section("main-differences", "Differences.", frame(difference_rows(main_rows)), (note,)) if main_rows else None
+    )
 
 
 def first_line(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> str | None:
@@ -298,13 +312,15 @@ def first_line(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> str | No
     The second is the difference of a replacement to its veto (`_fewest`). `pairs` names the pair of a setting by the
     setting's id, where there are several pairs.
     """
-    found: dict[str, list[str]] = {}
+    gains: dict[str, list[str]] = {}
     for row in rows:
         if comparison_kind(row) == "trained":
             d, name = row.difference, pairs.get(id(row.result), "")
-            known = f" (95 %, paired by problem, Holm p {row.holm_text})" if d.low == d.low else ""
-            found.setdefault(name, []).append(f"{benchmark_title(row.result.benchmark)} by {in_points(d)}{known}")
-    lines = [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}" for pair, texts in found.items()]
+            interval_words = f" (95 %, paired by problem, Holm p {row.holm_text})" if d.low == d.low else ""
+            gains.setdefault(name, []).append(
+                f"{benchmark_title(row.result.benchmark)} by {in_points(d)}{interval_words}"
+            )
+    lines = [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}" for pair, texts in gains.items()]
     over = [row for row in rows if comparison_kind(row) == "against veto" and row.result.decoding.primary == "base"]
     if lines and over:
         top, among = _fewest(over)
@@ -325,16 +341,16 @@ def _fewest(rows: Sequence[Comparison]) -> tuple[Comparison, int]:
     best = max(rows, key=lambda row: row.result.avg).result
     first = best.first
     alike = [row for row in rows if (row.result.task, row.result.units) == (best.task, best.units)]
-    mine = [row for row in alike if (row.result.first.pair, row.result.first.name) == (first.pair, first.name)]
-    as_good = [row for row in mine if row.result is best or not row.result.minus(best).high < 0]
-    return min(as_good, key=lambda row: row.result.replacement_ratio), len(mine)
+    of_pair = [row for row in alike if (row.result.first.pair, row.result.first.name) == (first.pair, first.name)]
+    as_good = [row for row in of_pair if row.result is best or not row.result.minus(best).high < 0]
+    return min(as_good, key=lambda row: row.result.replacement_ratio), len(of_pair)
 
 
 def caveats(rows: Sequence[Comparison]) -> list[str]:
     """Say what makes the comparisons less than they seem: parts of benchmarks, responses that the context ended."""
     parts = dict.fromkeys(f"{r.result.task}: {r.result.first.limited}" for r in rows if r.result.first.limited)
-    said = [f"Only some of the problems were asked ({', '.join(parts)})."] if parts else []
-    return said + cut_unlike([(row.result, row.reference) for row in rows])
+    sentences = [f"Only some of the problems were asked ({', '.join(parts)})."] if parts else []
+    return sentences + cut_unlike([(row.result, row.reference) for row in rows])
 
 
 def everything(groups: Sequence[Group]) -> Section:
@@ -345,16 +361,16 @@ def everything(groups: Sequence[Group]) -> Section:
     rows = []
     for group in groups:
         for r in group.results:
-            metrics, one = r.metrics(), Score.of(Setting.of([r]))
+            metrics, score = r.metrics(), Score.of(Setting.of([r]))
             rows.append(
                 ({"Pair": group.pair} if len(groups) > 1 else {})
                 | {
                     "Benchmark": benchmark_title(r.benchmark),
-                    "Decoding": Cell((f"{r.name}: " if r.name else "") + r.label, link=one.link),
+                    "Decoding": Cell((f"{r.name}: " if r.name else "") + r.label, link=score.link),
                     "Seed": r.sampling.seed,
-                    f"Avg{n}": one.cell("" if same else "Avg"),
+                    f"Avg{n}": score.cell("" if same else "Avg"),
                     "s.e. sampling": cell(r.sampling_error),
-                    f"Pass{k}": cell(one.passed, beside=[] if same else [f"@{one.k}"]),
+                    f"Pass{k}": cell(score.passed, beside=[] if same else [f"@{score.k}"]),
                     f"Maj{n}": cell(r.maj),
                     **{metric.column.capitalize(): _fact(metric, metrics.get(metric.name)) for metric in COLUMNS},
                     KIND: "" if r.decoding.gated else "reference",
@@ -371,8 +387,10 @@ def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
     """Say what made a result: settings, versions, its record and run."""
     p = result.provenance
     s, drawn = result.sampling, describe(result)
-    engine, versions = (each if isinstance(each := p.get(name), dict) else {} for name in ("engine", "versions"))
-    told = {k: engine[k] for k in ("backend", "vllm", "transformers", "torch", "dtype", "device") if k in engine}
+    engine, versions = (value if isinstance(value := p.get(name), dict) else {} for name in ("engine", "versions"))
+    engine_facts = {
+        k: engine[k] for k in ("backend", "vllm", "transformers", "torch", "dtype", "device") if k in engine
+    }
     words = [f"{s.samples} samples", *(drawn[name] for name in ("temperature", "top_p", "max_tokens") if drawn[name])]
     argv = [str(word) for word in p["argv"]] if isinstance(p.get("argv"), list) and p["argv"] else []
     facts = {
@@ -384,7 +402,7 @@ def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
         "shown before each problem": drawn["examples"] if p.get("examples") else "",
         "chat template": drawn["template"],
         "graded": str(p.get("grader", "unknown")),
-        "engine": ", ".join(f"{k} {v}" for k, v in told.items()),
+        "engine": ", ".join(f"{k} {v}" for k, v in engine_facts.items()),
         "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
         "command": " ".join([PurePath(argv[0]).name, *argv[1:]]) if argv else "",
         "partial": result.partial or "",

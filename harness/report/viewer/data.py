@@ -58,15 +58,15 @@ def answer_of(
     """
     key = (full_name(record, problem), sample)
     if key not in record:
-        held = ", ".join(problems_of(record)[:5]) or "none"
+        names = ", ".join(problems_of(record)[:5]) or "none"
         raise UserError(
-            f"problem={problem!r}, sample={sample} is not in record {record.name}; its problems begin with: {held}"
+            f"problem={problem!r}, sample={sample} is not in record {record.name}; its problems begin with: {names}"
         )
     judges = (judge_name(judge, task or record.task, record.task) for judge in JUDGES)
-    given = (record.latest_verdicts(judge).get(key) for judge in judges)
-    verdict = next((one for one in given if one is not None), None)
+    verdicts = (record.latest_verdicts(judge).get(key) for judge in judges)
+    verdict = next((stored for stored in verdicts if stored is not None), None)
     gold, row = verdict.gold if verdict else None, record.rows[key].load()
-    mine = [
+    replays = [
         replay
         for replay in record.replays.values()
         if (replay.problem, replay.sample, replay.response) == (*key, row.digest)
@@ -77,7 +77,7 @@ def answer_of(
         record.config.decoding if record.config else None,
         verdict.kind if verdict else None,
         gold if isinstance(gold, str) or gold is None else " or ".join(gold),
-        [one for one in mine if verdict is not None and one.judge in (None, verdict.judge)],
+        [replay for replay in replays if verdict is not None and replay.judge in (None, verdict.judge)],
     )
 
 
@@ -93,8 +93,10 @@ def problems_of(record: Record) -> list[str]:
 
 def common_problems(records: Sequence[Record], sample: int = 0) -> list[str]:
     """Return the problems of which every record holds this sample, in the order of the first."""
-    held = [{problem for problem, one in record.held if one == sample} for record in records]
-    return [problem for problem in problems_of(records[0]) if all(problem in one for one in held)]
+    problem_sets = [{problem for problem, number in record.held if number == sample} for record in records]
+    return [
+        problem for problem in problems_of(records[0]) if all(problem in problem_set for problem_set in problem_sets)
+    ]
 
 
 def stored_answers(
@@ -131,11 +133,11 @@ def viewer_data(problems: Mapping[str, Sequence[Answer]], tokenizer: Any = None)
     `tokenizer` is the pair's; without one, responses are plain text and the prompt is left out.
     """
     pieces = Pieces(tokenizer)
-    found = [
+    responses = [
         {"id": problem, **_question(answers, tokenizer), "answers": [_answer(answer, pieces) for answer in answers]}
         for problem, answers in problems.items()
     ]
-    return {"problems": found, "pieces": pieces.texts, "ids": pieces.ids, "tokenizer": tokenizer is not None}
+    return {"problems": responses, "pieces": pieces.texts, "ids": pieces.ids, "tokenizer": tokenizer is not None}
 
 
 def _question(answers: Sequence[Answer], tokenizer: Any) -> dict[str, Any]:
@@ -181,20 +183,20 @@ def _credit(answer: Answer, pieces: Pieces) -> list[dict[str, Any]]:
     """
     tokens = answer.rollout.token_ids
     own, other = ("RL", "base") if answer.decoding is not None and answer.decoding.primary == "rl" else ("base", "RL")
-    who = {OWN: own, PROPOSED: "the proposed one", _REPLACE: other, _SET_TO_BASE: other}
-    found: dict[tuple[int, str, int], dict[str, Any]] = {}
+    model_names = {OWN: own, PROPOSED: "the proposed one", _REPLACE: other, _SET_TO_BASE: other}
+    by_token: dict[tuple[int, str, int], dict[str, Any]] = {}
     for replay in answer.replays:
         if replay.right is None and replay.token != tokens[replay.at]:  # drawn, and still to be replayed
             continue
         key, [token] = (
-            (replay.at, who.get(replay.by, "the rule's target"), replay.token),
+            (replay.at, model_names.get(replay.by, "the rule's target"), replay.token),
             pieces.alone(np.array([replay.token])),
         )
         row = {"at": replay.at, "who": key[1], "own": replay.by == OWN, "token": int(token), "draws": 0, "right": 0}
-        row = found.setdefault(key, row)
+        row = by_token.setdefault(key, row)
         row["draws"] += replay.right is not None
         row["right"] += bool(replay.right)
-    return [found[key] for key in sorted(found)]
+    return [by_token[key] for key in sorted(by_token)]
 
 
 def _traced(table: np.ndarray | None, pieces: Pieces) -> dict[str, Any]:

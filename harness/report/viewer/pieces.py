@@ -53,19 +53,23 @@ class Pieces:
         A character spread over tokens belongs to its last one; the others add nothing. Bytes that never become a
         character are the replacement character.
         """
-        return np.array([self.place(*each) for each in zip(tokens, self._adds(tokens), strict=True)], np.uint32)
+        return np.array([self.place(*piece) for piece in zip(tokens, self._adds(tokens), strict=True)], np.uint32)
 
     def _adds(self, tokens: Sequence[int]) -> Iterator[str]:
-        before, start, shown = 0, 0, ""  # tokens[before:start] are decoded again before new ones, for their spacing
+        before, start, decoded_text = (
+            0,
+            0,
+            "",
+        )  # tokens[before:start] are decoded again before new ones, for their spacing
         for i in range(len(tokens)):
             text = self._decode(tokens[before : i + 1])
             incomplete = text.endswith(UNKNOWN) and i + 1 - start < _MOST_BYTES and i + 1 < len(tokens)
             if incomplete:
                 yield ""
                 continue
-            yield text[len(shown) :] if text.startswith(shown) else self._decode(tokens[start : i + 1])
+            yield text[len(decoded_text) :] if text.startswith(decoded_text) else self._decode(tokens[start : i + 1])
             before, start = start, i + 1
-            shown = self._decode(tokens[before:start])
+            decoded_text = self._decode(tokens[before:start])
 
     def _decode(self, tokens: Sequence[int]) -> str:
         try:
