@@ -64,14 +64,15 @@ def credit_statistics(
     for rule in () if undo else rules:
         assert rule.gate is not None
         Trace(np.zeros((1, columns_of(0)), dtype=np.float32)).value(rule.gate)  # refused before anything is decoded
-    whose = {rule: rule if undo else Decoding(mode=rule.primary) for rule in rules}
+    generators = {rule: rule if undo else Decoding(mode=rule.primary) for rule in rules}
     store = RecordStore(records)
-    asked = spec.model_copy(update={"decodings": tuple(dict.fromkeys(whose.values()))})
+    to_decode = spec.model_copy(update={"decodings": tuple(dict.fromkeys(generators.values()))})
     with showing(progress), opened(spec) as engine:
-        jobs = drawn_alike(jobs_of(asked, engine, trace=0))
+        jobs = drawn_alike(jobs_of(to_decode, engine, trace=0))
         if len(once(jobs)) < len(jobs):
             raise UserError(
-                f"tasks: of {', '.join(asked.tasks)} two have the same responses, and other right answers; accepted: "
+                f"tasks: of {', '.join(to_decode.tasks)} two have the same responses, and other right answers; "
+                "accepted: "
                 "one of the two"
             )
         for job in jobs:
@@ -90,8 +91,8 @@ def credit_statistics(
         with phase("choosing tokens"):
             for job in jobs:
                 record = store.read(*job.record.split("/"))
-                mine = [rule for rule in rules if whose[rule] == job.decoding]
-                parts += [(job, chosen(job, record, rule, tokens, noises, undo, seed)) for rule in mine]
+                own_rules = [rule for rule in rules if generators[rule] == job.decoding]
+                parts += [(job, chosen(job, record, rule, tokens, noises, undo, seed)) for rule in own_rules]
         labels = {label for _, part in parts for label in part["label"]}
         for rule in rules:
             if rule.label() not in labels:
@@ -99,14 +100,15 @@ def credit_statistics(
         parts = [(job, part) for job, part in parts if len(part)]
         if not parts:
             raise UserError(
-                f"decodings: {rules[0].label()} flags no token of {', '.join(asked.tasks)}; accepted: a threshold that "
+                f"decodings: {rules[0].label()} flags no token of {', '.join(to_decode.tasks)}; "
+                "accepted: a threshold that "
                 "some tokens are beyond"
             )
         say(price(parts, store, noises))
         if dry_run:
             return None
         for job in jobs:
-            changes = [each for of, part in parts if of is job for each in changes_of(part)]
+            changes = [change for of, part in parts if of is job for change in changes_of(part)]
             replay(job, list(dict.fromkeys(changes)), engine, store, progress=progress)
         info = engine.info()
     with showing(progress), phase("estimating"):
@@ -117,9 +119,9 @@ def credit_statistics(
 
 def _missing(job: Job, store: RecordStore) -> int:
     """Count the responses of a job that the store does not hold with their traces."""
-    held = record.rows if (record := job.read(store)) is not None else {}
+    rows = record.rows if (record := job.read(store)) is not None else {}
     keys = [(request.problem, request.sample) for request in job.requests]
-    return sum(key not in held or not held[key].trace_columns for key in keys)
+    return sum(key not in rows or not rows[key].trace_columns for key in keys)
 
 
 # Which tokens
@@ -137,7 +139,7 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
     """
     import pandas
 
-    found, keys = [], [(request.problem, request.sample) for request in job.requests]
+    candidates, keys = [], [(request.problem, request.sample) for request in job.requests]
     for problem in dict.fromkeys(name for name, _ in keys):
         table: Frame = pandas.concat([
             _tokens(job, record, key, rule, undo) for key in keys if key[0] == problem
@@ -146,8 +148,8 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
         flagged = np.flatnonzero(table["flagged"])
         picked = random.permutation(flagged)[:most].tolist()
         free = ~table["flagged"].to_numpy()
-        looked = STRATA.get(rule.gate.statistic if rule.gate else "")
-        strata = table.groupby([name for name in ("tenth", "entropy", "size") if name != looked]).ngroup().to_numpy()
+        statistic = STRATA.get(rule.gate.statistic if rule.gate else "")
+        strata = table.groupby([name for name in ("tenth", "entropy", "size") if name != statistic]).ngroup().to_numpy()
         right = table["right"].to_numpy()
         matches = []
         for at in () if undo else picked:
@@ -157,18 +159,18 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
         weight = len(flagged) / max(1, len(picked))
         for kind, places in ((FLAGGED, picked), (MATCHED, [at for at in matches if at >= 0])):
             rows = table.loc[places].assign(kind=kind, problem=problem, weight=weight)
-            found.append(rows.assign(match=(matches or -1) if kind == FLAGGED else places))
-    whole: Frame = pandas.concat(found, ignore_index=True).assign(label=rule.label())
+            candidates.append(rows.assign(match=(matches or -1) if kind == FLAGGED else places))
+    whole: Frame = pandas.concat(candidates, ignore_index=True).assign(label=rule.label())
     kept = {name: getattr(rule, name) for name in ("mode", "primary", "gamma")}
     target = Decoding(**kept, criterion="always")
     own = Decoding(mode="veto", primary=rule.primary, gamma=0.0 if rule.primary == "rl" else -1.0, criterion="always")
     whole["change"], whole["own"] = None, None
-    for i, one in enumerate(whole.to_dict("records")):
-        place: dict[str, Any] = {name: one[name] for name in ("problem", "sample", "at")} | {"was": one["token"]}
-        place["noises"] = noises if one["kind"] == FLAGGED else 0
-        by: dict[str, Any] = {"token": one["proposed"]} if undo else {"by": target}
+    for i, token in enumerate(whole.to_dict("records")):
+        place: dict[str, Any] = {name: token[name] for name in ("problem", "sample", "at")} | {"was": token["token"]}
+        place["noises"] = noises if token["kind"] == FLAGGED else 0
+        by: dict[str, Any] = {"token": token["proposed"]} if undo else {"by": target}
         whole.at[i, "change"] = Change(**place, **by)
-        if one["kind"] == FLAGGED and not undo:
+        if token["kind"] == FLAGGED and not undo:
             whole.at[i, "own"] = Change(**{**place, "noises": 0}, by=own, own=True)
     return whole
 
@@ -186,7 +188,7 @@ def _tokens(job: Job, record: Record, key: tuple[str, int], rule: Decoding, undo
     verdict = record.verdict(judge_of(job), row, job.golds[row.problem])
     assert verdict is not None
     delta = trace.fact("delta_logp")
-    p = {who: np.exp(trace.fact(f"logp_{who}").astype(float)) for who in ("base", "rl")}
+    p = {model: np.exp(trace.fact(f"logp_{model}").astype(float)) for model in ("base", "rl")}
     if undo:
         flagged = np.asarray(row.changed)
     else:
@@ -222,15 +224,15 @@ def price(parts: Sequence[tuple[Job, Frame]], store: RecordStore, noises: int) -
     draws, replays, tokens, seen = 0, 0.0, 0.0, set[Any]()
     for job, part in parts:
         record, judge = store.read(*job.record.split("/")), judge_of(job)
-        for one in part.to_dict("records"):
-            for change, same in ((one["change"], one["same"]), (one["own"], 0.0)):
+        for row in part.to_dict("records"):
+            for change, same in ((row["change"], row["same"]), (row["own"], 0.0)):
                 if change is None or (job.record, change) in seen:
                     continue
                 seen.add((job.record, change))
-                left = undone(record, change, judge)
-                draws += left is None
-                many = (1 - same) * (1 + change.noises) if left is None else len(left)
-                replays, tokens = replays + many, tokens + many * one["left"]
+                pending = undone(record, change, judge)
+                draws += pending is None
+                many = (1 - same) * (1 + change.noises) if pending is None else len(pending)
+                replays, tokens = replays + many, tokens + many * row["left"]
     return (
         f"{draws:,} tokens to draw, then about {replays:,.0f} replays of those that come out as another: about "
         f"{tokens:,.0f} tokens"
@@ -244,19 +246,19 @@ def _measured(job: Job, part: Frame, store: RecordStore, noises: int) -> Frame:
     """Add what the replays say: `changed`, `effect`, `fresh` and its first noise, `changed_own`, `effect_own`."""
     record = store.read(*job.record.split("/"))
     rows = []
-    for one in part.to_dict("records"):
-        sign, right = (-1 if one["change"].by is None else 1), int(one["right"])
-        told: dict[str, Any] = {}
-        for what, change in (("", one["change"]), ("_own", one["own"])):
+    for row in part.to_dict("records"):
+        sign, right = (-1 if row["change"].by is None else 1), int(row["right"])
+        effects_of_row: dict[str, Any] = {}
+        for suffix, change in (("", row["change"]), ("_own", row["own"])):
             if change is None:
                 continue
-            held = [change.held(record, noise) for noise in range(change.noises + 1)]
-            told[f"changed{what}"] = changed = held[0] is not None and held[0].right is not None
-            effects = [sign * (int(each.right or 0) - right) for each in held if each] if changed else [0]
-            told[f"effect{what}"] = effects[0]
+            replays = [change.held(record, noise) for noise in range(change.noises + 1)]
+            effects_of_row[f"changed{suffix}"] = changed = replays[0] is not None and replays[0].right is not None
+            effects = [sign * (int(replay.right or 0) - right) for replay in replays if replay] if changed else [0]
+            effects_of_row[f"effect{suffix}"] = effects[0]
             if change.noises and changed:
-                told |= {"fresh": float(np.mean(effects[1:])), "first": effects[1]}
-        rows.append(one | told)
+                effects_of_row |= {"fresh": float(np.mean(effects[1:])), "first": effects[1]}
+        rows.append(row | effects_of_row)
     import pandas
 
     return pandas.DataFrame(rows)
@@ -277,36 +279,36 @@ def tables(measured: Sequence[Frame], noises: int) -> dict[str, tuple[dict[str, 
     import pandas
 
     whole: Frame = pandas.concat(measured, ignore_index=True)
-    found: dict[str, list[dict[str, Any]]] = {n: [] for n in ("effects", "differences", "check", "strata", "signs")}
-    for label, mine in whole.groupby("label", sort=False):
-        by, flagged = {"label": label}, mine[mine["kind"] == FLAGGED]
-        groups = {FLAGGED: flagged, MATCHED: mine[mine["kind"] == MATCHED]}
+    sections: dict[str, list[dict[str, Any]]] = {n: [] for n in ("effects", "differences", "check", "strata", "signs")}
+    for label, of_label in whole.groupby("label", sort=False):
+        by, flagged = {"label": label}, of_label[of_label["kind"] == FLAGGED]
+        groups = {FLAGGED: flagged, MATCHED: of_label[of_label["kind"] == MATCHED]}
         if "effect_own" in flagged:
             names = {"effect_own": "effect", "changed_own": "changed"}
             groups[OWN] = flagged.drop(columns=[*names.values()]).rename(columns=names)
         for kind, group in groups.items():
             for over, some in (("all", group), ("changed", group[group["changed"].astype(bool)])):
                 for verdict, part in _by_verdict(some):
-                    about = {**by, "kind": kind, "over": over, "verdict": verdict}
-                    found["effects"].append({**about, **_estimates(part)})
-        found["differences"] += [{**by, **row} for row in _differences(groups)]
+                    keys = {**by, "kind": kind, "over": over, "verdict": verdict}
+                    sections["effects"].append({**keys, **_estimates(part)})
+        sections["differences"] += [{**by, **row} for row in _differences(groups)]
         if noises:
-            found["check"].append({**by, **_check(flagged[flagged["changed"].astype(bool)])})
+            sections["check"].append({**by, **_check(flagged[flagged["changed"].astype(bool)])})
         for kind, group in groups.items():
             for stratum in ("tenth", "entropy") if kind != OWN else ():
                 for at, part in group.groupby(stratum):
                     begin = int(at) if stratum == "tenth" else EDGES[int(at)]
-                    about = {**by, "kind": kind, "by": stratum, "from": begin, "sign": ""}
-                    found["strata"].append({**about, **_estimates(part)})
+                    keys = {**by, "kind": kind, "by": stratum, "from": begin, "sign": ""}
+                    sections["strata"].append({**keys, **_estimates(part)})
         for at, part in flagged.groupby("size"):
             sides = {sign: part[part["below"] == (sign == "below")] for sign in ("below", "above")}
             for sign, side in sides.items():
                 if len(side):
-                    about = {**by, "kind": FLAGGED, "by": "size", "from": EDGES[int(at)], "sign": sign}
-                    found["strata"].append({**about, **_estimates(side)})
+                    keys = {**by, "kind": FLAGGED, "by": "size", "from": EDGES[int(at)], "sign": sign}
+                    sections["strata"].append({**keys, **_estimates(side)})
             if all(map(len, sides.values())):
-                found["signs"].append({**by, "from": EDGES[int(at)], **_signs(sides["below"], sides["above"])})
-    return {name: tuple(rows) for name, rows in found.items()}
+                sections["signs"].append({**by, "from": EDGES[int(at)], **_signs(sides["below"], sides["above"])})
+    return {name: tuple(rows) for name, rows in sections.items()}
 
 
 def _by_verdict(part: Frame) -> Iterator[tuple[str, Frame]]:
@@ -320,14 +322,14 @@ def _sums(part: Frame, values: Any, order: Sequence[str]) -> tuple[np.ndarray, n
     weight = part["weight"].astype(float)
     weight = weight * (len(part) / max(weight.sum(), 1e-12))
     both = (weight * np.asarray(values, dtype=float), weight)
-    first, second = (each.groupby(part["problem"]).sum().reindex(order, fill_value=0.0).to_numpy() for each in both)
+    first, second = (column.groupby(part["problem"]).sum().reindex(order, fill_value=0.0).to_numpy() for column in both)
     return first, second
 
 
 def _mean(part: Frame, values: Any) -> Estimate:
     """Return a mean; without an interval where all values are equal, and their spread tells nothing."""
-    one = token_mean(*_sums(part, values, list(dict.fromkeys(part["problem"])))) if len(part) else Estimate(None)
-    return Estimate(one.value) if one.low == one.high else one
+    estimate = token_mean(*_sums(part, values, list(dict.fromkeys(part["problem"])))) if len(part) else Estimate(None)
+    return Estimate(estimate.value) if estimate.low == estimate.high else estimate
 
 
 def _share(part: Frame, values: Any) -> Estimate:
@@ -339,12 +341,14 @@ def _effect(part: Frame) -> tuple[Estimate, Estimate]:
 
     An effect is between -1 and 1. Where all are equal, the width of the share's interval stands for theirs.
     """
-    matter, one = _share(part, part["effect"].astype(float).abs()), _mean(part, part["effect"])
-    if one.value is None or matter.low is None or matter.high is None:
-        return one, matter
+    matter, estimate = _share(part, part["effect"].astype(float).abs()), _mean(part, part["effect"])
+    if estimate.value is None or matter.low is None or matter.high is None:
+        return estimate, matter
     width = matter.high - matter.low
-    low, high = (end if end is not None else one.value + by for end, by in ((one.low, -width), (one.high, width)))
-    return Estimate(one.value, max(-1.0, low), min(1.0, high)), matter
+    low, high = (
+        end if end is not None else estimate.value + by for end, by in ((estimate.low, -width), (estimate.high, width))
+    )
+    return Estimate(estimate.value, max(-1.0, low), min(1.0, high)), matter
 
 
 def _estimates(part: Frame) -> dict[str, Any]:
@@ -365,8 +369,8 @@ def _differences(groups: Mapping[str, Frame]) -> Iterator[dict[str, Any]]:
         others[OWN] = flagged.assign(effect_b=groups[OWN]["effect"])
     for kind, both in others.items():
         for over, pairs in (("all", both), ("changed", both[both["changed"].astype(bool)])):
-            one, other = pairs["effect"].astype(float), pairs["effect_b"].astype(float)
-            means = {"effect": _mean(pairs, one - other), "matter": _mean(pairs, one.abs() - other.abs())}
+            first, other = pairs["effect"].astype(float), pairs["effect_b"].astype(float)
+            means = {"effect": _mean(pairs, first - other), "matter": _mean(pairs, first.abs() - other.abs())}
             yield {"minus": kind, "over": over, "tokens": len(pairs), **columns(**means)}
 
 
@@ -383,13 +387,13 @@ def _check(changed: Frame) -> dict[str, Any]:
 def _signs(below: Frame, above: Frame) -> dict[str, Any]:
     """Compare tokens that RL made less likely with those that it made likelier."""
     order = list(dict.fromkeys([*below["problem"], *above["problem"]]))
-    told: dict[str, Any] = {}
+    signs: dict[str, Any] = {}
     for name, side in (("below", below), ("above", above)):
         effect, matter = _effect(side)
-        told |= {f"tokens_{name}": len(side), f"changed_{name}": int(side["changed"].sum())}
-        told |= columns(**{f"effect_{name}": effect, f"matter_{name}": matter})
+        signs |= {f"tokens_{name}": len(side), f"changed_{name}": int(side["changed"].sum())}
+        signs |= columns(**{f"effect_{name}": effect, f"matter_{name}": matter})
     for name, of in (("effect", float), ("matter", abs)):
         sums = [_sums(side, side["effect"].astype(float).map(of), order) for side in (below, above)]
-        one = token_difference(*sums)
-        told |= columns(**{name: Estimate(one.value) if one.low == one.high else one})
-    return told
+        estimate = token_difference(*sums)
+        signs |= columns(**{name: Estimate(estimate.value) if estimate.low == estimate.high else estimate})
+    return signs

@@ -79,12 +79,12 @@ class _Run:
     @classmethod
     def read(cls, method: str, number: int, path: Path) -> "_Run":
         folder = path.parents[1]
-        about = read_yaml(file) if (file := folder / "train.yaml").is_file() else {}
-        asked, drawn = (about.get("validation") or {}).get("sampling"), ""
+        settings = read_yaml(file) if (file := folder / "train.yaml").is_file() else {}
+        asked, drawn = (settings.get("validation") or {}).get("sampling"), ""
         if asked:
             sampling = parse(Sampling, asked, f"{folder}: validation.sampling.")
             drawn = f"{sampling.words}, {sampling.max_tokens:,} tokens"
-        dapo, verl = about.get("dapo") or {}, about.get("backend") == "verl"
+        dapo, verl = settings.get("dapo") or {}, settings.get("backend") == "verl"
         base, learned_from = read_json(folder / "base.json"), verl and bool(dapo.get("dynamic_sampling"))
         return cls(method, number, read_log(path), base, dapo.get("top_p"), learned_from, drawn)
 
@@ -92,9 +92,9 @@ class _Run:
         """Return its numbers step by step."""
         named = {"method": self.method, "run": self.number}
         return [
-            {"curve": what, **named, "step": at, "value": value}
-            for what in NAMES
-            for at, value in curve(self.records, what)
+            {"curve": name, **named, "step": at, "value": value}
+            for name in NAMES
+            for at, value in curve(self.records, name)
         ]
 
 
@@ -114,9 +114,9 @@ def _validated(runs: Sequence[_Run]) -> dict[str, list[dict[str, Any]]]:
     often = Counter(task for task, *_ in benchmarks)
     for (task, limited, samples, drawn, _), methods in benchmarks.items():
         words = [word for word in (limited, drawn if often[task] > 1 else "") if word]
-        told = {"benchmark": task + (f" ({'; '.join(words)})" if words else ""), "samples": samples, "drawn": drawn}
+        labels = {"benchmark": task + (f" ({'; '.join(words)})" if words else ""), "samples": samples, "drawn": drawn}
         for method, by_run in methods.items():
-            named, each = {**told, "method": method}, [*by_run.values()]
+            named, each = {**labels, "method": method}, [*by_run.values()]
             tables["runs"] += [
                 {**named, "run": number, "step": row["step"], "avg": row["avg"]}
                 for number, rows in by_run.items()
@@ -132,8 +132,8 @@ def _validated(runs: Sequence[_Run]) -> dict[str, list[dict[str, Any]]]:
 
 def _gradient_of(runs: Sequence[_Run], method: str, step: int | None) -> list[dict[str, float]]:
     """Return the gradient mass of a method's first run that has it."""
-    found = (_gradient(run.records, step) for run in runs if run.method == method)
-    return next((rows for rows in found if rows), [])
+    gradients = (_gradient(run.records, step) for run in runs if run.method == method)
+    return next((rows for rows in gradients if rows), [])
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -182,27 +182,27 @@ def validations(base: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -
         verl = row.get("verl")
         for name, value in (verl if isinstance(verl, Mapping) else row).items():
             if (match := _VERL.fullmatch(str(name))) and _number(value):
-                one = {"step": float(step), "avg": float(value), "samples": int(match["samples"])}
-                found.setdefault(f"{match['task']} (verl)", {})[float(step)] = one
+                point = {"step": float(step), "avg": float(value), "samples": int(match["samples"])}
+                found.setdefault(f"{match['task']} (verl)", {})[float(step)] = point
         scores = row.get("validation")
         for task, score in (scores if isinstance(scores, Mapping) else {}).items():
             if isinstance(score, Mapping) and _number(score.get("avg")):
-                known = {name: score[name] for name in KEPT if score.get(name)}
+                kept = {name: score[name] for name in KEPT if score.get(name)}
                 name = f"{task} (verl)" if isinstance(verl, Mapping) else task
-                found.setdefault(name, {})[float(step)] = {"step": float(step), "avg": 0.0, **known}
+                found.setdefault(name, {})[float(step)] = {"step": float(step), "avg": 0.0, **kept}
     return {task: [by[step] for step in sorted(by)] for task, by in found.items() if set(by) - {0.0}}
 
 
 def _means(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[tuple[float, Estimate]]:
     """Give the mean of each step that all runs have; its interval is over problems and runs."""
     by = [{row["step"]: row for row in rows} for rows in runs]
-    for step in sorted(set.intersection(*(set(each) for each in by))):
-        rows = [each[step] for each in by]
+    for step in sorted(set.intersection(*(set(by_step) for by_step in by))):
+        rows = [by_step[step] for by_step in by]
         mean = float(np.mean([row["avg"] for row in rows]))
         if len({_problems(row) for row in rows}) == 1 and rows[0].get("right"):
             # the base is one model, whatever was trained from it
-            one = stats.score_over_runs([dict(enumerate(map(samples_of, rows[:1] if step == 0 else rows)))])
-            yield step, Estimate(mean, one.low, one.high)
+            score = stats.score_over_runs([dict(enumerate(map(samples_of, rows[:1] if step == 0 else rows)))])
+            yield step, Estimate(mean, score.low, score.high)
         else:
             yield step, Estimate(mean)
 
@@ -227,16 +227,16 @@ def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | No
         trained = [row for row in rows if row["step"] > 0 and row["step"] in shared]
         if len(trained) < 2 or not trained[0].get("right") or len(set(map(_problems, trained))) > 1:
             return None
-        one = stats.choice(np.stack([samples_of(row).mean(axis=1) for row in trained]))
-        found.append((one, trained[one.at]["step"], trained[-1]["step"]))
+        chosen = stats.choice(np.stack([samples_of(row).mean(axis=1) for row in trained]))
+        found.append((chosen, trained[chosen.at]["step"], trained[-1]["step"]))
     first, _, last_step = found[0]
     means = {
-        name: Estimate(float(np.mean([getattr(one, name) for one, *_ in found]))).value
+        name: Estimate(float(np.mean([getattr(chosen, name) for chosen, *_ in found]))).value
         for name in ("last", "last_mean", "best", "elsewhere")
     }
     steps = sorted(step for _, step, _ in found)
-    about = {"averaged": first.averaged, "validations": first.validations, "last_step": last_step}
-    return {**means, **about, "first_best_step": steps[0], "last_best_step": steps[-1]}
+    facts = {"averaged": first.averaged, "validations": first.validations, "last_step": last_step}
+    return {**means, **facts, "first_best_step": steps[0], "last_best_step": steps[-1]}
 
 
 def _gradient(records: Sequence[Mapping[str, Any]], step: int | None) -> list[dict[str, float]]:

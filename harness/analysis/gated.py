@@ -46,26 +46,26 @@ class Gated:
         n = replaced.size
         at = np.arange(n)
         entropy = trace.fact("entropy_base").astype(float), trace.fact("entropy_rl").astype(float)
-        p = [np.exp(trace.fact(f"logp_{who}").astype(float)) for who in ("base", "rl")]
-        mine = self.problems.setdefault(
+        p = [np.exp(trace.fact(f"logp_{model}").astype(float)) for model in ("base", "rl")]
+        counts = self.problems.setdefault(
             rollout.problem, {name: np.zeros((*shape, 2)) for name, shape in SHAPES.items()}
         )
-        mine["share"] += replaced.sum(), n
-        mine["changed"] += changed.sum(), replaced.sum()
+        counts["share"] += replaced.sum(), n
+        counts["changed"] += changed.sum(), replaced.sum()
         for name, places in (("by_token", np.digitize(at, TOKENS) - 1), ("by_tenth", TENTHS * at // max(1, n))):
-            mine[name][:, 0] += np.bincount(places, replaced, minlength=len(mine[name]))
-            mine[name][:, 1] += np.bincount(places, minlength=len(mine[name]))
+            counts[name][:, 0] += np.bincount(places, replaced, minlength=len(counts[name]))
+            counts[name][:, 1] += np.bincount(places, minlength=len(counts[name]))
         for row, hit in enumerate((replaced, ~replaced)):
             for column, value in enumerate(entropy):
-                mine["entropy"][row, column] += value[hit].sum(), hit.sum()
+                counts["entropy"][row, column] += value[hit].sum(), hit.sum()
         kept = ~changed  # where another token was written, the trace is of the one that was not
         for column, value in enumerate(p):
-            mine["kept"][column] += value[kept].sum(), kept.sum()
+            counts["kept"][column] += value[kept].sum(), kept.sum()
             for k in range(AFTER):
                 follows = at[changed] + k + 1
                 follows = follows[follows < n]
                 follows = follows[kept[follows]]
-                mine["after"][column, k] += value[follows].sum(), follows.size
+                counts["after"][column, k] += value[follows].sum(), follows.size
         edges = np.flatnonzero(np.diff(np.concatenate([[0], replaced.astype(np.int8), [0]])))
         lengths = edges[1::2] - edges[::2]  # of the runs of redrawn tokens
         self.runs += np.bincount(np.minimum(lengths, RUNS) - 1, minlength=RUNS)
@@ -93,30 +93,33 @@ def gated_statistics(spec: EvalSpec, records: str | Path, *, progress: bool = Tr
     gated = tuple(decoding for decoding in spec.decodings if decoding.gated)
     if not gated:
         raise UserError("decodings: none of them has a gate; accepted: replace or extrapolate, as -d replace,tau=-0.1")
-    found = TracedRecords(spec.model_copy(update={"decodings": gated}), records, progress=progress)
+    traced = TracedRecords(spec.model_copy(update={"decodings": gated}), records, progress=progress)
     tables: dict[str, list[dict[str, Any]]] = {"decodings": [], "positions": [], "after": []}
-    for decoding, parts in found.by_decoding().items():
-        label, one = {"label": decoding.label()}, Gated()
+    for decoding, parts in traced.by_decoding().items():
+        label, statistics = {"label": decoding.label()}, Gated()
         with showing(progress), phase("counting"):
             for part in parts:
-                one.add_all(part)
-        estimates = {name: one.estimate(name)[0] for name in ("share", "changed")}
+                statistics.add_all(part)
+        estimates = {name: statistics.estimate(name)[0] for name in ("share", "changed")}
         for row, kind in enumerate(("redrawn", "kept")):
             estimates |= {
-                f"entropy_{who}_{kind}": one.estimate("entropy", row, i)[0] for i, who in enumerate(("base", "rl"))
+                f"entropy_{model}_{kind}": statistics.estimate("entropy", row, i)[0]
+                for i, model in enumerate(("base", "rl"))
             }
-        runs = {f"runs_{length}": count for length, count in enumerate(one.runs.tolist(), 1)}
-        asked = {"criterion": decoding.criterion, "tau": decoding.tau, "gamma": decoding.gamma}
-        tables["decodings"].append({**label, **asked, "problems": len(one.problems), **columns(**estimates), **runs})
+        runs = {f"runs_{length}": count for length, count in enumerate(statistics.runs.tolist(), 1)}
+        rule = {"criterion": decoding.criterion, "tau": decoding.tau, "gamma": decoding.gamma}
+        tables["decodings"].append(
+            {**label, **rule, "problems": len(statistics.problems), **columns(**estimates), **runs}
+        )
         for by, starts in (("by_token", TOKENS), ("by_tenth", range(TENTHS))):
             for i, start in enumerate(starts):
-                share, of = one.estimate(by, i)
+                share, of = statistics.estimate(by, i)
                 if of:
                     tables["positions"].append({**label, "by": by, "from": start, **columns(share=share), "tokens": of})
-        for i, who in enumerate(("base", "RL")):
-            usual = one.estimate("kept", i)[0].value
+        for i, model in enumerate(("base", "RL")):
+            usual = statistics.estimate("kept", i)[0].value
             for k in range(AFTER):
-                p, of = one.estimate("after", i, k)
-                row = {**label, "under": who, "after": k + 1, **columns(p=p), "tokens": of, "p_of_all_kept": usual}
+                p, of = statistics.estimate("after", i, k)
+                row = {**label, "under": model, "after": k + 1, **columns(p=p), "tokens": of, "p_of_all_kept": usual}
                 tables["after"].append(row)
-    return Analysis(kind="gated", facts=found.about, tables={name: tuple(rows) for name, rows in tables.items()})
+    return Analysis(kind="gated", facts=traced.about, tables={name: tuple(rows) for name, rows in tables.items()})

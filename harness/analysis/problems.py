@@ -49,10 +49,10 @@ def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = No
     Raises:
         UserError: nothing was replaced, or the settings differ in their problems.
     """
-    steps = [base, *sorted(replaced, key=lambda one: one.replacement_ratio)]
+    steps = [base, *sorted(replaced, key=lambda setting: setting.replacement_ratio)]
     if len(steps) < 2:
         raise UserError("replaced is empty; accepted: settings of replacement, at least one")
-    if any((one.task, one.units) != (base.task, base.units) for one in [*steps, *([rl] if rl else [])]):
+    if any((setting.task, setting.units) != (base.task, base.units) for setting in [*steps, *([rl] if rl else [])]):
         raise UserError(f"results of {base.task} differ in their problems; accepted: the same problems in all")
     accuracy = np.stack([step.values.mean(axis=1) for step in steps], axis=1)  # (problems, steps)
     samples = min(step.samples for step in steps)
@@ -67,7 +67,7 @@ def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = No
         tuple(step.replacement_ratio for step in steps),
         accuracy,
         samples,
-        sum(one.samples for one in [*steps, *([rl] if rl else [])]),
+        sum(setting.samples for setting in [*steps, *([rl] if rl else [])]),
         alone,
         tuple(kinds),
     )

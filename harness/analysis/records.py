@@ -32,9 +32,10 @@ def drawn_alike(jobs: list[Job]) -> list[Job]:
     """
     ways = {job.sampling.words: job.task for job in reversed(jobs)}
     if len(ways) > 1:
-        told = "; ".join(f"{task}: {words}" for words, task in ways.items())
+        words_of_tasks = "; ".join(f"{task}: {words}" for words, task in ways.items())
         raise UserError(
-            f"sampling: tasks draw in ways of their own ({told}); accepted: tasks that draw alike, or a sampling for "
+            f"sampling: tasks draw in ways of their own ({words_of_tasks}); "
+            "accepted: tasks that draw alike, or a sampling for "
             "all of them (--temperature, --top-p)"
         )
     return jobs
@@ -47,8 +48,8 @@ def once(jobs: Iterable[Job]) -> list[Job]:
 
 def limited(job: Job) -> str | None:
     """Return of what the problems of a job are a part (`16 of 83 problems`); None where it has all."""
-    asked, whole = len({request.problem for request in job.requests}), job.benchmark.problems
-    return f"{asked} of {whole} problems" if whole and asked != whole else None
+    n_problems, whole = len({request.problem for request in job.requests}), job.benchmark.problems
+    return f"{n_problems} of {whole} problems" if whole and n_problems != whole else None
 
 
 class TracedRecords:
@@ -71,7 +72,7 @@ class TracedRecords:
 
     def by_decoding(self) -> dict[Decoding, list[Iterable[Row]]]:
         """Return the responses of each decoding, a part a task."""
-        found: dict[Decoding, list[Iterable[Row]]] = {}
+        rows: dict[Decoding, list[Iterable[Row]]] = {}
         for job in self.jobs:
-            found.setdefault(job.decoding, []).append(rollouts(job, self._records))
-        return found
+            rows.setdefault(job.decoding, []).append(rollouts(job, self._records))
+        return rows

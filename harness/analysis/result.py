@@ -50,7 +50,7 @@ class Analysis(Stored, frozen=True):
 
 def columns(**estimates: Estimate) -> dict[str, float | None]:
     """Write estimates as columns of a row."""
-    found: dict[str, float | None] = {}
-    for name, one in estimates.items():
-        found |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
-    return found
+    values: dict[str, float | None] = {}
+    for name, estimate in estimates.items():
+        values |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    return values

@@ -38,22 +38,22 @@ def selections(read: Callable[[], Iterable[Row]], ratio: float, top_p: float) ->
         for name, values in parts.items():
             values.append(trace_of(rollout).fact(name))
     values = {name: np.concatenate(rows) for name, rows in parts.items()}
-    found = [Selection(name, threshold(values[name], ratio, below=name in BELOW)) for name in CRITERIA]
+    chosen = [Selection(name, threshold(values[name], ratio, below=name in BELOW)) for name in CRITERIA]
     for rollout in read():
         trace = trace_of(rollout)
         proposed, (ids, logp) = trace.proposed, trace.likeliest("rl")
-        for one in found:
-            fact = trace.fact(one.criterion)
-            at = np.flatnonzero(fact < one.tau if one.criterion in BELOW else fact > one.tau)
-            one.positions += at.size
-            one.picked.update(proposed[at].tolist())
+        for selection in chosen:
+            fact = trace.fact(selection.criterion)
+            at = np.flatnonzero(fact < selection.tau if selection.criterion in BELOW else fact > selection.tau)
+            selection.positions += at.size
+            selection.picked.update(proposed[at].tolist())
             weights = nucleus(np.exp(logp[at].astype(float)), top_p)  # (positions, listed tokens)
             placed = (weights > 0) & (ids[at] != proposed[at, None])
             tokens, index = np.unique(ids[at][placed], return_inverse=True)
             sums = np.bincount(index, weights[placed], minlength=len(tokens))
             for token, weight in zip(tokens.tolist(), sums.tolist(), strict=True):
-                one.placed[token] += weight
-    return found, int(values[CRITERIA[0]].size)
+                selection.placed[token] += weight
+    return chosen, int(values[CRITERIA[0]].size)
 
 
 def threshold(values: np.ndarray, ratio: float, *, below: bool) -> float:

@@ -48,9 +48,9 @@ def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: flo
             raise UserError(
                 f"line {number}: prompt and response have {len(ids)} tokens; accepted: up to {engine.max_model_len}"
             )
-        if (own := max(tokens, default=0)) >= (known := engine.checkpoints.shared):
+        if (own := max(tokens, default=0)) >= (n_tokens := engine.checkpoints.shared):
             raise UserError(
-                f"line {number}: the response has token {own}, which base does not know; accepted: below {known}"
+                f"line {number}: the response has token {own}, which base does not know; accepted: below {n_tokens}"
             )
         lb, lr = teacher_forced(engine, before, tokens, temperature)
         table = trace(lb, lr, torch.tensor(tokens, device=lb.device)).cpu().numpy()

@@ -88,12 +88,12 @@ class Generation:
 
     def likelier(self, least: int, most: int) -> list[dict[str, Any]]:
         """List the tokens that RL made likeliest: by mean delta log p, of those met `least` times or more."""
-        found = [
+        words = [
             {"id": token, "count": int(n), "delta_logp": delta / n, "p_base": base / n, "p_rl": rl / n}
             for token, (n, delta, base, rl) in self.words.items()
             if n >= least and delta > 0
         ]
-        return sorted(found, key=lambda one: (-one["delta_logp"], one["id"]))[:most]
+        return sorted(words, key=lambda word: (-word["delta_logp"], word["id"]))[:most]
 
 
 class ProblemCounts:

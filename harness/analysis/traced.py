@@ -33,52 +33,59 @@ def token_statistics(
         UserError: what `evaluate` refuses.
     """
     both = spec.model_copy(update={"decodings": (Decoding(mode="base"), Decoding(mode="rl"))})
-    found = TracedRecords(both, records, top=TOP, progress=progress)
-    drawn = found.jobs[0].sampling
+    traced = TracedRecords(both, records, top=TOP, progress=progress)
+    drawn = traced.jobs[0].sampling
     with showing(progress), phase("counting"):
-        base, rl = Generation("base").add_all(found.read("base")), Generation("rl").add_all(found.read("rl"))
-        chosen, positions = selections(lambda: found.read("base"), selected, drawn.top_p)
+        base, rl = Generation("base").add_all(traced.read("base")), Generation("rl").add_all(traced.read("rl"))
+        chosen, positions = selections(lambda: traced.read("base"), selected, drawn.top_p)
     least = word_floor(rl.tokens)
     ranges = [f"< {DELTA_EDGES[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(DELTA_EDGES)), f"> {DELTA_EDGES[-1]:g}"]
     tables: dict[str, list[dict[str, Any]]] = {
         name: [] for name in ("generations", "histograms", "by_delta", "gradient", "selected")
     }
-    for one in (base, rl):
-        who = {"generation": one.who}
+    for generation in (base, rl):
+        label = {"generation": generation.who}
         tables["generations"].append(
             {
-                **who,
-                "problems": len(one.problems),
-                "tokens": one.tokens,
-                "near_zero": one.histograms["delta_logp"].near_zero,
+                **label,
+                "problems": len(generation.problems),
+                "tokens": generation.tokens,
+                "near_zero": generation.histograms["delta_logp"].near_zero,
             }
         )
-        for fact, histogram in one.histograms.items():
-            tables["histograms"] += [{**who, "fact": fact, **row} for row in histogram.rows()]
-        table = one.by_problem("in_bin", one.problems)  # (problems, bins, 3): tokens, sums of p of base and of RL
+        for fact, histogram in generation.histograms.items():
+            tables["histograms"] += [{**label, "fact": fact, **row} for row in histogram.rows()]
+        table = generation.by_problem(
+            "in_bin", generation.problems
+        )  # (problems, bins, 3): tokens, sums of p of base and of RL
         for i, name in enumerate(ranges):
             p_base, p_rl = (token_share(table[:, i, column], table[:, i, 0]) for column in (1, 2))
-            row = {**who, "delta_logp": name, "tokens": int(table[:, i, 0].sum())}
+            row = {**label, "delta_logp": name, "tokens": int(table[:, i, 0].sum())}
             tables["by_delta"].append({**row, **columns(p_base=p_base, p_rl=p_rl)})
-        table = one.by_problem("mass", one.problems)  # (problems, bins, 2): tokens, gradient mass
+        table = generation.by_problem("mass", generation.problems)  # (problems, bins, 2): tokens, gradient mass
         whole = table.sum(axis=1)
         for i, (start, end) in enumerate(pairwise(PROBABILITY_EDGES)):
             tokens, mass = (token_share(table[:, i, column], whole[:, column]) for column in (0, 1))
-            tables["gradient"].append({**who, "p_from": start, "p_to": end, **columns(tokens=tokens, mass=mass)})
-    for each in chosen:
-        for kind, counter in (("picked", each.picked), ("placed", each.placed)):
-            about = {"criterion": each.criterion, "tau": each.tau, "positions": each.positions, "kind": kind}
+            tables["gradient"].append({**label, "p_from": start, "p_to": end, **columns(tokens=tokens, mass=mass)})
+    for selection in chosen:
+        for kind, counter in (("picked", selection.picked), ("placed", selection.placed)):
+            about = {
+                "criterion": selection.criterion,
+                "tau": selection.tau,
+                "positions": selection.positions,
+                "kind": kind,
+            }
             tables["selected"] += [
-                {**about, "rank": rank, "id": token, "token": text(found.tokenizer, token), "count": float(count)}
+                {**about, "rank": rank, "id": token, "token": text(traced.tokenizer, token), "count": float(count)}
                 for rank, (token, count) in enumerate(counter.most_common(TOKENS), 1)
             ]
     likelier = [
-        {"rank": rank, "token": text(found.tokenizer, one["id"]), **one}
-        for rank, one in enumerate(rl.likelier(least, WORDS), 1)
+        {"rank": rank, "token": text(traced.tokenizer, word["id"]), **word}
+        for rank, word in enumerate(rl.likelier(least, WORDS), 1)
     ]
-    facts = {**found.about, "ratio": selected, "positions": positions, "least": least}
-    made = {**tables, "tails": _tails(base, rl), "likelier": likelier}
-    return Analysis(kind="tokens", facts=facts, tables={name: tuple(rows) for name, rows in made.items()})
+    facts = {**traced.about, "ratio": selected, "positions": positions, "least": least}
+    sections = {**tables, "tails": _tails(base, rl), "likelier": likelier}
+    return Analysis(kind="tokens", facts=facts, tables={name: tuple(rows) for name, rows in sections.items()})
 
 
 def word_floor(tokens: int) -> int:
@@ -99,12 +106,15 @@ def text(tokenizer: Any, token: int) -> str:
 def _tails(base: Generation, rl: Generation) -> list[dict[str, Any]]:
     """Return each tail's share in both generations, and the greater over the smaller, with intervals over problems."""
     order = list(dict.fromkeys([*base.problems, *rl.problems]))
-    counts = {one.who: (one.by_problem("tails", order), one.by_problem("tokens", order)) for one in (base, rl)}
+    counts = {
+        generation.who: (generation.by_problem("tails", order), generation.by_problem("tokens", order))
+        for generation in (base, rl)
+    }
     rows = []
     for i, (fact, side, edge) in enumerate(TAILS):
-        hits = {who: (tails[:, i], tokens) for who, (tails, tokens) in counts.items()}
-        shares = {who: token_share(*one) for who, one in hits.items()}
-        more, less = sorted(hits, key=lambda hit: -(shares[hit].value or 0.0))
+        hits = {model: (tails[:, i], tokens) for model, (tails, tokens) in counts.items()}
+        estimates = {model: token_share(*counts_of_model) for model, counts_of_model in hits.items()}
+        more, less = sorted(hits, key=lambda hit: -(estimates[hit].value or 0.0))
         ratio = share_ratio(hits[more], hits[less])
-        rows.append({"fact": fact, "side": side, "edge": edge, "more": more, **columns(**shares, ratio=ratio)})
+        rows.append({"fact": fact, "side": side, "edge": edge, "more": more, **columns(**estimates, ratio=ratio)})
     return rows

@@ -59,8 +59,8 @@ class _Commands(Group):
         room = formatter.width - 6 - max(map(len, COMMANDS))
         for title, names in {"Use": USE, "Results": RESULTS, "Upkeep": UPKEEP}.items():
             with formatter.section(title):
-                made = {name: self.get_command(ctx, name) for name in names}
-                formatter.write_dl([(name, command.get_short_help_str(room)) for name, command in made.items()])
+                by_name = {name: self.get_command(ctx, name) for name in names}
+                formatter.write_dl([(name, command.get_short_help_str(room)) for name, command in by_name.items()])
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return their names, in the order of the help."""
@@ -71,15 +71,15 @@ class _Commands(Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
-        found = getattr(import_module(f"harness.cli.{module}"), name)
-        if isinstance(found, typer.Typer):
-            made: Any = typer.main.get_group(found)
+        function = getattr(import_module(f"harness.cli.{module}"), name)
+        if isinstance(function, typer.Typer):
+            command: Any = typer.main.get_group(function)
         else:
             alone = group("")
-            alone.command(cmd_name)(found)
-            made = typer.main.get_command(alone)
-        made.name = cmd_name
-        return made
+            alone.command(cmd_name)(function)
+            command = typer.main.get_command(alone)
+        command.name = cmd_name
+        return command
 
 
 app = typer.Typer(cls=_Commands, help=HELP, add_completion=False, pretty_exceptions_enable=False, **PLAIN)

@@ -49,10 +49,10 @@ def analyse_tokens(
     with phase("starting"):
         from harness.analysis.traced import token_statistics
 
-    asked = load_eval({"tasks": "tiny_medium"}, options)
+    spec = load_eval({"tasks": "tiny_medium"}, options)
     check_writable(out, records)
-    found = token_statistics(asked, records, selected=ratio)
-    _keep(found, out)
+    analysis = token_statistics(spec, records, selected=ratio)
+    _keep(analysis, out)
 
 
 @app.command("gated")
@@ -80,9 +80,9 @@ def analyse_gated(
     with phase("starting"):
         from harness.analysis.gated import gated_statistics
 
-    asked = load_eval({"tasks": "tiny_medium"}, {**options, "decodings": decoding or ["replace,tau=-0.1"]})
+    spec = load_eval({"tasks": "tiny_medium"}, {**options, "decodings": decoding or ["replace,tau=-0.1"]})
     check_writable(out, records)
-    _keep(gated_statistics(asked, records), out)
+    _keep(gated_statistics(spec, records), out)
 
 
 @app.command("credit")
@@ -122,12 +122,12 @@ def analyse_credit(
     with phase("starting"):
         from harness.analysis.credit import credit_statistics
 
-    asked = load_eval({"tasks": "tiny_medium"}, {**options, "decodings": decoding or list(CREDITED)})
+    spec = load_eval({"tasks": "tiny_medium"}, {**options, "decodings": decoding or list(CREDITED)})
     check_writable(out, records)
-    how: dict[str, Any] = {"tokens": tokens, "noises": noises, "undo": undo, "seed": draw, "dry_run": dry_run}
-    found = credit_statistics(asked, records, **how)
-    if found is not None:
-        _keep(found, out)
+    kwargs: dict[str, Any] = {"tokens": tokens, "noises": noises, "undo": undo, "seed": draw, "dry_run": dry_run}
+    analysis = credit_statistics(spec, records, **kwargs)
+    if analysis is not None:
+        _keep(analysis, out)
 
 
 @app.command("texts")
@@ -147,15 +147,15 @@ def analyse_texts(
 
     if options.get("backend") not in (None, "auto", "transformers"):
         raise UserError(f"backend={options['backend']!r} is refused: text is scored by transformers; leave it out")
-    asked = load_eval({}, {**options, "backend": "transformers"})
-    temperature = (asked.sampling or Sampling()).criterion_temperature
+    spec = load_eval({}, {**options, "backend": "transformers"})
+    temperature = (spec.sampling or Sampling()).criterion_temperature
     try:
         rows = [row for _, row in read_jsonl(file, ("response",))]
     except OSError as error:
         raise UserError(f"{file} cannot be read ({type(error).__name__}); accepted: a file of JSON lines") from None
     if out is not None:
         check_writable(out.parent)
-    engine = open_engine(checkpoints(asked.pair), asked.engine)
+    engine = open_engine(checkpoints(spec.pair), spec.engine)
     try:
         lines = (json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), temperature))
         if out is None:

@@ -45,17 +45,19 @@ class Command(TyperCommand):
         """Write arguments and the command's own options first, then those of each group."""
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         params = self.get_params(ctx)
-        left = [] if ctx.meta.get("help all") else self._further()
+        further = [] if ctx.meta.get("help all") else self._further()
         for param in params:
             panel = "Arguments" if param.param_type_name == "argument" else "Options"
-            if param not in left and (row := param.get_help_record(ctx)) is not None:
+            if param not in further and (row := param.get_help_record(ctx)) is not None:
                 groups.setdefault(getattr(param, "rich_help_panel", None) or panel, []).append(row)
         for title, rows in filter(lambda group: group[1], groups.items()):
             with formatter.section(title):
                 formatter.write_dl(rows)
-        if left:
+        if further:
             formatter.write_paragraph()
-            formatter.write_text(f"--help-all shows {len(left)} more, as {left[0].opts[0]} and {left[-1].opts[0]}.")
+            formatter.write_text(
+                f"--help-all shows {len(further)} more, as {further[0].opts[0]} and {further[-1].opts[0]}."
+            )
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Note what was typed."""
@@ -68,9 +70,9 @@ class Command(TyperCommand):
             return super().invoke(ctx)
         except UserError as error:
             params = [(param, name) for param in self.params for name in param.opts if name != "--decoding"]
-            rule = {name: getattr(each, "rich_help_panel", "") == "Rule" for each, name in params}
+            rule = {name: getattr(param, "rich_help_panel", "") == "Rule" for param, name in params}
             typed = {re.split("[= ]", word)[0] for word in ctx.meta["typed"].split()}
-            chosen = {name: next((other for other in each.opts if other in typed), name) for each, name in params}
+            chosen = {name: next((other for other in param.opts if other in typed), name) for param, name in params}
             sentence, *more = as_typed(str(error), rule, ctx.meta["typed"], chosen).split("\n")
             raise type(error)(sentence, more) from None
 
@@ -129,11 +131,11 @@ def numbers(name: str, given: str, kind: type[N] = int, least: int | None = None
         UserError: one is none, or below the `least`.
     """
     with suppress(ValueError):
-        found = [kind(each) for each in given.split(",")]
-        if least is None or min(found) >= least:
-            return found
-    what = ("whole numbers" if kind is int else "numbers") + ("" if least is None else f" from {least}")
-    raise UserError(f"{name}={given!r} is refused; accepted: {what}, comma-separated")
+        values = [kind(text) for text in given.split(",")]
+        if least is None or min(values) >= least:
+            return values
+    accepted = ("whole numbers" if kind is int else "numbers") + ("" if least is None else f" from {least}")
+    raise UserError(f"{name}={given!r} is refused; accepted: {accepted}, comma-separated")
 
 
 def echo(text: object, *, err: bool = False, lines: bool = False) -> None:

@@ -29,15 +29,15 @@ def bench_decode_command(
 
     from harness.bench.decode import bench_decode
 
-    found = bench_decode(
+    measured = bench_decode(
         sequences=numbers("sequences", sequences, least=1), kinds=engines.split(","), tokens=tokens, rounds=rounds,
         threads=threads, say=lambda text: typer.echo(text, err=True),
     )  # fmt: skip
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(measured))
         return
-    typer.echo(f"{found['machine']}, {found['date']}; {tokens} tokens a sequence, {threads} thread(s)")
-    for size in found["sizes"]:
+    typer.echo(f"{measured['machine']}, {measured['date']}; {tokens} tokens a sequence, {threads} thread(s)")
+    for size in measured["sizes"]:
         typer.echo(f"\n{size['sequences']} sequences")
         for kind, speed in size["tokens_per_cpu_second"].items():
             ratio = size["ratios"].get(f"pair_to_{kind}")

@@ -42,23 +42,25 @@ def _make(name: str, source: Path | None, file: Path, wanted: str | None) -> Non
     from harness.files import make_folder, write_file
     from harness.progress import say
 
-    text, what = _training(source) if name == TRAINING else _benchmark(name, source)
-    found = digest(text)
-    if wanted is not None and found != wanted:
-        raise UserError(f"{name} has the digest {found} ({what}), and digest={wanted!r} was asked for; not written")
-    if file.is_file() and digest(file.read_bytes()) != found:
+    text, description = _training(source) if name == TRAINING else _benchmark(name, source)
+    content_digest = digest(text)
+    if wanted is not None and content_digest != wanted:
+        raise UserError(
+            f"{name} has the digest {content_digest} ({description}), and digest={wanted!r} was asked for; not written"
+        )
+    if file.is_file() and digest(file.read_bytes()) != content_digest:
         raise UserError(f"{file} is there with other content; move it away, or give another --out")
     make_folder(file.parent)
     write_file(file, text)
-    say(f"{file}: {what}, digest {found}")
+    say(f"{file}: {description}, digest {content_digest}")
 
 
 def _training(source: Path | None) -> tuple[str, str]:
     from harness.train.dapo_math import dapo_math, download, read_rows
 
-    made = dapo_math(read_rows(source or download()))
-    left = f", {made.ambiguous} left out that have different answers" if made.ambiguous else ""
-    return made.text, f"{len(made.problems):,} problems of {made.rows:,} rows{left}"
+    dataset = dapo_math(read_rows(source or download()))
+    ambiguous = f", {dataset.ambiguous} left out that have different answers" if dataset.ambiguous else ""
+    return dataset.text, f"{len(dataset.problems):,} problems of {dataset.rows:,} rows{ambiguous}"
 
 
 def _benchmark(name: str, source: Path | None) -> tuple[str, str]:

@@ -48,11 +48,11 @@ def evaluate_command(
         rlvr-dir eval --tasks tiny_medium -d replace,tau=-0.1 -d extrapolate,tau=-0.1,gamma=0.1 --controls --samples 8
         rlvr-dir eval spec.yaml --limit 10
     """
-    asked = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
+    spec = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
     with phase("starting"):
         from harness.evals.data import preflight_of
 
-        preflight_of(asked)  # so that a mistake is said before torch is imported
+        preflight_of(spec)  # so that a mistake is said before torch is imported
         from harness.evals.compare import compare, markdown
         from harness.evals.loop import evaluate_all
         from harness.evals.result import EvalResult
@@ -61,7 +61,7 @@ def evaluate_command(
         from harness.tracking import comparison_link, log_result, tracking_place
         from harness.tracking.store import ui_command
 
-    announce_tiny(asked)
+    announce_tiny(spec)
     place = tracking_place(out, tracking, track=track)
     store = records or out / "records"
     check_writable(out, store)
@@ -74,13 +74,13 @@ def evaluate_command(
                 log_result(result, place)
 
     try:
-        results = evaluate_all(asked, records=store, on_result=keep)
+        results = evaluate_all(spec, records=store, on_result=keep)
     except KeyboardInterrupt:
         say(f"interrupted; what was decoded is kept in {store}, and the same command goes on from there")
         raise
     echo(tables(results), lines=True)
     ours = [result for result in results if isinstance(result, EvalResult)]
-    if len(asked.decodings) > 1 and (settings := settings_of(ours)):
+    if len(spec.decodings) > 1 and (settings := settings_of(ours)):
         echo("\n" + markdown(compare(settings)), lines=True)
     for sentence in warnings(results):
         say(sentence)
@@ -143,15 +143,15 @@ def table_command(
     from harness.evals.frames import frame
     from harness.files import write_file
 
-    found = frame(read(results, store, runs, tracking, partial=partial, **options))
-    text = found.to_csv(index=False)
+    table = frame(read(results, store, runs, tracking, partial=partial, **options))
+    text = table.to_csv(index=False)
     if csv is None:
         echo(text.rstrip("\n"), lines=True)
         return
     if csv.is_dir():
         raise UserError(f"csv={str(csv)!r} is a folder; accepted: a file to write")
     write_file(csv, text)
-    echo(f"written: {csv}, {len(found):,} responses of {found['config_hash'].nunique()} results", err=True)
+    echo(f"written: {csv}, {len(table):,} responses of {table['config_hash'].nunique()} results", err=True)
 
 
 @spec_options(EvalSpec, only=("grader", "data_dir"))

@@ -41,25 +41,25 @@ def spec_options(
     Every option is None where it is not given, so that a file can say it; the help names the field's own default.
     Fields that hold other specs or free mappings get none.
     """
-    made = {name: each for spec in specs for name, each in _options(spec) if name not in without}
+    options_of_specs = {name: option for spec in specs for name, option in _options(spec) if name not in without}
     if only:
-        made = {name: made[name] for name in only}
+        options_of_specs = {name: options_of_specs[name] for name in only}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**given: Any) -> None:
-            options = {name: given.pop(name) for name in made}
+            options = {name: given.pop(name) for name in options_of_specs}
             command(**given, options={name: value for name, value in options.items() if value is not None})
 
         signature = inspect.signature(command, eval_str=True)
-        own = [each for name, each in signature.parameters.items() if name != "options"]
+        own = [parameter for name, parameter in signature.parameters.items() if name != "options"]
         ours = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-            for name, annotation in made.items()
+            for name, annotation in options_of_specs.items()
         ]
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
         vars(run)["__signature__"] = signature.replace(parameters=[*ours, *parameters])
-        run.__annotations__ = {each.name: each.annotation for each in (*ours, *parameters)}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*ours, *parameters)}
         return run
 
     return decorate
@@ -68,7 +68,7 @@ def spec_options(
 def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
     """Return the options of a spec, by name; a pair may also be named as a whole."""
     found = [("pair", _option(EvalSpec.model_fields["pair"], str, GROUPS[Pair]))] if spec is Pair else []
-    for field, info in sorted(spec.options().items(), key=lambda each: each[0] in Presentation.model_fields):
+    for field, info in sorted(spec.options().items(), key=lambda item: item[0] in Presentation.model_fields):
         kind = _kind(info)
         if info.description and kind is not None and not (spec is EvalSpec and field in _SAID_OTHERWISE):
             name = OPTIONS.get(field, field)
@@ -78,18 +78,20 @@ def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
 
 def _option(info: FieldInfo, kind: type, panel: str | None, *names: str) -> Any:
     default = None if info.default in (None, (), PydanticUndefined, False) else info.default
-    shown = "" if default is None or f"{default}" in (info.description or "") else f" Default {default}."
+    default_words = "" if default is None or f"{default}" in (info.description or "") else f" Default {default}."
     spelt = [f"--{name.replace('_', '-')}" for name in names]
-    return Annotated[kind | None, typer.Option(*spelt, help=f"{info.description}{shown}", rich_help_panel=panel)]
+    return Annotated[
+        kind | None, typer.Option(*spelt, help=f"{info.description}{default_words}", rich_help_panel=panel)
+    ]
 
 
 def _kind(info: FieldInfo) -> type | None:
     """Return the type of a field as a command line has it: numbers and switches by themselves, names as text."""
     every = [info.annotation, *get_args(info.annotation)]
-    if any(isinstance(each, BeforeValidator) for each in info.metadata):
+    if any(isinstance(validator, BeforeValidator) for validator in info.metadata):
         every = []  # read from text, whatever it becomes
-    if any(isinstance(each, type) and issubclass(each, dict) for each in every) or dict in [
-        get_origin(each) for each in every
+    if any(isinstance(type_, type) and issubclass(type_, dict) for type_ in every) or dict in [
+        get_origin(type_) for type_ in every
     ]:
         return None
     for kind in (bool, int, float):

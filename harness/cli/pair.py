@@ -62,8 +62,8 @@ def check_command(
         rlvr-dir pair check runs/train/mine/seed-0
     """
     names = names or []
-    if names and (given := [name for name in TWO if name in options]):
-        raise UserError(f"{given[0]}={options[given[0]]!r} and {names[0]!r} both name a pair; give one of them")
+    if names and (doubled := [name for name in TWO if name in options]):
+        raise UserError(f"{doubled[0]}={options[doubled[0]]!r} and {names[0]!r} both name a pair; give one of them")
     if len(names) > 2:
         raise UserError(f"{len(names)} checkpoints are named; accepted: BASE RL, or the name or the folder of a pair")
     engine = parse(EngineSpec, {name: options.pop(name) for name in OF_ENGINE if name in options})
@@ -73,14 +73,14 @@ def check_command(
         raise UserError("no pair is named; accepted: BASE RL, or the name or the folder of a pair")
     from harness.pairs import examine
 
-    found = examine(pair, engine, names[0] if len(names) == 1 else options.get("pair", ""))
+    report = examine(pair, engine, names[0] if len(names) == 1 else options.get("pair", ""))
     if as_json:
-        echo_json(found.plain())
+        echo_json(report.plain())
     else:
-        for line in found.lines():
+        for line in report.lines():
             echo(line)
-    if found.verdict != "runs":
-        raise typer.Exit(1 if found.verdict == "refused" else 2)
+    if report.verdict != "runs":
+        raise typer.Exit(1 if report.verdict == "refused" else 2)
 
 
 @app.command("expo")

@@ -47,11 +47,11 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
         state = state if row["asked"] else "looked at only"  # by `rlvr-dir view`
         pair = " / ".join(dict.fromkeys(model_name(place) for place in row["pair"].split(" / ")))
         changed = "" if row["changed"] is None else f"{row['changed']:.1%}"
-        held = f"{row['held']} of {row['problems']}"
-        about = [f"damaged: {'; '.join(row['damage'])}"] if row["damage"] else []
-        about += [f"graded: {', '.join(row['graders'])}"] if row["graders"] else []
+        samples_held = f"{row['held']} of {row['problems']}"
+        remarks = [f"damaged: {'; '.join(row['damage'])}"] if row["damage"] else []
+        remarks += [f"graded: {', '.join(row['graders'])}"] if row["graders"] else []
         day = row["created"].replace("T", " ")[:10]
-        lines.append([name, row["decoding"], pair, state, held, changed, day, "  ".join(about)])
+        lines.append([name, row["decoding"], pair, state, samples_held, changed, day, "  ".join(remarks)])
     if lines:
         head = ["record", "decoding", "pair", "state", "responses of problems", "changed", "made", ""]
         echo(fitted(head, lines), lines=True)
@@ -106,18 +106,18 @@ def records_results(
     from harness.evals.show import score
     from harness.records import RecordStore
 
-    records, made = RecordStore(store), 0
-    for each in records.find(name or ""):
+    records, written = RecordStore(store), 0
+    for names in records.find(name or ""):
         try:
-            results = results_of_record(records.read(*each), partial=partial, **options)
+            results = results_of_record(records.read(*names), partial=partial, **options)
         except UserError as error:
             echo(f"no result: {error}", err=True)
             continue
         for result in results:
-            made += 1
+            written += 1
             make_folder(out)
             echo(f"{result.write(out)}  {result.benchmark}  {result.label}  {score(result)}")
-    raise typer.Exit(0 if made else 1)
+    raise typer.Exit(0 if written else 1)
 
 
 @app.command("grade")
@@ -140,12 +140,12 @@ def records_grade(
     from harness.records import Record, RecordStore
 
     records, failed = RecordStore(store), 0
-    for each in records.find(name or ""):
-        record = Record(records.folder.joinpath(*each))
+    for names in records.find(name or ""):
+        record = Record(records.folder.joinpath(*names))
         try:
             graded = grade_again(record, **options)
         except UserError as error:
-            echo(f"{'/'.join(each)}: not graded: {error}", err=True)
+            echo(f"{'/'.join(names)}: not graded: {error}", err=True)
             failed += 1
             continue
         for judge, count, changes in graded:

@@ -75,16 +75,16 @@ def report(
     from harness.report.shown import token_viewers
     from harness.report.write import write
 
-    found = _only(read(places, store, runs, tracking, partial=partial, **options), tasks) if places else []
+    results = _only(read(places, store, runs, tracking, partial=partial, **options), tasks) if places else []
     more = analysis_chapters(analyses or [])
     more += [paper_chapter()] if tables_of_the_paper else []
     check_writable(out)
     facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
-    viewers = token_viewers(found, tokens, tokenizers(tokenizer))
-    links = _run_links(runs, tracking, ui) if found else {}
-    about: dict[str, Any] = {"facts": facts, "viewers": viewers, "paper_base": paper_base, "runs": links}
-    page = write(build(found, name=title, more=more, **about), out)
-    for sentence in warnings(found):
+    viewers = token_viewers(results, tokens, tokenizers(tokenizer))
+    links = _run_links(runs, tracking, ui) if results else {}
+    kwargs: dict[str, Any] = {"facts": facts, "viewers": viewers, "paper_base": paper_base, "runs": links}
+    page = write(build(results, name=title, more=more, **kwargs), out)
+    for sentence in warnings(results):
         say(sentence)
     echo(f"written: {page}, report.md and the tables and figures beside it")
 
@@ -102,8 +102,8 @@ def _run_links(folder: Path, tracking: str | None, port: int | None) -> dict[str
     try:
         return run_links(store, port or 5000)
     except Exception as error:
-        said = " ".join(str(error).split())[:200]
-        echo(f"warning: no links to MLflow runs ({type(error).__name__}: {said})", err=True)
+        reason = " ".join(str(error).split())[:200]
+        echo(f"warning: no links to MLflow runs ({type(error).__name__}: {reason})", err=True)
         return {}
 
 
@@ -115,7 +115,7 @@ def _only(results: "list[EvalResult]", tasks: str | None) -> "list[EvalResult]":
     """
     if tasks is None:
         return results
-    asked, there = [task.strip() for task in tasks.split(",")], dict.fromkeys(result.task for result in results)
-    if missing := [task for task in asked if task not in there]:
-        raise unknown("tasks", missing[0], there)
-    return sorted((result for result in results if result.task in asked), key=lambda each: asked.index(each.task))
+    wanted, present = [task.strip() for task in tasks.split(",")], dict.fromkeys(result.task for result in results)
+    if missing := [task for task in wanted if task not in present]:
+        raise unknown("tasks", missing[0], present)
+    return sorted((result for result in results if result.task in wanted), key=lambda result: wanted.index(result.task))

@@ -42,15 +42,15 @@ def serve_command(
     address, limits = (
         {name: value for name, value in options.items() if name in kind.model_fields} for kind in (Address, Limits)
     )
-    asked = load_eval({}, {name: value for name, value in options.items() if name not in address | limits})
+    spec = load_eval({}, {name: value for name, value in options.items() if name not in address | limits})
     served = Served(
-        asked,
+        spec,
         parse(Address, address),
         parse(Limits, limits),
         sampling={name: value for name, value in options.items() if name in Sampling.options()},
         **({"listed": tuple(rules)} if rules else {}),
     )
-    announce_tiny(asked)
+    announce_tiny(spec)
 
     def tell(address: str) -> None:
         page = f", a playground at {address}/" if served.address.ui else ""

@@ -91,8 +91,8 @@ def _links(store: Path | str, port: int) -> list[str]:
 
     lines: list[str] = []
     try:
-        for title, found in all_links(store, port):
-            lines += [title, f"  charts  {found.charts}", f"  table   {found.table}", f"  filter  {found.plain}"]
+        for title, links in all_links(store, port):
+            lines += [title, f"  charts  {links.charts}", f"  table   {links.table}", f"  filter  {links.plain}"]
     except Exception as error:
         echo(f"warning: no links to comparisons ({type(error).__name__}: {error})", err=True)
     return lines

@@ -64,23 +64,23 @@ def view(
         raise UserError("records and tasks: give one of them; records are shown as they are, tasks are decoded first")
     if not records:
         decodings = list(dict.fromkeys(decoding or USUAL))
-        asked = load_eval({}, {**options, "decodings": decodings, "samples": sample + 1, "limit": limit})
+        spec = load_eval({}, {**options, "decodings": decodings, "samples": sample + 1, "limit": limit})
         check_writable(out.parent, store)
-        many = _decoded(asked, store, top)
+        many = _decoded(spec, store, top)
         from harness.tiny import checkpoints
 
-        load = tokenizers(tokenizer, checkpoints(asked.pair))
+        load = tokenizers(tokenizer, checkpoints(spec.pair))
     else:
         load = tokenizers(tokenizer)
         read = _read(records or [], store)
         many = {read[0].task: read}
     answers: dict[str, Any] = {}
-    for task, shown in many.items():
-        found = problem or common_problems(shown, sample)[:limit]
-        if not found:
+    for task, records_of_task in many.items():
+        problems = problem or common_problems(records_of_task, sample)[:limit]
+        if not problems:
             raise UserError(f"the records share no problem with a sample {sample}; accepted: records of one benchmark")
-        answers |= stored_answers(shown, found, sample, task)
-    if not all(one.rollout.trace is not None for row in answers.values() for one in row):
+        answers |= stored_answers(records_of_task, problems, sample, task)
+    if not all(answer.rollout.trace is not None for row in answers.values() for answer in row):
         echo("Some responses were kept without every token's facts; --tasks decodes with them.", err=True)
     page = viewer_html(viewer_data(answers, load(next(iter(many.values())))), f"Tokens: {', '.join(many)}")
     make_folder(out.parent)
@@ -105,21 +105,25 @@ def _read(names: list[str], store: Path) -> "list[Record]":
     from harness.records import Record, RecordStore
     from harness.records.store import is_record
 
-    found = []
+    records = []
     for name in dict.fromkeys(names):
         folder = Path(name).resolve()
         if is_record(folder):
-            found.append(Record(folder).read())
+            records.append(Record(folder).read())
         else:
-            found.append(RecordStore(store).one(name))
-    tasks = list(dict.fromkeys(record.task for record in found))
+            records.append(RecordStore(store).one(name))
+    tasks = list(dict.fromkeys(record.task for record in records))
     if len(tasks) > 1:
         raise UserError(f"records of {' and '.join(tasks)} have no problem in common; give records of one benchmark")
-    data = {one.config.data: one.name for one in found if one.config is not None and one.config.data is not None}
+    data = {
+        record.config.data: record.name
+        for record in records
+        if record.config is not None and record.config.data is not None
+    }
     if len(data) > 1:
         which = " and ".join(f"{name} (data {digest})" for digest, name in data.items())
         raise UserError(
             f"records {which} are of different problems of {tasks[0]}, or of the same put in different ways; give "
             "records of one data digest"
         )
-    return found
+    return records

@@ -55,15 +55,15 @@ def counts(record: Record) -> dict[str, Any]:
 
 def summary_of(record: Record) -> dict[str, Any]:
     """Return what a record is, how much of what was asked last is held, and what is wrong with it."""
-    about, sizes = record.about, counts(record)
+    metadata, sizes = record.about, counts(record)
     return {
         "record": record.name,
         "decoding": record.config.decoding.label() if record.config else "unknown",
-        "pair": " / ".join(about.models.values()),
-        "created": (about.created or "")[:16],
+        "pair": " / ".join(metadata.models.values()),
+        "created": (metadata.created or "")[:16],
         "problems": sizes["problems"],
         "held": sizes["rollouts"],
-        "asked": about.asked.problems * about.asked.samples if about.asked else 0,
+        "asked": metadata.asked.problems * metadata.asked.samples if metadata.asked else 0,
         "finished": record.finished,
         "tokens": sizes.get("tokens"),  # None, here and below, of a record without a response
         "replaced": sizes.get("replacement_ratio"),  # of the tokens
@@ -94,7 +94,7 @@ def export_record(store: str | Path, name: str, out: str | Path, form: str = "js
         data = (
             json.dumps(
                 {name: getattr(row, name) for name in names}
-                | {"verdicts": {judge: given[row.key].kind for judge, given in verdicts.items() if row.key in given}}
+                | {"verdicts": {judge: by_key[row.key].kind for judge, by_key in verdicts.items() if row.key in by_key}}
             ).encode()
             + b"\n"
             for row in record
@@ -115,24 +115,24 @@ def verify_records(store: str | Path, name: str | None = None, *, repair: bool =
     records = RecordStore(store)
     if not records.folder.is_dir():
         raise UserError(f"store: {records.emptiness()}; accepted: a folder of records")
-    found = {}
-    for each in records.find(name) if name else records.names():
+    damage = {}
+    for names in records.find(name) if name else records.names():
         try:
-            record = records.read(*each, whole=True)
+            record = records.read(*names, whole=True)
             if repair and (record.damage or record.tail):
                 record.lock(whole=True).close()
-            found["/".join(each)] = findings_of(record)
+            damage["/".join(names)] = findings_of(record)
         except DamagedError as error:
-            found["/".join(each)] = [str(error)]
-    return found
+            damage["/".join(names)] = [str(error)]
+    return damage
 
 
 def findings_of(record: Record) -> list[str]:
     """Return a sentence for each thing that is wrong with a record that was read whole."""
-    found = record.damage
+    findings = record.damage
     if record.tail:
-        found.append(f"a torn last entry of {record.tail} bytes (an interrupted write, or one going on now)")
-    return found + [f"set aside earlier: {path.name}" for path in sorted(record.folder.glob("*.corrupt-*"))]
+        findings.append(f"a torn last entry of {record.tail} bytes (an interrupted write, or one going on now)")
+    return findings + [f"set aside earlier: {path.name}" for path in sorted(record.folder.glob("*.corrupt-*"))]
 
 
 def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = False) -> list[dict[str, Any]]:
@@ -148,26 +148,26 @@ def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = Fa
     if nameless := [name for name in drop if not name.partition("/")[0]]:  # an empty one begins every hash
         raise UserError(f"drop={nameless[0]!r} names no record; accepted: the beginning of one record's hash")
     dropped = {records.one(name).name for name in drop}
-    found: list[dict[str, Any]] = []
+    removable: list[dict[str, Any]] = []
     for name in map("/".join, records.names()):
         lock = records.folder / name / LOCK
         try:
-            held = Lock(lock, f"record {name}") if delete else check_free(lock, f"record {name}")
+            busy_lock = Lock(lock, f"record {name}") if delete else check_free(lock, f"record {name}")
         except UserError:
             if name in dropped:
                 raise
             continue
         try:
             garbage = _garbage(records.read(*name.split("/")), name in dropped)
-            found += [{"path": str(path), "bytes": _bytes(path), "reason": reason} for path, reason in garbage]
+            removable += [{"path": str(path), "bytes": _bytes(path), "reason": reason} for path, reason in garbage]
             for path, _ in garbage if delete else ():
                 _remove(path)
         except DamagedError:  # not to be touched by what cannot read it
             continue
         finally:
-            if held is not None:
-                held.release()
-    return found
+            if busy_lock is not None:
+                busy_lock.release()
+    return removable
 
 
 def _garbage(record: Record, dropped: bool) -> list[tuple[Path, str]]:

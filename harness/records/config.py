@@ -98,14 +98,14 @@ def fingerprint(name: str, revision: str | None = None) -> str:
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
-        found = sha256()
+        content = sha256()
         others = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
         older = () if others else _OLDER  # beside them they are an optimiser's
         for path in sorted({path for pattern in (*_WEIGHTS, *older, *_TOKENIZER) for path in folder.glob(pattern)}):
             if path.is_file():
-                found.update(f"{path.name}\0{path.stat().st_size}\0".encode())
-                _feed(found, path)
-        return f"weights:{found.hexdigest()[:16]}"
+                content.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+                _feed(content, path)
+        return f"weights:{content.hexdigest()[:16]}"
     reference = _hub_cache() / f"models--{name.replace('/', '--')}" / "refs" / (revision or "main")
     commit = reference.read_text().strip() if reference.is_file() else revision
     return f"{name}@{commit}" if commit else name

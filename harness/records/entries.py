@@ -124,8 +124,8 @@ def _find(file: BinaryIO, at: int, size: int) -> int:
     step = 1 << 20
     while at < size:
         file.seek(at)
-        found = file.read(step + len(_START) + 1).find(b"\n" + _START)
-        if found >= 0:
-            return at + found + 1
+        offset = file.read(step + len(_START) + 1).find(b"\n" + _START)
+        if offset >= 0:
+            return at + offset + 1
         at += step
     return size

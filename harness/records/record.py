@@ -45,8 +45,8 @@ def in_order(keys: Iterable[Key]) -> list[Key]:
     """
 
     def parts(problem: str) -> tuple[list[Any], str]:
-        found = _DIGITS.split(problem)  # text, number, text, ...
-        return [int(part) if i % 2 else part for i, part in enumerate(found)], problem
+        pieces = _DIGITS.split(problem)  # text, number, text, ...
+        return [int(part) if i % 2 else part for i, part in enumerate(pieces)], problem
 
     keys = list(keys)
     place = {problem: i for i, problem in enumerate(sorted({problem for problem, _ in keys}, key=parts))}
@@ -157,14 +157,14 @@ class Record:
     @property
     def damage(self) -> list[str]:
         """Return a sentence for each thing that is wrong with the file; the rest of it can be read."""
-        found = []
+        sentences = []
         if self._foreign:
-            found.append(f"{self.path} is damaged, or is not of the record that its folder is named after")
+            sentences.append(f"{self.path} is damaged, or is not of the record that its folder is named after")
         elif self.config is None:
-            found.append(f"{self.path} has no first entry, which says what it is")
+            sentences.append(f"{self.path} has no first entry, which says what it is")
         if self.bad:
-            found.append(f"{self.bad} damaged entries in {self.path}: what they held is made again by its command")
-        return found
+            sentences.append(f"{self.bad} damaged entries in {self.path}: what they held is made again by its command")
+        return sentences
 
     @property
     def held(self) -> list[Key]:
@@ -222,8 +222,12 @@ class Record:
 
     def verdicts(self, judge: str) -> dict[Key, StoredVerdict]:
         """Return the verdicts of a judge on the responses that are held."""
-        given = self._verdicts.get(judge, {})
-        return {key: one for key, one in given.items() if key in self.rows and self.rows[key].text_digest == one.text}
+        stored = self._verdicts.get(judge, {})
+        return {
+            key: verdict
+            for key, verdict in stored.items()
+            if key in self.rows and self.rows[key].text_digest == verdict.text
+        }
 
     def latest_verdicts(self, judge: str) -> dict[Key, StoredVerdict]:
         """Return the verdicts of the newest version of a judge that has given any."""
@@ -284,9 +288,9 @@ class Record:
         begun = {"format": FORMAT, "config": config.model_dump(mode="json"), "task": self.task}
         if self._is_broken:
             aside = set_aside(self.path)
-            what = "belongs to another record" if self._foreign else f"has {self.bad} damaged entries"
+            reason = "belongs to another record" if self._foreign else f"has {self.bad} damaged entries"
             self.repairs.append(
-                f"{self.path} {what}: set aside as {aside.name}; {len(self.rows)} good rollouts kept, the others are "
+                f"{self.path} {reason}: set aside as {aside.name}; {len(self.rows)} good rollouts kept, the others are "
                 "redone"
             )
             kept = f"the damaged journal is as it was ({aside.name} is another name of it)"
@@ -310,7 +314,7 @@ class Record:
         for row in self.rows.values():
             yield _rollout(row)
         for verdict in self._verdicts.values():
-            yield from (encode({"verdict": one.facts()}) for one in verdict.values())
+            yield from (encode({"verdict": stored.facts()}) for stored in verdict.values())
         yield from (encode({"replay": replay.model_dump()}) for replay in self.replays.values())
 
     def _append(self, data: bytes, kept: str, *, sync: bool = True) -> int:
@@ -375,8 +379,8 @@ class Record:
                     f"record {self.name}: {problem} was decoded from another prompt, so it is another record; give the "
                     "config the digest of the prompts"
                 )
-        asked = {"problems": len(problems), "samples": samples, "names": list(problems)}
-        self.note(**(about or {}), **({} if looked else {"asked": asked}))
+        requested = {"problems": len(problems), "samples": samples, "names": list(problems)}
+        self.note(**(about or {}), **({} if looked else {"asked": requested}))
         return self
 
     def missing(self) -> list[Key]:
@@ -434,12 +438,12 @@ class Record:
         """
         given, before, now = [*given], self._about.get("graded_with", {}).get(judge), versions(judge)
         if before not in (None, now):
-            known = {row.key for row, _, _ in given}
-            others = {key: one for key, one in self.verdicts(judge).items() if key not in known and one.gold}
-            older = [(self.rows[key], one.gold) for key, one in others.items()]
+            keys = {row.key for row, _, _ in given}
+            others = {key: verdict for key, verdict in self.verdicts(judge).items() if key not in keys and verdict.gold}
+            older = [(self.rows[key], verdict.gold) for key, verdict in others.items()]
             items = ((gold, row.text, row.finish_reason) for row, gold in older)
-            again = grade_many(items, grader=judge.partition("+")[0])
-            given += [(row, gold, verdict) for (row, gold), verdict in zip(older, again, strict=True)]
+            verdicts = grade_many(items, grader=judge.partition("+")[0])
+            given += [(row, gold, verdict) for (row, gold), verdict in zip(older, verdicts, strict=True)]
         new = [
             StoredVerdict(
                 judge=judge,
@@ -453,10 +457,10 @@ class Record:
             for row, gold, verdict in given
         ]
         old = self._verdicts.setdefault(judge, {})
-        new = [one for one in new if old.get(one.key) != one]
+        new = [verdict for verdict in new if old.get(verdict.key) != verdict]
         if new:
-            self._append(b"".join(encode({"verdict": one.facts()}) for one in new), "the rollouts are safe")
-            old |= {one.key: one for one in new}
+            self._append(b"".join(encode({"verdict": verdict.facts()}) for verdict in new), "the rollouts are safe")
+            old |= {verdict.key: verdict for verdict in new}
         self.note(graded_with={**self._about.get("graded_with", {}), judge: now})
 
     def keep_replay(self, replay: Replay) -> None:
@@ -489,9 +493,9 @@ class Record:
         items = ((gold[row.problem], row.text, row.finish_reason) for row in todo)  # one text at a time
         fresh = grade_many(items, grader=grader_name(grader))
         if self._fd >= 0 and todo:
-            self.judge(judge, [(row, gold[row.problem], one) for row, one in zip(todo, fresh, strict=True)])
-        found = {key: verdict for key, verdict in stored.items() if verdict is not None}
-        return found | {row.key: verdict for row, verdict in zip(todo, fresh, strict=True)}
+            self.judge(judge, [(row, gold[row.problem], verdict) for row, verdict in zip(todo, fresh, strict=True)])
+        verdicts = {key: verdict for key, verdict in stored.items() if verdict is not None}
+        return verdicts | {row.key: verdict for row, verdict in zip(todo, fresh, strict=True)}
 
     def _force(self) -> None:
         """Force to the disk what is not there yet."""

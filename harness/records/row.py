@@ -290,10 +290,10 @@ class Row:
         return exact, exact
 
     def _flags(self, name: str, count: int) -> np.ndarray:
-        found = np.unpackbits(np.frombuffer(self._column(name), np.uint8), count=self.n_tokens).astype(bool)
-        if found.sum() != count:
+        flags = np.unpackbits(np.frombuffer(self._column(name), np.uint8), count=self.n_tokens).astype(bool)
+        if flags.sum() != count:
             raise self._damaged(f"{name} is not what was counted")
-        return found
+        return flags
 
     def _ids(self, name: str) -> tuple[int, ...]:
         data = self._column(name)

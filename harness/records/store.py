@@ -45,8 +45,8 @@ class RecordStore:
 
     def names(self) -> list[tuple[str, str]]:
         """Return (record hash, task) of every record, sorted."""
-        found = {path.parent for path in self.folder.glob(f"*/*/{JOURNAL}")}
-        return sorted((folder.parent.name, folder.name) for folder in found)
+        folders = {path.parent for path in self.folder.glob(f"*/*/{JOURNAL}")}
+        return sorted((folder.parent.name, folder.name) for folder in folders)
 
     def emptiness(self) -> str:
         """Say of a store without records that it has none, and whether its folder is there."""
@@ -61,15 +61,15 @@ class RecordStore:
             UserError: none.
         """
         start, _, task = name.partition("/")
-        found = [(hash_, of) for hash_, of in self.names() if hash_.startswith(start) and task in ("", of)]
-        if not found and not name:
+        names = [(hash_, of) for hash_, of in self.names() if hash_.startswith(start) and task in ("", of)]
+        if not names and not name:
             raise UserError(f"store: {self.emptiness()}; accepted: a folder of records")
-        if not found:
+        if not names:
             raise UserError(
                 f"record={name!r} is not in {str(self.folder)!r}; accepted: the beginning of a hash that "
                 "`rlvr-dir records list` shows, with or without /TASK"
             )
-        return found
+        return names
 
     def one(self, name: str) -> Record:
         """Return the one record that `name` means.
@@ -77,11 +77,13 @@ class RecordStore:
         Raises:
             UserError: none, or several.
         """
-        found = self.find(name)
-        if len(found) > 1:
-            names = ", ".join("/".join(each) for each in found[:5])
-            raise UserError(f"record={name!r} means {len(found)} records ({names}); give more of the hash, or /TASK")
-        return self.read(*found[0])
+        names_found = self.find(name)
+        if len(names_found) > 1:
+            names = ", ".join("/".join(parts) for parts in names_found[:5])
+            raise UserError(
+                f"record={name!r} means {len(names_found)} records ({names}); give more of the hash, or /TASK"
+            )
+        return self.read(*names_found[0])
 
     def read(self, record_hash: str, task: str, *, whole: bool = False) -> Record:
         """Return a record without locking or changing it; every byte of it is checked if `whole`.

@@ -54,29 +54,29 @@ def best_difference(
     Raises:
         UserError: a side is empty, one meets none, or the numbers of problems differ.
     """
-    first, second = ([finite("values", each).mean(axis=1) for each in side] for side in (ones, others))
-    if not first or not second or len({each.shape for each in (*first, *second)}) != 1:
+    first, second = ([finite("values", table).mean(axis=1) for table in side] for side in (ones, others))
+    if not first or not second or len({means.shape for means in (*first, *second)}) != 1:
         raise UserError("ones and others are refused: each needs one matrix at least, and all the same problems")
     met = np.ones((len(first), len(second)), bool) if meets is None else np.asarray(meets, bool)
     if met.shape != (len(first), len(second)) or not met.any(axis=1).all():
         raise UserError("meets is refused: (ones, others), and each of the ones has to meet one of the others")
     d = np.array([[a - b for b in second] for a in first])  # (ones, others, problems)
-    each = simultaneous_level(d[met], level)
+    per_lead = simultaneous_level(d[met], level)
     low, high = np.full(met.shape, np.inf), np.full(met.shape, np.inf)
     for i, j in zip(*np.nonzero(met), strict=True):
         samples = min(np.shape(ones[i])[-1], np.shape(others[j])[-1])
-        low[i, j], high[i, j] = combined(float(d[i, j].mean()), [difference_error([d[i, j]], samples)], each)[:2]
+        low[i, j], high[i, j] = combined(float(d[i, j].mean()), [difference_error([d[i, j]], samples)], per_lead)[:2]
     leads = np.where(met, d.mean(axis=2), np.inf)
-    one = int(leads.min(axis=1).argmax())
-    other = int(leads[one].argmin())
-    mean = float(leads[one, other])
+    winner = int(leads.min(axis=1).argmax())
+    other = int(leads[winner].argmin())
+    mean = float(leads[winner, other])
     if mean > 0:
         p = len(first) * min(_least_certain(d[i, met[i]], family) for i in range(len(first)))
     else:
         below = [[_least_certain(-d[i, j, None], family) for j in np.flatnonzero(met[i])] for i in range(len(first))]
         p = max(len(row) * min(row) for row in below)
     least, most = (float(np.clip(bounds.min(axis=1).max(), -1, 1)) for bounds in (low, high))
-    return BestDifference(mean, least, most, min(1.0, p), one, other, int(met.sum()))
+    return BestDifference(mean, least, most, min(1.0, p), winner, other, int(met.sum()))
 
 
 def simultaneous_level(differences: ArrayLike, level: float = 0.95, draws: int = DRAWS, seed: int = 0) -> float:

@@ -24,13 +24,13 @@ def score_over_runs(benchmarks: Sequence[Runs], level: float = 0.95) -> PairedDi
     tables = [_table(runs, list(runs)) for runs in benchmarks]
     seeds = [np.mean([x.mean(axis=0) for x in tables], axis=0)] if len({x.shape[1] for x in tables}) == 1 else []
     parts = [(standard_error(seed), seed.size - 1) for seed in seeds if seed.size > 1]
-    found = _crossed([x.mean(axis=1) for x in tables], parts, level)
+    interval = _crossed([x.mean(axis=1) for x in tables], parts, level)
     every = [np.hstack([finite("runs", x) for x in runs.values()]) for runs in benchmarks]
     least, most = mean_interval([(float(x.mean()), *score_interval(x, level)) for x in every])
     if all(x.shape[1] == 1 for x in tables):
-        return replace(found, low=least, high=most)
-    low, high = max(0.0, found.low), min(1.0, found.high)
-    return replace(found, low=float(np.fmin(low, least)), high=float(np.fmax(high, most)))
+        return replace(interval, low=least, high=most)
+    low, high = max(0.0, interval.low), min(1.0, interval.high)
+    return replace(interval, low=float(np.fmin(low, least)), high=float(np.fmax(high, most)))
 
 
 def difference_over_runs(benchmarks: Sequence[tuple[Runs, Runs]], level: float = 0.95) -> PairedDifference:
@@ -47,18 +47,18 @@ def difference_over_runs(benchmarks: Sequence[tuple[Runs, Runs]], level: float =
     paired = paired_seeds(benchmarks)
     by_problem, by_seed, samples = [], [], []
     for pair in benchmarks:
-        one, other = (_table(runs, paired or list(runs)) for runs in pair)
-        by_problem.append(one.mean(axis=1) - other.mean(axis=1))
-        by_seed.append([(one - other).mean(axis=0)] if paired else [one.mean(axis=0), other.mean(axis=0)])
+        first, other = (_table(runs, paired or list(runs)) for runs in pair)
+        by_problem.append(first.mean(axis=1) - other.mean(axis=1))
+        by_seed.append([(first - other).mean(axis=0)] if paired else [first.mean(axis=0), other.mean(axis=0)])
         samples += [_samples([*runs.values()]) for runs in pair]
-    alike = all(len({each.size for each in side}) == 1 for side in zip(*by_seed, strict=True))
+    alike = all(len({table.size for table in side}) == 1 for side in zip(*by_seed, strict=True))
     seeds = [np.mean(side, axis=0) for side in zip(*by_seed, strict=True)] if alike else []
     parts = [(standard_error(seed), seed.size - 1) for seed in seeds if seed.size > 1]
     if len(seeds) == 2 and len(parts) == 1:  # the single seed of one side differs from others as those of the other do
         parts.append((parts[0][0] * sqrt(parts[0][1] + 1), parts[0][1]))
-    found = _crossed(by_problem, parts, level, min(samples))
-    found = replace(found, low=max(found.low, -1.0), high=min(found.high, 1.0))
-    return with_signs(found, in_one(by_problem), level)
+    difference = _crossed(by_problem, parts, level, min(samples))
+    difference = replace(difference, low=max(difference.low, -1.0), high=min(difference.high, 1.0))
+    return with_signs(difference, in_one(by_problem), level)
 
 
 def paired_seeds(benchmarks: Sequence[tuple[Runs, Runs]]) -> list[Hashable]:
@@ -91,7 +91,7 @@ def _samples(runs: Sequence[ArrayLike]) -> int:
     """Return the samples of all runs; those of a base, which are the same of every seed, count once."""
     first, *others = map(np.asarray, runs)
     once = all(np.array_equal(first, other) for other in others)
-    return first.shape[1] if once else sum(np.shape(each)[1] for each in runs)
+    return first.shape[1] if once else sum(np.shape(run)[1] for run in runs)
 
 
 def _table(runs: Runs, seeds: Sequence[Hashable]) -> np.ndarray:

@@ -88,14 +88,14 @@ class RunScores(Scores):
         """Return the 95 % interval of `avg` over problems and seeds: `score_over_runs`."""
         if not self.runs:
             return UNKNOWN
-        found = score_over_runs([self.runs])
-        return found.low, found.high
+        score = score_over_runs([self.runs])
+        return score.low, score.high
 
     def minus(self, other: Scores, family: int = 1) -> PairedDifference:
         """Return the difference to other trainings', or to a base's: `difference_over_runs`."""
-        theirs = other.runs if isinstance(other, RunScores) else {}
-        if self.runs and theirs and len({len(x) for x in (*self.runs.values(), *theirs.values())}) == 1:
-            return difference_over_runs([(self.runs, theirs)])
+        other_runs = other.runs if isinstance(other, RunScores) else {}
+        if self.runs and other_runs and len({len(x) for x in (*self.runs.values(), *other_runs.values())}) == 1:
+            return difference_over_runs([(self.runs, other_runs)])
         nan = float("nan")
         return PairedDifference(self.avg - other.avg, nan, nan, nan, nan, 0)
 

@@ -40,13 +40,15 @@ def crossing(above: ArrayLike, below: ArrayLike, level: float = 0.95) -> Crossin
     >>> crossing([[1, 0], [0, 1]], [[1, 1], [0, 0]])
     Crossing(k=None, estimate=2, n=2)
     """
-    one, other = np.asarray(above), np.asarray(below)
-    if one.ndim != 2 or other.ndim != 2 or one.shape[0] != other.shape[0]:
-        raise UserError(f"above has shape {one.shape} and below {other.shape}; accepted: (problems, samples), the same")
-    n = min(one.shape[1], other.shape[1])
-    gaps = np.array([pass_at_k_per_problem(one, k) - pass_at_k_per_problem(other, k) for k in range(1, n + 1)])
-    each = simultaneous_level(gaps, 2 * level - 1)  # of two sides, so that `level` is that of the lower ones
-    low = [combined(float(gap.mean()), [difference_error([gap], n)], each)[0] for gap in gaps]
+    first, other = np.asarray(above), np.asarray(below)
+    if first.ndim != 2 or other.ndim != 2 or first.shape[0] != other.shape[0]:
+        raise UserError(
+            f"above has shape {first.shape} and below {other.shape}; accepted: (problems, samples), the same"
+        )
+    n = min(first.shape[1], other.shape[1])
+    gaps = np.array([pass_at_k_per_problem(first, k) - pass_at_k_per_problem(other, k) for k in range(1, n + 1)])
+    level_of_one = simultaneous_level(gaps, 2 * level - 1)  # of two sides, so that `level` is that of the lower ones
+    low = [combined(float(gap.mean()), [difference_error([gap], n)], level_of_one)[0] for gap in gaps]
     return Crossing(_first(np.array(low)), _first(gaps.mean(axis=1)), n)
 
 

@@ -35,8 +35,8 @@ class Estimate:
 
     def text(self, digits: int = 2, *, unit: float = 100.0, sign: bool = False) -> str:
         """Write both."""
-        how = {"unit": unit, "sign": sign}
-        return f"{self.number(digits, **how)} {self.interval(digits, **how)}".rstrip()
+        kwargs = {"unit": unit, "sign": sign}
+        return f"{self.number(digits, **kwargs)} {self.interval(digits, **kwargs)}".rstrip()
 
 
 def p_value(p: float, at_most: bool = False) -> str:

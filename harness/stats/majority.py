@@ -64,9 +64,9 @@ def maj_at_k_per_problem(
     for i, (row, ok) in enumerate(zip(table, right, strict=True)):
         classes = int(row.max()) + 1
         subsets = row[every] if every else random.permuted(np.tile(row, (draws, 1)), axis=1)[:, :k]
-        lots = len(subsets)
-        places = subsets + 1 + (classes + 1) * np.arange(lots)[:, None]  # column 0 is for those without an answer
-        counts = np.bincount(places.ravel(), minlength=lots * (classes + 1)).reshape(lots, -1)[:, 1:]
+        n_subsets = len(subsets)
+        places = subsets + 1 + (classes + 1) * np.arange(n_subsets)[:, None]  # column 0 is for those without an answer
+        counts = np.bincount(places.ravel(), minlength=n_subsets * (classes + 1)).reshape(n_subsets, -1)[:, 1:]
         most = counts.max(axis=1, keepdims=True, initial=0)
         winners = (counts == most) & (most > 0)
         solved = np.isin(np.arange(classes), row[ok])

@@ -69,11 +69,11 @@ class Metric:
     def values(self, responses: "Responses") -> dict[str, Value]:
         """Return its values for one problem, by name."""
         if self.ks is None:
-            found = {self.name: self.of(responses)}
+            values = {self.name: self.of(responses)}
         else:
             ks = self.ks(len(responses.correct or ()))
-            found = {f"{self.name}@{k}": self.of(responses, k) for k in ks}
-        return {name: value for name, value in found.items() if value is not None}
+            values = {f"{self.name}@{k}": self.of(responses, k) for k in ks}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def _share(name: str) -> Callable[[Responses], float | None]:
@@ -147,13 +147,13 @@ def problem_metrics(responses: Responses) -> dict[str, Value]:
 def benchmark_metrics(problems: Sequence[Responses]) -> dict[str, float]:
     """Return the metrics of a benchmark: the mean over problems; of ratios the sums, so that each token counts once."""
     every = [problem_metrics(problem) for problem in problems]
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for name in every[0] if every else ():
         column = [values[name] for values in every]
-        ratios = [each for each in column if isinstance(each, tuple)]
-        means = [each for each in column if not isinstance(each, tuple)]
-        found[name] = ratio(ratios) if ratios else math.fsum(means) / len(means)
-    return found
+        ratios = [value for value in column if isinstance(value, tuple)]
+        means = [value for value in column if not isinstance(value, tuple)]
+        metrics[name] = ratio(ratios) if ratios else math.fsum(means) / len(means)
+    return metrics
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> float:

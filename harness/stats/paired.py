@@ -43,16 +43,16 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95, family: i
         UserError: `a` and `b` differ in their number of problems, have none, or hold a number that is not finite.
     """
     x, y = finite("a", a), finite("b", b)
-    pa, pb = (each.mean(axis=1) if each.ndim == 2 else each for each in (x, y))
+    pa, pb = (table.mean(axis=1) if table.ndim == 2 else table for table in (x, y))
     if pa.shape != pb.shape or pa.ndim != 1 or not pa.size:
         raise UserError(f"a has {pa.shape} and b has {pb.shape} problems; a paired difference needs the same problems")
     if x.ndim == y.ndim == 2 and min(x.min(), y.min()) >= 0 and max(x.max(), y.max()) <= 1:
-        found = mean_difference([pa - pb], min(x.shape[1], y.shape[1]), level, family)
-        return replace(found, sampling=sampling_interval(x, y, level))
+        difference = mean_difference([pa - pb], min(x.shape[1], y.shape[1]), level, family)
+        return replace(difference, sampling=sampling_interval(x, y, level))
     d = pa - pb
     low, high, p = combined(float(d.mean()), [(standard_error(d), d.size - 1)], level)
-    found = PairedDifference(float(d.mean()), standard_error(d), low, high, p, d.size)
-    return with_signs(found, d, level, family)
+    difference = PairedDifference(float(d.mean()), standard_error(d), low, high, p, d.size)
+    return with_signs(difference, d, level, family)
 
 
 def mean_difference(
@@ -64,13 +64,13 @@ def mean_difference(
     larger of t's and `sign_flip_p`, and where the latter does not reject "no difference" the interval holds 0: so p is
     below 1 - `level` where the interval excludes 0, and nowhere else. NaN for one problem.
     """
-    each = [finite("differences", d) for d in benchmarks]
-    one = in_one(each)
-    error, df = difference_error(each, samples)
-    mean = float(one.mean())
+    by_benchmark = [finite("differences", d) for d in benchmarks]
+    pooled = in_one(by_benchmark)
+    error, df = difference_error(by_benchmark, samples)
+    mean = float(pooled.mean())
     low, high, p = combined(mean, [(error, df)], level)
-    found = PairedDifference(mean, error, max(low, -1.0), min(high, 1.0), p, one.size)
-    return with_signs(found, one, level, family)
+    difference = PairedDifference(mean, error, max(low, -1.0), min(high, 1.0), p, pooled.size)
+    return with_signs(difference, pooled, level, family)
 
 
 def in_one(benchmarks: Sequence[np.ndarray]) -> np.ndarray:
@@ -99,12 +99,12 @@ def difference_error(benchmarks: Sequence[np.ndarray], samples: int) -> tuple[fl
     errors = [standard_error(benchmark) for benchmark in benchmarks]
     df = satterthwaite([(error, benchmark.size - 1) for error, benchmark in zip(errors, benchmarks, strict=True)])
     plain = float(np.sqrt(np.square(errors).sum()) / len(benchmarks))
-    one = in_one(benchmarks)
+    pooled = in_one(benchmarks)
     within = sum(
-        np.square(each - each.mean()).sum() for each in np.split(one, np.cumsum([len(d) for d in benchmarks])[:-1])
+        np.square(part - part.mean()).sum() for part in np.split(pooled, np.cumsum([len(d) for d in benchmarks])[:-1])
     )
-    s = max(1 / samples, 1 / (1 + np.count_nonzero(one)), abs(float(one.mean())))
-    return max(plain, float(np.sqrt(within + 2 * s**2) / (one.size + 2))), df
+    s = max(1 / samples, 1 / (1 + np.count_nonzero(pooled)), abs(float(pooled.mean())))
+    return max(plain, float(np.sqrt(within + 2 * s**2) / (pooled.size + 2))), df
 
 
 def sampling_interval(a: np.ndarray, b: np.ndarray, level: float = 0.95) -> tuple[float, float]:

@@ -102,10 +102,10 @@ def detectable_gain(spread: Spread, problems: int, samples: int, *, chance: floa
     while power(high, spread, problems, samples, level) < chance:
         high *= 2
     low = 1e-6 * scale
-    found = optimize.root_scalar(
+    root = optimize.root_scalar(
         lambda g: power(g, spread, problems, samples, level) - chance, bracket=(low, high), method="brentq"
     )
-    return float(found.root)
+    return float(root.root)
 
 
 def _check(gain: float, problems: int, samples: int) -> None:

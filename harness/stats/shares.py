@@ -64,8 +64,8 @@ def token_difference(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLi
     if min(np.count_nonzero(na), np.count_nonzero(nb)) < 2:
         return Estimate(value)
     without = [(s.sum() - s) / (n.sum() - n) for s, n in ((sa, na), (sb, nb))]
-    known = na + nb > 0
-    half = _t(int(known.sum())) * float(np.sqrt(_jackknife((without[0] - without[1])[known])))
+    is_known = na + nb > 0
+    half = _t(int(is_known.sum())) * float(np.sqrt(_jackknife((without[0] - without[1])[is_known])))
     return Estimate(value, value - half, value + half)
 
 

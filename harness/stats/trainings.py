@@ -46,4 +46,4 @@ class TrainingScores(Generic[R]):
 
 def mean_difference_over_runs(pairs: Sequence[tuple[RunScores, RunScores]]) -> PairedDifference:
     """Return the mean over benchmarks of what is subtracted in each pair, for other problems and seeds."""
-    return difference_over_runs([(one.runs, other.runs) for one, other in pairs])
+    return difference_over_runs([(result.runs, other.runs) for result, other in pairs])
