@@ -91,15 +91,15 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
         "",
     ]
     for task in sorted({r.task for r in results}):
-        mine = {r.decoding: r for r in results if r.task == task}
-        base, rl, _, veto, control, extra = (mine[d] for d in DECODINGS)
-        for name, one, other in [
+        by_decoding = {r.decoding: r for r in results if r.task == task}
+        base, rl, _, veto, control, extra = (by_decoding[d] for d in DECODINGS)
+        for name, result, other in [
             ("rl − base", rl, base),
             (f"{control.decoding.label()} − rl", control, rl),
             (f"{control.decoding.label()} − its veto (base without the rejected token)", control, veto),
             (f"{extra.decoding.label()} − its γ=0 control ({control.decoding.label()})", extra, control),
         ]:
-            d = paired_difference(one.correct, other.correct)
+            d = paired_difference(result.correct, other.correct)
             points = f"{100 * d.mean:+.1f} points {interval(d.low, d.high, sign=True)}"
             points += f" ({interval(*d.sampling, sign=True)})"
             lines.append(f"- {task}: {name}: {points}, p {p_value(d.p, d.at_most)}")

@@ -20,8 +20,8 @@ def digest_of(value: object, digits: int = 16) -> str:
 @cache
 def installed(*packages: str) -> dict[str, str]:
     """Return the versions of packages, of those that are there."""
-    found = {}
+    versions = {}
     for package in packages:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            versions[package] = version(package)
+    return versions

@@ -34,7 +34,7 @@ def nearest(value: object, names: Iterable[str], most: int = 5) -> list[str]:
     for name in names:
         folded.setdefault(name.casefold(), []).append(name)
     near = get_close_matches(str(value).casefold(), list(folded), n=most)
-    return [name for each in near for name in folded[each]][:most]
+    return [name for word in near for name in folded[word]][:most]
 
 
 def unknown(what: str, value: object, accepted: Iterable[object]) -> UserError:

@@ -50,10 +50,10 @@ def write_file(
     """
     beside = path.with_name(f".{path.name[:60]}.{secrets.token_hex(4)}.new")
     data = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
-    made = False
+    created = False
     try:
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        made = True
+        created = True
         try:
             for piece in (data,) if isinstance(data, bytes) else data:
                 view = memoryview(piece)
@@ -65,7 +65,7 @@ def write_file(
         os.replace(beside, path)
         sync_folder(path.parent)
     except BaseException as error:
-        if made:
+        if created:
             beside.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise disk_error(error, path, kept) from None
@@ -84,8 +84,8 @@ def check_writable(*folders: Path, make: bool = True) -> None:
     for folder in folders:
         if make:
             make_folder(folder)
-        there = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
-        probe = there / ".writable"
+        existing = next(parent for parent in (folder, *folder.absolute().parents) if os.path.lexists(parent))
+        probe = existing / ".writable"
         write_file(probe, bytes(_PROBE), "nothing was begun")
         probe.unlink(missing_ok=True)
 

@@ -38,20 +38,20 @@ class Examined:
 
     def lines(self) -> list[str]:
         """Say it, a line each."""
-        said = [f"{self.name}: " + ", ".join(f"{role} {_place(*model)}" for role, model in self.pair.models.items())]
-        said.append({"runs": "it runs", "refused": "it does not run", "unknown": "it cannot be told"}[self.verdict])
+        lines = [f"{self.name}: " + ", ".join(f"{role} {_place(*model)}" for role, model in self.pair.models.items())]
+        lines.append({"runs": "it runs", "refused": "it does not run", "unknown": "it cannot be told"}[self.verdict])
         if self.why:
-            said[-1] += f": {self.why}"
-        said += [f"warning: {each}" for each in self.warned]
+            lines[-1] += f": {self.why}"
+        lines += [f"warning: {warning}" for warning in self.warned]
         if self.context and self.dtype:
             both, alone = self.context
             more = f", {alone:,} where RL alone is read" if alone != both else ""
-            said.append(f"it is decoded in {self.dtype}, prompt and response of up to {both:,} tokens{more}")
+            lines.append(f"it is decoded in {self.dtype}, prompt and response of up to {both:,} tokens{more}")
         if self.known and self.known.note:
-            said.append(f"note: {self.known.note}")
+            lines.append(f"note: {self.known.note}")
         if self.known and self.known.unverified:
-            said.append(f"not verified in the zoo: {', '.join(self.known.unverified)}")
-        return said
+            lines.append(f"not verified in the zoo: {', '.join(self.known.unverified)}")
+        return lines
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -71,18 +71,18 @@ def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") 
     """Check a pair, or `tiny`; by its `name` the zoo says more of it."""
     engine, pair = engine or EngineSpec(), checkpoints(pair)
     name = name or Path(pair.rl).name
-    found = partial(Examined, name, pair, known=zoo().get(name.partition("@")[0]))
+    examined = partial(Examined, name, pair, known=zoo().get(name.partition("@")[0]))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         verdict, why, checked = _checked(pair, engine)
-    warned = [str(each.message) for each in caught if issubclass(each.category, UserWarning)]
+    warned = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
     if checked is None:
-        return found(verdict, why, tuple(warned))
+        return examined(verdict, why, tuple(warned))
     for role in checked.without_weights:
         warned.append(f"{pair.named(role)} has no weights yet, without which nothing can be loaded")
     context = (checked.context.length, checked.context.rl_alone)
     dtype = checked.dtype if engine.dtype == "auto" else engine.dtype
-    return found(verdict, None, tuple(warned), context, dtype)
+    return examined(verdict, None, tuple(warned), context, dtype)
 
 
 def _checked(pair: Pair, engine: EngineSpec) -> tuple[Verdict, str | None, Any]:
@@ -150,5 +150,5 @@ def _both(values: "tuple[Any, Any] | None") -> str | None:
     """Write a fact of two models: once where both have the same."""
     if values is None:
         return None
-    shown = ["–" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in values]
-    return shown[0] if shown[0] == shown[1] else " / ".join(shown)
+    texts = ["–" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in values]
+    return texts[0] if texts[0] == texts[1] else " / ".join(texts)

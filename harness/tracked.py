@@ -79,9 +79,9 @@ def _mark_limited(reported: Mapping[str, Any]) -> None:
             sizes[group] = tuple(map(sum, zip(*(sizes[task] for task in tasks), strict=True)))
     for rows in (reported["results"], reported.get("groups", {})):
         for name, row in rows.items():
-            asked, whole = sizes.get(name, (0, 0))
-            if asked < whole and "problems)" not in row.get("alias", name):  # a group is in both, as one object
-                row["alias"] = f"{row.get('alias', name)} ({asked} of {whole} problems)"
+            n_asked, whole = sizes.get(name, (0, 0))
+            if n_asked < whole and "problems)" not in row.get("alias", name):  # a group is in both, as one object
+                row["alias"] = f"{row.get('alias', name)} ({n_asked} of {whole} problems)"
 
 
 def _say(text: str) -> None:

@@ -42,11 +42,11 @@ def merge_adapter(pair: Pair, dtype: str, folder: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     base, rl = pair.models["base"], pair.models["rl"]
-    how = {"trust_remote_code": pair.trust_remote_code, "dtype": getattr(torch, dtype)}
+    kwargs = {"trust_remote_code": pair.trust_remote_code, "dtype": getattr(torch, dtype)}
     try:
         from peft import PeftModel
 
-        model = AutoModelForCausalLM.from_pretrained(base.place, revision=base.revision, **how)
+        model = AutoModelForCausalLM.from_pretrained(base.place, revision=base.revision, **kwargs)
         with warnings.catch_warnings():  # merging into a head that is the embeddings too would change these as well
             warnings.filterwarnings("error", message="(?s).*tie_word_embeddings=True.*part of the adapter")
             adapted = PeftModel.from_pretrained(model, rl.place, revision=rl.revision)
@@ -56,9 +56,9 @@ def merge_adapter(pair: Pair, dtype: str, folder: Path) -> None:
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # of many kinds, by what reads the files
-        said = " ".join((str(error).strip() or type(error).__name__).split())[:300]
+        reason = " ".join((str(error).strip() or type(error).__name__).split())[:300]
         raise UserError(
-            f"rl={pair.rl!r} is an adapter that PEFT does not merge into base={pair.base!r}: {said}; accepted: an "
+            f"rl={pair.rl!r} is an adapter that PEFT does not merge into base={pair.base!r}: {reason}; accepted: an "
             "adapter of this base, or RL saved whole"
         ) from None
 

@@ -38,11 +38,11 @@ def unread(kwargs: Mapping[str, Any], tokenizer: Any) -> str | None:
         return None
     if not tokenizer.chat_template:
         return f"chat_template_kwargs={dict(kwargs)} is refused: rl's tokenizer has no chat template"
-    known = sorted(arguments_of(tokenizer))
-    lost = [name for name in kwargs if name not in known]
+    arguments = sorted(arguments_of(tokenizer))
+    lost = [name for name in kwargs if name not in arguments]
     if not lost:
         return None
     return (
         f"chat_template_kwargs: the chat template of {tokenizer.name_or_path} does not read {lost[0]!r}; "
-        f"accepted: {', '.join(known) or 'none, it reads no argument'}"
+        f"accepted: {', '.join(arguments) or 'none, it reads no argument'}"
     )

@@ -107,11 +107,11 @@ class Checkpoints:
     @cached_property
     def shapes(self) -> dict[str, ModelShape]:
         """Map each role to its sizes. A model that transformers cannot build has none: vLLM may know it."""
-        found = {}
+        shapes = {}
         for role, config in self.configs.items():
             with suppress(Exception):  # of many kinds, by whatever builds it; the engine says what it cannot load
-                found[role] = ModelShape.of(config, self.pair.trust_remote_code)
-        return found
+                shapes[role] = ModelShape.of(config, self.pair.trust_remote_code)
+        return shapes
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
@@ -198,17 +198,17 @@ def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = Fal
         models[role] = _read(pair, role, models["base"] if adapter_of is not None and role == "rl" else None)
     lengths = {role: (pair.models[role].place, positions(model.config)) for role, model in models.items()}
     context = Context.of(lengths, spec.max_model_len, goes_on(models["base"].config))
-    found = Checkpoints(pair, models, adapter_of, context)
+    checkpoints = Checkpoints(pair, models, adapter_of, context)
     if absent:
-        without = tuple(role for role, folder in found.folders(spec).items() if not has_weights(folder))
-        found = replace(found, without_weights=without)
+        without = tuple(role for role, folder in checkpoints.folders(spec).items() if not has_weights(folder))
+        checkpoints = replace(checkpoints, without_weights=without)
     for check in REFUSED:
-        for sentence in check(found, spec):
+        for sentence in check(checkpoints, spec):
             raise UserError(sentence)
     for check in WARNED:
-        for sentence in check(found, spec):
+        for sentence in check(checkpoints, spec):
             warnings.warn(sentence, stacklevel=3)
-    return found
+    return checkpoints
 
 
 # What is refused ---------------------------------------------------------------------------------------------------
@@ -218,8 +218,10 @@ def quantised_weights(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Both engines would load them, and nobody has compared what then comes out."""
     for role, config in found.configs.items():
         for key in _QUANTISED:
-            if how := getattr(config, key, None):
-                method = (how if isinstance(how, dict) else how.to_dict()).get("quant_method", key)
+            if quantisation := getattr(config, key, None):
+                method = (quantisation if isinstance(quantisation, dict) else quantisation.to_dict()).get(
+                    "quant_method", key
+                )
                 yield (
                     f"{found.pair.named(role)} is quantised ({method}), which has not been tested with a pair; "
                     "accepted: a checkpoint in bfloat16, float16 or float32"
@@ -252,7 +254,7 @@ def other_tokenizers(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 def other_types(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Check that one class of vLLM's builds all models."""
     for role in _others(found):
-        own, rl = (found.configs[each].model_type for each in (role, "rl"))
+        own, rl = (found.configs[name].model_type for name in (role, "rl"))
         if own != rl:
             yield f"{_beside_rl(found, role)} are of different model types ({own} and {rl}); accepted: one type"
 
@@ -270,10 +272,10 @@ def tokens_without_an_output(found: Checkpoints, spec: EngineSpec) -> Iterator[s
                 "tokenizer whose ids the model can produce"
             )
     if found.shared < found.vocab_size and len(found.models) > 2:
-        what = found.pair.named([*found.models][2])
+        models = found.pair.named([*found.models][2])
         yield (
             f"{found.pair.named('rl')} has {found.vocab_size - found.shared} ids that {found.pair.named('base')} does "
-            f"not know, which is refused with {what}; accepted: a pair of full checkpoints, or one with the same "
+            f"not know, which is refused with {models}; accepted: a pair of full checkpoints, or one with the same "
             "vocabulary"
         )
 
@@ -290,16 +292,16 @@ def unreadable_weights(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
         if role in found.without_weights:
             continue
         where = found.pair.named(role)
-        held, made = header_shapes(where, folder), found.shapes[role].tensors if role in found.shapes else {}
-        for weight in sorted(made.keys() & held.keys()):  # one of another name in the model is left to the engine
-            if held[weight] != made[weight]:
-                yield other_shape(where, weight, held[weight], made[weight])
-        if not held or not made:
+        stored, expected = header_shapes(where, folder), found.shapes[role].tensors if role in found.shapes else {}
+        for weight in sorted(expected.keys() & stored.keys()):  # one of another name in the model is left to the engine
+            if stored[weight] != expected[weight]:
+                yield other_shape(where, weight, stored[weight], expected[weight])
+        if not stored or not expected:
             continue
-        if (weight := missing_weight(held, made)) is not None:
+        if (weight := missing_weight(stored, expected)) is not None:
             yield f"{where}: its files lack {weight}; accepted: a checkpoint with every weight of its model"
         drafts = any("nextn" in key or "mtp" in key for key in found.configs[role].to_dict())
-        if not drafts and (weight := surplus_layer(held, made)) is not None:
+        if not drafts and (weight := surplus_layer(stored, expected)) is not None:
             yield (
                 f"{where}: its files hold {weight}, a layer that its config.json does not make "
                 f"(num_hidden_layers={found.shapes[role].layers}); accepted: weights and configuration of one model"
@@ -404,7 +406,7 @@ REFUSED: tuple[Check, ...] = (
 def one_checkpoint(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """The pair is well formed, and says nothing."""
     base, rl = (found.pair.models[role] for role in ("base", "rl"))
-    folders = [Path(each.place).expanduser() for each in (base, rl)]
+    folders = [Path(model.place).expanduser() for model in (base, rl)]
     if folders[0].samefile(folders[1]) if all(map(Path.is_dir, folders)) else base == rl:
         yield f"{_beside_rl(found, 'base')} are one checkpoint: Δ log p is 0 everywhere, no gate on it replaces a token"
 
@@ -458,10 +460,10 @@ def other_configurations(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     )
     differ = [key for key in sorted({*base, *rl} - _MAY_DIFFER) if base.get(key) != rl.get(key)]
     if differ:
-        told = [config.to_dict() for config in found.configs.values()]
-        each = ", ".join(f"{key} ({told[0].get(key)!r} and {told[1].get(key)!r})" for key in differ)
+        configs = [config.to_dict() for config in found.configs.values()]
+        differences = ", ".join(f"{key} ({configs[0].get(key)!r} and {configs[1].get(key)!r})" for key in differ)
         yield (
-            f"{_beside_rl(found, 'base')} differ in {each}: each is built as its own configuration says; was rl "
+            f"{_beside_rl(found, 'base')} differ in {differences}: each is built as its own configuration says; was rl "
             "trained from this base?"
         )
 
@@ -500,7 +502,7 @@ def _check_place(role: str, name: str, revision: str | None) -> None:
         )
     if place.is_dir():
         if not any((place / config).is_file() for config in ("config.json", ADAPTER_CONFIG)):
-            inside = sorted(str(each.parent) for each in place.glob("*/config.json"))[:4]
+            inside = sorted(str(path.parent) for path in place.glob("*/config.json"))[:4]
             hint = f"; those in it that are: {', '.join(inside)}" if inside else ""
             raise UserError(f"{role}={name!r} holds no config.json, so it is no checkpoint{hint}; {accepted}")
     elif name.startswith((".", "/", "~")) or name.count("/") > 1 or ("/" in name and place.parent.is_dir()):
@@ -545,12 +547,12 @@ def _read(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoint:
             f"{role}={name!r} holds no tokenizer: none of {', '.join(_VOCABULARIES)} is there; accepted: a checkpoint "
             "with its tokenizer (save_pretrained of a tokenizer writes it)"
         )
-    how = {"revision": revision, "trust_remote_code": pair.trust_remote_code}
+    kwargs = {"revision": revision, "trust_remote_code": pair.trust_remote_code}
     try:
-        config = base.config if base else AutoConfig.from_pretrained(name, **how)
+        config = base.config if base else AutoConfig.from_pretrained(name, **kwargs)
         if base:
-            how["config"] = config
-        tokenizer = AutoTokenizer.from_pretrained(name, **how) if own or base is None else base.tokenizer
+            kwargs["config"] = config
+        tokenizer = AutoTokenizer.from_pretrained(name, **kwargs) if own or base is None else base.tokenizer
     except Exception as error:  # transformers and tokenizers raise many kinds, down to bare Exception
         if "trust_remote_code" in str(error):
             reason = "it contains code of its own; accepted: trust_remote_code=True, if you have read and trust it"
@@ -562,8 +564,8 @@ def _read(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoint:
     except OSError:  # a checkpoint need not have generation settings
         generation = None
     ends: set[int] = set()
-    for each in (tokenizer, config, generation):
-        ids = getattr(each, "eos_token_id", None)
+    for part in (tokenizer, config, generation):
+        ids = getattr(part, "eos_token_id", None)
         ends |= {ids} if isinstance(ids, int) else set(ids or ())
     return Checkpoint(config, tokenizer, frozenset(ends))
 

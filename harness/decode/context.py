@@ -56,11 +56,11 @@ class Context:
         Once for each `max_tokens` and length: a sweep asks its engine again and again.
         """
         cut: dict[tuple[int, int], dict[tuple[int, ...], int]] = defaultdict(dict)
-        asked = set()
+        lengths = set()
         for plan in plans:
             most = plan.request.sampling.max_tokens
             prompt, room = plan.token_ids[: plan.start], plan.begun + plan.max_new_tokens
-            asked.add(prompt)
+            lengths.add(prompt)
             if room < most:
                 cut[most, self.limit(plan.request.decoding)][prompt] = room
         for (most, limit), rooms in cut.items():
@@ -70,7 +70,7 @@ class Context:
             least, largest = min(rooms.values()), max(rooms.values())
             after = f"{least}" if least == largest else f"{least} to {largest}"
             warnings.warn(
-                f"max_tokens={most} has no room after {len(rooms)} of {len(asked)} prompts: responses are cut after "
+                f"max_tokens={most} has no room after {len(rooms)} of {len(lengths)} prompts: responses are cut after "
                 f"{after} tokens, {self._whose(limit)}; accepted: max_tokens up to {least}, or "
                 f"max_model_len={limit - least + most}",
                 stacklevel=3,
@@ -80,10 +80,10 @@ class Context:
         """Say why a length is what it is."""
         if self.stated:
             return f"where max_model_len={limit} ends"
-        rl, theirs = self.models["rl"]
+        rl, length = self.models["rl"]
         for role, (name, own) in self.models.items():
-            if own == limit and theirs != limit:
-                return f"where the {limit} positions of {role}={name!r} end (rl={rl!r} has {theirs or 'no limit'})"
+            if own == limit and length != limit:
+                return f"where the {limit} positions of {role}={name!r} end (rl={rl!r} has {length or 'no limit'})"
         return f"where the {limit} positions of rl={rl!r} end"
 
 

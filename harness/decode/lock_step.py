@@ -58,9 +58,9 @@ class LockStep:
             self.input[i, longest - len(plan.token_ids) :] = torch.tensor(plan.token_ids)
             self.mask[i, longest - len(plan.token_ids) :] = 1
         self.input, self.mask = self.input.to(self.device), self.mask.to(self.device)
-        self.models, known = engine.models, engine.checkpoints
+        self.models, checkpoints = engine.models, engine.checkpoints
         self.caches = {role: engine.new_cache() for role in self.models}
-        self.combination = combination_of(self.models, known.vocab_size, known.shared)
+        self.combination = combination_of(self.models, checkpoints.vocab_size, checkpoints.shared)
         self.written: list[list[Facts]] = [[] for _ in plans]
         self.traces: dict[int, list[np.ndarray]] = {}
         self.running = list(range(n))  # row -> index into plans

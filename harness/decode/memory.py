@@ -86,7 +86,7 @@ def dtype_of(config: Any) -> str:
 
 def narrowest(dtypes: Iterable[str]) -> str:
     """Return the type in which checkpoints of these types are decoded: the last one that is not float32, if any."""
-    return reduce(lambda one, other: one if other == "float32" else other, dtypes)
+    return reduce(lambda first, other: first if other == "float32" else other, dtypes)
 
 
 def width_of(dtype: str) -> int:
@@ -157,13 +157,13 @@ def check_weights(shapes: Sequence[ModelShape], dtype: str, device: torch.device
     if free is None or needed <= _USABLE * free:
         return
     sizes = " and ".join(dict.fromkeys(_size(shape.parameters) for shape in shapes))
-    what = f"{len(shapes)} models of {sizes} parameters take {gib(needed)} GiB in {dtype}"
+    need = f"{len(shapes)} models of {sizes} parameters take {gib(needed)} GiB in {dtype}"
     if device.type in LIMITED:
         raise UserError(
-            f"backend='transformers' is refused: {what}, and {device} has {gib(free)} free; accepted: backend=vllm, "
+            f"backend='transformers' is refused: {need}, and {device} has {gib(free)} free; accepted: backend=vllm, "
             "which can cut them over several GPUs (tensor_parallel_size), a narrower dtype, or device=cpu"
         )
-    warnings.warn(f"{what}, and {gib(free)} GiB of this machine's memory are free", stacklevel=4)
+    warnings.warn(f"{need}, and {gib(free)} GiB of this machine's memory are free", stacklevel=4)
 
 
 def check_rows(
@@ -177,20 +177,21 @@ def check_rows(
     free = free_bytes(device)
     if free is None:
         return wanted
-    each = batch_bytes(shapes, 1, prompt, new, width_of(dtype))
-    rows = min(wanted, int(_USABLE * free / each))
+    bytes_of_row = batch_bytes(shapes, 1, prompt, new, width_of(dtype))
+    rows = min(wanted, int(_USABLE * free / bytes_of_row))
     if rows == wanted:
         return wanted
-    what = (
-        f"a row of {prompt} + {new} tokens can take {gib(each)} GiB, and {device} has {gib(free)} free beside the "
+    need = (
+        f"a row of {prompt} + {new} tokens can take {gib(bytes_of_row)} GiB, "
+        f"and {device} has {gib(free)} free beside the "
         "weights"
     )
     if device.type not in LIMITED:
-        warnings.warn(f"{wanted} rows at a time may be too many: {what}; max_num_seqs sets how many", stacklevel=4)
+        warnings.warn(f"{wanted} rows at a time may be too many: {need}; max_num_seqs sets how many", stacklevel=4)
         return wanted
     if not rows:
         raise UserError(
-            f"max_tokens={new} is refused by backend='transformers': {what}; accepted: fewer of them, or backend=vllm"
+            f"max_tokens={new} is refused by backend='transformers': {need}; accepted: fewer of them, or backend=vllm"
         )
-    warnings.warn(f"{rows} rows are decoded at a time in place of {wanted}: {what}", stacklevel=4)
+    warnings.warn(f"{rows} rows are decoded at a time in place of {wanted}: {need}", stacklevel=4)
     return rows

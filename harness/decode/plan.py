@@ -71,8 +71,8 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
                 f"problem={request.problem!r}: its prompt has {len(ids)} tokens, which leaves no room for a response; "
                 f"accepted: fewer than max_model_len={limit}"
             )
-        for name, given in (("prompt_token_ids", ids), ("begun", request.begun)):
-            if given and (min(given) < 0 or max(given) >= checkpoints.vocab_size):
+        for name, token_ids in (("prompt_token_ids", ids), ("begun", request.begun)):
+            if token_ids and (min(token_ids) < 0 or max(token_ids) >= checkpoints.vocab_size):
                 raise UserError(
                     f"problem={request.problem!r}: {name} has an id outside the vocabulary; "
                     f"accepted: 0 to {checkpoints.vocab_size - 1}"
@@ -117,13 +117,13 @@ def _check_begun(request: Request, checkpoints: Checkpoints, most: int) -> None:
     Raises:
         UserError: it has ended.
     """
-    said = f"problem={request.problem!r}: begun has {len(request.begun)} tokens and"
+    start = f"problem={request.problem!r}: begun has {len(request.begun)} tokens and"
     if len(request.begun) >= most:
-        raise UserError(f"{said} leaves no room for another; accepted: fewer than {most}")
+        raise UserError(f"{start} leaves no room for another; accepted: fewer than {most}")
     if checkpoints.eos_token_ids & set(request.begun):
-        raise UserError(f"{said} one that ends a response; accepted: tokens before it")
+        raise UserError(f"{start} one that ends a response; accepted: tokens before it")
     if request.stop:
-        raise UserError(f"{said} stop={request.stop!r} could lie across its end; accepted: no stop strings")
+        raise UserError(f"{start} stop={request.stop!r} could lie across its end; accepted: no stop strings")
 
 
 def encode_prompt(tokenizer: Any, prompt: str) -> tuple[int, ...]:
@@ -166,11 +166,11 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
 
     `roles` are those of the models that gave them, as far as it is known.
     """
-    known = tuple(roles)
-    names = " and ".join(map(pair.named, known or pair.models))
+    named_roles = tuple(roles)
+    names = " and ".join(map(pair.named, named_roles or pair.models))
     request = plan.request
     return BrokenLogits(
-        f"{'' if known else 'one of '}{names}: NaN or infinite logits after {after} tokens of "
+        f"{'' if named_roles else 'one of '}{names}: NaN or infinite logits after {after} tokens of "
         f"the response to problem={request.problem!r} (sample={request.sample}, {request.decoding.label()}), so no "
         "token can be drawn; responses that were finished before stand; accepted: a checkpoint with finite logits"
         + ("" if dtype == "float32" else f", or dtype=float32 if {dtype} is too narrow for it")

@@ -76,8 +76,8 @@ class Progress(Bar):
         if self._estimate is None or now - self._estimate[0] > _ESTIMATE or self._done == self.total:
             self._estimate = now, self.seconds_left()
         since, seconds = self._estimate
-        left = "?" if seconds is None else interval(max(seconds - (now - since), 0.0))
-        text = f"{left} left, {tokens:,} tokens, {rate:,.0f} tok/s, "
+        time_left = "?" if seconds is None else interval(max(seconds - (now - since), 0.0))
+        text = f"{time_left} left, {tokens:,} tokens, {rate:,.0f} tok/s, "
         self.figures(f"{text}{replaced:.1%} replaced, {changed:.1%} changed{self.note()}")
 
     def seconds_left(self) -> float | None:

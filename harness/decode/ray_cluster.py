@@ -51,8 +51,8 @@ class Cluster:
             _joined = True
         _users += 1
         self.private = _folder is not None
-        found = ray.cluster_resources()
-        self.cpus, self.gpus = int(found.get("CPU", 0)), int(found.get("GPU", 0))
+        resources = ray.cluster_resources()
+        self.cpus, self.gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
 
     @property
     def free_gpus(self) -> int:

@@ -127,22 +127,22 @@ class RayEngines(Engine):
         """Yield rollouts as they finish; see `Engine.decode`."""
         if self._waiting is not None:
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
-        left = dict(enumerate(plans))
-        asked = [_bare(plan, index) for index, plan in left.items()]
-        self._waiting = self._queue(asked)
+        pending = dict(enumerate(plans))
+        bare_plans = [_bare(plan, index) for index, plan in pending.items()]
+        self._waiting = self._queue(bare_plans)
         try:
             self._set_to_work()
             with reporting(progress, plans) as bar:
                 bar.set_phase("generating")
-                while left:
-                    rollout = self._hear(left)
-                    if rollout is not None and (plan := left.pop(rollout.request.tag, None)) is not None:
+                while pending:
+                    rollout = self._hear(pending)
+                    if rollout is not None and (plan := pending.pop(rollout.request.tag, None)) is not None:
                         done = replace(rollout, request=plan.request)
                         bar.finished(done)
                         yield done
         finally:
             self._waiting = None
-            for member in list(self._calls.values()) if left else ():
+            for member in list(self._calls.values()) if pending else ():
                 self._dismiss(member)
 
     def _queue(self, asked: list[Request]) -> Any:
@@ -216,12 +216,12 @@ class RayEngines(Engine):
         if self._waiting is not None:
             begun = self._joined().ray.get(self._waiting.put_back.remote(member.number, set(left)))
             self._set_to_work()
-        what = f"{member} was lost: {_reason(error)}"
+        loss = f"{member} was lost: {_reason(error)}"
         if member.deaths < DEATHS:
-            warnings.warn(f"{what}; another is started, {begun} responses are begun again", stacklevel=2)
+            warnings.warn(f"{loss}; another is started, {begun} responses are begun again", stacklevel=2)
             self._hire(member)
         elif self._crew:
-            warnings.warn(f"{what}, {DEATHS} times in a row; the others go on without it", stacklevel=2)
+            warnings.warn(f"{loss}, {DEATHS} times in a row; the others go on without it", stacklevel=2)
         else:
             self._failed = True
             cluster = self._joined()
@@ -238,14 +238,15 @@ class RayEngines(Engine):
         Raises:
             UserError: its versions, device or settings are others than here or on the workers before it.
         """
-        mine = {name: value for name, value in self.info().items() if name not in ("self_test", "workers")}
-        differ = [name for name, value in mine.items() if facts.get(name) != value]
+        own_info = {name: value for name, value in self.info().items() if name not in ("self_test", "workers")}
+        differ = [name for name, value in own_info.items() if facts.get(name) != value]
         if differ:
             self._dismiss(member)
             name = differ[0]
             where = "the workers before it" if self._facts else f"{socket.gethostname()}, where it was asked for,"
             raise UserError(
-                f"{member} has {name}={facts.get(name)!r}, and {where} {mine[name]!r}; accepted: the same installation "
+                f"{member} has {name}={facts.get(name)!r}, and {where} {own_info[name]!r}; "
+                "accepted: the same installation "
                 "and the same kind of device on every node"
             )
         self._facts = facts
@@ -263,9 +264,9 @@ class RayEngines(Engine):
 
     def _device(self) -> str:
         """Return the workers' device: on a private Ray what this process would use; on a cluster GPUs, if any."""
-        mine = self._one.info()["device"]
+        device = self._one.info()["device"]
         if self.spec.device is not None or self._address is None:
-            return mine
+            return device
         return "cuda" if self._joined().gpus else "cpu"
 
     def _on_gpus(self) -> bool:

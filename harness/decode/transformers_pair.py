@@ -84,17 +84,17 @@ class TransformersPair(Engine):
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # of many kinds, by what reads the files
-                said = (str(error).strip() or type(error).__name__).splitlines()[0]
-                said = PICKLE if "weights_only" in said else said
-                raise UserError(f"{role}={name!r} cannot be loaded: {said}") from None
-        model, found = loaded
-        for weight, there, wanted in sorted(found["mismatched_keys"])[:1]:
-            raise UserError(other_shape(f"{role}={name!r}", weight, tuple(there), tuple(wanted)))
-        if missing := sorted(found["missing_keys"]):
+                lines = (str(error).strip() or type(error).__name__).splitlines()[0]
+                lines = PICKLE if "weights_only" in lines else lines
+                raise UserError(f"{role}={name!r} cannot be loaded: {lines}") from None
+        model, loading_info = loaded
+        for weight, stored_shape, wanted in sorted(loading_info["mismatched_keys"])[:1]:
+            raise UserError(other_shape(f"{role}={name!r}", weight, tuple(stored_shape), tuple(wanted)))
+        if missing := sorted(loading_info["missing_keys"]):
             raise UserError(
                 f"{role}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"
             )
-        if unknown := sorted(found["unexpected_keys"]):
+        if unknown := sorted(loading_info["unexpected_keys"]):
             warnings.warn(
                 f"{role}={name!r}: its files hold {len(unknown)} weights that its model does not have, such as "
                 f"{unknown[0]}; they are left out",
@@ -140,8 +140,8 @@ class TransformersPair(Engine):
     @cached_property
     def shapes(self) -> tuple[ModelShape, ...]:
         """Return the shape of each model that is held."""
-        known = self.checkpoints.shapes
-        return tuple(known[role] for role in self.roles if role in known)
+        shapes = self.checkpoints.shapes
+        return tuple(shapes[role] for role in self.roles if role in shapes)
 
     @torch.inference_mode()
     def logits(self, token_ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -153,7 +153,7 @@ class TransformersPair(Engine):
         self.start()
         ids = torch.tensor([token_ids], device=self.device)
         read = {role: model(as_known(self.checkpoints, role, ids)) for role, model in self.models.items()}
-        return combination_of(read).policies({role: each.logits[0].float() for role, each in read.items()})
+        return combination_of(read).policies({role: output.logits[0].float() for role, output in read.items()})
 
     def info(self) -> dict[str, Any]:
         """Return what is run; see `Engine.info`."""
@@ -206,7 +206,7 @@ def _quiet(quiet: bool) -> Iterator[None]:
     """Hide what transformers says of weights that do not fit, which we say in a sentence; with `quiet` its bars too."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    enabled = logging.is_progress_bar_enabled()
     loggers = [getLogger(f"transformers.{name}") for name in ("modeling_utils", "distributed.tensor_parallel")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -218,7 +218,7 @@ def _quiet(quiet: bool) -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-        if quiet and shown:
+        if quiet and enabled:
             logging.enable_progress_bar()
 
 

@@ -42,11 +42,11 @@ def tensor_files(name: str, revision: str | None = None, *, fetch: bool = False)
             return {}
     if (index := folder / INDEX).is_file():
         return {tensor: folder / file for tensor, file in json.loads(index.read_text())["weight_map"].items()}
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for file in sorted(folder.glob("model*.safetensors")):
         with safe_open(file, "pt") as tensors:
-            found |= dict.fromkeys(tensors.keys(), file)
-    return found
+            files |= dict.fromkeys(tensors.keys(), file)
+    return files
 
 
 def tensor_shapes(files: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
@@ -84,8 +84,8 @@ def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
     whole = "accepted: every file of the checkpoint, whole"
     if not has_weights(folder):
         of_llama_cpp = [file.name for file in sorted(folder.glob("*.gguf"))][:1]
-        found = f"only GGUF ({of_llama_cpp[0]}), which is not read here" if of_llama_cpp else "no weights"
-        raise UserError(f"{where} holds {found}; accepted: model.safetensors, or shards of it with {INDEX}")
+        reason = f"only GGUF ({of_llama_cpp[0]}), which is not read here" if of_llama_cpp else "no weights"
+        raise UserError(f"{where} holds {reason}; accepted: model.safetensors, or shards of it with {INDEX}")
     index, named = _index(where, folder)
     files = [folder / file for file in dict.fromkeys(named.values())]
     files = files or sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
@@ -106,8 +106,8 @@ def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
         except (OSError, SafetensorError) as error:
             with path.open("rb") as start:
                 pointer = start.read(30).startswith(b"version https://git-lfs")
-            said = "it is a pointer of Git LFS, which `git lfs pull` replaces" if pointer else f"{error}"
-            raise UserError(f"{where}: its {path.name} is cut short or damaged ({said}); {whole}") from None
+            reason = "it is a pointer of Git LFS, which `git lfs pull` replaces" if pointer else f"{error}"
+            raise UserError(f"{where}: its {path.name} is cut short or damaged ({reason}); {whole}") from None
         if lost := sorted(tensor for tensor, file in named.items() if file == path.name and tensor not in held):
             raise UserError(f"{where}: its {index} says that {path.name} holds {lost[0]}, which it does not; {whole}")
         shapes |= held
@@ -124,8 +124,8 @@ def missing_weight(held: Iterable[str], made: Iterable[str]) -> str | None:
     kinds = {_LAYER.sub("*", name) for name in held}
     outside = {name for name in held if not _LAYER.search(name)}
     for name in sorted(made - held):
-        known = _LAYER.sub("*", name) in kinds if _LAYER.search(name) else bool(outside) and outside < made
-        if known:
+        is_known = _LAYER.sub("*", name) in kinds if _LAYER.search(name) else bool(outside) and outside < made
+        if is_known:
             return name
     return None
 

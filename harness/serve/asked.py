@@ -66,9 +66,9 @@ class Asked:
         """Return what would give the same tokens again, as plain values; the problem may be the prompt's digest."""
         sampling = self.sampling.drawing.model_dump(mode="json")
         key = {"problem": self.problem, "sample": self.sample, "begun": self.begun or None}
-        given = {name: value for name, value in key.items() if value is not None}
-        given |= {"chat_template_kwargs": dict(kwargs)} if (kwargs := self.chat_template_kwargs) else {}
-        return {"decoding": self.decoding.model_dump(mode="json"), **sampling, **given, "n": self.n}
+        fields = {name: value for name, value in key.items() if value is not None}
+        fields |= {"chat_template_kwargs": dict(kwargs)} if (kwargs := self.chat_template_kwargs) else {}
+        return {"decoding": self.decoding.model_dump(mode="json"), **sampling, **fields, "n": self.n}
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,12 @@ class Desk:
         if changes := {name: given[name] for name in Decoding.options() if name in given}:
             decoding = change_decoding(decoding, changes)
         wanted = {name: given[name] for name in SAMPLING if name in given}
-        held = dict(self.sampling)
-        if "seed" not in held:
-            held["seed"] = secrets.randbits(48)
+        sampling_fields = dict(self.sampling)
+        if "seed" not in sampling_fields:
+            sampling_fields["seed"] = secrets.randbits(48)
         if (most := self.limits.most_tokens) is not None:
-            held["max_tokens"] = min(held.get("max_tokens", most), most)
-        sampling = parse(Sampling, over(held, wanted))
+            sampling_fields["max_tokens"] = min(sampling_fields.get("max_tokens", most), most)
+        sampling = parse(Sampling, over(sampling_fields, wanted))
         if most is not None and sampling.max_tokens > most:
             raise UserError(f"max_tokens={sampling.max_tokens} is refused; accepted: 1 to {most}")
         check_together(decoding, sampling)

@@ -84,17 +84,17 @@ class PairClient:
         Raises:
             UserError: the prompt leaves no room, or the request has no rule.
         """
-        asked = (sampling_params.extra_args or {}).get(ASKED)
+        completion = (sampling_params.extra_args or {}).get(ASKED)
         if self.ending:
             raise RetryableRequestError(ENDED)
-        if not isinstance(asked, Asked):
+        if not isinstance(completion, Asked):
             raise UserError("this path is not served; accepted: /v1/chat/completions and /v1/completions")
         for name in set(SamplingParams.__struct_fields__) - READ:
             value = getattr(sampling_params, name)
             if value != getattr(_PLAIN, name) and value not in ([], {}):
                 raise UserError(f"{name}={value!r} is refused by a pair; accepted: leave it out")
         token_ids = tuple(prompt["prompt_token_ids"])
-        plans = self.plans(asked, token_ids)
+        plans = self.plans(completion, token_ids)
         params = [self.pair.sampling_params(plan, sampling_params.output_kind) for plan in plans]
         for param in params:
             param.stream_interval = sampling_params.stream_interval
@@ -116,8 +116,8 @@ class PairClient:
         if asked.top is not None and not 0 <= asked.top <= self.most_top:
             raise UserError(f"top_logprobs={asked.top} is refused; accepted: 0 to {self.most_top}")
         trace = None if asked.top is None else max(self.most_top, 0)
-        one = Request("", problem, 0, asked.decoding, asked.sampling, prompt, asked.stop, trace, asked.top, begun)
-        plans = self.pair.plans(replace(one, sample=sample) for sample in asked.samples(problem))
+        request = Request("", problem, 0, asked.decoding, asked.sampling, prompt, asked.stop, trace, asked.top, begun)
+        plans = self.pair.plans(replace(request, sample=sample) for sample in asked.samples(problem))
         if asked.most_tokens is not None and (room := plans[0].begun + plans[0].max_new_tokens) < asked.most_tokens:
             raise UserError(
                 f"max_tokens={asked.most_tokens} is refused: the prompt has {len(prompt)} tokens, which "
@@ -136,17 +136,17 @@ class PairClient:
         parts = [
             self._one(i, plan, param, request_id) for i, (plan, param) in enumerate(zip(plans, params, strict=True))
         ]
-        left, done = len(plans), []
+        remaining, done = len(plans), []
         async for _, output in merge_async_iterators(*parts):
-            left -= output.finished
+            remaining -= output.finished
             if final_only:
                 done.append(output)
                 continue
-            output.finished = output.finished and not left
+            output.finished = output.finished and not remaining
             yield output
         if final_only:
-            done.sort(key=lambda each: each.outputs[0].index)
-            done[0].outputs = [each.outputs[0] for each in done]
+            done.sort(key=lambda output: output.outputs[0].index)
+            done[0].outputs = [output.outputs[0] for output in done]
             yield done[0]
 
     async def _one(
@@ -192,19 +192,19 @@ class PairClient:
         replaced, changed, delta = channel.decode(np.array(logits))
         returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
         trace = Trace(channel.decode_trace(token_ids, returned, columns(plan.request.trace)))
-        known = {model: trace.likeliest(model) for model in ("base", "rl")}
+        likeliest = {model: trace.likeliest(model) for model in ("base", "rl")}
         proposed = trace.proposed
         positions: list[dict[int, Logprob]] = []
         for at, token in enumerate(token_ids):
             logp: dict[str, float | None] = {}
-            for model, (ids, values) in known.items():
+            for model, (ids, values) in likeliest.items():
                 if proposed[at] == token:
                     logp[model] = float(trace.fact(f"logp_{model}")[at])
                 else:
                     where = np.flatnonzero(ids[at] == token)
                     logp[model] = float(values[at][where[0]]) if len(where) else None
-            ids, values = known["rl"]
-            mine = TokenFacts(
+            ids, values = likeliest["rl"]
+            facts = TokenFacts(
                 LEAST if logp["rl"] is None else logp["rl"],
                 base_logprob=logp["base"],
                 delta_logp=float(delta[at]),
@@ -212,7 +212,7 @@ class PairClient:
                 changed=bool(changed[at]),
             )
             listed = {int(ids[at][i]): Logprob(float(values[at][i]), rank=i + 1) for i in range(top)}
-            positions.append(listed | {token: mine})
+            positions.append(listed | {token: facts})
         self._name(positions)
         return positions
 

@@ -38,18 +38,18 @@ def given_fields(request: Any) -> dict[str, Any]:
     Raises:
         UserError: a field is not known, or is given twice.
     """
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in sorted(request.model_fields_set):  # max_completion_tokens comes before max_tokens, and counts
         value, called = getattr(request, name), "max_tokens" if name == "max_completion_tokens" else name
         if called in FIELDS:
-            given |= {} if value is None or called in given else {called: value}
+            fields |= {} if value is None or called in fields else {called: value}
         elif name not in type(request).model_fields:
             raise unknown("field", name, sorted({*FIELDS, *type(request).model_fields}))
     for name, value in (request.vllm_xargs or {}).items():
-        if name in given:
+        if name in fields:
             raise UserError(f"{name} is given twice, in the request and in vllm_xargs; give it once")
-        given[name] = value
-    return given
+        fields[name] = value
+    return fields
 
 
 async def misread(_: Any, error: Any) -> Any:
@@ -71,19 +71,25 @@ async def misread(_: Any, error: Any) -> Any:
 
 def read_chat(desk: Desk, request: ChatCompletionRequest) -> Asked:
     """Return what a chat asks for; raises UserError."""
-    asked = _read(desk, request, (request.top_logprobs or 0) if request.logprobs else None)
-    if asked.begun:
-        raise UserError(f"begun={asked.begun} is refused in a chat; accepted: /v1/completions, the prompt as token ids")
-    return replace(asked, chat_template_kwargs={**desk.chat_template_kwargs, **(request.chat_template_kwargs or {})})
+    completion = _read(desk, request, (request.top_logprobs or 0) if request.logprobs else None)
+    if completion.begun:
+        raise UserError(
+            f"begun={completion.begun} is refused in a chat; accepted: /v1/completions, the prompt as token ids"
+        )
+    return replace(
+        completion, chat_template_kwargs={**desk.chat_template_kwargs, **(request.chat_template_kwargs or {})}
+    )
 
 
 def read_completion(desk: Desk, request: CompletionRequest) -> Asked:
     """Return what a completion asks for; raises UserError."""
-    asked = _read(desk, request, request.logprobs)
+    completion = _read(desk, request, request.logprobs)
     many = isinstance(request.prompt, list) and len(request.prompt) > 1 and not isinstance(request.prompt[0], int)
-    if many and asked.problem is not None:
-        raise UserError(f"problem={asked.problem!r} is refused with several prompts; accepted: one prompt a request")
-    return asked
+    if many and completion.problem is not None:
+        raise UserError(
+            f"problem={completion.problem!r} is refused with several prompts; accepted: one prompt a request"
+        )
+    return completion
 
 
 def _read(desk: Desk, request: Any, top: int | None) -> Asked:
@@ -102,14 +108,14 @@ def _read(desk: Desk, request: Any, top: int | None) -> Asked:
     except UnicodeEncodeError as error:
         raise UserError(f"the prompt holds {error.object[error.start]!r}, which no UTF-8 text has") from None
     n = 1 if request.n is None else request.n
-    asked = desk.read(request.model, given_fields(request), n=n, stop=stop, top=top)
+    completion = desk.read(request.model, given_fields(request), n=n, stop=stop, top=top)
     # From here on vLLM's handler is told nothing of it but what shapes the answer.
-    request.model, request.vllm_xargs = desk.name, {ASKED: asked}
+    request.model, request.vllm_xargs = desk.name, {ASKED: completion}
     request.max_tokens = 1  # what is left of the context decides, as offline; here a placeholder for vLLM's checks
     request.stop = []
     for name in {*FIELDS} & type(request).model_fields.keys() - {"max_tokens"}:
         setattr(request, name, None)
-    return asked
+    return completion
 
 
 def asked_of(request: Any) -> Asked:
@@ -145,14 +151,14 @@ class PairChat(_Adopted, OpenAIServingChat):
         if unknown_model := self.stranger(request.model):
             return unknown_model
         try:
-            asked = read_chat(self.desk, request)
+            completion = read_chat(self.desk, request)
             if sentence := unread(request.chat_template_kwargs or {}, self.renderer.tokenizer):
                 raise UserError(sentence)
             request.max_completion_tokens = None
             answer = await super().create_chat_completion(request, raw_request)
         except UserError as error:
             return self.create_error_response(str(error))
-        return _told(answer, asked)
+        return _told(answer, completion)
 
     def chat_completion_stream_generator(
         self, request: Any, results: Any, request_id: str, model_name: str, *args: Any, **given: Any
@@ -162,12 +168,12 @@ class PairChat(_Adopted, OpenAIServingChat):
         return super().chat_completion_stream_generator(request, results, request_id, name, *args, **given)
 
     def _create_chat_logprobs(self, token_ids: Any, top_logprobs: Any, *args: Any, **given: Any) -> Any:
-        made = super()._create_chat_logprobs(token_ids, top_logprobs, *args, **given)
-        for entry, token, position in zip(made.content or (), token_ids, top_logprobs, strict=True):
+        logprobs = super()._create_chat_logprobs(token_ids, top_logprobs, *args, **given)
+        for entry, token, position in zip(logprobs.content or (), token_ids, top_logprobs, strict=True):
             facts = position.get(token)
             if isinstance(facts, TokenFacts):
                 setattr(entry, EXTENSION, facts.extension())
-        return made
+        return logprobs
 
 
 class PairCompletion(_Adopted, OpenAIServingCompletion):
@@ -178,14 +184,14 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
         if unknown_model := self.stranger(request.model):
             return unknown_model
         try:
-            asked = read_completion(self.desk, request)
+            completion = read_completion(self.desk, request)
             bos = getattr(self.renderer.tokenizer, "bos_token", None)
             if bos and isinstance(request.prompt, str) and request.prompt.startswith(bos):
                 request.add_special_tokens = False  # as offline: it is written already
             answer = await super().create_completion(request, raw_request)
         except UserError as error:
             return self.create_error_response(str(error))
-        return _told(answer, asked)
+        return _told(answer, completion)
 
     def completion_stream_generator(
         self,
@@ -203,12 +209,12 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
         return super().completion_stream_generator(request, inputs, results, request_id, created, name, *args, **given)
 
     def _create_completion_logprobs(self, token_ids: Any, top_logprobs: Any, *args: Any, **given: Any) -> Any:
-        made = super()._create_completion_logprobs(token_ids, top_logprobs, *args, **given)
+        logprobs = super()._create_completion_logprobs(token_ids, top_logprobs, *args, **given)
         facts = [position.get(token) for token, position in zip(token_ids, top_logprobs, strict=True)]
         rows = [fact.extension() for fact in facts if isinstance(fact, TokenFacts)]
         if rows and len(rows) == len(facts):
-            setattr(made, EXTENSION, {name: [row[name] for row in rows] for name in rows[0]})
-        return made
+            setattr(logprobs, EXTENSION, {name: [row[name] for row in rows] for name in rows[0]})
+        return logprobs
 
 
 def _told(answer: Any, asked: Asked) -> Any:
@@ -223,15 +229,15 @@ def _told(answer: Any, asked: Asked) -> Any:
 
 async def _told_chunks(chunks: AsyncGenerator[str, None], asked: Asked) -> AsyncGenerator[str, None]:
     """Put what is asked into the first chunk."""
-    told = False
+    sent = False
     try:
         async for chunk in chunks:
-            if told:
+            if sent:
                 yield chunk
                 continue
             head, start, body = chunk.partition("data: {")
             if start and '"choices"' in body:
-                told = True
+                sent = True
                 chunk = f"{head}{start}{json.dumps(EXTENSION)}: {json.dumps(asked.about())}, {body}"
             yield chunk
     finally:

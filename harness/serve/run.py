@@ -118,8 +118,8 @@ def serve(served: Served, tell: Callable[[str], None]) -> None:
     check(served)
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # also on a CPU: the core has a process of its own
     os.environ[APART] = "1"  # Ctrl-C in a terminal would end the core under the requests that it decodes
-    for each in (signal.SIGTERM, signal.SIGINT):  # until vLLM's server takes them over
-        signal.signal(each, _end_at_once)
+    for number in (signal.SIGTERM, signal.SIGINT):  # until vLLM's server takes them over
+        signal.signal(number, _end_at_once)
     import uvloop  # vLLM's own server runs on it, too
 
     uvloop.run(_serve(served, tell))

@@ -168,7 +168,7 @@ def _walk(spec: type[Spec], location: Sequence[int | str]) -> tuple[list[str], t
 def _not_none(annotation: Any) -> Any:
     """Return `X` of `X | None`; other unions and plain types as they are."""
     if get_origin(annotation) in (Union, types.UnionType):
-        rest = [each for each in get_args(annotation) if each is not type(None)]
+        rest = [member for member in get_args(annotation) if member is not type(None)]
         return rest[0] if len(rest) == 1 else annotation
     return annotation
 
@@ -215,14 +215,14 @@ def _yaml(text: Any, where: object) -> Any:
         data = load_yaml(text)
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{where} is not YAML ({' '.join(str(error).split())[:160]})") from None
-    left, seen = [(data, 0)], 0
-    while left:  # aliases can make a few lines of YAML endless
-        value, depth = left.pop()
+    pending, seen = [(data, 0)], 0
+    while pending:  # aliases can make a few lines of YAML endless
+        value, depth = pending.pop()
         seen += 1
         if seen > MOST_VALUES or depth > MOST_DEPTH:
             raise UserError(f"{where} has more than {MOST_VALUES:,} values, or nests deeper than {MOST_DEPTH}")
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        left += [(each, depth + 1) for each in inner]
+        pending += [(item, depth + 1) for item in inner]
     return data
 
 

@@ -65,37 +65,37 @@ class Decoding(Spec, frozen=True):
         mode = data.get("mode", "rl") if cls is Decoding else cls.model_fields["mode"].default
         if not isinstance(mode, str) or mode not in modes():
             raise unknown("mode", mode, modes())
-        found: Any = modes()[data.get("mode", mode)] if cls is Decoding else cls
-        own = found.options()
+        kind_of_mode: Any = modes()[data.get("mode", mode)] if cls is Decoding else cls
+        own = kind_of_mode.options()
         for name, value in data.items():
-            others = [each for each, kind in modes().items() if name in kind.options()]
+            others = [mode_name for mode_name, kind in modes().items() if name in kind.options()]
             if value not in NOTHING and name not in own and others:
                 raise UserError(
                     f"{name}={value!r} has no effect with mode={mode!r}; use mode={' or mode='.join(others)}"
                 )
-        return found
+        return kind_of_mode
 
     @model_validator(mode="wrap")
     @classmethod
     def _choose(cls, data: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         if not isinstance(data, Mapping):
             return handler(data)
-        found = cls.chosen(data)
-        named = {name for kind in modes().values() for name in kind.options()} - {*found.options()}
+        kind_of_mode = cls.chosen(data)
+        named = {name for kind in modes().values() for name in kind.options()} - {*kind_of_mode.options()}
         data = {name: value for name, value in data.items() if name not in named}
-        return handler(data) if found is cls else found.model_validate(data)
+        return handler(data) if kind_of_mode is cls else kind_of_mode.model_validate(data)
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
         """Return what may be said, by name: of `Decoding` itself, what any mode has."""
         if cls is not Decoding:
             return cls._options()
-        found = dict(cls.model_fields)
+        options = dict(cls.model_fields)
         for kind in dict.fromkeys(modes().values()):
             for name, info in kind._options().items():
-                if name not in found or not found[name].description:
-                    found[name] = info
-        return found
+                if name not in options or not options[name].description:
+                    options[name] = info
+        return options
 
     @classmethod
     def _options(cls) -> dict[str, FieldInfo]:
@@ -234,13 +234,13 @@ class Gated(Decoding, frozen=True):
     @classmethod
     def _options(cls) -> dict[str, FieldInfo]:
         """Return its own fields, and in place of the gate the criterion and the parameters of all that there are."""
-        asked: Any = Field(
+        criterion: Any = Field(
             default="delta_logp", description=f"When a token is redrawn: {', '.join(gates())}, or one of your own, "
             "package.module:CLASS.",
         )  # fmt: skip
-        asked.annotation = str
-        found = {name: info for name, info in cls.model_fields.items() if name != "gate"}
-        return found | {"criterion": asked} | parameters()
+        criterion.annotation = str
+        fields = {name: info for name, info in cls.model_fields.items() if name != "gate"}
+        return fields | {"criterion": criterion} | parameters()
 
     @model_validator(mode="before")
     @classmethod
@@ -320,34 +320,34 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
     Raises:
         UserError: there is no such criterion, or it has no such parameter, or lacks its threshold.
     """
-    given = fields.get("criterion", "delta_logp")
-    named = split(given) if isinstance(given, str) else {"criterion": given}
+    written = fields.get("criterion", "delta_logp")
+    named = split(written) if isinstance(written, str) else {"criterion": written}
     criterion, source = named["criterion"], fields.get("source")
-    made = None
+    gate_class = None
     if isinstance(criterion, str):
-        made = known(criterion, source) if ":" in criterion else gates().get(criterion)
-        if made is None and source is not None:  # as a record or a result tells of it
+        gate_class = known(criterion, source) if ":" in criterion else gates().get(criterion)
+        if gate_class is None and source is not None:  # as a record or a result tells of it
             others = {name: value for name, value in fields.items() if name not in ("criterion", "source")}
             return NotLoaded(criterion=criterion, digest=str(source), **others)
-    if made is None:
+    if gate_class is None:
         raise unknown("criterion", criterion, (*gates(), "package.module:CLASS in a command or a file that you run"))
     for name, value in named.items():
         if name != "criterion" and fields.get(name) not in (None, value) and str(fields[name]) != value:
-            raise UserError(f"{name}={fields[name]!r} contradicts criterion={given!r}")
+            raise UserError(f"{name}={fields[name]!r} contradicts criterion={written!r}")
     fields = {name: value for name, value in {**fields, **named}.items() if name != "source"}
     for name, value in fields.items():
-        if name != "criterion" and name not in made.model_fields:
+        if name != "criterion" and name not in gate_class.model_fields:
             if name not in parameters():
                 raise unknown("argument", name, Decoding.options())
-            accepted = ", ".join(made.model_fields) or "no parameters"
+            accepted = ", ".join(gate_class.model_fields) or "no parameters"
             raise UserError(f"{name}={value!r} has no effect with criterion={criterion!r}; accepted: {accepted}")
-        if name in made.model_fields and truth_for_number(value, made.model_fields[name].annotation):
+        if name in gate_class.model_fields and truth_for_number(value, gate_class.model_fields[name].annotation):
             raise UserError(f"{name}={value!r} is refused: a truth value is no number; accepted: a number")
-    if issubclass(made, Threshold) and "tau" not in fields:
+    if issubclass(gate_class, Threshold) and "tau" not in fields:
         raise UserError(
             f"tau is missing: mode={mode!r} needs the threshold of criterion={criterion!r}, such as tau=-0.3"
         )
-    gate = made.model_validate({name: value for name, value in fields.items() if name != "criterion"})
+    gate = gate_class.model_validate({name: value for name, value in fields.items() if name != "criterion"})
     if gate.written:  # what is written down of it must be read where it is not loaded, too
         plain = gate.plain()
         NotLoaded(criterion=plain.pop("criterion"), digest=plain.pop("source"), **plain)
@@ -369,8 +369,8 @@ def _settle_window(window: Any) -> Any:
     if not isinstance(window, str):
         return window
     unit = "%" if "%" in window else ""
-    found = (_SHARES if unit else _WINDOW).fullmatch(window)
-    since, until = (int(end.strip("%")) if end else None for end in found.groups()) if found else (1, 0)
+    match = (_SHARES if unit else _WINDOW).fullmatch(window)
+    since, until = (int(end.strip("%")) if end else None for end in match.groups()) if match else (1, 0)
     if unit and (since or 0) < 100 and until == 100:
         until = None
     if (until is not None and until <= (since or 0)) or (unit and max(since or 0, until or 0) >= 100):
@@ -415,10 +415,10 @@ def with_controls(decodings: Sequence[Decoding]) -> tuple[Decoding, ...]:
     """Put base and RL first, and before each decoding its controls: the veto of a replacement, an extrapolation's
     gamma = 0.
     """
-    found = [Decoding(mode="base"), Decoding(mode="rl")]
+    with_references = [Decoding(mode="base"), Decoding(mode="rl")]
     for decoding in decodings:
-        found += [*decoding.controls(), decoding]
-    return tuple(dict.fromkeys(found))
+        with_references += [*decoding.controls(), decoding]
+    return tuple(dict.fromkeys(with_references))
 
 
 def check_together(decoding: Decoding, sampling: Drawing) -> None:

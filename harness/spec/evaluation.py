@@ -33,16 +33,16 @@ def read_decodings(given: Any) -> tuple[Decoding, ...]:
     """
     if not isinstance(given or (), Iterable | Decoding):
         raise UserError(f"decodings={shown(given)} is refused; accepted: one decoding, or a list of them")
-    each = [given] if isinstance(given, str | Mapping | Decoding) else list(given or ())
-    found = tuple(
-        parse_decoding(one) if isinstance(one, str) else parse(Decoding, one, where=f"decodings.{i}.")
-        for i, one in enumerate(each)
+    items = [given] if isinstance(given, str | Mapping | Decoding) else list(given or ())
+    decodings = tuple(
+        parse_decoding(item) if isinstance(item, str) else parse(Decoding, item, where=f"decodings.{i}.")
+        for i, item in enumerate(items)
     )
-    if doubled := [one.label() for i, one in enumerate(found) if one in found[:i]]:
+    if doubled := [decoding.label() for i, decoding in enumerate(decodings) if decoding in decodings[:i]]:
         raise UserError(f"decodings: {doubled[0]} is asked for twice")
-    if not found:
+    if not decodings:
         raise UserError("decodings is empty")
-    return found
+    return decodings
 
 
 def read_names(given: Any) -> Any:
@@ -78,11 +78,11 @@ class ProblemPart(Spec, frozen=True):
 
     def of(self, ids: Sequence[str]) -> list[str]:
         """Return the ids of the problems in this part, in their order."""
-        left = list(ids)
+        problem_ids = list(ids)
         if self.split is not None:
-            drawn = sorted(left, key=lambda key: digest(f"split {key}"))[: round(self.split * len(left))]
-            left = [key for key in left if (key in set(drawn)) != self.held_out]
-        return left[self.skip :]
+            drawn = sorted(problem_ids, key=lambda key: digest(f"split {key}"))[: round(self.split * len(problem_ids))]
+            problem_ids = [key for key in problem_ids if (key in set(drawn)) != self.held_out]
+        return problem_ids[self.skip :]
 
 
 class EvalSpec(Presentation, frozen=True):
@@ -158,27 +158,29 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
     """
     load_own(data, options or {})
     data = {name: value for name, value in data.items() if value is not None}
-    given = {name: value for name, value in (options or {}).items() if value is not None}
-    decoding = {name: given.pop(name) for name in DECODING_OPTIONS if name in given}
+    fields = {name: value for name, value in (options or {}).items() if value is not None}
+    decoding = {name: fields.pop(name) for name in DECODING_OPTIONS if name in fields}
     if decoding:
         first = next(iter(decoding))
-        if "decodings" in given:
+        if "decodings" in fields:
             raise UserError(
-                f"{first}={decoding[first]!r} and decoding={given['decodings'][0]!r} both say how to decode; "
+                f"{first}={decoding[first]!r} and decoding={fields['decodings'][0]!r} both say how to decode; "
                 "give one of them"
             )
-        held = read_decodings(data["decodings"]) if "decodings" in data else ()
-        if len(held) > 1:
-            raise UserError(f"{first}={decoding[first]!r} changes one decoding, and the file has {len(held)}; use -d")
-        given["decodings"] = [change_decoding(held[0] if held else None, decoding)]
-    pair = pair_of(given)
+        decodings = read_decodings(data["decodings"]) if "decodings" in data else ()
+        if len(decodings) > 1:
+            raise UserError(
+                f"{first}={decoding[first]!r} changes one decoding, and the file has {len(decodings)}; use -d"
+            )
+        fields["decodings"] = [change_decoding(decodings[0] if decodings else None, decoding)]
+    pair = pair_of(fields)
     data |= {} if pair is None else {"pair": pair}
     for section, spec in SECTIONS.items():
-        if mine := {name: given.pop(name) for name in spec.options() if name in given}:
-            held = data.get(section) or {}
-            data[section] = over(held.model_dump() if isinstance(held, Spec) else dict(held), mine)
+        if own_fields := {name: fields.pop(name) for name in spec.options() if name in fields}:
+            decodings = data.get(section) or {}
+            data[section] = over(decodings.model_dump() if isinstance(decodings, Spec) else dict(decodings), own_fields)
             parse(spec, data[section])  # under the option's own name
-    data |= {name: value for name, value in given.items() if name not in PAIR_OPTIONS}
+    data |= {name: value for name, value in fields.items() if name not in PAIR_OPTIONS}
     return parse(EvalSpec, data)
 
 

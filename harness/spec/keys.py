@@ -29,9 +29,9 @@ def keys(spec: type[Spec], values: Mapping[str, Any] | None = None, indent: str 
         value = None if missing else _default(info) if values is None else values.get(name)
         section = _section(info.annotation)
         opened = section is not None and isinstance(value, dict)
-        said = "" if missing or opened else json.dumps(value, ensure_ascii=False)
-        about = " ".join(filter(None, ("Has to be given." if missing else "", info.description)))
-        yield (f"{indent}{name}: {said}".ljust(_COLUMN) + (f"  # {about}" if about else "")).rstrip()
+        text = "" if missing or opened else json.dumps(value, ensure_ascii=False)
+        comment = " ".join(filter(None, ("Has to be given." if missing else "", info.description)))
+        yield (f"{indent}{name}: {text}".ljust(_COLUMN) + (f"  # {comment}" if comment else "")).rstrip()
         if section is not None:
             yield from keys(section, value if opened else None, f"{indent}  " if opened else f"{indent}#   ")
 

@@ -141,8 +141,8 @@ def find_pair(named: Any) -> "Pair | Literal['tiny']":
         return named
     if isinstance(named, Mapping):
         return _of_fields(named)
-    if (found := preset(named)) is not None:
-        return found
+    if (pair := preset(named)) is not None:
+        return pair
     if isinstance(named, str | Path) and Path(named).expanduser().is_dir():
         return Pair.of_folder(named)
     raise unknown("pair", named, (*zoo(), TINY, *TINY_RL, "a folder with base and rl"))
@@ -150,32 +150,32 @@ def find_pair(named: Any) -> "Pair | Literal['tiny']":
 
 def _of_fields(given: Mapping[str, Any]) -> "Pair | Literal['tiny']":
     """Make a pair of fields, as a file or options have them."""
-    said = {_FIELDS.get(name, name): (name, value) for name, value in given.items()}
-    fields: dict[str, Any] = {name: value for name, (_, value) in said.items()}
+    names = {_FIELDS.get(name, name): (name, value) for name, value in given.items()}
+    fields: dict[str, Any] = {name: value for name, (_, value) in names.items()}
     for name in ("base_revision", "rl_revision"):  # one of digits alone is read as a number
         fields |= {name: str(fields[name])} if isinstance(fields.get(name), int) else {}
     named = fields.pop("pair", None)
     if named is None and fields == {"rl": TINY}:
         return TINY
     if named is not None:
-        if clash := [f"{said[role][0]}={fields[role]!r}" for role in ("rl", "base") if role in fields]:
+        if clash := [f"{names[role][0]}={fields[role]!r}" for role in ("rl", "base") if role in fields]:
             raise UserError(f"pair={named!r} and {clash[0]} name two pairs; give one of them")
-        found = find_pair(named)
-        if isinstance(found, str):
+        pair = find_pair(named)
+        if isinstance(pair, str):
             if fields:
-                name, value = said[next(iter(fields))]
-                raise UserError(f"{name}={value!r} has no effect with pair={found!r}, which ships with rlvr-dir")
-            return found
-        return parse(Pair, {**found.model_dump(), **fields})
+                name, value = names[next(iter(fields))]
+                raise UserError(f"{name}={value!r} has no effect with pair={pair!r}, which ships with rlvr-dir")
+            return pair
+        return parse(Pair, {**pair.model_dump(), **fields})
     lacks = {"rl": "pretrained= (the RL checkpoint)", "base": "base= (the base checkpoint)"}
     missing = [role for role in lacks if role not in fields]
     if not fields or not fields.keys() <= Pair.model_fields.keys():
         missing = []  # a key that is misspelt explains it
     if len(missing) == 1:
-        name, value = said["base" if missing == ["rl"] else "rl"]
+        name, value = names["base" if missing == ["rl"] else "rl"]
         raise UserError(f"{name}={value!r} is only half a pair: give {lacks[missing[0]]} too, or pair=NAME")
     if missing:
-        name, value = next(iter(said.values()))
+        name, value = next(iter(names.values()))
         raise UserError(f"{name}={value!r} needs a pair: give pretrained=RL,base=BASE or pair=NAME")
     return parse(Pair, fields, where="pair.")
 
@@ -189,8 +189,8 @@ def pair_of(options: Mapping[str, Any]) -> "Pair | Literal['tiny'] | None":
     Raises:
         UserError: as `find_pair`.
     """
-    given = {name: options[name] for name in PAIR_OPTIONS if name in options}
-    return find_pair(given) if given else None
+    fields = {name: options[name] for name in PAIR_OPTIONS if name in options}
+    return find_pair(fields) if fields else None
 
 
 def model_name(checkpoint: str) -> str:

@@ -39,11 +39,11 @@ def _read_prompt(given: Any) -> Any:
     from jinja2.meta import find_undeclared_variables
 
     text = Path(given).read_text(encoding="utf-8").removesuffix("\n") if os.path.isfile(given) else given
-    known = Environment()
-    known.filters["regex_replace"] = str  # which lm-eval adds
+    environment = Environment()
+    environment.filters["regex_replace"] = str  # which lm-eval adds
     try:
-        known.compile(text)
-        template = known.parse(text)
+        environment.compile(text)
+        template = environment.parse(text)
         read = find_undeclared_variables(template)
     except TemplateSyntaxError as error:
         raise UserError(f"prompt={given!r} is no template: {error.message}") from None
@@ -130,15 +130,15 @@ class Presentation(Spec, frozen=True):
         prompt, examples = (said.get("prompt"), said.get("examples")) if isinstance(said, Mapping) else (said, None)
         if not isinstance(prompt, str | None) or not isinstance(examples, list | None):
             raise UserError(f"presentation={said!r} is refused; accepted: a prompt and a list of examples")
-        shown = None if examples is None else tuple(parse(Example, example, "examples.") for example in examples)
-        return Presentation.model_construct(prompt=prompt, examples=shown, grader=None)
+        parsed = None if examples is None else tuple(parse(Example, example, "examples.") for example in examples)
+        return Presentation.model_construct(prompt=prompt, examples=parsed, grader=None)
 
     def over(self, other: "Presentation") -> "Presentation":
         """Return `other`, changed by what is said here."""
-        said = {name: getattr(self, name) for name in Presentation.model_fields}
-        return other.model_copy(update={name: value for name, value in said.items() if value is not None})
+        own_fields = {name: getattr(self, name) for name in Presentation.model_fields}
+        return other.model_copy(update={name: value for name, value in own_fields.items() if value is not None})
 
     def shown(self) -> dict[str, Any]:
         """Return what the model is shown otherwise than by default, as plain values; who grades it is not shown."""
-        said = self.model_dump(mode="json", include={"prompt", "examples"})
-        return {name: value for name, value in said.items() if value}
+        fields = self.model_dump(mode="json", include={"prompt", "examples"})
+        return {name: value for name, value in fields.items() if value}

@@ -43,27 +43,29 @@ def trajectory_of(
     Raises:
         UserError: there are none, their bases differ, no base is named, or a step is missing or not after the last.
     """
-    given = dict(options or {})
+    fields = dict(options or {})
     named = bool(names)
-    names = list(names) or _listed(given)
-    if given.get("pair") is not None and "base" in given:
-        raise UserError(f"pair={given['pair']!r} and base={given['base']!r} name two pairs; give one of them")
-    if named and "pair" in given:
-        raise UserError(f"pair={given['pair']!r} has no effect where checkpoints are named; give one of the two")
-    pairs = [_pair(name, given) for name in names]
-    if "base" in given and pairs[0].base != parse(Pair, {"base": given["base"], "rl": "rl"}).base:
-        raise UserError(f"base={given['base']!r} is not that of {names[0]!r}, {pairs[0].base!r}; leave it out")
+    names = list(names) or _listed(fields)
+    if fields.get("pair") is not None and "base" in fields:
+        raise UserError(f"pair={fields['pair']!r} and base={fields['base']!r} name two pairs; give one of them")
+    if named and "pair" in fields:
+        raise UserError(f"pair={fields['pair']!r} has no effect where checkpoints are named; give one of the two")
+    pairs = [_pair(name, fields) for name in names]
+    if "base" in fields and pairs[0].base != parse(Pair, {"base": fields["base"], "rl": "rl"}).base:
+        raise UserError(f"base={fields['base']!r} is not that of {names[0]!r}, {pairs[0].base!r}; leave it out")
     if others := [pair.base for pair in pairs if pair.models["base"] != pairs[0].models["base"]]:
         raise UserError(
             f"checkpoints: they have two bases, {pairs[0].base!r} and {others[0]!r}; accepted: those of one training"
         )
-    found = list(steps) if steps is not None else [_step(name) for name in names]
-    if len(found) != len(names):
-        raise UserError(f"steps={found} are {len(found)} numbers for {len(names)} checkpoints; accepted: one for each")
-    if found[0] <= 0 or any(b <= a for a, b in pairwise(found)):
-        shown = ", ".join(f"{step:g}" for step in found)
-        raise UserError(f"steps={shown} do not rise from above 0, where base is; accepted: checkpoints in order")
-    return tuple(Checkpoint(*each) for each in zip(_short_names(names), found, pairs, strict=True))
+    numbers = list(steps) if steps is not None else [_step(name) for name in names]
+    if len(numbers) != len(names):
+        raise UserError(
+            f"steps={numbers} are {len(numbers)} numbers for {len(names)} checkpoints; accepted: one for each"
+        )
+    if numbers[0] <= 0 or any(b <= a for a, b in pairwise(numbers)):
+        words = ", ".join(f"{step:g}" for step in numbers)
+        raise UserError(f"steps={words} do not rise from above 0, where base is; accepted: checkpoints in order")
+    return tuple(Checkpoint(*parts) for parts in zip(_short_names(names), numbers, pairs, strict=True))
 
 
 def _listed(options: Mapping[str, Any]) -> list[str]:
@@ -71,21 +73,22 @@ def _listed(options: Mapping[str, Any]) -> list[str]:
     name = str(options.get("pair") or TINY)
     if name == TINY and "base" not in options:
         return list(TINY_RL)
-    known = zoo()[name].checkpoints if name in zoo() and "base" not in options else {}
-    if known and all(step.isdecimal() for step in known):
-        return [f"{name}@{step}" for step in sorted(known, key=int)]
-    whose = f"base={options['base']!r}" if "base" in options else f"pair={name!r}"
-    listed = [each for each, pair in zoo().items() if any(step.isdecimal() for step in pair.checkpoints)]
+    checkpoints = zoo()[name].checkpoints if name in zoo() and "base" not in options else {}
+    if checkpoints and all(step.isdecimal() for step in checkpoints):
+        return [f"{name}@{step}" for step in sorted(checkpoints, key=int)]
+    source = f"base={options['base']!r}" if "base" in options else f"pair={name!r}"
+    listed = [pair_name for pair_name, pair in zoo().items() if any(step.isdecimal() for step in pair.checkpoints)]
     raise UserError(
-        f"{whose} lists no checkpoints by step; accepted: pair={TINY} or {', '.join(listed)}, or name them: CHECKPOINT "
+        f"{source} lists no checkpoints by step; accepted: pair={TINY} or {', '.join(listed)}, "
+        "or name them: CHECKPOINT "
         "CHECKPOINT … --base BASE"
     )
 
 
 def _pair(name: str, options: Mapping[str, Any]) -> Pair:
     """Return base with a checkpoint."""
-    if (found := preset(name)) is not None:
-        return found
+    if (named_pair := preset(name)) is not None:
+        return named_pair
     if "base" not in options:
         raise UserError(f"checkpoint {name!r} has no base: give --base BASE, or NAME@STEP of a pair that has a name")
     place, at, revision = name.partition("@")
@@ -101,9 +104,9 @@ def _step(name: str) -> float:
     >>> [_step(name) for name in ("tiny@4", "org/run@step_500", "org/run-step-700", "x/checkpoint-16", "x/40")]
     [4.0, 500.0, 700.0, 16.0, 40.0]
     """
-    if (found := _STEP.search(name.rstrip("/"))) is None:
+    if (match := _STEP.search(name.rstrip("/"))) is None:
         raise UserError(f"checkpoint {name!r} does not end in its step (as in step-400); give --steps 100,200,…")
-    return float(found[1])
+    return float(match[1])
 
 
 def _short_names(names: Sequence[str]) -> list[str]:

@@ -111,7 +111,7 @@ def colour(result: TaskResult) -> str:
 
 def description(result: TaskResult) -> str:
     """Write in Markdown what was decoded, what came out with its error bar, and the command that does it again."""
-    n, said, metrics, s = result.samples, result.provenance, result.metrics(), result.sampling
+    n, provenance, metrics, s = result.samples, result.provenance, result.metrics(), result.sampling
     problems = len(result.problem_ids)
     scores = ", ".join(f"**{name} {value:.4g}**" for name, value in result.scores_hashed.items())
     if isinstance(result, EvalResult):
@@ -123,15 +123,15 @@ def description(result: TaskResult) -> str:
     if result.decoding.gated and "replacement_ratio" in metrics:
         scores += f", {100 * metrics['replacement_ratio']:.2f} % of tokens replaced"
         scores += f", {100 * metrics['changed_ratio']:.2f} % changed"
-    how = f"temperature {s.temperature:g}, {s.nucleus}, at most {s.max_tokens:,} tokens, seed {s.seed}"
-    whose = pair_title(result) or "an unnamed pair"
-    argv = [*map(str, said.get("argv") or ())]
+    drawn = f"temperature {s.temperature:g}, {s.nucleus}, at most {s.max_tokens:,} tokens, seed {s.seed}"
+    models = pair_title(result) or "an unnamed pair"
+    argv = [*map(str, provenance.get("argv") or ())]
     command = visible(shlex.join([Path(argv[0]).name, *argv[1:]]), None) if argv else ""
     lines = [
         f"{scores}.",
-        f"`{result.decoding.label()}` of {whose} on {result.task}: {problems} problems × {n} samples, {how}.",
+        f"`{result.decoding.label()}` of {models} on {result.task}: {problems} problems × {n} samples, {drawn}.",
         f"Only a part: {result.partial}." if result.partial else "",
-        f"Only problems {said['part']}." if said.get("part") else "",
+        f"Only problems {provenance['part']}." if provenance.get("part") else "",
         f"Only {result.limited}: for a look, not for a score." if result.limited else "",
         f"To do it again:\n\n    {command}" if command else "",
     ]

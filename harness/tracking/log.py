@@ -60,8 +60,8 @@ def write_run(
     client, end = store.client(), int(1000 * (ended or time.time()))
     with TemporaryDirectory() as files, store.locked():
         experiment_id = store.experiment_id(client, experiment or f"rlvr-dir-{result.task}")
-        if known := find_run(client, result.config_hash, [experiment_id]):
-            return known.info.run_id
+        if run := find_run(client, result.config_hash, [experiment_id]):
+            return run.info.run_id
         begun = f"tags.config_hash = '{result.config_hash}' and attributes.status = 'RUNNING'"
         for killed in client.search_runs(
             [experiment_id], begun
@@ -107,8 +107,8 @@ def _table(result: TaskResult) -> dict[str, Any]:
     """Make one row a problem, in the form of MLflow's `log_table`; no model output, for a browser is to show it."""
     scores: dict[str, np.ndarray] = {}
     if isinstance(result, EvalResult):
-        shares = np.round(100 * result.correct.mean(axis=1), 2)
-        scores = {f"avg_at_{result.samples}": shares, "correct": result.correct.sum(axis=1)}
+        accuracies = np.round(100 * result.correct.mean(axis=1), 2)
+        scores = {f"avg_at_{result.samples}": accuracies, "correct": result.correct.sum(axis=1)}
     total = np.maximum(1, result.n_tokens.sum(axis=1))
     tokens = {
         "mean_tokens": np.round(result.n_tokens.mean(axis=1), 1),
@@ -149,12 +149,12 @@ def result_of_run(run_id: str, store: Path | str) -> EvalResult:
         raise UserError(f"run:{run_id} is asked of {str(store)!r}, which holds no mlflow.db; accepted: --tracking URI")
     try:
         with patience(), TemporaryDirectory() as folder:
-            found = read_any_result(Path(place.client().download_artifacts(run_id, RESULT, folder)))
+            result = read_any_result(Path(place.client().download_artifacts(run_id, RESULT, folder)))
     except Exception as error:
         raise UserError(f"run:{run_id} of {str(store)!r} cannot be read ({reason(error)})") from None
-    if not isinstance(found, EvalResult):
-        raise lm_eval_refusal(found.task, "compared")
-    return found
+    if not isinstance(result, EvalResult):
+        raise lm_eval_refusal(result.task, "compared")
+    return result
 
 
 @dataclass(frozen=True)
@@ -186,21 +186,21 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
     if not folder.is_dir():
         raise UserError(f"folder={str(folder)!r} does not exist; accepted: a folder that eval or demo has written to")
     place, report = TrackingStore.at(store), SyncReport()
-    found: list[tuple[str, float, TaskResult]] = []
+    results: list[tuple[str, float, TaskResult]] = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found.append((path.name, path.stat().st_mtime, read_any_result(path)))
+            results.append((path.name, path.stat().st_mtime, read_any_result(path)))
         except UserError:
             report.skipped.append(path.name)
     try:
         with patience():
-            client = place.client() if found else None
-            for name, ended, result in found:
-                ids = [each.experiment_id for each in every(client.search_experiments)] if client else []
-                there = find_run(client, result.config_hash, ids) is not None
-                if not there:
+            client = place.client() if results else None
+            for name, ended, result in results:
+                ids = [experiment.experiment_id for experiment in every(client.search_experiments)] if client else []
+                is_logged = find_run(client, result.config_hash, ids) is not None
+                if not is_logged:
                     write_run(result, place, experiment, ended=ended)
-                (report.present if there else report.logged).append(name)
+                (report.present if is_logged else report.logged).append(name)
     except Exception as error:
         raise UserError(
             f"tracking={str(store)!r} cannot be written to ({reason(error)}); {len(report.logged)} results were logged "

@@ -142,14 +142,14 @@ def ui_command(store: Path | str) -> str:
 
 def every(search: Callable[..., Any], *wanted: Any) -> list[Any]:
     """Return all that a search of MLflow's client finds, page by page."""
-    found: list[Any] = []
+    items: list[Any] = []
     token = None
-    while token or not found:
+    while token or not items:
         page = search(*wanted, page_token=token)
-        found, token = [*found, *page], page.token
+        items, token = [*items, *page], page.token
         if not token:
             break
-    return found
+    return items
 
 
 def reason(error: Exception) -> str:

@@ -96,11 +96,11 @@ def run_links(store: Path | str, port: int = 5000) -> dict[str, str]:
         return {}
     with patience():
         client = place.client()
-        experiments = [each.experiment_id for each in every(client.search_experiments)]
-        found = every(client.search_runs, experiments, f"{KIND} and {FINISHED}")
-    found.sort(key=lambda run: run.info.start_time)
+        experiments = [experiment.experiment_id for experiment in every(client.search_experiments)]
+        runs = every(client.search_runs, experiments, f"{KIND} and {FINISHED}")
+    runs.sort(key=lambda run: run.info.start_time)
     pages = f"{_home(place, port)}/#/experiments"
-    addresses = [(run, f"{pages}/{run.info.experiment_id}/runs/{run.info.run_id}") for run in found]
+    addresses = [(run, f"{pages}/{run.info.experiment_id}/runs/{run.info.run_id}") for run in runs]
     return {run.data.tags.get("config_hash", ""): address for run, address in addresses}
 
 
@@ -132,7 +132,7 @@ def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
     params = ["tau", "gamma"]
     telling = [name for name in _TELLING if len({run.data.params.get(name) for run in evaluations} - {None}) > 1]
     columns = [*(f"metrics.`{name}`" for name in metrics), *(f"params.`{name}`" for name in params + telling)]
-    shown = {"isReordered": False, "columns": 2, "cardHeight": 420}  # pixels
+    view = {"isReordered": False, "columns": 2, "cardHeight": 420}  # pixels
     charts = [
         {
             "type": "SCATTER",
@@ -174,8 +174,8 @@ def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
         "groupsExpanded": {},
         "autoRefreshEnabled": True,
         "compareRunSections": [
-            {**shown, "uuid": "comparison", "name": "Comparison", "display": True},
-            {**shown, "uuid": "rest", "name": "Model metrics", "display": False},
+            {**view, "uuid": "comparison", "name": "Comparison", "display": True},
+            {**view, "uuid": "rest", "name": "Model metrics", "display": False},
         ],
         "compareRunCharts": [{"uuid": f"rlvr-dir-{chart['type'].lower()}", **common, **chart} for chart in charts],
     }

@@ -33,8 +33,8 @@ def refuse() -> None:
             f"deterministic=True is refused on {kind}: vLLM has no batch-invariant kernels here; {accepted}"
         )
     if not current_platform.has_device_capability(CAPABILITY):
-        found = current_platform.get_device_capability()
-        version = found.as_version_str() if found else "unknown"
+        capability = current_platform.get_device_capability()
+        version = capability.as_version_str() if capability else "unknown"
         raise UserError(f"deterministic=True is refused on compute capability {version}; {accepted}")
 
 

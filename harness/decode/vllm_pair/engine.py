@@ -194,22 +194,22 @@ class VllmPair(TestedPair):
         widths = {config.get_text_config().hidden_size for config in self.checkpoints.configs.values()}
         if spec.tensor_parallel_size > 1 and len(widths) > 1:
             # a process has one workspace for sums fused with norms, which vLLM sizes by the first submodel
-            given = arguments.get("compilation_config") or {}
-            given = given if isinstance(given, dict) else {"mode": given}
-            passes = {**(given.get("pass_config") or {}), "fuse_allreduce_rms": False}
-            arguments["compilation_config"] = {**given, "pass_config": passes}
+            compilation = arguments.get("compilation_config") or {}
+            compilation = compilation if isinstance(compilation, dict) else {"mode": compilation}
+            passes = {**(compilation.get("pass_config") or {}), "fuse_allreduce_rms": False}
+            arguments["compilation_config"] = {**compilation, "pass_config": passes}
         return arguments
 
     def _starts_eager(self) -> bool:
         """Tell whether vLLM shall compile nothing: as is asked, or on a CPU where little is to be decoded."""
-        asked, work = self.spec.enforce_eager, self.work
-        if asked is not None or work is None or not on_cpu():
-            return bool(asked)
+        wanted, work = self.spec.enforce_eager, self.work
+        if wanted is not None or work is None or not on_cpu():
+            return bool(wanted)
         eager = work < COMPILED_FROM
-        how, other = ("compiles nothing", "--no-") if eager else ("compiles the models first", "--")
+        effect, other = ("compiles nothing", "--no-") if eager else ("compiles the models first", "--")
         expected = f"some {work:,} tokens are expected, and on a CPU that pays from about {COMPILED_FROM:,}"
         why = expected if work else "it starts sooner so on a CPU"
-        note(f"vLLM {how}: {why} ({other}enforce-eager says otherwise)")
+        note(f"vLLM {effect}: {why} ({other}enforce-eager says otherwise)")
         return eager
 
     def settled(self) -> EngineSpec:
@@ -218,11 +218,11 @@ class VllmPair(TestedPair):
 
     def _models(self) -> dict[str, Any]:
         """Return what vLLM is opened on: RL, with the others' weights beside it."""
-        pair, found = self.loaded, self.checkpoints
+        pair, checkpoints = self.loaded, self.checkpoints
         longest = max(self.context.length, self.context.rl_alone)  # base is computed where RL alone is read, too
         models = {}
         for role in sorted(self.roles, key=lambda role: role != "rl"):
-            config, (place, revision) = found.configs[role], pair.models[role]
+            config, (place, revision) = checkpoints.configs[role], pair.models[role]
             models[role] = {
                 "place": place,
                 "revision": revision,
@@ -233,17 +233,17 @@ class VllmPair(TestedPair):
             "architectures": [ARCHITECTURE],
             "rlvr": {
                 "models": models,
-                "architecture": (found.configs["rl"].architectures or ["unknown"])[0],
-                "vocab": found.vocab_size,
-                "shared": found.shared,
-                "stand_in": found.stand_in,
+                "architecture": (checkpoints.configs["rl"].architectures or ["unknown"])[0],
+                "vocab": checkpoints.vocab_size,
+                "shared": checkpoints.shared,
+                "stand_in": checkpoints.stand_in,
             },
         }
         if self.head_dtype != self.dtype:
             named["head_dtype"] = self.head_dtype
         if models["rl"]["positions"]:
             named["max_position_embeddings"] = longest
-        tokenizer = self.pair.models["rl" if found.tokenizer.name_or_path == self.pair.rl else "base"]
+        tokenizer = self.pair.models["rl" if checkpoints.tokenizer.name_or_path == self.pair.rl else "base"]
         return {
             "model": pair.models["rl"].place,
             "revision": pair.models["rl"].revision,
@@ -509,8 +509,8 @@ def refuse(spec: EngineSpec) -> None:
 
 def _telling_args(spec: EngineSpec) -> dict[str, Any]:
     """Return the user's own arguments of vLLM that can change a token (`kv_cache_dtype`), as plain values."""
-    told = {name: value for name, value in spec.vllm_args.items() if name not in _HARMLESS_ARGS}
-    return json.loads(json.dumps(told, sort_keys=True, default=str))
+    hashed = {name: value for name, value in spec.vllm_args.items() if name not in _HARMLESS_ARGS}
+    return json.loads(json.dumps(hashed, sort_keys=True, default=str))
 
 
 def _sizes_graphs(vllm_args: dict[str, Any]) -> bool:

@@ -108,9 +108,9 @@ class RLVRPairForCausalLM(nn.Module):
         """
         if role != "base" or self.shared == self.facts["vocab"] or input_ids is None:
             return input_ids
-        known = self.base_ids[: input_ids.shape[0]]
-        known.copy_(input_ids.where(input_ids < self.shared, self.facts["stand_in"]))
-        return known
+        ids = self.base_ids[: input_ids.shape[0]]
+        ids.copy_(input_ids.where(input_ids < self.shared, self.facts["stand_in"]))
+        return ids
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         """Return RL's logits, (rows, all hidden) -> (rows, vocab); the others' of the same rows stay on `logits`.
@@ -142,9 +142,9 @@ class RLVRPairForCausalLM(nn.Module):
 
 def own_config(vllm_config: VllmConfig, model: dict[str, Any]) -> Any:
     """Return a submodel's own configuration, with what was settled for all: where logits are computed, positions."""
-    given = vllm_config.model_config
-    config = get_config(model["place"], given.trust_remote_code, revision=model["revision"])
-    if (dtype := getattr(given.hf_config, "head_dtype", None)) is not None:
+    model_config = vllm_config.model_config
+    config = get_config(model["place"], model_config.trust_remote_code, revision=model["revision"])
+    if (dtype := getattr(model_config.hf_config, "head_dtype", None)) is not None:
         config.head_dtype = dtype
     if model["positions"]:
         config.max_position_embeddings = model["positions"]
@@ -162,10 +162,10 @@ def submodel(vllm_config: VllmConfig, prefix: str, tied: bool, own: Any = None, 
     `tied` is what the submodel's own configuration says: vLLM's is the first one's, and newer versions untie it, for
     all, where its files hold an `lm_head.weight`.
     """
-    given = vllm_config.additional_config
+    additional = vllm_config.additional_config
     if own is not None:
         facts["rlvr_config"] = sha256(own.to_json_string(use_diff=False).encode()).hexdigest()
-    tagged = replace(vllm_config, additional_config={**(given if isinstance(given, dict) else {}), **facts})
+    tagged = replace(vllm_config, additional_config={**(additional if isinstance(additional, dict) else {}), **facts})
     architecture = vllm_config.model_config.hf_config.rlvr["architecture"]
     config = copy.deepcopy(own or vllm_config.model_config.hf_config)
     config.tie_word_embeddings = config.get_text_config().tie_word_embeddings = tied

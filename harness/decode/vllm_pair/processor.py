@@ -54,9 +54,11 @@ class PairProcessor(*_INTERFACES):
             "allowed_token_ids": None, "structured_outputs": None, "prompt_logprobs": None,
         }  # fmt: skip
         for name, value in neutral.items():
-            given = getattr(sampling_params, name, value)
-            if given != value and given not in ([], {}):
-                raise ValueError(f"{name}={given!r} is refused in a request decoded by a pair; accepted: {value!r}")
+            value_given = getattr(sampling_params, name, value)
+            if value_given != value and value_given not in ([], {}):
+                raise ValueError(
+                    f"{name}={value_given!r} is refused in a request decoded by a pair; accepted: {value!r}"
+                )
 
     def __init__(self, vllm_config: Any, device_or_states: Any, is_pin_memory: bool | None = None) -> None:
         """Make the table of slots; V1 passes (config, device, is_pin_memory), V2 (config, request states)."""
@@ -97,7 +99,7 @@ class PairProcessor(*_INTERFACES):
         before = self._positions
         if before is not None and before[0] == positions:
             return before[1]
-        if before is not None and [None if each is None else each + 1 for each in before[0]] == positions:
+        if before is not None and [None if row is None else row + 1 for row in before[0]] == positions:
             on_device = before[1].add_(1)
         else:
             on_device = to_device([position or 0 for position in positions], torch.long, batch.keys.device)
@@ -144,7 +146,7 @@ class PairProcessor(*_INTERFACES):
         facts: torch.Tensor,
     ) -> None:
         """Put the statistics of traced rows beside their forced tokens, of each row as many as it asked for."""
-        for top, mine in alike:
-            at, width = traced[mine], columns(top)
+        for top, rows in alike:
+            at, width = traced[rows], columns(top)
             beside = channel.slots(tokens[at], width)
-            logits[at[:, None], beside] = channel.encode_trace(facts[mine, :width]).to(logits.dtype)
+            logits[at[:, None], beside] = channel.encode_trace(facts[rows, :width]).to(logits.dtype)

@@ -183,7 +183,7 @@ def _compare_routes(engine: TestedPair, texts: Sequence[Rollout], again: Iterabl
         text = drawn[other.request.sample]
         start = len(other.prompt_token_ids) - len(text.prompt_token_ids)
         pairs = zip(other.token_ids, text.token_ids[start:], strict=False)
-        same = [mine == theirs for mine, theirs in pairs]
+        same = [first == second for first, second in pairs]
         common = (same.index(False) + 1) if False in same else len(same)  # what follows another token is another text
         part = slice(start, start + common)
         for role, parts in errors.items():
@@ -226,16 +226,16 @@ def _judge(engine: TestedPair, errors: dict[str, np.ndarray], apart: np.ndarray,
     Raises:
         UserError: an error is too large, or leads from a submodel to the other one.
     """
-    size = {role: float(np.sqrt(np.nanmean(each**2))) for role, each in errors.items()}
-    for role, each in errors.items():
-        if not np.isfinite(each[:, 1]).all():
+    size = {role: float(np.sqrt(np.nanmean(error**2))) for role, error in errors.items()}
+    for role, error in errors.items():
+        if not np.isfinite(error[:, 1]).all():
             raise _wrong(role, f"are not finite {against}")
         other = "rl" if role == "base" else "base"
-        known = np.isfinite(each[:, 0])
-        towards = apart[known] if role == "base" else -apart[known]
+        finite = np.isfinite(error[:, 0])
+        towards = apart[finite] if role == "base" else -apart[finite]
         if squared := float(towards @ towards):
-            moved = float(each[known, 0] @ towards) / squared  # 1: log p has become the other model's
-            noise = float(np.sqrt(np.mean((each[known, 0] - moved * towards) ** 2) / squared))
+            moved = float(error[finite, 0] @ towards) / squared  # 1: log p has become the other model's
+            noise = float(np.sqrt(np.mean((error[finite, 0] - moved * towards) ** 2) / squared))
             if moved > max(0.5, 6 * noise):
                 raise _wrong(role, f"are {other}'s ({moved:.0%} of the way from its own) {against}")
         most = LIMIT.get(engine.dtype, LIMIT["bfloat16"])
@@ -286,21 +286,24 @@ def _distinct(engine: TestedPair) -> bool:
     if pair.single:
         return False
     files = {role: tensor_files(*model) for role, model in pair.models.items()}
-    names = sorted(set.intersection(*(set(each) for each in files.values())), key=lambda name: crc32(name.encode()))
+    names = sorted(
+        set.intersection(*(set(weights) for weights in files.values())), key=lambda name: crc32(name.encode())
+    )
     numbers: dict[str, dict[str, list[float]]] = {}
     dtype = getattr(torch, engine.dtype)
-    for name, *found in zip(names, *(corners(each, names) for each in files.values()), strict=True):
+    for name, *corner_pair in zip(names, *(corners(weights, names) for weights in files.values()), strict=True):
         own = {
-            role: tensor.to(dtype).float().flatten().tolist() for role, (_, tensor) in zip(files, found, strict=True)
+            role: tensor.to(dtype).float().flatten().tolist()
+            for role, (_, tensor) in zip(files, corner_pair, strict=True)
         }
         if own["base"] != own["rl"]:
             numbers[name] = own
         if len(numbers) == SAMPLED:
             break
-    held = engine.ask_worker("rlvr_corners", [f"{role}.{name}" for name in numbers for role in files])
+    in_worker = engine.ask_worker("rlvr_corners", [f"{role}.{name}" for name in numbers for role in files])
     for name, own in numbers.items():
         for role, other in permutations(files, 2):
-            if own[role] != own[other] and held.get(f"{role}.{name}") == own[other]:
+            if own[role] != own[other] and in_worker.get(f"{role}.{name}") == own[other]:
                 raise UserError(f"self-test: the {role} submodel holds {other}'s {name} and not its own; {_ADVICE}")
     return bool(numbers.keys() - {HEAD})
 
@@ -330,7 +333,7 @@ def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], ful
     policies = [combination_of(logits).policies(dict(zip(logits, each, strict=True))) for each in by_text]
     both: dict[str, Any] = dict(zip(("base", "rl"), zip(*policies, strict=True), strict=True))
     expected = {
-        role: np.concatenate([_facts_of(*each) for each in zip(both[role], texts, strict=True)])
+        role: np.concatenate([_facts_of(*facts) for facts in zip(both[role], texts, strict=True)])
         for role in _roles(engine)
     }
     apart = expected["rl"][:, 0] - expected.get("base", expected["rl"])[:, 0]
@@ -342,8 +345,8 @@ def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], ful
 def _reference_logits(engine: TestedPair, model: Any, text: Rollout, role: str) -> torch.Tensor:
     """Compute the logits of a text's tokens by transformers, which reads it at once: (tokens, vocab) float32."""
     ids = torch.tensor([*text.prompt_token_ids, *text.token_ids], device=model.device)
-    known = as_known(engine.checkpoints, role, ids[None, :-1])
-    logits = model(known).logits[0, len(text.prompt_token_ids) - 1 :, : engine.checkpoints.shared]
+    known_ids = as_known(engine.checkpoints, role, ids[None, :-1])
+    logits = model(known_ids).logits[0, len(text.prompt_token_ids) - 1 :, : engine.checkpoints.shared]
     return logits.float().cpu()
 
 

@@ -202,8 +202,8 @@ def clean_up() -> None:
 
 def cause_of(error: BaseException, printed: str) -> str:
     """Say what failed first: the last line of its traceback where a process printed one, else the error itself."""
-    if found := printed_cause(printed):
-        return found
+    if cause := printed_cause(printed):
+        return cause
     ended = re.search(r"'[\w-]+': -(\d+)", str(error))  # the exit status of a process
     if ended:
         name = signal.Signals(int(ended[1])).name

@@ -13,17 +13,17 @@ class PairWorker:
 
     def rlvr_corners(self: Any, names: Sequence[str]) -> dict[str, list[float]]:
         """Return the `corner` of each named parameter, flat; of those that the model has and has kept as they were."""
-        found = {}
+        corners = {}
         for name, parameter in self.get_model().named_parameters(remove_duplicate=False):
             if name in names and parameter.ndim in (1, 2) and parameter.numel():
-                found[name] = corner(parameter.detach()).float().flatten().tolist()
-        return found
+                corners[name] = corner(parameter.detach()).float().flatten().tolist()
+        return corners
 
     def rlvr_clear(self: Any) -> None:
         """Set all stored keys and values to zero: NaN among them would spoil whoever is given their memory next."""
         for cache in self.model_runner.kv_caches:
-            for each in cache if isinstance(cache, list | tuple) else (cache,):
-                each.zero_()
+            for tensor in cache if isinstance(cache, list | tuple) else (cache,):
+                tensor.zero_()
 
     def rlvr_compile_nothing(self: Any) -> None:
         """Compile nothing from here on: vLLM would compile a helper of its sampler even where all else is eager."""
