@@ -92,7 +92,7 @@ class _Messages:
         return json.dumps(messages)
 
 
-def lacks(spec: "TrainSpec") -> "list[str]":
+def list_obstacles(spec: "TrainSpec") -> "list[str]":
     """List what a training through verl would stop at here before it starts: its data, its base's positions, what it is
     validated on."""
     from harness.train.data import read_problems

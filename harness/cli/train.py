@@ -141,7 +141,7 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
     from harness.train.verl.run import arguments
     from harness.train.verl.spec import Verl
     from harness.train.verl.validate import check_arguments
-    from harness.training import estimate, lacks
+    from harness.training import estimate, list_obstacles
 
     lines = arguments(spec, spec.seeds[0], out, spec.base)
     python = (spec.verl or Verl()).python
@@ -153,7 +153,7 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
     for line in lines:
         echo(line.text)
     with phase("opening the data"):
-        missing = lacks(spec)
+        missing = list_obstacles(spec)
     for sentence in missing:
         say(f"not here: {sentence}")
     with suppress(UserError):  # said above

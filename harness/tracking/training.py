@@ -1,8 +1,8 @@
-"""A training as MLflow runs, one a seed, told step by step while it trains; what a run has been told is not told again.
+"""A training as MLflow runs, one a seed, logged step by step while it trains; nothing is logged twice.
 
-    told = Training("runs", "DAPO", {"seeds": [0], ...})
-    told.record(0, {"step": 1, "accuracy": 0.3})
-    told.done(0, facts, records, [Path("runs/train/DAPO/seed-0/log.jsonl")])
+    runs = Training("runs", "DAPO", {"seeds": [0], ...})
+    runs.record(0, {"step": 1, "accuracy": 0.3})
+    runs.done(0, facts, records, [Path("runs/train/DAPO/seed-0/log.jsonl")])
 
 Nothing depends on it: what fails is a warning, the training goes on, and `done`, now or in the next run of the command,
 logs what is missing.
@@ -32,7 +32,7 @@ class Training:
 
     Args:
         label: the run's name, as `low_prob α0.2`; the seed comes behind it.
-        training: everything that was asked, as plain values with `seeds`; without these it tells trainings apart.
+        training: everything that was asked, as plain values with `seeds`; without these it identifies the training.
         parent: the id of a run that these belong under.
     """
 
@@ -49,24 +49,24 @@ class Training:
         self._where, self._label, self._experiment = where, label, experiment
         self._training = {name: value for name, value in training.items() if name != "seeds"}
         self._tags = {**(tags or {}), **({"mlflow.parentRunId": parent} if parent else {})}
-        self._runs: dict[int, tuple[str, int]] = {}  # by seed: the run's id and the last step it was told
+        self._runs: dict[int, tuple[str, int]] = {}  # by seed: the run's id and the last step that it has
         self._failed = where is None
         self._client: Any = None
 
     def record(self, seed: int, record: Mapping[str, Any]) -> None:
-        """Tell of one line of the log."""
+        """Log one line of a seed's log."""
         if not self._failed:
             with self._trying():
-                self._tell(seed, [record])
+                self._log_records(seed, [record])
 
     def done(
         self, seed: int, facts: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
     ) -> None:
-        """Tell what was not told of a finished seed, its scores and its files, and end its run."""
+        """Log what is missing of a finished seed, its scores and its files, and end its run."""
         if self._where is None:
             return
         with self._trying():
-            self._tell(seed, records)
+            self._log_records(seed, records)
             if seed not in self._runs:  # finished before
                 return
             run, scores = self._runs.pop(seed)[0], facts.get("scores") or {}
@@ -121,7 +121,7 @@ class Training:
                 steps = [metric.step for metric in client.get_metric_history(run, "length")]
                 self._runs[seed] = run, max(steps, default=0)
 
-    def _tell(self, seed: int, records: Sequence[Mapping[str, Any]]) -> None:
+    def _log_records(self, seed: int, records: Sequence[Mapping[str, Any]]) -> None:
         if seed not in self._runs:
             self._open(seed)
         if seed not in self._runs:

@@ -70,7 +70,7 @@ class Backend(ABC):
         """Train one seed, or go on with it, until its model is in `folder.rl`."""
 
     @abstractmethod
-    def about(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """Return the `versions` that it runs, and on what `machine`."""
 
     def running(self) -> AbstractContextManager[None]:
@@ -172,7 +172,7 @@ def _finish(
         "length": [record["length"] for record in steps],
         "seconds": round(sum(record["seconds"] or 0.0 for record in steps), 1),
         "reweighting_seconds": round(sum(weighing), 3) if weighing else None,  # verl's happens inside its own work
-        **backend.about(),
+        **backend.provenance(),
         "date": time.strftime("%Y-%m-%d"),
         "command": " ".join(sys.argv),
     }

@@ -65,7 +65,7 @@ class TrlBackend(Backend):
             logging.enable_progress_bar()
             logging.set_verbosity(level)
 
-    def about(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """Return the libraries' versions, and the machine."""
         gpu = torch.cuda.is_available() and self.spec.device != "cpu"
         return {

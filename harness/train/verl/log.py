@@ -21,7 +21,7 @@ def translate(
     """
     step, data = int(line["step"]), dict(line["data"])
     numbers = {name: value for name, value in data.items() if isinstance(value, int | float)}
-    verl_metrics = {name: value for name, value in numbers.items() if not _ours(name)}
+    verl_metrics = {name: value for name, value in numbers.items() if not _is_from_our_trainer(name)}
     validated = {name: value for name, value in verl_metrics.items() if name.startswith("val-")}
     rest = {name: value for name, value in verl_metrics.items() if name not in validated}
     records: list[dict[str, Any]] = []
@@ -34,7 +34,7 @@ def translate(
     return records
 
 
-def _ours(name: str) -> bool:
+def _is_from_our_trainer(name: str) -> bool:
     return bool(_RIGHT.fullmatch(name)) or name.startswith(tuple(f"rlvr_dir/{share}/" for share in _SHARES))
 
 

@@ -74,10 +74,10 @@ def overrides(spec: TrainSpec, place: Place) -> list[Line]:
     Raises:
         UserError: an argument of `verl.overrides` that is none, that verl ignores, or that one of ours sets.
     """
-    keys = _ours(spec, spec.verl or Verl(), place)
+    keys = _settings_for(spec, spec.verl or Verl(), place)
     lines = [Line(key, value, ours) for key, (value, ours) in keys.items()]
     set_by = {line.key.lstrip("+"): line.ours for line in lines}
-    return [*lines, *(_theirs(text, set_by) for text in (spec.verl or Verl()).overrides)]
+    return [*lines, *(_user_line(text, set_by) for text in (spec.verl or Verl()).overrides)]
 
 
 def environment(log: Path) -> dict[str, str]:
@@ -88,7 +88,7 @@ def environment(log: Path) -> dict[str, str]:
     return {"VERL_FILE_LOGGER_PATH": str(log), "VERL_USE_EXTERNAL_MODULES": ",".join(MODULES)}
 
 
-def _ours(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[Any, str]]:
+def _settings_for(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[Any, str]]:
     """Map verl's keys to their values and to the keys of ours that say them."""
     dapo, sampling, context = (
         spec.dapo,
@@ -208,7 +208,7 @@ def _ours(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[Any, str
     return keys
 
 
-def _theirs(text: str, set_by: Mapping[str, str]) -> Line:
+def _user_line(text: str, set_by: Mapping[str, str]) -> Line:
     match = _KEY.fullmatch(text)
     if not match or match[1] == "~":
         raise UserError(f"verl.overrides has {text!r}, which is refused; accepted: KEY=VALUE, or +KEY=VALUE")

@@ -84,7 +84,7 @@ class VerlBackend(Backend):
         self.versions = check_versions(self.verl.python)
         check_arguments(self.verl.python, lines[spec.seeds[0]])
 
-    def about(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """Return what verl's environment has, and the GPUs it was asked to take."""
         return {
             "versions": {**self.versions, "rlvr-dir": harness.__version__},

@@ -17,12 +17,12 @@ from harness.train.verl.overrides import Line, environment
 from harness.train.verl.spec import Verl
 
 VERL_VERSIONS = ">=0.9.1,<0.10"
-_SAME = ("rlvr-dir", "math-verify")  # of one version here and there
+_EQUAL_VERSIONS = ("rlvr-dir", "math-verify")  # of one version here and there
 _VERSIONS = f"""
 import json
 from importlib.metadata import version
 from harness.grading import code_digest
-names = ("verl", "vllm", "ray", "torch", "transformers", *{_SAME})
+names = ("verl", "vllm", "ray", "torch", "transformers", *{_EQUAL_VERSIONS})
 print(json.dumps([{{name: version(name) for name in names}}, code_digest()]))
 """
 
@@ -58,7 +58,7 @@ def check_versions(python: str) -> dict[str, str]:
     versions, grader = json.loads(done.stdout)
     if versions["verl"] not in SpecifierSet(VERL_VERSIONS):
         raise UserError(f"verl.python={python!r} has verl {versions['verl']}; accepted: {VERL_VERSIONS}")
-    for name in _SAME:
+    for name in _EQUAL_VERSIONS:
         if versions[name] != version(name):
             raise UserError(f"verl.python={python!r} has {name} {versions[name]}; accepted: {version(name)}, as here")
     if grader != code_digest():
