@@ -57,7 +57,7 @@ class Display(Progress):
             _Words(self._head),
             BarColumn(20),
             _Words(lambda task: "" if task.total is None else task.fields["entry"].tail()),
-            console=Console(stderr=True, force_terminal=self.on_terminal),
+            console=Console(stderr=True, force_terminal=self.on_terminal, force_jupyter=False),
             refresh_per_second=PER_SECOND,
             transient=True,
             redirect_stdout=False,
