@@ -315,9 +315,9 @@ class TrainingSummary(SweepSummary):
                 each = 100 * (row.result.values - row.reference.values)
                 how = {"color": colour, "alpha": 0.35, "markersize": 4, "markeredgewidth": 0}
                 made.one.plot(each, np.full(len(each), place), "o", **how)
-                made.one.plot([100 * d.low, 100 * d.high], [place, place], color=colour, linewidth=1.5)
-                made.one.plot([100 * d.mean], [place], "D", color=colour, markersize=5)
                 ends = {"difference": 100 * d.mean, "low": 100 * d.low, "high": 100 * d.high}
+                made.one.plot([ends["low"], ends["high"]], [place, place], color=colour, linewidth=1.5)
+                made.one.plot([ends["difference"]], [place], "D", color=colour, markersize=5)
                 data.append({"training": row.result.label, "benchmark": row.task, **ends})
             made.one.axvline(0, color="#808080", linewidth=0.8)
             made.one.set_yticks(range(len(rows)), [f"{row.result.label}, {row.task}" for row in rows])

@@ -49,6 +49,14 @@ def test_where_rl_is_the_best_point_its_lead_is_over_base():
     assert "against base (" in said
 
 
+def test_a_length_is_no_percentage():
+    summary = made(grid()[:-2], metric={"name": "mean_tokens", "goal": "minimize"})
+    for entry in summary.entries:
+        entry.metrics["mean_tokens"] = 123.456
+    [said] = summary.verdicts
+    assert ", mean_tokens 123.5; " in said
+
+
 def seed(number, avg):
     right = {str(i): round(avg * 40) // 5 + (i < round(avg * 40) % 5) for i in range(5)}  # 5 problems x 8 samples
     scores = {"tiny_easy": {"avg": avg, "pass": avg, "tokens": 20.0, "samples": 8, "problems": 5, "right": right}}
@@ -79,6 +87,7 @@ def test_trainings_are_paired_by_problem_and_seed(seeds):
     assert said.startswith("Best of 1 on these seeds and problems: ours, avg_at_8 60.00; +1")
     assert "95 %" in said
     [figure] = summary.figures()
+    assert summary.facts()[0] == f"and plain DAPO, {'1 seed' if seeds == 1 else '3 seeds'} each"
     over = "problems and seeds" if seeds > 1 else "problems"  # of one training over problems alone
     assert f"intervals over {over};" in summary.facts()[-1]
     assert figure.title.endswith(f"intervals over {over}")

@@ -31,6 +31,8 @@ def test_a_total_counts_what_is_missing_and_the_thresholds(tmp_path):
         estimate.text(points=False)
     )
     total = estimate.total
+    gated = open_sweep(matched.replace(decode={"gamma": 0.05}), Places.under(tmp_path)).objective.estimate()
+    assert gated.rows[-1].label == "extrapolate γ0.05 delta_logp at 20 % replaced"
     assert (total.thresholds, total.responses) == (2 * 6, 6 * 6)
     assert total.tokens == 48 * 40
     for gamma, ways in ({}, 2 + 10), ({"decode.gamma": {"values": [0.1]}}, 2 + 15):  # with controls

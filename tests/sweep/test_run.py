@@ -103,7 +103,7 @@ def test_a_study_that_is_lost_costs_no_response(grid, host, look):
 
 def test_a_folder_without_its_records_still_says_what_came_out(grid, tmp_path, look):
     study, folder = look(grid)
-    moved = SweepFolder(shutil.copytree(folder.path, tmp_path / "elsewhere" / "sweeps" / "copy"))
+    moved = SweepFolder(shutil.copytree(folder.path, tmp_path / "elsewhere" / "sweeps" / folder.path.name))
     assert status(moved, study.spec) == status(folder, study.spec)
     assert best(moved, study.spec) == best(folder, study.spec)
 
