@@ -60,7 +60,7 @@ def run_sweep(
             count += 1
             for result in outcome.results:
                 run.child(result)
-            say(_progress(sweep, sweep.describe(outcome), time.monotonic() - began, count))
+            say(progress_line(sweep, sweep.describe(outcome), time.monotonic() - began, count))
 
         sweep.on_complete = complete
         try:
@@ -153,7 +153,7 @@ def _invalidate_stale(sweep: Sweep) -> None:
             sweep.invalidate(trial, reason)
 
 
-def _progress(sweep: Sweep, words: Sequence[str], seconds: float, complete: int) -> str:
+def progress_line(sweep: Sweep, words: Sequence[str], seconds: float, complete: int) -> str:
     """Say in a line which point is complete, which is best so far, and how long the rest takes."""
     over, left = len(sweep.study.complete()), len(sweep.todo())
     if sweep.spec.method not in LISTED:

@@ -24,6 +24,7 @@ from harness.sweep.estimate import DecodingEstimate, TrialCost, estimate
 from harness.sweep.lists import Cost
 from harness.sweep.outcome import Outcome, Places
 from harness.sweep.points import listed_points
+from harness.sweep.run import progress_line, status
 from harness.sweep.sweep import open_sweep
 from harness.sweep.training import folder_of, outcome_of, seeds_of
 from harness.tiny import checkpoints
@@ -145,6 +146,59 @@ def test_the_sentence_has_the_best_point_and_each_of_its_leads(swept):
             assert words in said
     assert said.count(" against ") == 2 * len(TASKS)
     assert said in swept.text
+
+
+def score_of(one):
+    """Avg with its 95 % interval, as a person reads it."""
+    low, high = stats.score_interval(one.correct)
+    return f"{one.benchmark} {100 * one.correct.mean():.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def test_a_line_of_progress_has_the_point_the_best_so_far_and_the_time_left(tmp_path):
+    spec, begun = run(tmp_path, limit=6)
+    points = [*begun.objective.references(listed_points(spec)), *listed_points(spec)]
+    lines, found = [], {}
+
+    def line(outcome):
+        lines.append(progress_line(begun, begun.describe(outcome), 30.0, len(lines) + 1))
+
+    begun.on_complete = line
+    for number, point in enumerate(points):
+        decoding = decoding_of(spec, point, {})
+        found[number] = [drawn(decoding, task, list("012345")) for task in TASKS]
+        files = tuple(result.write(begun.folder.results).name for result in found[number])
+        begun.complete(Outcome(point, found[number], metrics(spec, found[number]), files))
+    best = None
+    for number, said in enumerate(lines):
+        results = found[number]
+        if number >= 4 and (best is None or mean_avg(results) > mean_avg(found[best])):
+            best = number
+        words = [f"{number + 1}/8", f"tiny: {results[0].label}", *map(score_of, results)]
+        if best is not None:
+            words.append(f"best so far: {found[best][0].label} {score_of(found[best][0])}")
+        if left := 7 - number:
+            words.append(f"about {duration(30.0 / (number + 1) * left)} left")
+        assert said == "  |  ".join(words)
+    assert status(begun.folder, spec).splitlines() == [
+        "small: 2 tau x 2 gamma = 4 points; 4 complete; references: 4 complete",
+        f"best so far: {found[best][0].label} {score_of(found[best][0])}",
+    ]
+
+
+def test_the_time_left_of_a_search_counts_what_it_may_still_propose(tmp_path):
+    _, begun = run(tmp_path, method="tpe", run_cap=5)
+    lines = []
+    begun.on_complete = lambda outcome: lines.append(progress_line(begun, [], 30.0, len(lines) + 1))
+    [point] = begun.study.propose(1)
+    references = begun.objective.references([point])
+    for reference in references:
+        begun.complete(Outcome(reference, [], {"avg_at_4": 0.5}))
+    left = 1 + 4  # the point, and four that are not proposed yet
+    assert lines[-1] == f"{len(references)}/{len(references) + left}  |  about {30 / len(references) * left:.0f} s left"
+
+
+def mean_avg(results):
+    return np.mean([one.correct.mean() for one in results])
 
 
 def test_metrics_of_a_point_are_means_over_its_benchmarks(swept):
