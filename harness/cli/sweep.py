@@ -214,6 +214,9 @@ def _stored(name: str, out: Path) -> "tuple[SweepFolder, Search]":
     if spec is None:
         there = ", ".join(sorted(path.parent.name for path in out.glob("sweeps/*/sweep.yaml"))) or "none"
         raise UserError(f"sweep={name!r} has not been begun in {str(out)!r}; there are: {there}")
+    if (path := folder.path.resolve()).name != spec.name:
+        own = str(path.with_name(spec.name))
+        raise UserError(f"sweep={name!r} is the folder of sweep {spec.name!r}; accepted: {own!r}")
     return folder, spec
 
 

@@ -10,6 +10,7 @@ from optuna.storages.journal import JournalFileBackend
 from harness.cli.sweep import read
 from harness.errors import UserError
 from harness.sweep.decoding import metrics
+from harness.sweep.folder import SweepFolder
 from harness.sweep.outcome import Outcome, Places
 from harness.sweep.points import listed_points
 from harness.sweep.run import gpus, status, work
@@ -67,6 +68,18 @@ def test_the_torn_end_of_a_journal_is_cut_off_and_its_point_done_again(tmp_path)
     again = Study(spec, begun.folder)
     assert [trial.point for trial in again] == [points[0], points[2]]
     assert points[1] in begun.todo()
+
+
+def test_a_folder_that_was_renamed_is_refused_by_its_name(typed, tmp_path):
+    """It would be looked for under its old name, and found to have no trial yet."""
+    folder = SweepFolder.of(sweep(), tmp_path)
+    folder.make()
+    folder.create_or_verify(sweep())
+    renamed = folder.path.rename(tmp_path / "sweeps" / "copy")
+    for command in ("status", "resume"):
+        done = typed("sweep", command, str(renamed))
+        assert done.returncode == 2
+        assert f"is the folder of sweep 'small'; accepted: '{folder.path}'" in " ".join(done.stderr.split())
 
 
 def test_who_only_looks_writes_nothing(tmp_path):
