@@ -94,9 +94,8 @@ class SweepRun:
         metrics, params = {"points": len(summary.points)}, {**self._spec.run_params, "size": self._spec.size()}
         for entry in best:
             place = f"best/{_REFUSED.sub('_', entry.pair)}" if several else "best"
-            values = {n: round(100 * v, 2) if in_percent(n) else round(v, 4) for n, v in entry.metrics.items()}
-            metrics |= {f"{place}/{name}": value for name, value in values.items()}
-            metrics[f"{place}/mean_tokens"] = round(entry.metrics["mean_tokens"], 1)
+            for name, value in entry.metrics.items():
+                metrics[f"{place}/{name}"] = round(100 * value, 2) if in_percent(name) else round(value, 1)
         self._client.log_batch(self.id, metrics=[Metric(name, value, 0, 0) for name, value in metrics.items()])
         stored = self._client.get_run(self.id).data.params
         self._client.log_batch(self.id, params=[Param(k, v) for k, v in params.items() if k not in stored])

@@ -231,10 +231,11 @@ def test_the_best_point_of_each_pair_is_logged_under_its_name(tmp_path):
     run = SweepRun(spec, folder, None)
     run.id, run._client = "run", client
     best = [
-        SimpleNamespace(pair=f"tiny@{step}", label=f"τ{step}", metrics={"avg_at_2": step / 8, "mean_tokens": 9})
+        SimpleNamespace(pair=f"tiny@{step}", label=f"τ{step}", metrics={"avg_at_2": step / 8, "mean_tokens": 9.26})
         for step in (4, 8)
     ]
     run._close(SimpleNamespace(best=best, points=best))
+    assert (logged["best/tiny_4/mean_tokens"], logged["points"]) == (9.3, 2)
     assert (logged["best"], logged["best/tiny_4/avg_at_2"], logged["best/tiny_8/avg_at_2"]) == (
         "tiny@4: τ4; tiny@8: τ8",
         50,
