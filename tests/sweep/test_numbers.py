@@ -15,6 +15,7 @@ from harness.evals.forwards import Answer
 from harness.evals.settings import settings_of
 from harness.markdown import duration
 from harness.records import RecordConfig, RecordStore, fingerprint
+from harness.report.markdown import table
 from harness.report.sweep import CompleteTrial, TrainingSummary, against
 from harness.spec import Decoding, Sampling
 from harness.sweep.confirm import confirm
@@ -230,6 +231,14 @@ def test_tokens_and_speed_are_of_all_results(swept):
     for task in TASKS:
         means = [one.n_tokens.mean() for one in every if one.task == task]
         assert swept.plain["mean_tokens"]["tiny"][task] == pytest.approx(np.mean(means))
+
+
+def test_the_summary_has_each_table_of_the_report_and_draws_the_rest(swept):
+    sections = [*swept.summary.report.front, *(one for c in swept.summary.report.chapters for one in c.sections)]
+    assert {bool(one.svg) for one in sections} == {True, False}
+    for section in sections:
+        assert (table(section) in swept.text) is not bool(section.svg)
+        assert (f"![{section.name}]({section.name}.svg)" in swept.text) is bool(section.svg)
 
 
 def test_comparisons_in_the_json_are_those_of_the_results(swept):

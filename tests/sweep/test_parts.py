@@ -215,6 +215,16 @@ def test_the_error_of_a_mean_over_benchmarks_is_that_of_the_mean():
     assert "avg_at_2_se" in metrics(sweep(), results[:1])
 
 
+def test_any_pass_at_k_can_be_the_metric_of_a_sweep():
+    results = [result(samples=4, problems=problems, task=f"task {problems}") for problems in (3, 8)]
+    sampling = {"sampling": {"samples": 4, "max_tokens": 40}}
+    assert "pass_at_3" not in metrics(sweep(**sampling), results)
+    values = metrics(sweep(metric="pass_at_3", **sampling), results)
+    assert values["pass_at_3"] == pytest.approx(sum(each.pass_at(3) for each in results) / 2)
+    greedy = [result(samples=1, problems=3, task="one")]
+    assert "pass_at_3" not in metrics(sweep(metric="pass_at_3", **sampling), greedy)
+
+
 def test_the_best_point_of_each_pair_is_logged_under_its_name(tmp_path):
     """That of the first one alone stood there as the sweep's."""
     logged = {}
