@@ -54,10 +54,8 @@ class Command(TyperCommand):
             with formatter.section(title):
                 formatter.write_dl(rows)
         if further:
-            formatter.write_paragraph()
-            formatter.write_text(
-                f"--help-all shows {len(further)} more, as {further[0].opts[0]} and {further[-1].opts[0]}."
-            )
+            text = f"--help-all shows {len(further)} more, as {further[0].opts[0]} and {further[-1].opts[0]}."
+            formatter.write(f"\n{text}\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Note what was typed."""
