@@ -117,7 +117,7 @@ TRUE := $(foreach seed,$(SEEDS),seed-$(seed) plain-$(seed))
 PLACEBO := $(foreach seed,$(SEEDS),random-$(seed) length-$(seed) own_samples-$(seed) noise-$(seed))
 # Two at a time: each has one thread. A pair's name says what it is: pairs/noise-2 is the placebo `noise` of seed-2.
 AT_ONCE := xargs -P 2 -I '{}' bash -c
-paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds of each; reports/stage (two seeds: 25 minutes)
+paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds of each; reports/stage (hours)
 	printf '%s\n' $(TRUE) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/python -m \
 		examples.tiny build --out $$pair --seed $${name#*-} $$([[ {} == plain-* ]] && echo --no-fillers)'
 	printf '%s\n' $(PLACEBO) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/python -m \

@@ -19,6 +19,7 @@ from harness.analysis.result import Analysis, columns
 from harness.errors import UserError
 from harness.evals.matching import match_key
 from harness.evals.result import EvalResult
+from harness.policy.gates import Threshold
 from harness.spec import Decoding
 from harness.stats import Estimate, RunScores, family
 
@@ -59,8 +60,14 @@ class OnePair:
             self.controls[how] = result.correct
 
     def control(self, criterion: str, i: int, mode: str) -> np.ndarray | None:
-        """Return the right answers of a point's veto, or of base's own draw; None where it was not decoded."""
-        return self.controls.get(self.gates[criterion][i][1].replace(mode=mode, gamma=-1.0))
+        """Return the right answers of a point's veto, or of base's own draw; None where it was not decoded.
+
+        A gate without a threshold, as the coupling, has no veto.
+        """
+        how = self.gates[criterion][i][1]
+        if not isinstance(how.gate, Threshold):
+            return None
+        return self.controls.get(how.replace(mode=mode, gamma=-1.0))
 
     @property
     def points(self) -> list[tuple[str, int]]:

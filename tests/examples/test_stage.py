@@ -125,6 +125,20 @@ def test_each_point_is_held_against_its_own_veto(kinds):
     assert len(shown.cells) == 4
 
 
+def test_a_gate_without_a_threshold_has_no_veto(kinds):
+    """The coupling says itself what is redrawn: asking for its veto ended the comparison of all pairs."""
+    coupling = Decoding(mode="replace", criterion="coupling")
+    more = {
+        name: [
+            *results,
+            *(one(f"{name.lower()}{seed}", coupling, 0.6, 2, 2, base=f"base {seed}") for seed in (1, 2, 3)),
+        ]
+        for name, results in kinds.items()
+    }
+    controls = pair_statistics(more, [0.015]).tables["controls"]
+    assert {row["criterion"] for row in controls} == {criterion for criterion, *_ in RULES}
+
+
 def test_equal_changed_shares_lie_on_straight_lines_from_base(kinds):
     share = 0.015
     mine = row(pair_statistics(kinds, [share]), "against", kind="RL", at="changed", criterion="kl")
