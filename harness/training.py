@@ -75,11 +75,15 @@ def watched(spec: "TrainSpec") -> dict[str, list[dict[str, Any]]]:
     evaluation = _evaluation(spec, _base(spec), _base(spec), "base", on_the_way=True)
     sets = prompt_sets(evaluation, cast("Engine", _Messages()))
     return {
-        each.benchmark.name: [
-            {"prompt": json.loads(text), "answer": each.benchmark.golds[key], "grader": each.benchmark.grader}
-            for key, text in each.prompts.items()
+        benchmarks.benchmark.name: [
+            {
+                "prompt": json.loads(text),
+                "answer": benchmarks.benchmark.golds[key],
+                "grader": benchmarks.benchmark.grader,
+            }
+            for key, text in benchmarks.prompts.items()
         ]
-        for each in sets
+        for benchmarks in sets
     }
 
 

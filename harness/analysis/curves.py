@@ -80,9 +80,9 @@ class _Run:
     def read(cls, method: str, number: int, path: Path) -> "_Run":
         folder = path.parents[1]
         settings = read_yaml(file) if (file := folder / "train.yaml").is_file() else {}
-        asked, drawn = (settings.get("validation") or {}).get("sampling"), ""
-        if asked:
-            sampling = parse(Sampling, asked, f"{folder}: validation.sampling.")
+        sampling_fields, drawn = (settings.get("validation") or {}).get("sampling"), ""
+        if sampling_fields:
+            sampling = parse(Sampling, sampling_fields, f"{folder}: validation.sampling.")
             drawn = f"{sampling.words}, {sampling.max_tokens:,} tokens"
         dapo, verl = settings.get("dapo") or {}, settings.get("backend") == "verl"
         base, learned_from = read_json(folder / "base.json"), verl and bool(dapo.get("dynamic_sampling"))
@@ -116,17 +116,18 @@ def _validated(runs: Sequence[_Run]) -> dict[str, list[dict[str, Any]]]:
         words = [word for word in (limited, drawn if often[task] > 1 else "") if word]
         labels = {"benchmark": task + (f" ({'; '.join(words)})" if words else ""), "samples": samples, "drawn": drawn}
         for method, by_run in methods.items():
-            named, each = {**labels, "method": method}, [*by_run.values()]
+            named, runs_of_name = {**labels, "method": method}, [*by_run.values()]
             tables["runs"] += [
                 {**named, "run": number, "step": row["step"], "avg": row["avg"]}
                 for number, rows in by_run.items()
                 for row in rows
             ]
             tables["means"] += [
-                {**named, "runs": len(each), "step": at, **columns(avg=mean)} for at, mean in _means(each)
+                {**named, "runs": len(runs_of_name), "step": at, **columns(avg=mean)}
+                for at, mean in _means(runs_of_name)
             ]
-            if chosen := _choices(each):
-                tables["choices"].append({**named, "runs": len(each), **chosen})
+            if chosen := _choices(runs_of_name):
+                tables["choices"].append({**named, "runs": len(runs_of_name), **chosen})
     return tables
 
 
@@ -174,7 +175,7 @@ def validations(base: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -
 
     Of verl's own `val-core/*` only the score is known.
     """
-    found: dict[str, dict[float, dict[str, Any]]] = {}
+    by_task: dict[str, dict[float, dict[str, Any]]] = {}
     for row in [{"step": 0, "validation": base}, *records]:
         step = next((row[name] for name in STEPS if _number(row.get(name))), None)
         if step is None:
@@ -183,14 +184,14 @@ def validations(base: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -
         for name, value in (verl if isinstance(verl, Mapping) else row).items():
             if (match := _VERL.fullmatch(str(name))) and _number(value):
                 point = {"step": float(step), "avg": float(value), "samples": int(match["samples"])}
-                found.setdefault(f"{match['task']} (verl)", {})[float(step)] = point
+                by_task.setdefault(f"{match['task']} (verl)", {})[float(step)] = point
         scores = row.get("validation")
         for task, score in (scores if isinstance(scores, Mapping) else {}).items():
             if isinstance(score, Mapping) and _number(score.get("avg")):
                 kept = {name: score[name] for name in KEPT if score.get(name)}
                 name = f"{task} (verl)" if isinstance(verl, Mapping) else task
-                found.setdefault(name, {})[float(step)] = {"step": float(step), "avg": 0.0, **kept}
-    return {task: [by[step] for step in sorted(by)] for task, by in found.items() if set(by) - {0.0}}
+                by_task.setdefault(name, {})[float(step)] = {"step": float(step), "avg": 0.0, **kept}
+    return {task: [by[step] for step in sorted(by)] for task, by in by_task.items() if set(by) - {0.0}}
 
 
 def _means(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[tuple[float, Estimate]]:
@@ -222,19 +223,19 @@ def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | No
 
     None where these are fewer than two.
     """
-    found, shared = [], set.intersection(*({row["step"] for row in rows} for rows in runs))
+    choices, shared = [], set.intersection(*({row["step"] for row in rows} for rows in runs))
     for rows in runs:
         trained = [row for row in rows if row["step"] > 0 and row["step"] in shared]
         if len(trained) < 2 or not trained[0].get("right") or len(set(map(_problems, trained))) > 1:
             return None
         chosen = stats.choice(np.stack([samples_of(row).mean(axis=1) for row in trained]))
-        found.append((chosen, trained[chosen.at]["step"], trained[-1]["step"]))
-    first, _, last_step = found[0]
+        choices.append((chosen, trained[chosen.at]["step"], trained[-1]["step"]))
+    first, _, last_step = choices[0]
     means = {
-        name: Estimate(float(np.mean([getattr(chosen, name) for chosen, *_ in found]))).value
+        name: Estimate(float(np.mean([getattr(chosen, name) for chosen, *_ in choices]))).value
         for name in ("last", "last_mean", "best", "elsewhere")
     }
-    steps = sorted(step for _, step, _ in found)
+    steps = sorted(step for _, step, _ in choices)
     facts = {"averaged": first.averaged, "validations": first.validations, "last_step": last_step}
     return {**means, **facts, "first_best_step": steps[0], "last_best_step": steps[-1]}
 
@@ -248,11 +249,11 @@ def _gradient(records: Sequence[Mapping[str, Any]], step: int | None) -> list[di
     rows = [row for row in rows if step is None or row.get("step") == step]
     if not rows or len({len(row[name]) for row in rows for name in SHARES}) > 1:
         return []
-    shares = [np.mean([row[name] for row in rows], axis=0).tolist() for name in SHARES]
-    bins = len(shares[0])
+    histogram = [np.mean([row[name] for row in rows], axis=0).tolist() for name in SHARES]
+    bins = len(histogram[0])
     return [
         {"p_from": i / bins, "p_to": (i + 1) / bins, "token_share": tokens, "gradient_share": mass}
-        for i, (tokens, mass) in enumerate(zip(*shares, strict=True))
+        for i, (tokens, mass) in enumerate(zip(*histogram, strict=True))
     ]
 
 

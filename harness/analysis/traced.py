@@ -69,14 +69,14 @@ def token_statistics(
             tables["gradient"].append({**label, "p_from": start, "p_to": end, **columns(tokens=tokens, mass=mass)})
     for selection in chosen:
         for kind, counter in (("picked", selection.picked), ("placed", selection.placed)):
-            about = {
+            keys = {
                 "criterion": selection.criterion,
                 "tau": selection.tau,
                 "positions": selection.positions,
                 "kind": kind,
             }
             tables["selected"] += [
-                {**about, "rank": rank, "id": token, "token": text(traced.tokenizer, token), "count": float(count)}
+                {**keys, "rank": rank, "id": token, "token": text(traced.tokenizer, token), "count": float(count)}
                 for rank, (token, count) in enumerate(counter.most_common(TOKENS), 1)
             ]
     likelier = [

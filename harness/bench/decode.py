@@ -81,7 +81,7 @@ def bench_decode(
                 turn = {kind: worker for kind, worker in workers.items() if kind != "calls" or size <= MOST_CALLS}
                 measured[size].append({kind: worker.round(number, size) for kind, worker in turn.items()})
     return {
-        "sizes": [{"sequences": size, **_figures(each[1:])} for size, each in measured.items()],
+        "sizes": [{"sequences": size, **_figures(figures[1:])} for size, figures in measured.items()],
         "limit": {"pair_to_single": 0.5},
         "settings": {"tokens": tokens, "threads": threads, "pair": pair.model_dump()},
         "machine": machine(),
@@ -90,7 +90,7 @@ def bench_decode(
 
 
 def _figures(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
-    speeds = [{kind: r["tokens"] / r["cpu"] for kind, r in one.items()} for one in rounds]
+    speeds = [{kind: r["tokens"] / r["cpu"] for kind, r in round_.items()} for round_ in rounds]
     return {
         "ratios": {
             f"pair_to_{kind}": round(statistics.median(s["pair"] / s[kind] for s in speeds), 3)

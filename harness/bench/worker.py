@@ -42,7 +42,7 @@ def _cpu_seconds() -> float:
 
     here = psutil.Process()
     times = [process.cpu_times() for process in (here, *here.children(recursive=True))]
-    return sum(each.user + each.system for each in times)
+    return sum(used.user + used.system for used in times)
 
 
 def _settings(kind: str) -> EngineSpec:
@@ -146,13 +146,15 @@ def _calls(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
         for _ in range(max(1, tokens // 4)):
             params = SamplingParams(temperature=1.0, top_p=0.7, max_tokens=1, logprobs=50, detokenize=False)
             prompts = [{"prompt_token_ids": ids} for ids in texts]
-            base, rl = ([one.outputs[0] for one in llm.generate(prompts, params, use_tqdm=False)] for llm in llms)
+            base, rl = ([output.outputs[0] for output in llm.generate(prompts, params, use_tqdm=False)] for llm in llms)
             for ids, proposal, target in zip(texts, base, rl, strict=True):
                 token = proposal.token_ids[0]
-                ours, theirs = ({i: one.logprob for i, one in out.logprobs[0].items()} for out in (proposal, target))
-                if token not in theirs or theirs[token] - ours[token] < DECODING.tau:
-                    names = np.array([i for i in theirs if i in ours] or [token])
-                    beyond = np.array([theirs.get(i, 0) + DECODING.gamma * (theirs.get(i, 0) - ours[i]) for i in names])
+                ours, second = (
+                    {i: logprob.logprob for i, logprob in out.logprobs[0].items()} for out in (proposal, target)
+                )
+                if token not in second or second[token] - ours[token] < DECODING.tau:
+                    names = np.array([i for i in second if i in ours] or [token])
+                    beyond = np.array([second.get(i, 0) + DECODING.gamma * (second.get(i, 0) - ours[i]) for i in names])
                     weights = np.exp(beyond - beyond.max())
                     order = np.argsort(-weights)
                     kept = order[: 1 + np.searchsorted(np.cumsum(weights[order]), 0.7 * weights.sum())]

@@ -196,8 +196,8 @@ def analyse_curves(
             name, path = "", log
         if trainings := trainings_at(Path(path)):
             for training in trainings:
-                found = [training.log(seed) for seed in training.seeds if training.log(seed).is_file()]
-                by_method.setdefault(name if len(trainings) == 1 and name else training.name, []).extend(found)
+                training_logs = [training.log(seed) for seed in training.seeds if training.log(seed).is_file()]
+                by_method.setdefault(name if len(trainings) == 1 and name else training.name, []).extend(training_logs)
             continue
         if not Path(path).is_file():
             raise UserError(f"logs={log!r}: there is no such file or training; accepted: PLACE or METHOD=PLACE")

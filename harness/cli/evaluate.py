@@ -202,9 +202,9 @@ def compare_command(
     from harness.evals.compare import compare, left_out, markdown, problems_needed
     from harness.evals.settings import settings_of
 
-    found = read(results, store, runs, tracking, partial=partial, **options)
+    to_compare = read(results, store, runs, tracking, partial=partial, **options)
     names = [name.strip() for name in across.split(",") if name.strip()]
-    settings = settings_of(found, names)
+    settings = settings_of(to_compare, names)
     rows = compare(settings, against, names)
     needed = "" if gain is None else f"\n\n{problems_needed(rows, gain / 100)}"
     needed += f"\n\n{forwards.crossings(rows)}" if crossing else ""

@@ -67,13 +67,13 @@ def spec_options(
 
 def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
     """Return the options of a spec, by name; a pair may also be named as a whole."""
-    found = [("pair", _option(EvalSpec.model_fields["pair"], str, GROUPS[Pair]))] if spec is Pair else []
+    options = [("pair", _option(EvalSpec.model_fields["pair"], str, GROUPS[Pair]))] if spec is Pair else []
     for field, info in sorted(spec.options().items(), key=lambda item: item[0] in Presentation.model_fields):
         kind = _kind(info)
         if info.description and kind is not None and not (spec is EvalSpec and field in _SAID_OTHERWISE):
             name = OPTIONS.get(field, field)
-            found.append((name, _option(info, kind, GROUPS.get(spec), *(() if name == field else (name, field)))))
-    return found
+            options.append((name, _option(info, kind, GROUPS.get(spec), *(() if name == field else (name, field)))))
+    return options
 
 
 def _option(info: FieldInfo, kind: type, panel: str | None, *names: str) -> Any:

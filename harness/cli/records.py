@@ -172,12 +172,12 @@ def records_verify(
     Without --repair it changes nothing. What a repair left out is decoded again by the record's command."""
     from harness.records.commands import verify_records
 
-    found = verify_records(store, name, repair=repair)
+    findings = verify_records(store, name, repair=repair)
     _say_if_empty(store)
-    for record, damage in found.items():
+    for record, damage in findings.items():
         for line in damage or ["good"]:
             echo(f"{record}  {line}")
-    raise typer.Exit(1 if any(found.values()) else 0)
+    raise typer.Exit(1 if any(findings.values()) else 0)
 
 
 @app.command("gc")

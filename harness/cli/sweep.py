@@ -38,14 +38,14 @@ def sweep_list(
     rows = []
     for path in [*sorted(sweeps_dir().glob("*.yaml")), *sorted(sweeps_dir().glob("lists/*.yaml"))]:
         text = path.read_text(encoding="utf-8")
-        about = text.split("\nname:")[0].replace("\n# ", " ").removeprefix("# ")
+        description = text.split("\nname:")[0].replace("\n# ", " ").removeprefix("# ")
         spec = load_yaml(text)
         pair = spec.get("pair") or spec.get("train", {}).get("preset") or "tiny"
         pairs = ", ".join(map(str, pair)) if isinstance(pair, list) else str(pair)
-        rows.append([path.stem, "a list" if "sweeps" in spec else pairs, about])
+        rows.append([path.stem, "a list" if "sweeps" in spec else pairs, description])
     if long:
-        for name, _, about in rows:
-            echo(f"{name}: {about}")
+        for name, _, description in rows:
+            echo(f"{name}: {description}")
         return
     echo(fitted(["sweep", "pair", "about"], rows), lines=True)
 
@@ -212,8 +212,8 @@ def _stored(name: str, out: Path) -> "tuple[SweepFolder, Search]":
     folder = SweepFolder(Path(name)) if (Path(name) / "sweep.yaml").is_file() else SweepFolder(out / "sweeps" / name)
     spec = folder.stored()
     if spec is None:
-        there = ", ".join(sorted(path.parent.name for path in out.glob("sweeps/*/sweep.yaml"))) or "none"
-        raise UserError(f"sweep={name!r} has not been begun in {str(out)!r}; there are: {there}")
+        stored = ", ".join(sorted(path.parent.name for path in out.glob("sweeps/*/sweep.yaml"))) or "none"
+        raise UserError(f"sweep={name!r} has not been begun in {str(out)!r}; there are: {stored}")
     if (path := folder.path.resolve()).name != spec.name:
         own = str(path.with_name(spec.name))
         raise UserError(f"sweep={name!r} is the folder of sweep {spec.name!r}; accepted: {own!r}")

@@ -150,9 +150,12 @@ def chat_prompt(
         raise UserError(
             "chat: the RL model's tokenizer has no chat template; accepted: chat=off, for prompts as they are"
         )
-    how = {"add_generation_prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
+    template_kwargs = {
+        "add_generation_prompt": add_generation_prompt,
+        "continue_final_message": not add_generation_prompt,
+    }
     try:
-        return tokenizer.apply_chat_template(messages, tokenize=False, **how, **(kwargs or {}))
+        return tokenizer.apply_chat_template(messages, tokenize=False, **template_kwargs, **(kwargs or {}))
     except Exception as error:  # a template is a stranger's program, and may fail as any
         others = [message for message in messages if message["role"] != "system"]
         if len(others) == len(messages):

@@ -102,15 +102,17 @@ def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
             continue
         try:
             with safe_open(path, "pt") as tensors:
-                held = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+                stored_shapes = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as error:
             with path.open("rb") as start:
                 pointer = start.read(30).startswith(b"version https://git-lfs")
             reason = "it is a pointer of Git LFS, which `git lfs pull` replaces" if pointer else f"{error}"
             raise UserError(f"{where}: its {path.name} is cut short or damaged ({reason}); {whole}") from None
-        if lost := sorted(tensor for tensor, file in named.items() if file == path.name and tensor not in held):
+        if lost := sorted(
+            tensor for tensor, file in named.items() if file == path.name and tensor not in stored_shapes
+        ):
             raise UserError(f"{where}: its {index} says that {path.name} holds {lost[0]}, which it does not; {whole}")
-        shapes |= held
+        shapes |= stored_shapes
     return shapes
 
 

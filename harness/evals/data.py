@@ -133,8 +133,8 @@ def find_benchmark(task: str, data_dir: str | None = None, presentation: Present
         if (local := _local(name, data_dir)) is None:
             raise _unknown(task)
         file = str(local.resolve())
-    found = _shipped(name, None if name in TINY_TASKS else place) if file is None else _own(name, file)
-    return replace(found, presentation=presentation.over(found.presentation))
+    as_read = _shipped(name, None if name in TINY_TASKS else place) if file is None else _own(name, file)
+    return replace(as_read, presentation=presentation.over(as_read.presentation))
 
 
 def _local(name: str, data_dir: str | None) -> Path | None:

@@ -64,8 +64,8 @@ def decide(
         rows.write(value, gate.ask(step, len(rows.rows)))
         if gate.redraws:
             rows.write(redrawn, draw(gate.redraw(step), torch.ones_like(rows.of(rules.top_p)), rows.of(redraw)))
-    held = torch.where(rules.below, value < rules.tau, value > rules.tau)
-    replaced = held & rules.open(requests.written)
+    gate_fires = torch.where(rules.below, value < rules.tau, value > rules.tau)
+    replaced = gate_fires & rules.open(requests.written)
 
     if rules.gates and (rows := where(replaced & rules.draws_target)).rows:
         target, own = policies.target(rows, proposed)

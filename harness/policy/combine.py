@@ -96,4 +96,4 @@ def combination_of(roles: Iterable[str], vocab: int | None = None, shared: int |
     """
     if vocab and shared and shared < vocab:
         return AddedTokens(vocab, shared)
-    return next(each for each in (Pair, Carried) if {*roles} <= {*each.roles})(vocab)
+    return next(kind for kind in (Pair, Carried) if {*roles} <= {*kind.roles})(vocab)

@@ -92,8 +92,8 @@ class Rows:
         """Return x with `function` of these rows of the inputs in their place; of no rows it is not called."""
         if not self.rows:
             return x
-        made = function(*(self.of(each) for each in inputs))
-        return made if self.all else x.index_copy(0, self.index, made)
+        part = function(*(self.of(tensor) for tensor in inputs))
+        return part if self.all else x.index_copy(0, self.index, part)
 
     def put(self, x: Tensor, other: Tensor) -> Tensor:
         """Return x with these rows of another tensor in their place."""
@@ -180,13 +180,13 @@ class Rules:
         if rows.all:
             return self
         if rows not in self._parts:
-            known = [self.rules[i] for i in rows.rows]
+            rules = [self.rules[i] for i in rows.rows]
             members = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
             gates = [(gate, own.among(rows)) for gate, own in self.gates]
             members["gates"] = [(gate, own) for gate, own in gates if own.rows]
             for name in ("tempered", "rl_rows", "extrapolated", "vetoed", "greedy", "traced"):
                 members[name] = members[name].among(rows)
-            self._parts[rows] = Rules(**{**members, "rules": known, "table": rows.of(self.table)})
+            self._parts[rows] = Rules(**{**members, "rules": rules, "table": rows.of(self.table)})
         return self._parts[rows]
 
     @property
@@ -207,5 +207,5 @@ class Rules:
 
 def to_device(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Make a tensor of plain values; to a GPU it goes through pinned memory, so that nothing waits for the copy."""
-    made = torch.tensor(values, dtype=dtype)
-    return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)
+    tensor = torch.tensor(values, dtype=dtype)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -98,8 +98,8 @@ class Step:
 
     def stat(self, name: str) -> Tensor:
         """Return one of STATISTICS, (rows,) in nats."""
-        known = self._known.get(name)
-        return self._once(name, lambda: STATISTICS[name](self) if known is None else self._rows.of(known))
+        value = self._known.get(name)
+        return self._once(name, lambda: STATISTICS[name](self) if value is None else self._rows.of(value))
 
     def law(self, name: str) -> Tensor:
         """Return `proposal` or `target` as it is drawn from, truncated and normalised: (rows, vocab) float64."""

@@ -15,7 +15,7 @@ class Policies:
 
     def __init__(self, base: Tensor, rl: Tensor, rules: Rules) -> None:
         self.rules = rules
-        self.lb, self.lr = (self._log_softmax(each) for each in (base, rl))
+        self.lb, self.lr = (self._log_softmax(logits) for logits in (base, rl))
         self._scores = rules.greedy.put(self.lb, base.float()), rules.greedy.put(self.lr, rl.float())
 
     def _log_softmax(self, logits: Tensor) -> Tensor:

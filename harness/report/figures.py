@@ -140,16 +140,16 @@ def _ways(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]:
 
     A veto and base's own draw have the number of their replacement, behind which they stand.
     """
-    found: dict[tuple[Any, ...], list[Setting]] = {}
+    by_way: dict[tuple[Any, ...], list[Setting]] = {}
     order = list(gates())
     for setting in settings:
         if (gate := (way := setting.decoding).gate) is not None:
             place = len(order) if _apart(gate) else order.index(gate.name) if gate.name in order else -1
             mode = way.mode if way.mode in LINES else ""
-            found.setdefault((way.primary, place, way.caption, mode, way.gamma), []).append(setting)
+            by_way.setdefault((way.primary, place, way.caption, mode, way.gamma), []).append(setting)
     ways: list[tuple[int, str, list[Setting]]] = []
     before, number = None, -1
-    for (primary, _, caption, mode, gamma), of_way in sorted(found.items(), key=lambda item: item[0]):
+    for (primary, _, caption, mode, gamma), of_way in sorted(by_way.items(), key=lambda item: item[0]):
         number += not mode or before != (primary, caption)
         before = primary, caption
         target = (mode, *([f"γ = {gamma:g}"] if gamma and (not mode or (mode == "veto" and gamma != -1)) else []))

@@ -53,7 +53,7 @@ def numbers() -> dict[str, Any]:
 
 def methods(table: str) -> list[Method]:
     """Return the rows of `main`, `reweighting` or `minerva`; their average is that of the printed scores."""
-    data, found = numbers()[table], []
+    data, methods_found = numbers()[table], []
     for model, rows in ({"qwen2.5-math-7b": data} if table == "reweighting" else data).items():
         for name, row in rows.items():
             by_task = {"minerva": row} if table == "minerva" else {task: row[task] for task in TASKS}
@@ -62,8 +62,8 @@ def methods(table: str) -> list[Method]:
             means = [round(sum(round(100 * row[i]) for row in by_task.values()) / len(by_task)) / 100 for i in (0, 1)]
             error = sum(error**2 for error in errors.values()) ** 0.5 / len(errors)
             average = _printed(means[0], means[1], error) if len(scores) > 1 else None
-            found.append(Method(MODELS[model], METHOD_NAMES[name], scores, average))
-    return found
+            methods_found.append(Method(MODELS[model], METHOD_NAMES[name], scores, average))
+    return methods_found
 
 
 def _printed(avg: float, passed: float, error: float) -> Score:

@@ -96,12 +96,12 @@ class SweepSummary(ABC):
     @cached_property
     def report(self) -> Report:
         """The report of all that is complete: what it says of the sweep is the summary."""
-        found = self.results()
-        return build(found) if found else Report("", "")
+        results = self.results()
+        return build(results) if results else Report("", "")
 
     def body(self) -> list[str]:
         """Return the tables of the report as Markdown."""
-        parts = [table(one) for one in self.report.front if not one.svg]
+        parts = [table(section) for section in self.report.front if not section.svg]
         for chapter in self.report.chapters:
             listed = [table(section) for section in chapter.sections if not section.svg]
             parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *listed] if listed else []
@@ -109,7 +109,7 @@ class SweepSummary(ABC):
 
     def shown(self) -> str:
         """Return what a terminal shows: the verdicts, and the tables of the report's first page."""
-        return "\n\n".join([*self.verdicts, *(as_text(one) for one in self.report.front if not one.svg)])
+        return "\n\n".join([*self.verdicts, *(as_text(section) for section in self.report.front if not section.svg)])
 
     def figures(self) -> list[Section]:
         """Return the figures of the report."""
@@ -161,16 +161,16 @@ class SweepSummary(ABC):
         if not best:
             return "no point is complete."
         digits, unit = (2, 100) if in_percent(name) else (1, 1)
-        shown = Estimate(best[0].metrics[name]).number(digits, unit=unit)
-        words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {name} {shown}"]
+        score = Estimate(best[0].metrics[name]).number(digits, unit=unit)
+        words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {name} {score}"]
         for over, row in leads:
             d = row.difference
-            found = Estimate(d.mean, d.low, d.high)
-            told = [f"95 % {between}"] if (between := found.interval(1, sign=True)) else []
+            difference = Estimate(d.mean, d.low, d.high)
+            told = [f"95 % {between}"] if (between := difference.interval(1, sign=True)) else []
             told += [f"p {row.p_text}"] if d.p == d.p else []
             told += [f"Holm over {len(self.comparisons)}: {row.holm_text}"] if told else []
-            what = f"{found.number(1, sign=True)} points on {row.result.benchmark} against {over}"
-            words.append(f"{what} ({', '.join(told)})" if told else what)
+            lead = f"{difference.number(1, sign=True)} points on {row.result.benchmark} against {over}"
+            words.append(f"{lead} ({', '.join(told)})" if told else lead)
         return (
             f"{'; '.join(words)}. It was chosen on these very {chosen_on}, for which no interval is corrected: its "
             "lead is too large; confirm it."
@@ -197,15 +197,15 @@ class DecodingSummary(SweepSummary):
     @property
     def verdicts(self) -> list[str]:
         """Say in a sentence a pair what the best point is, and that its lead is too large."""
-        said = []
+        sentences = []
         for pair in self.spec.pairs:
             best = next((entry for entry in self.best if entry.pair == pair), None)
             rows = [row for row in self.comparisons if best and row.result.first in best.results]
             modes = [row.reference.decoding.mode for row in rows]
             names = {"base": "base", "rl": "rl", "veto": "its veto"}
             leads = [(names.get(m, "its γ=0 control"), row) for m, row in zip(modes, rows, strict=True)]
-            said.append(f"{pair}: {self.sentence(pair, leads, 'problems')}")
-        return said
+            sentences.append(f"{pair}: {self.sentence(pair, leads, 'problems')}")
+        return sentences
 
     def facts(self) -> list[str]:
         """Say what was run, in a few words each."""
@@ -243,9 +243,9 @@ class DecodingSummary(SweepSummary):
             "tokens_per_second": sum(int(r.n_tokens.sum()) for r in timed) / sum(r.seconds for r in timed)
             if timed
             else None,
-            "mean_tokens": {p: {t: float(np.mean(n)) for t, n in each.items()} for p, each in lengths.items()},
+            "mean_tokens": {p: {t: float(np.mean(n)) for t, n in by_task.items()} for p, by_task in lengths.items()},
             "matched": list(self.matched),
-            **({"equal_forwards": [lot.facts() for lot in self.lots]} if self.spec.equal_forwards else {}),
+            **({"equal_forwards": [group.facts() for group in self.lots]} if self.spec.equal_forwards else {}),
         }
 
 
@@ -256,9 +256,9 @@ def _engine(result: EvalResult) -> dict[str, Any]:
 
 def _matched(row: Mapping[str, Any]) -> dict[str, Any]:
     miss = row["reached"] - row["wanted"]
-    shares = {name: cell(row[name], suffix=" %") for name in ("wanted", "expected", "reached")}
+    cells = {name: cell(row[name], suffix=" %") for name in ("wanted", "expected", "reached")}
     misses = {"miss, points": cell(miss, plus=True), "miss": cell(miss / row["wanted"], 0, plus=True, suffix=" %")}
-    return {"pair": row["pair"], "criterion": row["criterion"], "τ": row["tau"], **shares, **misses}
+    return {"pair": row["pair"], "criterion": row["criterion"], "τ": row["tau"], **cells, **misses}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -282,8 +282,8 @@ class TrainingSummary(SweepSummary):
         best = self.best[0] if self.best else None
         rows = [row for row in self.comparisons if best and row.result.label == best.label]
         leads = [("plain DAPO", row) for row in rows if best is not self.reference]
-        said = self.sentence(next(iter(self.spec.pairs)), leads, "seeds and problems")
-        return [said[0].upper() + said[1:]]
+        sentence = self.sentence(next(iter(self.spec.pairs)), leads, "seeds and problems")
+        return [sentence[0].upper() + sentence[1:]]
 
     @property
     def over(self) -> str:
@@ -309,25 +309,25 @@ class TrainingSummary(SweepSummary):
         rows = self.comparisons
         tasks = list(dict.fromkeys(row.task for row in rows))
         data = []
-        with drawing("differences", 6.4, 1.2 + 0.32 * len(rows)) as made:
+        with drawing("differences", 6.4, 1.2 + 0.32 * len(rows)) as canvas:
             for place, row in enumerate(rows):
                 d, colour = row.difference, COLOURS[tasks.index(row.task) % len(COLOURS)]
-                each = 100 * (row.result.values - row.reference.values)
-                how = {"color": colour, "alpha": 0.35, "markersize": 4, "markeredgewidth": 0}
-                made.one.plot(each, np.full(len(each), place), "o", **how)
+                differences = 100 * (row.result.values - row.reference.values)
+                style = {"color": colour, "alpha": 0.35, "markersize": 4, "markeredgewidth": 0}
+                canvas.one.plot(differences, np.full(len(differences), place), "o", **style)
                 ends = {"difference": 100 * d.mean, "low": 100 * d.low, "high": 100 * d.high}
-                made.one.plot([ends["low"], ends["high"]], [place, place], color=colour, linewidth=1.5)
-                made.one.plot([ends["difference"]], [place], "D", color=colour, markersize=5)
+                canvas.one.plot([ends["low"], ends["high"]], [place, place], color=colour, linewidth=1.5)
+                canvas.one.plot([ends["difference"]], [place], "D", color=colour, markersize=5)
                 data.append({"training": row.result.label, "benchmark": row.task, **ends})
-            made.one.axvline(0, color="#808080", linewidth=0.8)
-            made.one.set_yticks(range(len(rows)), [f"{row.result.label}, {row.task}" for row in rows])
-            made.one.invert_yaxis()
-            made.one.set_xlabel(f"Avg@{self.samples} minus plain DAPO, points, paired by seed")
+            canvas.one.axvline(0, color="#808080", linewidth=0.8)
+            canvas.one.set_yticks(range(len(rows)), [f"{row.result.label}, {row.task}" for row in rows])
+            canvas.one.invert_yaxis()
+            canvas.one.set_xlabel(f"Avg@{self.samples} minus plain DAPO, points, paired by seed")
         title = f"Each training minus plain DAPO; small dots are seeds, bars are 95 % intervals over {self.over}"
-        dots = Section("differences", title, frame(data), (), made.svg, "Dot chart, seed by seed and on average.")
+        dots = Section("differences", title, frame(data), (), canvas.svg, "Dot chart, seed by seed and on average.")
         return [dots, *super().figures()]
 
     def more(self) -> dict[str, Any]:
         """Return the seeds, the base's scores, and each entry's by seed."""
-        found = {entry.label: {str(result.seed): result.scores for result in entry.results} for entry in self.entries}
-        return {"kind": "train", "seeds": list(self.seeds), "base": self.base, "by_seed": found}
+        scores = {entry.label: {str(result.seed): result.scores for result in entry.results} for entry in self.entries}
+        return {"kind": "train", "seeds": list(self.seeds), "base": self.base, "by_seed": scores}

@@ -157,7 +157,7 @@ class _Row:
     def sentence(self, other: str, compared: Sequence[tuple[RunScores, RunScores]]) -> str:
         """Say what it changes against another."""
         d, seeds = mean_difference_over_runs(compared), len(compared_seeds(compared))
-        titles = ", ".join(benchmark_title(one.task) for one, _ in compared)
+        titles = ", ".join(benchmark_title(result.task) for result, _ in compared)
         words = [
             f"mean over {titles}" if len(compared) > 1 else titles,
             f"{seeds} seeds" if seeds > 1 else "one training each",
@@ -193,11 +193,11 @@ def _tables(results: Sequence[EvalResult], slug: str, differing: str) -> tuple[l
             if row.name == reference and row.scores.base.keys() == row.scores.runs.keys()
         ]
         rows += base_rows
-    about, paper = f" ({differing})" if differing else "", "tab:main, tab:compare, tab:rl_minerva"
+    suffix, paper = f" ({differing})" if differing else "", "tab:main, tab:compare, tab:rl_minerva"
     notes = _notes(trained, reference)
-    tables = [methods_table(f"trained{slug}", f"Trained models{about}.", methods, notes=notes, paper=paper)]
+    tables = [methods_table(f"trained{slug}", f"Trained models{suffix}.", methods, notes=notes, paper=paper)]
     if pairs := [p for row in rows for p in (*row.scores.beside_base(), *row.scores.beside(row.reference))]:
-        tables.append(_differences(pairs, f"trained-differences{slug}", about))
+        tables.append(_differences(pairs, f"trained-differences{slug}", suffix))
     return [*against, *gains, *cut_unlike(pair for row in rows for pair in row.beside)], tables
 
 

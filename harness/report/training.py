@@ -171,11 +171,11 @@ def _mass(analysis: Analysis, name: str) -> Section:
     data = analysis.frame("gradient")
     methods = dict(list(data.groupby("method", sort=False)))
     with drawing(name, 1.2 + 2.4 * len(methods), 2.7, 1, len(methods), sharey=True) as drawn:
-        for axes, (method, shares) in zip(drawn.axes[0], methods.items(), strict=True):
-            at = np.arange(len(shares))
-            axes.bar(at - 0.2, list(shares["token_share"]), 0.38, color=BASE, label="tokens")
-            axes.bar(at + 0.2, list(shares["gradient_share"]), 0.38, color=COLOURS[0], label="gradient mass")
-            edges = [*shares["p_from"], 1.0]
+        for axes, (method, bins) in zip(drawn.axes[0], methods.items(), strict=True):
+            at = np.arange(len(bins))
+            axes.bar(at - 0.2, list(bins["token_share"]), 0.38, color=BASE, label="tokens")
+            axes.bar(at + 0.2, list(bins["gradient_share"]), 0.38, color=COLOURS[0], label="gradient mass")
+            edges = [*bins["p_from"], 1.0]
             axes.set_xticks(np.arange(len(edges)) - 0.5, [f"{edge:g}" for edge in edges], fontsize=7)
             axes.set_title(visible(method, 30))
             axes.set_xlabel("p of the token")

@@ -135,9 +135,9 @@ async def _serve(served: Served, tell: Callable[[str], None]) -> None:
     from harness.serve.engine import ServedPair
     from harness.tiny import checkpoints
 
-    asked, address = served.asked, served.address
-    name = pair_name(asked, address.name)
-    pair = ServedPair(checkpoints(asked.pair), asked.engine, asyncio.get_running_loop(), served.limits)
+    settings, address = served.asked, served.address
+    name = pair_name(settings, address.name)
+    pair = ServedPair(checkpoints(settings.pair), settings.engine, asyncio.get_running_loop(), served.limits)
     arguments = _arguments(served, name, pair.pair.rl)
     listening, sock = _bind(arguments)
     try:

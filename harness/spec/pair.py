@@ -167,13 +167,13 @@ def _of_fields(given: Mapping[str, Any]) -> "Pair | Literal['tiny']":
                 raise UserError(f"{name}={value!r} has no effect with pair={pair!r}, which ships with rlvr-dir")
             return pair
         return parse(Pair, {**pair.model_dump(), **fields})
-    lacks = {"rl": "pretrained= (the RL checkpoint)", "base": "base= (the base checkpoint)"}
-    missing = [role for role in lacks if role not in fields]
+    needed = {"rl": "pretrained= (the RL checkpoint)", "base": "base= (the base checkpoint)"}
+    missing = [role for role in needed if role not in fields]
     if not fields or not fields.keys() <= Pair.model_fields.keys():
         missing = []  # a key that is misspelt explains it
     if len(missing) == 1:
         name, value = names["base" if missing == ["rl"] else "rl"]
-        raise UserError(f"{name}={value!r} is only half a pair: give {lacks[missing[0]]} too, or pair=NAME")
+        raise UserError(f"{name}={value!r} is only half a pair: give {needed[missing[0]]} too, or pair=NAME")
     if missing:
         name, value = next(iter(names.values()))
         raise UserError(f"{name}={value!r} needs a pair: give pretrained=RL,base=BASE or pair=NAME")

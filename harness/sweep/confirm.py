@@ -52,14 +52,19 @@ def confirm(sweep: Sweep, seeds: Sequence[int], tasks: Sequence[str] | None = No
             for entry in summary.best
             for confirmation in sweep.objective.confirm(entry, summary, seeds, tasks, limit, run)
         ]
-        comparisons = stats.family((again.winner, again.control) for _, again in confirmations)
+        comparisons = stats.family((confirmation.winner, confirmation.control) for _, confirmation in confirmations)
         before = {(_key(row.result), _key(row.reference)): row.difference.mean for row in summary.comparisons}
         rows, plain = [], []
-        for (pair, again), row in zip(confirmations, comparisons, strict=True):
-            first = before.get((_key(again.winner), _key(again.control)))
-            rows.append(_row(pair, again.problems, row, first))
-            about = {"pair": pair, "winner": again.winner.label, "before": first, "problems": again.problems}
-            plain.append({**row.facts(), **about})
+        for (pair, confirmation), row in zip(confirmations, comparisons, strict=True):
+            first = before.get((_key(confirmation.winner), _key(confirmation.control)))
+            rows.append(_row(pair, confirmation.problems, row, first))
+            facts = {
+                "pair": pair,
+                "winner": confirmation.winner.label,
+                "before": first,
+                "problems": confirmation.problems,
+            }
+            plain.append({**row.facts(), **facts})
         note = (
             f"{time.strftime('%Y-%m-%d')}: new seeds {', '.join(map(str, seeds))}. Differences in points of Avg, "
             "paired by problem (trainings: and seed); Holm's correction over these rows."

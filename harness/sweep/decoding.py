@@ -134,12 +134,12 @@ class DecodingObjective:
         """Return a point or a reference with its label, and how it is drawn otherwise than the sweep."""
         drawn = sampling_of(self.spec, point).unlike(self.spec.sampling)
         label = results[0].decoding.label() + (f" ({drawn})" if drawn else "")
-        about = {
+        facts = {
             "decoding": results[0].decoding.model_dump(mode="json"),
             "results": {result.task: result.config_hash for result in results},
         }
         varied, scores = None if "reference" in point else point, [Setting.of([result]) for result in results]
-        more: dict[str, Any] = {"scores": scores, "drawn": drawn, "about": about}
+        more: dict[str, Any] = {"scores": scores, "drawn": drawn, "about": facts}
         return CompleteTrial(point["pair"], number, varied, label, tuple(results), metrics, **more)
 
     def summary(self, entries: list[CompleteTrial], **counts: Any) -> DecodingSummary:
@@ -175,8 +175,8 @@ class DecodingObjective:
         replaced, tokens = (
             sum(int(getattr(result, name).sum()) for result in entry.results) for name in ("n_replaced", "n_tokens")
         )
-        shares = {"wanted": tau.wanted, "expected": tau.expected, "reached": replaced / max(1, tokens)}
-        return {"pair": entry.pair, "criterion": tau.criterion, "tau": tau.tau, **shares}
+        ratios = {"wanted": tau.wanted, "expected": tau.expected, "reached": replaced / max(1, tokens)}
+        return {"pair": entry.pair, "criterion": tau.criterion, "tau": tau.tau, **ratios}
 
     # The confirmation
 

@@ -77,15 +77,15 @@ class DecodingEstimate:
 
     def text(self, *, points: bool) -> str:
         """Write it as a person reads it; `points` lists them one by one."""
-        held = sum(row.held or 0 for row in self.rows)
-        lines = [f"{self.size}; with references {len(self.rows)} ways of decoding, {self.missing + held:,} responses"]
+        n_held = sum(row.held or 0 for row in self.rows)
+        lines = [f"{self.size}; with references {len(self.rows)} ways of decoding, {self.missing + n_held:,} responses"]
         if points:
             cells = [
                 [row.pair, row.label, f"{row.responses:,}", "?" if row.held is None else f"{row.held:,}"]
                 for row in self.rows
             ]
             lines += ["", markdown_table(["pair", "decoding", "responses", "in the records"], cells, left=2), ""]
-        lines.append(f"in the records: {held:,}; to be decoded: {self.missing:,}, {self.cost()}")
+        lines.append(f"in the records: {n_held:,}; to be decoded: {self.missing:,}, {self.cost()}")
         return "\n".join([*lines, *self.notes])
 
     def cost(self) -> str:
@@ -122,11 +122,14 @@ def estimate(spec: SweepSpec, out: Path, records: Path) -> DecodingEstimate:
             notes.append(f"{pair}: what the records hold cannot be told here ({str(error)[:160]})")
         decodings, without_threshold = _decodings(spec, pair, taus)
         for decoding, sampling in decodings:
-            held = None if store is None else store.lengths(decoding, sampling)
-            lengths += held or []
+            stored = None if store is None else store.lengths(decoding, sampling)
+            lengths += stored or []
             drawn = sampling.unlike(spec.sampling)
             label = decoding.label() + (f" ({drawn})" if drawn else "")
-            needed, count = responses * sampling.samples // spec.sampling.samples, None if held is None else len(held)
+            needed, count = (
+                responses * sampling.samples // spec.sampling.samples,
+                None if stored is None else len(stored),
+            )
             rows.append(TrialCost(pair, label, needed, count))
         rows += [TrialCost(pair, label, responses, 0) for label in without_threshold]
         ratios = wanted(spec).items()
@@ -220,11 +223,11 @@ class _PairRecords:
         for (task, data), problems in self._problems.items():
             names, samples = {*problems}, sampling.samples
             records = self._records.get((task, data, decoding, sampling.drawing), [])
-            held = (
+            stored = (
                 [row.n_tokens for row in record.read() if row.problem in names and row.sample < samples]
                 for record in records
             )
-            lengths += max(held, key=len, default=[])
+            lengths += max(stored, key=len, default=[])
         return lengths
 
 
@@ -235,7 +238,7 @@ def _would_run(engine: Mapping[str, Any], spec: EngineSpec) -> bool:
     versions = {name: installed(name, f"{name}-cpu").values() for name in ("vllm", "transformers", "torch")}
     return (
         all(value in (None, "auto", engine.get(name)) for name, value in stated.items())
-        and all(engine.get(name) in (None, *there) for name, there in versions.items())
+        and all(engine.get(name) in (None, *values) for name, values in versions.items())
         and spec.deterministic == engine.get("deterministic", False)
     )
 

@@ -61,12 +61,12 @@ def tau_for(gate: Threshold, values: ArrayLike, ratio: float) -> MatchedTau:
         raise UserError(f"values of {criterion}: accepted: one number a position, at least one")
     sign = 1.0 if below else -1.0
     edges, counts = np.unique(sign * x, return_counts=True)  # f holds where sign * value < sign * tau
-    shares = np.concatenate([[0.0], np.cumsum(counts) / x.size])  # beyond none, one, ... all of the different values
-    i = int(np.argmin(np.abs(shares - ratio)))
+    cumulated = np.concatenate([[0.0], np.cumsum(counts) / x.size])  # beyond none, one, ... all of the different values
+    i = int(np.argmin(np.abs(cumulated - ratio)))
     low = edges[i - 1] if i else edges[0] - 1.0
     high = edges[i] if i < edges.size else edges[-1] + 1.0
     tau = sign * _between(low, high)
-    return MatchedTau(criterion=criterion, tau=float(tau), wanted=ratio, expected=float(shares[i]))
+    return MatchedTau(criterion=criterion, tau=float(tau), wanted=ratio, expected=float(cumulated[i]))
 
 
 def _between(low: float, high: float) -> float:

@@ -155,11 +155,11 @@ def _invalidate_stale(sweep: Sweep) -> None:
 
 def progress_line(sweep: Sweep, words: Sequence[str], seconds: float, complete: int) -> str:
     """Say in a line which point is complete, which is best so far, and how long the rest takes."""
-    over, left = len(sweep.study.complete()), len(sweep.todo())
+    over, pending = len(sweep.study.complete()), len(sweep.todo())
     if sweep.spec.method not in LISTED:
-        left += max(0, (sweep.spec.run_cap or 0) - len(sweep.points()))
-    rest = f"about {duration(seconds / complete * left)} left" if left else ""
-    return "  |  ".join(filter(None, [f"{over}/{over + left}", *words, sweep.best_so_far(), rest]))
+        pending += max(0, (sweep.spec.run_cap or 0) - len(sweep.points()))
+    rest = f"about {duration(seconds / complete * pending)} left" if pending else ""
+    return "  |  ".join(filter(None, [f"{over}/{over + pending}", *words, sweep.best_so_far(), rest]))
 
 
 # Several workers

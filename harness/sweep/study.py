@@ -203,10 +203,10 @@ class Study:
                 study.tell(trial, value, state=_STATES[state])
             else:
                 kinds = self._distributions(point)
-                about = {"point": dict(point), "outcome": outcome}
+                attributes = {"point": dict(point), "outcome": outcome}
                 params = {name: point[name] for name in kinds}
-                how: dict[str, Any] = {"params": params, "distributions": kinds, "user_attrs": about}
-                study.add_trial(create_trial(state=_STATES[state], value=value, **how))
+                kwargs: dict[str, Any] = {"params": params, "distributions": kinds, "user_attrs": attributes}
+                study.add_trial(create_trial(state=_STATES[state], value=value, **kwargs))
         except OSError as failure:
             raise disk_error(failure, self._folder.journal, "every response that was stored is safe") from None
         self.read()

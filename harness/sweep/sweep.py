@@ -81,8 +81,8 @@ class Sweep:
         if not has_metric(self.spec, point, metrics):
             self.fail(point, f"metric={self.spec.metric.name!r} has no finite value of {key(point)}")
             return
-        about: dict[str, Any] = {"metrics": metrics, "results": outcome.files, "seeds": outcome.seeds}
-        self.study.tell(point, number=self._number(point), **about)
+        facts: dict[str, Any] = {"metrics": metrics, "results": outcome.files, "seeds": outcome.seeds}
+        self.study.tell(point, number=self._number(point), **facts)
         self.on_complete(outcome)
 
     def fail(self, point: Point, reason: str) -> None:

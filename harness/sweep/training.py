@@ -108,12 +108,12 @@ class TrainingEstimate:
     @property
     def total(self) -> Cost:
         """Return the rollouts left to learn from, at most."""
-        left = [(spec, len(spec.seeds) - done) for spec, done in self.rows]
+        pending = [(spec, len(spec.seeds) - done) for spec, done in self.rows]
         return Cost(
-            ways=sum(seeds for _, seeds in left),
-            responses=sum(spec.dapo.steps * spec.dapo.responses * seeds for spec, seeds in left),
+            ways=sum(seeds for _, seeds in pending),
+            responses=sum(spec.dapo.steps * spec.dapo.responses * seeds for spec, seeds in pending),
             thresholds=0,
-            tokens=sum(spec.dapo.steps * spec.dapo.step_tokens * seeds for spec, seeds in left),
+            tokens=sum(spec.dapo.steps * spec.dapo.step_tokens * seeds for spec, seeds in pending),
         )
 
     def text(self, *, points: bool) -> str:
@@ -127,15 +127,15 @@ class TrainingEstimate:
                 cells.append([dapo.label, str(dapo.steps), f"{dapo.steps * dapo.responses:,}", f"{done}/{seeds}", name])
             head = ["training", "steps", "responses learned from, a seed", "seeds done", "folder"]
             lines += ["", markdown_table(head, cells, left=1), ""]
-        left = sum(seeds - done for _, done in self.rows)
+        pending = sum(seeds - done for _, done in self.rows)
         if self.seconds is not None:
-            cost = f"{duration(self.seconds * left)} of steps ({duration(self.seconds)} a seed, as measured)"
+            cost = f"{duration(self.seconds * pending)} of steps ({duration(self.seconds)} a seed, as measured)"
         else:
             cost = (
                 f"rollouts that are learned from have at most {self.total.tokens:,} tokens; those that dynamic "
                 "sampling throws away, updates and validations are not counted"
             )
-        lines.append(f"seeds done: {sum(done for _, done in self.rows)}; to be trained: {left}, {cost}")
+        lines.append(f"seeds done: {sum(done for _, done in self.rows)}; to be trained: {pending}, {cost}")
         return "\n".join(lines)
 
 
@@ -208,12 +208,12 @@ class TrainingObjective:
         spec, varied = results[0].spec, None if "reference" in point else point
         in_label = ("train.method", "train.alpha", "train.top_p")
         more = [f"{n.partition('.')[2]} {v}" for n, v in (varied or {}).items() if n not in (*in_label, "pair")]
-        about = {
+        facts = {
             "dapo": spec.dapo.model_dump(mode="json", exclude={"seed"}),
             "folder": str(results[0].folder.path.parent),
         }
         label = ", ".join([spec.dapo.label, *more])
-        entry = CompleteTrial(point["pair"], number, varied, label, tuple(results), metrics, about=about)
+        entry = CompleteTrial(point["pair"], number, varied, label, tuple(results), metrics, about=facts)
         return replace(entry, scores=[*entry.trained.runs.values()])
 
     def summary(self, entries: list[CompleteTrial], **counts: Any) -> TrainingSummary:

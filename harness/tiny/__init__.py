@@ -38,8 +38,8 @@ def checkpoints(pair: Pair | str) -> Pair:
     """
     if pair == TINY:
         return tiny_pair()
-    found = Pair.model_validate(pair)
-    return found.replace(base=checkpoint(found.base), rl=checkpoint(found.rl))
+    tiny = Pair.model_validate(pair)
+    return tiny.replace(base=checkpoint(tiny.base), rl=checkpoint(tiny.rl))
 
 
 def checkpoint(name: str) -> str:

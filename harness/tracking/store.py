@@ -36,8 +36,8 @@ def resolve_store(folder: Path | str, uri: str | None = None) -> Path | str:
     """
     if uri == OFF:
         raise UserError(f"tracking={OFF!r} names no store; accepted here: a folder, http://HOST:PORT or sqlite:///FILE")
-    known = os.environ.get(VARIABLE)
-    chosen = uri or (known if known != OFF else None) or folder
+    variable = os.environ.get(VARIABLE)
+    chosen = uri or (variable if variable != OFF else None) or folder
     TrackingStore.at(chosen)
     return chosen
 

@@ -58,8 +58,8 @@ def all_links(store: Path | str, port: int = 5000) -> list[tuple[str, Links]]:
     with patience():
         client = place.client()
         for experiment in every(client.search_experiments):
-            found = every(client.search_runs, [experiment.experiment_id], KIND)
-            tasks = Counter(run.data.params.get("task", "") for run in found)
+            kind_runs = every(client.search_runs, [experiment.experiment_id], KIND)
+            tasks = Counter(run.data.params.get("task", "") for run in kind_runs)
             for task, runs in sorted(tasks.items()):
                 links = _links(client, place, experiment.experiment_id, port, task if len(tasks) > 1 else None)
                 if links is not None:

@@ -95,8 +95,8 @@ def _other(path: Path, summary: SummaryFile, folder: TrainingFolder) -> SummaryF
     if not file.is_file():
         raise UserError(f"against={str(path)!r} has no summary.json; accepted: the folder of a finished training")
     other = SummaryFile.from_file(file)
-    there, here = (parse(Validation, each.training.get("validation", {})) for each in (other, summary))
-    if there.same != here.same:
+    other_validation, here = (parse(Validation, summary.training.get("validation", {})) for summary in (other, summary))
+    if other_validation.same != here.same:
         raise UserError(f"against={str(path)!r} was validated in another way; its scores cannot be compared")
     if (base := other.training.get("base")) != summary.training["base"]:
         raise UserError(f"against={str(path)!r} started from {base!r}")
@@ -216,12 +216,12 @@ def text(summary: SummaryFile) -> str:
     lines += [markdown_table(head, rows)]
     for seed in summary.untaught:
         lines += ["", f"Seed {seed}: {taught_nothing(steps := training['dapo']['steps'], steps)}."]
-    shares = [facts.reweighting_share for facts in seeds.values() if facts.reweighting_share is not None]
+    token_shares = [facts.reweighting_share for facts in seeds.values() if facts.reweighting_share is not None]
     thrown = training["backend"] == "verl" and training["dapo"]["dynamic_sampling"]
     which = " that were learned from" if thrown else ""  # verl counts no others; mixed groups are half right
     lines += ["", f"Accuracy, tokens and entropy: of the rollouts of the first and of the last step{which}."]
-    if training["dapo"]["method"] != PLAIN and shares:
-        lines.append(f"Reweighting took {100 * max(shares):.2f} % of the time of the steps at most.")
+    if training["dapo"]["method"] != PLAIN and token_shares:
+        lines.append(f"Reweighting took {100 * max(token_shares):.2f} % of the time of the steps at most.")
     return "\n".join(lines)
 
 

@@ -330,7 +330,7 @@ def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], ful
         if device == "cuda":
             torch.cuda.empty_cache()
     by_text = zip(*logits.values(), strict=True)
-    policies = [combination_of(logits).policies(dict(zip(logits, each, strict=True))) for each in by_text]
+    policies = [combination_of(logits).policies(dict(zip(logits, pair_logits, strict=True))) for pair_logits in by_text]
     both: dict[str, Any] = dict(zip(("base", "rl"), zip(*policies, strict=True), strict=True))
     expected = {
         role: np.concatenate([_facts_of(*facts) for facts in zip(both[role], texts, strict=True)])

@@ -40,7 +40,10 @@ class StepBatch:
         """The traced rows by how many likeliest tokens they list: (top, indices into those that are traced)."""
         tops = [self.rules.rules[i].trace for i in self.rules.traced.rows]
         return [
-            (top, to_device([i for i, each in enumerate(tops) if each == top], torch.long, self.keys.device))
+            (
+                top,
+                to_device([i for i, top_of_row in enumerate(tops) if top_of_row == top], torch.long, self.keys.device),
+            )
             for top in sorted({top for top in tops if top is not None})
         ]
 

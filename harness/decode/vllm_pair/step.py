@@ -35,11 +35,11 @@ def decision_path(device_type: str) -> str:
     Raises:
         UserError: RLVR_DIR_DECISION names no path.
     """
-    asked = os.environ.get(VARIABLE, "auto")
-    if asked not in ("auto", *PATHS):
-        raise UserError(f"{VARIABLE}={asked!r} is not known; accepted: auto, {', '.join(PATHS)}")
-    path = asked if asked != "auto" else "triton" if fused_available(device_type) else "torch"
-    slow = path == "torch" and asked == "auto" and device_type == "cuda"
+    wanted = os.environ.get(VARIABLE, "auto")
+    if wanted not in ("auto", *PATHS):
+        raise UserError(f"{VARIABLE}={wanted!r} is not known; accepted: auto, {', '.join(PATHS)}")
+    path = wanted if wanted != "auto" else "triton" if fused_available(device_type) else "torch"
+    slow = path == "torch" and wanted == "auto" and device_type == "cuda"
     log.log(
         logging.WARNING if slow else logging.INFO,
         "the decision of a step runs in %s on %s%s",
@@ -85,8 +85,8 @@ def rehearse(logits: Mapping[str, torch.Tensor], combination: Pair) -> None:
     rl = logits["rl"].to(torch.float32, copy=True)  # V2 has such a copy
     n, device = rl.shape[0], rl.device
     plain, sorting = gate_of({"criterion": "kl", "tau": 0.0}), next(gate() for gate in gates().values() if gate.redraws)
-    asked = [sorting if i < AT_ONCE else plain for i in range(n)]
-    rules = [Rule(gate, gamma=0.1, temperature=0.9, top_p=0.95, veto=gate is plain) for gate in asked]
+    rehearsed = [sorting if i < AT_ONCE else plain for i in range(n)]
+    rules = [Rule(gate, gamma=0.1, temperature=0.9, top_p=0.95, veto=gate is plain) for gate in rehearsed]
     numbers = torch.arange(n, device=device)
     requests = Requests(numbers, numbers, numbers)
     decision = decide_step({**logits, "rl": rl}, Rules.compile(rules, device), requests, combination)

@@ -182,8 +182,8 @@ def line_of(error: BaseException, module: str) -> str:
 def gates() -> dict[str, type[Gate]]:
     """Return the criteria that there are, by name, in the order of the files and of the classes in them."""
     modules = [importlib.import_module(f"{__name__}.{file.name}") for file in pkgutil.iter_modules(__path__)]
-    found = [each for module in modules for each in vars(module).values() if isinstance(each, type)]
-    return {gate.name: gate for gate in found if issubclass(gate, Gate) and gate.name}
+    classes = [member for module in modules for member in vars(module).values() if isinstance(member, type)]
+    return {gate.name: gate for gate in classes if issubclass(gate, Gate) and gate.name}
 
 
 def parameters() -> dict[str, FieldInfo]:
@@ -201,9 +201,9 @@ def split(criterion: str) -> dict[str, Any]:
     if ":" in words:  # somebody's own
         return {"criterion": words, **({"side": side} if side else {})}
     name, *values = words.split("/")
-    if (made := gates().get(name)) is None:
+    if (gate_class := gates().get(name)) is None:
         return {"criterion": criterion}
-    own = [field for field in made.model_fields if field not in Threshold.model_fields]
+    own = [field for field in gate_class.model_fields if field not in Threshold.model_fields]
     if len(values) > len(own):
         return {"criterion": criterion}
     return {"criterion": name, **dict(zip(own, values, strict=False)), **({"side": side} if side else {})}
@@ -216,6 +216,6 @@ def gate_of(fields: Mapping[str, Any]) -> Gate:
         ValueError: there is no such criterion, or it has no such parameters, or refuses a value.
     """
     criterion = fields.get("criterion")
-    if not isinstance(criterion, str) or (made := gates().get(criterion)) is None:
+    if not isinstance(criterion, str) or (gate_class := gates().get(criterion)) is None:
         raise ValueError(f"criterion={criterion!r} is not known; accepted: {', '.join(gates())}")
-    return made.model_validate({name: value for name, value in fields.items() if name != "criterion"})
+    return gate_class.model_validate({name: value for name, value in fields.items() if name != "criterion"})

@@ -127,7 +127,7 @@ def reweight(batch: Any, metrics: dict[str, Any], way: Reweighting, scope: str) 
 
 def _values(data: Any, name: str) -> list[Any]:
     """Return a field that is no tensor, as plain values."""
-    return [getattr(each, "data", each) for each in data[name]]
+    return [getattr(value, "data", value) for value in data[name]]
 
 
 def _real(batch: Any) -> list[bool]:

@@ -84,7 +84,7 @@ def _step(data: dict[str, Any], dapo: DapoSettings) -> dict[str, Any]:
 
 def _bins(data: Mapping[str, Any], share: str) -> list[float]:
     """Return the shares by probability that our trainer counts, from the least probable tokens on."""
-    shares = []
-    while (value := data.get(f"rlvr_dir/{share}/{len(shares)}")) is not None:
-        shares.append(round(float(value), 6))
-    return shares
+    bins = []
+    while (value := data.get(f"rlvr_dir/{share}/{len(bins)}")) is not None:
+        bins.append(round(float(value), 6))
+    return bins
