@@ -1,4 +1,4 @@
-"""Which results may meet: in one comparison, one setting, one table. The only place that decides it.
+"""Decide which results may meet, in a comparison, a setting or a table: the only place that does.
 
     mismatches(result, reference)                # ["grader"]: they are not subtracted from each other
     comparable_groups(results)                   # what may stand in one table

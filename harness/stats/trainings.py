@@ -1,4 +1,4 @@
-"""What a training scored on its benchmarks: the mean over seeds, the gain over its base, the difference to others."""
+"""Compute what a training scored on its benchmarks: mean over seeds, gain over its base, difference to others."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
