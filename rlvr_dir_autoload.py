@@ -114,7 +114,7 @@ def _wrap(module: Any) -> None:
             return inner(*args, **kwargs)
         import inspect
 
-        from harness.tracked import evaluated
+        from harness.lm_eval_tracking import evaluated
 
         return evaluated(inner, lm, inspect.signature(inner).bind(*args, **kwargs).arguments)
 

@@ -326,7 +326,7 @@ def _list(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Compare all records, from counts and stored verdicts, as `rlvr-dir compare` does."""
     from harness.evals.compare import compare
-    from harness.evals.places import read_results
+    from harness.evals.load_results import read_results
     from harness.evals.settings import settings_of
 
     with _spent() as spent:
@@ -337,7 +337,7 @@ def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Read all records, and build and write their report, as `rlvr-dir report` does."""
-    from harness.evals.places import read_results
+    from harness.evals.load_results import read_results
     from harness.report.build import build
     from harness.report.write import write
 

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
 
-class Shown(Protocol):
+class DisplayEntry(Protocol):
     """What a row says of a phase: `harness.progress.Phase`; one with a total is a `Bar`."""
 
     name: str
@@ -69,7 +69,7 @@ class Display(Progress):
         """Whether rows stand on a terminal now."""
         return self.on_terminal and self.live.is_started
 
-    def begin(self, entry: Shown, total: int | None = None) -> None:
+    def begin(self, entry: DisplayEntry, total: int | None = None) -> None:
         """Show a phase from now on, or a bar, which has a total."""
         self._first = self._first or time.monotonic()
         self.add_task("", total=None if total is None else max(1, total), entry=entry)
@@ -77,7 +77,7 @@ class Display(Progress):
             self.start()
             self.console.show_cursor()  # else it would stay hidden where this process is killed
 
-    def end(self, entry: Shown) -> bool:
+    def end(self, entry: DisplayEntry) -> bool:
         """Show it no longer; the one beneath it goes on from here. Tell whether it was shown."""
         ended = [task.id for task in self.tasks if task.fields["entry"] is entry]
         for task in ended:
@@ -105,7 +105,7 @@ class Display(Progress):
         entry = task.fields["entry"]
         return entry.text() if task.total is None else entry.head(self._innermost(task))
 
-    def _innermost(self, bar: Task) -> Shown | None:
+    def _innermost(self, bar: Task) -> DisplayEntry | None:
         """Return the innermost phase within a bar."""
         tasks = self.tasks
         after = tasks[tasks.index(bar) + 1 :]

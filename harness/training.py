@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.spec.decoding import Mode
     from harness.train.folder import Inputs
     from harness.train.forms import SummaryFile
-    from harness.train.run import Source, Validate, ValidationScores
+    from harness.train.run import TrainingSource, Validate, ValidationScores
     from harness.train.spec import TrainSpec
 
 
@@ -46,7 +46,7 @@ def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: A
     return run_training(spec, out, start, **options)
 
 
-def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Source":
+def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "TrainingSource":
     """Return the base, the problems and the evaluator of a training; `records` and `bases` are record stores.
 
     Raises:
@@ -62,9 +62,9 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
         def problems(seed: int) -> list[dict[str, Any]]:
             return rows
 
-    from harness.train.run import Source
+    from harness.train.run import TrainingSource
 
-    return Source(_base(spec), problems, validator(spec, records, bases), inputs(spec), lambda: watched(spec))
+    return TrainingSource(_base(spec), problems, validator(spec, records, bases), inputs(spec), lambda: watched(spec))
 
 
 def watched(spec: "TrainSpec") -> dict[str, list[dict[str, Any]]]:

@@ -23,7 +23,7 @@ from harness.evals.benchmark import read_benchmark
 from harness.evals.compare import compare, markdown
 from harness.evals.data import find_benchmark
 from harness.evals.from_records import grade_again, show_record
-from harness.evals.places import read_results
+from harness.evals.load_results import read_results
 from harness.evals.settings import settings_of
 from harness.records import RecordStore
 from harness.records.commands import gc_records, list_records, verify_records

@@ -19,7 +19,7 @@ ROOMS = {
     "records": {"spec", "grading", "stats"},
     "train": {"policy", "spec", "grading", "stats", "decode", "records"},
     "tiny": {"spec"},
-    "pairs": {"spec", "decode", "tiny"},
+    "pair_check": {"spec", "decode", "tiny"},
     "evals": {"policy", "spec", "grading", "stats", "decode", "records", "tiny"},
     "analysis": {"policy", "spec", "stats", "decode", "records", "evals"},
     "tracking": {"spec", "stats", "records", "evals", "analysis"},
@@ -42,11 +42,11 @@ ROOMS = {
         "training",
     },
     "demo": {"spec", "stats", "evals", "tracking"},
-    "tracked": {"evals", "tracking"},
+    "lm_eval_tracking": {"evals", "tracking"},
 }
 # No rooms: digests of contents; the exception that all may raise; how files are written, text is shown and our programs
 # are run; whether the hub answers; the table that all print; what is being done, and for how long; what an engine's
-# processes do first.
+# processes do first, before anything heavy is imported.
 ANYWHERE = {"digest", "errors", "files", "hub", "markdown", "program", "progress", "progress_display", "text", "watch"}
 WORKSHOP = {"benchmarks", "examples", "tests"}  # which may use the product, and it none of them
 FORBIDDEN_THIRD_PARTY = {

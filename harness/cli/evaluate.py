@@ -114,7 +114,7 @@ Runs = Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:
 
 def read(results: list[str], store: Path, runs: Path, tracking: str | None, **how: Any) -> "list[EvalResult]":
     """Read the results at some places; `how` is asked of records."""
-    from harness.evals.places import read_results
+    from harness.evals.load_results import read_results
 
     def of_run(run_id: str) -> "EvalResult":
         from harness.tracking import resolve_store, result_of_run
@@ -199,7 +199,7 @@ def compare_command(
         rlvr-dir compare 3f2a 9c01/aime24 --store runs/records --partial
     """
     from harness.evals import forwards
-    from harness.evals.compare import compare, left_out, markdown, problems_needed
+    from harness.evals.compare import compare, markdown, problems_needed, unmatched_reasons
     from harness.evals.settings import settings_of
 
     to_compare = read(results, store, runs, tracking, partial=partial, **options)
@@ -209,7 +209,7 @@ def compare_command(
     needed = "" if gain is None else f"\n\n{problems_needed(rows, gain / 100)}"
     needed += f"\n\n{forwards.crossings(rows)}" if crossing else ""
     needed += f"\n\n{forwards.markdown(forwards.equal_forwards(settings, names))}" if equal_forwards else ""
-    echo(markdown(rows, left_out(settings, rows, names)) + needed, lines=True)
+    echo(markdown(rows, unmatched_reasons(settings, rows, names)) + needed, lines=True)
 
 
 def demo(

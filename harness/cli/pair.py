@@ -31,7 +31,7 @@ def list_command(as_json: AsJson = False) -> None:
     if as_json:
         echo_json([{"name": name, **pair.model_dump(mode="json")} for name, pair in zoo().items()])
         return
-    from harness.pairs import zoo_table
+    from harness.pair_check import zoo_table
 
     echo(zoo_table(list(zoo().items())), lines=True)
     echo("")
@@ -71,7 +71,7 @@ def check_command(
     pair = pair_of({**two, **options})
     if pair is None:
         raise UserError("no pair is named; accepted: BASE RL, or the name or the folder of a pair")
-    from harness.pairs import examine
+    from harness.pair_check import examine
 
     report = examine(pair, engine, names[0] if len(names) == 1 else options.get("pair", ""))
     if as_json:

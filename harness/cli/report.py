@@ -72,7 +72,7 @@ def report(
     from harness.report.analyses import analysis_chapters
     from harness.report.build import build
     from harness.report.paper import paper_chapter
-    from harness.report.shown import token_viewers
+    from harness.report.token_viewers import token_viewers
     from harness.report.write import write
 
     results = _only(read(places, store, runs, tracking, partial=partial, **options), tasks) if places else []

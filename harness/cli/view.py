@@ -95,7 +95,7 @@ def _decoded(asked: EvalSpec, store: Path, top: int) -> "dict[str, list[Record]]
 
     announce_tiny(asked)
     by_task: dict[str, list[Record]] = {}
-    for job in traced(asked, store, top=top, looked=True):
+    for job in traced(asked, store, top=top, inspect_only=True):
         by_task.setdefault(job.task, []).append(RecordStore(store).read(*job.record.split("/")))
     return by_task
 

@@ -24,7 +24,7 @@ from jinja2 import TemplateSyntaxError
 from harness.decode.adapter import CONFIG as ADAPTER_CONFIG
 from harness.decode.adapter import has_tokenizer, trained_on
 from harness.decode.chat_template import unread
-from harness.decode.context import Context, goes_on, positions
+from harness.decode.context import Context, positions, rope_extrapolates
 from harness.decode.memory import ModelShape, dtype_of, narrowest
 from harness.decode.weights import has_weights, header_shapes, missing_weight, surplus_layer
 from harness.digest import digest
@@ -197,7 +197,7 @@ def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = Fal
     for role in pair.models:
         models[role] = _read(pair, role, models["base"] if adapter_of is not None and role == "rl" else None)
     lengths = {role: (pair.models[role].place, positions(model.config)) for role, model in models.items()}
-    context = Context.of(lengths, spec.max_model_len, goes_on(models["base"].config))
+    context = Context.of(lengths, spec.max_model_len, rope_extrapolates(models["base"].config))
     checkpoints = Checkpoints(pair, models, adapter_of, context)
     if absent:
         without = tuple(role for role, folder in checkpoints.folders(spec).items() if not has_weights(folder))
@@ -345,7 +345,7 @@ def ends_outside_the_vocabulary(found: Checkpoints, spec: EngineSpec) -> Iterato
 def too_long_contexts(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Position embeddings that end cannot be read beyond."""
     for role, (name, built) in found.context.beyond.items() if found.context.stated else ():
-        if not goes_on(found.configs[role]):
+        if not rope_extrapolates(found.configs[role]):
             rope = getattr(found.configs[role], "rope_parameters", None) or {}
             whole = int(rope.get("factor", 1) * rope.get("original_max_position_embeddings", 0))
             more = f", or max_position_embeddings={whole} (factor x original) there" if whole > built else ""

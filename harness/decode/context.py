@@ -32,13 +32,13 @@ class Context:
     told: set[tuple[int, int]] = field(default_factory=set, compare=False)  # what `warn_of_cuts` has said
 
     @classmethod
-    def of(cls, models: Mapping[str, tuple[str, int | None]], stated: int | None, base_goes_on: bool) -> "Context":
-        """Return the context of a pair's models; `base_goes_on` says that base can be read beyond its positions."""
+    def of(cls, models: Mapping[str, tuple[str, int | None]], stated: int | None, base_extrapolates: bool) -> "Context":
+        """Return the context of a pair's models; `base_extrapolates` says that base reads beyond its positions."""
         if stated is not None:
             return cls(stated, stated, True, models)
         least = min([n for _, n in models.values() if n] or [UNKNOWN])
         rl = models["rl"][1]
-        return cls(least, rl if rl and base_goes_on and len(models) == 2 else least, models=models)
+        return cls(least, rl if rl and base_extrapolates and len(models) == 2 else least, models=models)
 
     @property
     def beyond(self) -> dict[str, tuple[str, int]]:
@@ -71,12 +71,12 @@ class Context:
             after = f"{least}" if least == largest else f"{least} to {largest}"
             warnings.warn(
                 f"max_tokens={most} has no room after {len(rooms)} of {len(lengths)} prompts: responses are cut after "
-                f"{after} tokens, {self._whose(limit)}; accepted: max_tokens up to {least}, or "
+                f"{after} tokens, {self._limit_reason(limit)}; accepted: max_tokens up to {least}, or "
                 f"max_model_len={limit - least + most}",
                 stacklevel=3,
             )
 
-    def _whose(self, limit: int) -> str:
+    def _limit_reason(self, limit: int) -> str:
         """Say why a length is what it is."""
         if self.stated:
             return f"where max_model_len={limit} ends"
@@ -99,7 +99,7 @@ def positions(config: Any) -> int | None:
     return int(named * factor) if named and factor else named
 
 
-def goes_on(config: Any) -> bool:
+def rope_extrapolates(config: Any) -> bool:
     """Tell whether rotary embeddings go on by themselves beyond the positions that a configuration names."""
     rope = getattr(config, "rope_parameters", None)
     if not isinstance(rope, dict):

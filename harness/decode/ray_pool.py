@@ -72,7 +72,7 @@ class RayEngines(Engine):
         self._address = None if address == "local" else address
         self._cluster: Cluster | None = None
         self._facts: dict[str, Any] | None = None
-        self._crew: dict[int, _Member] = {}
+        self._workers: dict[int, _Member] = {}
         self._calls: dict[Any, _Member] = {}  # who loads, or whose rollouts are awaited: one call a member at most
         self._waiting: Any = None  # the actor of `Waiting`, while something is generated
         self._failed = False
@@ -80,7 +80,7 @@ class RayEngines(Engine):
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers whose engines are loaded, on whichever host."""
-        return [member.pid for member in self._crew.values() if member.pid]
+        return [member.pid for member in self._workers.values() if member.pid]
 
     def info(self) -> dict[str, Any]:
         """Return what each worker runs, and how many there are; see `Engine.info`.
@@ -102,15 +102,15 @@ class RayEngines(Engine):
     def load(self) -> None:
         """Start workers; see `start`."""
         try:
-            if not self._crew and not self._on_gpus():
+            if not self._workers and not self._on_gpus():
                 self._one.work = self.work and self.work // self.spec.workers
                 self._each = self._one.settled()  # here, where it is said: workers do not know how much is asked
-            missing = [number for number in range(self.spec.workers) if number not in self._crew]
+            missing = [number for number in range(self.spec.workers) if number not in self._workers]
             self._warn_of_a_queue(len(missing))
             for number in missing:
-                self._hire(_Member(number))
+                self._start_worker(_Member(number))
             while not self.pids:
-                self._hear({})
+                self._next_rollout({})
         except BaseException:
             self.close()
             raise
@@ -135,7 +135,7 @@ class RayEngines(Engine):
             with reporting(progress, plans) as bar:
                 bar.set_phase("generating")
                 while pending:
-                    rollout = self._hear(pending)
+                    rollout = self._next_rollout(pending)
                     if rollout is not None and (plan := pending.pop(rollout.request.tag, None)) is not None:
                         done = replace(rollout, request=plan.request)
                         bar.finished(done)
@@ -143,7 +143,7 @@ class RayEngines(Engine):
         finally:
             self._waiting = None
             for member in list(self._calls.values()) if pending else ():
-                self._dismiss(member)
+                self._stop_worker(member)
 
     def _queue(self, asked: list[Request]) -> Any:
         """Start the actor that requests wait in, on this node: no other node takes it along when it is lost."""
@@ -152,16 +152,16 @@ class RayEngines(Engine):
             ray.get_runtime_context().get_node_id(), soft=False
         )
         actor = ray.remote(Waiting).options(num_cpus=0, scheduling_strategy=here)
-        return actor.remote(asked, len(self._crew))
+        return actor.remote(asked, len(self._workers))
 
     def _set_to_work(self) -> None:
         """Have every worker that is loaded and idle take what waits."""
         busy = set(map(id, self._calls.values()))
-        for member in self._crew.values():
+        for member in self._workers.values():
             if self._waiting is not None and member.pid and id(member) not in busy:
                 self._calls[member.actor.decode.remote(_Take(self._waiting, member.number))] = member
 
-    def _hear(self, left: dict[int, Plan]) -> Rollout | None:
+    def _next_rollout(self, left: dict[int, Plan]) -> Rollout | None:
         """Wait for the next answer; return the rollout, None where it is none: a worker has loaded, ended, or is lost.
 
         Raises:
@@ -182,35 +182,35 @@ class RayEngines(Engine):
                 self._set_to_work()
             return None
         except ray.exceptions.RayTaskError as error:  # the engine's own; Ray is well
-            self._dismiss(member)
+            self._stop_worker(member)
             if isinstance(error.cause, UserError):
                 raise UserError(f"worker {member.number}, {error.cause}") from None
             raise
         except ray.exceptions.RayError as error:
-            self._lose(member, error, left)
+            self._on_lost(member, error, left)
             return None
         self._calls[call], member.deaths = member, 0
         return rollout
 
-    def _hire(self, member: _Member) -> None:
+    def _start_worker(self, member: _Member) -> None:
         """Start an actor for a member; Ray finds the place."""
         resources = self._resources()
         actor = self._joined().ray.remote(Worker).options(scheduling_strategy="SPREAD", **resources)
         member.actor, member.pid = actor.remote(self.pair, self._each), 0
-        self._crew[member.number] = member
+        self._workers[member.number] = member
         self._calls[member.actor.open.remote()] = member
 
-    def _dismiss(self, member: _Member) -> None:
+    def _stop_worker(self, member: _Member) -> None:
         """End a member's actor, whatever it is doing."""
         if self._cluster is not None:
             with suppress(Exception):  # it may be gone, and Ray as well
                 self._cluster.ray.kill(member.actor)
         self._calls = {call: other for call, other in self._calls.items() if other is not member}
-        self._crew.pop(member.number, None)
+        self._workers.pop(member.number, None)
 
-    def _lose(self, member: _Member, error: Exception, left: dict[int, Plan]) -> None:
+    def _on_lost(self, member: _Member, error: Exception, left: dict[int, Plan]) -> None:
         """Replace a member whose actor is gone, unless that has happened too often."""
-        self._dismiss(member)
+        self._stop_worker(member)
         member.deaths += 1
         begun = 0
         if self._waiting is not None:
@@ -219,8 +219,8 @@ class RayEngines(Engine):
         loss = f"{member} was lost: {_reason(error)}"
         if member.deaths < DEATHS:
             warnings.warn(f"{loss}; another is started, {begun} responses are begun again", stacklevel=2)
-            self._hire(member)
-        elif self._crew:
+            self._start_worker(member)
+        elif self._workers:
             warnings.warn(f"{loss}, {DEATHS} times in a row; the others go on without it", stacklevel=2)
         else:
             self._failed = True
@@ -241,7 +241,7 @@ class RayEngines(Engine):
         own_info = {name: value for name, value in self.info().items() if name not in ("self_test", "workers")}
         differ = [name for name, value in own_info.items() if facts.get(name) != value]
         if differ:
-            self._dismiss(member)
+            self._stop_worker(member)
             name = differ[0]
             where = "the workers before it" if self._facts else f"{socket.gethostname()}, where it was asked for,"
             raise UserError(
@@ -298,8 +298,8 @@ class RayEngines(Engine):
 
     def close(self) -> None:
         """End the workers, and Ray if it was started for them."""
-        for member in list(self._crew.values()):
-            self._dismiss(member)
+        for member in list(self._workers.values()):
+            self._stop_worker(member)
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.close(keep_logs=self._failed)

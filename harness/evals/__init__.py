@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.evals.data import preflight, tasks_dir
     from harness.evals.frames import frame
+    from harness.evals.load_results import read_results
     from harness.evals.loop import evaluate
-    from harness.evals.places import read_results
     from harness.evals.result import EvalResult
 
 __all__ = ["EvalResult", "evaluate", "frame", "preflight", "read_results", "tasks_dir"]
 
 _HOMES = {
-    "EvalResult": "result", "evaluate": "loop", "frame": "frames", "preflight": "data", "read_results": "places",
+    "EvalResult": "result", "evaluate": "loop", "frame": "frames", "preflight": "data", "read_results": "load_results",
     "tasks_dir": "data",
 }  # fmt: skip
 

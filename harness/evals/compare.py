@@ -45,7 +45,9 @@ def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> li
     """
     tasks = dict.fromkeys(setting.task for setting in settings)
     return stats.family(
-        pair for task in tasks for pair in _natural([setting for setting in settings if setting.task == task], across)
+        pair
+        for task in tasks
+        for pair in _default_pairs([setting for setting in settings if setting.task == task], across)
     )
 
 
@@ -67,9 +69,9 @@ def compare(settings: Sequence[Setting], against: str | None = None, across: Col
         of_task = [setting for setting in settings if setting.task == task]
         pairs += _against(of_task, against, across) if against is not None else ()
         for group in matching_groups(of_task, across) if against is None else ():
-            pairs += _natural(group, across, first=True)
+            pairs += _default_pairs(group, across, first=True)
     if not pairs:
-        reasons = left_out(settings, [], across)
+        reasons = unmatched_reasons(settings, [], across)
         raise UserError(reasons[0] if reasons else "results: give at least two settings of one benchmark to compare")
     return stats.family(pairs)
 
@@ -84,7 +86,7 @@ def unlike(setting: Setting, reference: Setting, across: Collection[str] = ()) -
     return mismatches(setting.first, reference.first, across)
 
 
-def _natural(settings: Sequence[Setting], across: Collection[str], first: bool = False) -> _Pairs:
+def _default_pairs(settings: Sequence[Setting], across: Collection[str], first: bool = False) -> _Pairs:
     """Return the pairs of `comparisons` on one benchmark; where there is no RL, and `first`, all minus the first."""
     pairs: _Pairs = []
     for setting in settings:
@@ -99,7 +101,9 @@ def _natural(settings: Sequence[Setting], across: Collection[str], first: bool =
         controlled_pairs = [
             {id(result), id(other)} for result, other in controlled
         ]  # a pair and its reverse are one comparison
-        pairs = [(setting, settings[0]) for setting in settings[1:] if not _moved(setting, settings[0])]
+        pairs = [
+            (setting, settings[0]) for setting in settings[1:] if not _same_path_other_weights(setting, settings[0])
+        ]
         pairs = [pair for pair in pairs if {*map(id, pair)} not in controlled_pairs]
     return pairs + controlled
 
@@ -142,7 +146,7 @@ def other_weights(setting: Setting, reference: Setting) -> list[str]:
     return conflicting_weights(setting.first.weights, reference.first.read_weights)
 
 
-def _moved(setting: Setting, reference: Setting) -> bool:
+def _same_path_other_weights(setting: Setting, reference: Setting) -> bool:
     """Tell whether other weights lay at the place of the reference's: the names of the two are the same."""
     return setting.first.pair == reference.first.pair and bool(other_weights(setting, reference))
 
@@ -181,7 +185,9 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
     return pairs
 
 
-def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Collection[str] = ()) -> list[str]:
+def unmatched_reasons(
+    settings: Sequence[Setting], rows: Sequence[Comparison], across: Collection[str] = ()
+) -> list[str]:
     """Say of each setting that is in no row, though its benchmark has others, what tells it from them."""
     compared = [id(side) for row in rows for side in (row.result, row.reference)]
     sentences = []
@@ -198,7 +204,7 @@ def left_out(settings: Sequence[Setting], rows: Sequence[Comparison], across: Co
                 f"they are not compared; give results that are alike{hint}, or ask for it "
                 f"(--across {','.join(differing)})"
             )
-        elif moved := [other for other in others if _moved(setting, other)]:
+        elif moved := [other for other in others if _same_path_other_weights(setting, other)]:
             roles = " and ".join(other_weights(setting, moved[0]))
             other = "those above" if id(moved[0]) in compared else repr(moved[0].label)
             sentences.append(

@@ -24,7 +24,7 @@ from harness.evals.args import CACHE_REFUSAL, CheckedArgs, ModelArgs, announce_t
 from harness.evals.benchmark import OURS, SOURCES, TINY_TASKS, TWINS, BenchmarkFacts
 from harness.evals.generation import LENGTHS, NO_LENGTH, has_template, sampling_of, template_name, with_given
 from harness.evals.lm_eval_tasks import LmEvalBenchmark, instance_key
-from harness.evals.loop import Done, Job, make_job, run_jobs
+from harness.evals.loop import CompletedJob, Job, make_job, run_jobs
 from harness.evals.task import Response, gold_of
 from harness.progress import showing
 from harness.records import Key, RecordStore
@@ -54,7 +54,7 @@ class RlvrDirLM(LM):
         self.decoding, self.own, self.progress = decoding or self.args.decoding, self.args.own, progress
         self.records = RecordStore(self.own.records) if self.own.records else None
         self.tasks: dict[str, LmEvalBenchmark] = {}  # those of others, where it is known what identifies them
-        self.done: list[Done] = []  # what the last call of `generate_until` has completed
+        self.done: list[CompletedJob] = []  # what the last call of `generate_until` has completed
         self._owned = engine is None
         if engine is None:
             if args is None:

@@ -122,7 +122,7 @@ class Job:
 
     `golds` has the gold answer of each `request.problem`; it is empty where they are not known here.
     `lm_eval_task` is the task of lm-eval's that then scores the responses, where it is at hand; `chat` says through
-    which chat template the prompts went. What is `looked` at only counts in no result of its record.
+    which chat template the prompts went. A job that is `inspect_only` counts in no result of its record.
     """
 
     task: str
@@ -133,7 +133,7 @@ class Job:
     benchmark: BenchmarkFacts
     lm_eval_task: LmEvalBenchmark | None = None
     chat: str | None = None
-    looked: bool = False
+    inspect_only: bool = False
 
     @property
     def decoding(self) -> Decoding:
@@ -151,14 +151,14 @@ class Job:
         return grader_name(self.benchmark.grader or DEFAULT_GRADER)
 
     @property
-    def recorded(self) -> str:
+    def record_task(self) -> str:
         """Return the task that its record and its problems are named after: its own, or the one that it grades."""
         return self.benchmark.of or self.task
 
     @property
     def record(self) -> str:
         """Return the name of its record, `<record hash>/<task>`."""
-        return f"{self.config.hash()}/{self.recorded}"
+        return f"{self.config.hash()}/{self.record_task}"
 
     def read(self, store: RecordStore) -> Record | None:
         """Return its record as it is now, without a lock; None where there is none."""
@@ -178,11 +178,15 @@ class Job:
         places = {role: place for role, (place, _) in self.pair.models.items()}
         metadata = {**places, "chat": self.chat, **kept}
         trace = self.requests[0].trace
-        kwargs = {"about": metadata, "trace_columns": 0 if trace is None else columns(trace), "looked": self.looked}
+        kwargs = {
+            "about": metadata,
+            "trace_columns": 0 if trace is None else columns(trace),
+            "inspect_only": self.inspect_only,
+        }
         requested = prompts, self.sampling.samples
         if store is None:
-            return Record.without_file(self.config, self.recorded).ask(*requested, **kwargs)
-        return store.open(self.config, self.recorded, *requested, **kwargs)
+            return Record.without_file(self.config, self.record_task).request(*requested, **kwargs)
+        return store.open(self.config, self.record_task, *requested, **kwargs)
 
 
 def jobs_of(
@@ -198,15 +202,15 @@ def jobs_of(
     with phase("making prompts"):
         sets = [(prompts, prompts.benchmark.facts) for prompts in prompt_sets(spec, engine, benchmarks)]
         for decoding, (prompts, facts) in product(spec.decodings, sets):
-            benchmark, recorded = prompts.benchmark, facts.of or prompts.benchmark.name
+            benchmark, record_task = prompts.benchmark, facts.of or prompts.benchmark.name
             kwargs: dict[str, Any] = {"decoding": decoding, "sampling": prompts.sampling, "stop": prompts.stop}
             requests = [
-                Request(prompt=prompt, problem=f"{recorded}/{key}", sample=sample, trace=trace, **kwargs)
+                Request(prompt=prompt, problem=f"{record_task}/{key}", sample=sample, trace=trace, **kwargs)
                 for sample in range(prompts.sampling.samples)
                 for key, prompt in prompts.prompts.items()
             ]
             lm_eval_task = benchmark if isinstance(benchmark, LmEvalBenchmark) else None
-            golds = {} if lm_eval_task else {f"{recorded}/{key}": benchmark.golds[key] for key in prompts.prompts}
+            golds = {} if lm_eval_task else {f"{record_task}/{key}": benchmark.golds[key] for key in prompts.prompts}
             job = make_job(benchmark.name, requests, engine, facts, golds, jobs[0] if jobs else None)
             jobs.append(replace(job, lm_eval_task=lm_eval_task, chat=template_name(engine)))
     return jobs
@@ -241,7 +245,7 @@ def make_job(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Done:
+class CompletedJob:
     """A job that is complete: a response to every request, with its verdict where gold answers are known.
 
     `record` is open no more; without a store it is in memory. `decoded` counts the rollouts that it did not have;
@@ -276,7 +280,7 @@ class Done:
         return result_from(record, job.task, names, job.sampling.samples, scores=scores, **fields)
 
 
-class Board(Progress):
+class EvalProgress(Progress):
     """One bar over all jobs, with the score so far of the one that was decoded last; requests are tagged with theirs.
 
     `right` has an entry a graded response, job by job.
@@ -302,7 +306,7 @@ class Board(Progress):
 
 def run_jobs(
     engine: Engine, jobs: Sequence[Job], store: RecordStore | None = None, *, progress: bool = False
-) -> Iterator[Done]:
+) -> Iterator[CompletedJob]:
     """Decode what no record holds, and yield each job when it is complete, in the order of completion.
 
     All of it is one stream: while the last rollouts of one job finish, those of the next are running. The engine is
@@ -319,7 +323,7 @@ def run_jobs(
         yield from _run([job], engine, store, progress=progress)
 
 
-def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, progress: bool) -> Iterator[Done]:
+def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, progress: bool) -> Iterator[CompletedJob]:
     """Run jobs of which no two share a record."""
     with ExitStack() as stack:
         records = [stack.enter_context(job.open(store)) for job in jobs]
@@ -327,7 +331,7 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
         stored = [(request, records[request.tag].get((request.problem, request.sample))) for request in requests]
         missing = [request for request, row in stored if row is None]
         right: list[list[bool]] = [[] for _ in jobs]
-        board = stack.enter_context(closing(Board(jobs, right, len(missing), progress and bool(missing))))
+        board = stack.enter_context(closing(EvalProgress(jobs, right, len(missing), progress and bool(missing))))
         pool = ThreadPoolExecutor(GRADERS, "grader")
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         keeper = stack.enter_context(ThreadPoolExecutor(1, "keeper"))  # ends before the records close
@@ -360,7 +364,7 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
         def grade(index: int, row: Row, text: str | None) -> Verdict:
             """Grade a response beside decoding, unless its record has a verdict that still holds."""
             job, gold = jobs[index], jobs[index].golds[row.problem]
-            verdict = records[index].verdict(judge_name(job.grader, job.task, job.recorded), row, gold)
+            verdict = records[index].verdict(judge_name(job.grader, job.task, job.record_task), row, gold)
             if verdict is None:
                 text = row.text if text is None else text
                 [verdict] = grade_many([(gold, text, row.finish_reason)], grader=job.grader)
@@ -379,11 +383,11 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
                 verdicts = {key: future.result() for key, future in graded[index].items()}
             if verdicts:
                 graded_rows = [(responses[index][key], job.golds[key[0]], verdict) for key, verdict in verdicts.items()]
-                record.judge(judge_name(job.grader, job.task, job.recorded), graded_rows)
+                record.judge(judge_name(job.grader, job.task, job.record_task), graded_rows)
             record.close()
             speed = board.speed if decoded[index] else None
             open_jobs.remove(index)
-            yield Done(job, record, responses[index], verdicts, engine.info(), decoded[index], speed)
+            yield CompletedJob(job, record, responses[index], verdicts, engine.info(), decoded[index], speed)
             responses[index], graded[index] = {}, {}
         if open_jobs:
             lacking = ", ".join(f"{jobs[index].task} {jobs[index].decoding.label()}" for index in sorted(open_jobs))

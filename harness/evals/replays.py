@@ -73,7 +73,7 @@ def judge_of(job: Job) -> str:
     """
     if not job.golds:
         raise UserError(f"task={job.task!r} is scored by lm-eval itself; accepted: a benchmark with gold answers")
-    return judge_name(job.grader, job.task, job.recorded)
+    return judge_name(job.grader, job.task, job.record_task)
 
 
 def undone(record: Record, change: Change, judge: str) -> list[int] | None:

@@ -21,19 +21,19 @@ def traced(
     engine: Engine | None = None,
     top: int = 0,
     progress: bool = True,
-    looked: bool = False,
+    inspect_only: bool = False,
 ) -> list[Job]:
     """Decode, or complete, rollouts with their traces in the record store; `rollouts` reads them back.
 
     The tokens are those of an evaluation without traces, so a record serves both; what it holds without a trace is
-    decoded once more. `top` likeliest tokens of each model are kept a position. What is only `looked` at counts
+    decoded once more. `top` likeliest tokens of each model are kept a position. Responses that are `inspect_only` count
     in no result of its record, which other commands may have made.
 
     Raises:
         UserError: what `evaluate` refuses.
     """
     with showing(progress), opened(spec, engine) as engine:
-        jobs = [replace(job, looked=looked) for job in jobs_of(spec, engine, trace=top)]
+        jobs = [replace(job, inspect_only=inspect_only) for job in jobs_of(spec, engine, trace=top)]
         for _ in run_jobs(engine, jobs, RecordStore(records), progress=progress):
             pass
     return jobs

@@ -42,7 +42,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Carried(Pair):
+class TransferredPair(Pair):
     """The change of the pair carried over to a recipient: proxy tuning (arXiv 2401.08565), as two policies again.
 
     The recipient's distribution times the ratio of the pair's, pi ∝ pi_recipient (pi_RL / pi_base)^lambda, is for
@@ -96,4 +96,4 @@ def combination_of(roles: Iterable[str], vocab: int | None = None, shared: int |
     """
     if vocab and shared and shared < vocab:
         return AddedTokens(vocab, shared)
-    return next(kind for kind in (Pair, Carried) if {*roles} <= {*kind.roles})(vocab)
+    return next(kind for kind in (Pair, TransferredPair) if {*roles} <= {*kind.roles})(vocab)

@@ -1,6 +1,6 @@
 """What can be measured at a position, in nats, over the whole vocabulary: the numbers that criteria compare.
 
-`STATISTICS` names each as a function of a `Step`. Nothing here imports torch: what lists names need not wait for it.
+`STATISTICS` names each as a function of a `StepView`. Nothing here imports torch: a list of names does not wait for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Step(Protocol):
+class StepView(Protocol):
     """Show a criterion one step of the rows that ask it. `policy.step` has the one of a batch.
 
     Nothing of it is to be changed in place. `lb` and `lr` are log-probabilities over the whole vocabulary at the
@@ -79,7 +79,7 @@ def _expectation(logp: Tensor, value: Tensor) -> Tensor:
     return p.mul_(value).masked_fill_(impossible, 0.0).sum(-1)  # not the bare product: 0 * inf is NaN
 
 
-STATISTICS: dict[str, Callable[[Step], Tensor]] = {
+STATISTICS: dict[str, Callable[[StepView], Tensor]] = {
     "logp_base": lambda step: at(step.lb, step.token),
     "logp_rl": lambda step: at(step.lr, step.token),
     "delta_logp": lambda step: step.stat("logp_rl") - step.stat("logp_base"),

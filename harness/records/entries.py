@@ -29,7 +29,7 @@ _START = b'{"crc":'
 _LINE = re.compile(rb'\{"crc":([0-9]{1,10}),"entry":(\{.*\})\}\n', re.DOTALL)
 
 
-class Asked(Stored, frozen=True):
+class RequestedSamples(Stored, frozen=True):
     """What was asked of a record last: the first samples of the problems with these names."""
 
     problems: Count
@@ -37,14 +37,14 @@ class Asked(Stored, frozen=True):
     names: tuple[Text, ...]
 
 
-class Shown(Stored, frozen=True):
+class PromptFormat(Stored, frozen=True):
     """How a benchmark was put to the models otherwise than by default."""
 
     prompt: Text | None = None
     examples: tuple[Plain, ...] | None = None
 
 
-class About(Stored, frozen=True):
+class RecordMetadata(Stored, frozen=True):
     """What is known of a record: names and dates for people, the benchmark, what was asked and what was finished."""
 
     format: Count = FORMAT
@@ -57,9 +57,9 @@ class About(Stored, frozen=True):
     chat: Text | None = None
     file: Text | None = None  # of a benchmark of the user's own
     problems: Count | None = None  # of the benchmark, all of them
-    presentation: Shown | None = None
+    presentation: PromptFormat | None = None
     grader: Text | None = None  # who was asked to grade it last
-    asked: Asked | None = None
+    asked: RequestedSamples | None = None
     complete: dict[str, Count] = Field(default_factory=dict)  # samples of each problem that were asked and finished
     finished: Text | None = None  # the digest of all responses when it was finished last
     graded_with: dict[str, dict[str, Text]] = Field(default_factory=dict)  # by judge
@@ -72,7 +72,7 @@ class About(Stored, frozen=True):
 
 KINDS = {
     kind: TypeAdapter(form).validate_python
-    for kind, form in {"rollout": Row, "verdict": StoredVerdict, "replay": Replay, "about": About}.items()
+    for kind, form in {"rollout": Row, "verdict": StoredVerdict, "replay": Replay, "about": RecordMetadata}.items()
 }
 
 

@@ -1,8 +1,8 @@
 """A record: one append-only file of responses, their verdicts, and what is known of them.
 
 `<store>/<record hash>/<task>/journal.bin` is a sequence of entries (`entries.py`): `rollout` (a `Row`), `verdict` (a
-`StoredVerdict`), `replay` (a `Replay`) and `about` (`About`: the first of these says which record it is). The last of a
-key counts.
+`StoredVerdict`), `replay` (a `Replay`) and `about` (`RecordMetadata`: the first of these says which record it is). The
+last of a key counts.
 
 Whoever reads needs no lock. The one process that writes holds `lock`, and repairs what it finds on opening: a torn tail
 is cut off; a damaged file is kept under another name, and its good entries are carried over, so that only what was
@@ -25,7 +25,7 @@ from harness.errors import DamagedError, UserError
 from harness.files import disk_error, folder_name, make_folder, set_aside, write_file
 from harness.grading import DEFAULT_GRADER, OLDER, Gold, Verdict, grade_many, grader_name
 from harness.records.config import RecordConfig
-from harness.records.entries import FORMAT, About, encode, scan
+from harness.records.entries import FORMAT, RecordMetadata, encode, scan
 from harness.records.lock import Lock
 from harness.records.replay import Replay
 from harness.records.row import Key, Row
@@ -64,9 +64,9 @@ class Record:
         self.folder, self.path, self.in_memory = folder, folder / JOURNAL, in_memory
         self.record_hash, self.task = folder.parent.name, folder.name
         self.name = f"{self.record_hash}/{self.task}"
-        self.trace_columns, self.looked = 0, False
+        self.trace_columns, self.inspect_only = 0, False
         self.repairs: list[str] = []
-        self._asked: dict[Key, None] = {}
+        self._requested: dict[Key, None] = {}
         self._fd, self._lock = -1, None
         self._synced = 0.0  # when the file was last forced to the disk
         self._pending = False  # whether it has grown since
@@ -140,7 +140,7 @@ class Record:
             self._about |= plain
             self._finished_at = end if "finished" in plain else self._finished_at
 
-    def _identify(self, about: About) -> None:
+    def _identify(self, about: RecordMetadata) -> None:
         """Take the config, if it is the one that the folder is named after."""
         try:
             config = parse(RecordConfig, about.config)
@@ -150,9 +150,9 @@ class Record:
         self.config, self._foreign = (config if ours else None), self._foreign or not ours
 
     @property
-    def about(self) -> About:
+    def about(self) -> RecordMetadata:
         """Return what is known of it."""
-        return About.model_validate(self._about)
+        return RecordMetadata.model_validate(self._about)
 
     @property
     def damage(self) -> list[str]:
@@ -343,33 +343,33 @@ class Record:
         return began
 
     def note(self, **facts: Any) -> None:
-        """Store facts of `About`, where they are new."""
+        """Store facts of `RecordMetadata`, where they are new."""
         plain = json.loads(json.dumps(facts))
         if new := {name: value for name, value in plain.items() if self._about.get(name) != value}:
             self._append(encode({"about": new}), "the rollouts are safe, and the same command finishes the record")
             self._about |= new
 
-    def ask(
+    def request(
         self,
         problems: Sequence[str] | Mapping[str, str],
         samples: int,
         *,
         about: Mapping[str, Any] | None = None,
         trace_columns: int = 0,
-        looked: bool = False,
+        inspect_only: bool = False,
     ) -> Self:
         """Ask for the first samples of some problems; a mapping of problems gives the digest of each prompt as well.
 
         More may be held: a run of 32 samples serves one of 8. With `trace_columns`, responses held without a trace of
-        so many columns count as missing. What is only `looked` at is held and counts in no result.
+        so many columns count as missing. A request that is `inspect_only` is kept, and counts in no result.
 
         Raises:
             UserError: what is held was decoded from another prompt, or the disk is full.
         """
         if len(set(problems)) != len(problems) or not problems or samples < 1:
             raise ValueError("a record is asked for distinct problems, one at least, and samples >= 1")
-        self.trace_columns, self.looked = trace_columns, looked
-        self._asked = {(problem, sample): None for problem in problems for sample in range(samples)}
+        self.trace_columns, self.inspect_only = trace_columns, inspect_only
+        self._requested = {(problem, sample): None for problem in problems for sample in range(samples)}
         for problem, prompt in problems.items() if isinstance(problems, Mapping) else ():
             if any(
                 row is not None and row.prompt not in (None, prompt)
@@ -380,12 +380,12 @@ class Record:
                     "config the digest of the prompts"
                 )
         requested = {"problems": len(problems), "samples": samples, "names": list(problems)}
-        self.note(**(about or {}), **({} if looked else {"asked": requested}))
+        self.note(**(about or {}), **({} if inspect_only else {"asked": requested}))
         return self
 
     def missing(self) -> list[Key]:
-        """Return the keys that are asked and not held as asked, in the order they were asked."""
-        return [key for key in self._asked if key not in self]
+        """Return the requested keys that are missing or lack a requested trace, in the order of the request."""
+        return [key for key in self._requested if key not in self]
 
     def add(self, *rows: Row) -> None:
         """Store responses; one that is held already stays, but for a trace that it lacks.
@@ -398,7 +398,7 @@ class Record:
         """
         new = [row for row in rows if row.key not in self]
         for row in new:
-            if row.key not in self._asked:
+            if row.key not in self._requested:
                 raise ValueError(f"{row.key} is not asked of this record")
             if row.key in self.rows and self.rows[row.key].digest != row.digest:
                 raise RuntimeError(f"{row.key} was decoded again, for its trace, and came out with other tokens")
@@ -421,11 +421,11 @@ class Record:
         """
         if missing := self.missing():
             raise UserError(
-                f"record {self.name} lacks {len(missing)} of {len(self._asked)} rollouts: a record is complete or it "
-                "is none"
+                f"record {self.name} lacks {len(missing)} of {len(self._requested)} rollouts: a record is complete "
+                "or it is none"
             )
         complete: dict[str, int] = dict(self._about.get("complete", {}))
-        for problem, sample in () if self.looked else self._asked:
+        for problem, sample in () if self.inspect_only else self._requested:
             complete[problem] = max(sample + 1, complete.get(problem, 0))
         self.note(finished=self.digest(), complete=complete)
         self._force()

@@ -38,7 +38,7 @@ class RecordStore:
         """
         record = Record(self.folder / config.hash() / folder_name("task", task)).lock(config)
         try:
-            return record.ask(problems, samples, **how)
+            return record.request(problems, samples, **how)
         except BaseException:
             record.close()
             raise

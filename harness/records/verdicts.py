@@ -53,9 +53,9 @@ class StoredVerdict:
         return (self.text, self.gold) == (text_digest, gold) and self.verdict.graded
 
 
-def judge_name(grader: str, task: str, recorded: str) -> str:
-    """Return the judge of a task's result: a grader, by the answers of the `recorded` task or of another one."""
-    return grader if task == recorded else f"{grader}+{task}"
+def judge_name(grader: str, task: str, record_task: str) -> str:
+    """Return the judge of a task's result: a grader, by the answers of the `record_task` or of another one."""
+    return grader if task == record_task else f"{grader}+{task}"
 
 
 def versions(judge: str) -> dict[str, str]:

@@ -24,10 +24,10 @@ from harness.decode.vllm_pair import channel
 from harness.digest import digest
 from harness.errors import UserError
 from harness.policy.trace import FACTS
-from harness.serve.asked import Asked
 from harness.serve.engine import ServedPair
+from harness.serve.request_parser import ServeRequest
 
-ASKED = "rlvr_asked"  # where a handler leaves what was asked, in SamplingParams.extra_args
+REQUEST_KEY = "rlvr_asked"  # where a handler leaves what was asked, in SamplingParams.extra_args
 LEAST = -9999.0  # what stands for a log-probability that is not known: OpenAI's number for it
 # What a request's settings may have that vLLM would draw by: what is asked of a pair is in `extra_args`.
 _PLAIN = SamplingParams()
@@ -84,10 +84,10 @@ class PairClient:
         Raises:
             UserError: the prompt leaves no room, or the request has no rule.
         """
-        completion = (sampling_params.extra_args or {}).get(ASKED)
+        completion = (sampling_params.extra_args or {}).get(REQUEST_KEY)
         if self.ending:
             raise RetryableRequestError(ENDED)
-        if not isinstance(completion, Asked):
+        if not isinstance(completion, ServeRequest):
             raise UserError("this path is not served; accepted: /v1/chat/completions and /v1/completions")
         for name in set(SamplingParams.__struct_fields__) - READ:
             value = getattr(sampling_params, name)
@@ -100,7 +100,7 @@ class PairClient:
             param.stream_interval = sampling_params.stream_interval
         return self._merged(plans, params, request_id)
 
-    def plans(self, asked: Asked, prompt_token_ids: tuple[int, ...]) -> list[Plan]:
+    def plans(self, asked: ServeRequest, prompt_token_ids: tuple[int, ...]) -> list[Plan]:
         """Plan the samples of a request's prompt; a problem that is not named is the digest of its prompt.
 
         What the response has `begun` with stands at the prompt's end, and is none of it.

@@ -19,8 +19,8 @@ from vllm.entrypoints.serve.exception_handling.error_response import create_erro
 
 from harness.decode.chat_template import unread
 from harness.errors import UserError, unknown
-from harness.serve.asked import FIELDS, Asked, Desk
-from harness.serve.client import ASKED, TokenFacts
+from harness.serve.client import REQUEST_KEY, TokenFacts
+from harness.serve.request_parser import FIELDS, RequestParser, ServeRequest
 
 # What a request may ask of vLLM and not of a pair, whose rule draws every token.
 UNSERVED = {
@@ -69,7 +69,7 @@ async def misread(_: Any, error: Any) -> Any:
     return JSONResponse(answer.model_dump(), status_code=400)
 
 
-def read_chat(desk: Desk, request: ChatCompletionRequest) -> Asked:
+def read_chat(desk: RequestParser, request: ChatCompletionRequest) -> ServeRequest:
     """Return what a chat asks for; raises UserError."""
     completion = _read(desk, request, (request.top_logprobs or 0) if request.logprobs else None)
     if completion.begun:
@@ -81,7 +81,7 @@ def read_chat(desk: Desk, request: ChatCompletionRequest) -> Asked:
     )
 
 
-def read_completion(desk: Desk, request: CompletionRequest) -> Asked:
+def read_completion(desk: RequestParser, request: CompletionRequest) -> ServeRequest:
     """Return what a completion asks for; raises UserError."""
     completion = _read(desk, request, request.logprobs)
     many = isinstance(request.prompt, list) and len(request.prompt) > 1 and not isinstance(request.prompt[0], int)
@@ -92,7 +92,7 @@ def read_completion(desk: Desk, request: CompletionRequest) -> Asked:
     return completion
 
 
-def _read(desk: Desk, request: Any, top: int | None) -> Asked:
+def _read(desk: RequestParser, request: Any, top: int | None) -> ServeRequest:
     for name, why in UNSERVED.items():
         value = getattr(request, name, None)
         if value and getattr(value, "type", None) != "text":
@@ -110,7 +110,7 @@ def _read(desk: Desk, request: Any, top: int | None) -> Asked:
     n = 1 if request.n is None else request.n
     completion = desk.read(request.model, given_fields(request), n=n, stop=stop, top=top)
     # From here on vLLM's handler is told nothing of it but what shapes the answer.
-    request.model, request.vllm_xargs = desk.name, {ASKED: completion}
+    request.model, request.vllm_xargs = desk.name, {REQUEST_KEY: completion}
     request.max_tokens = 1  # what is left of the context decides, as offline; here a placeholder for vLLM's checks
     request.stop = []
     for name in {*FIELDS} & type(request).model_fields.keys() - {"max_tokens"}:
@@ -118,18 +118,18 @@ def _read(desk: Desk, request: Any, top: int | None) -> Asked:
     return completion
 
 
-def asked_of(request: Any) -> Asked:
+def asked_of(request: Any) -> ServeRequest:
     """Return what was read from a request."""
-    return request.vllm_xargs[ASKED]
+    return request.vllm_xargs[REQUEST_KEY]
 
 
 class _Adopted:
     """A handler that takes over what vLLM has set up in another one."""
 
-    desk: Desk
+    desk: RequestParser
 
     @classmethod
-    def of(cls, handler: Any, desk: Desk) -> Any:
+    def of(cls, handler: Any, desk: RequestParser) -> Any:
         """Return the handler with the rule, in place of vLLM's `handler`."""
         adopted = cls.__new__(cls)
         vars(adopted).update(vars(handler), desk=desk)
@@ -217,7 +217,7 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
         return logprobs
 
 
-def _told(answer: Any, asked: Asked) -> Any:
+def _told(answer: Any, asked: ServeRequest) -> Any:
     """Put the asked model's name, and what would give the same tokens again, into an answer: whole, or its chunks."""
     if isinstance(answer, AsyncGenerator):
         return _told_chunks(answer, asked)
@@ -227,7 +227,7 @@ def _told(answer: Any, asked: Asked) -> Any:
     return answer
 
 
-async def _told_chunks(chunks: AsyncGenerator[str, None], asked: Asked) -> AsyncGenerator[str, None]:
+async def _told_chunks(chunks: AsyncGenerator[str, None], asked: ServeRequest) -> AsyncGenerator[str, None]:
     """Put what is asked into the first chunk."""
     sent = False
     try:

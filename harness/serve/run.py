@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import UserError
-from harness.serve.asked import SHIPPED, Desk
+from harness.serve.request_parser import SHIPPED, RequestParser
 from harness.spec import TINY, EvalSpec, Pair, parse_decoding
 from harness.spec.pair import model_name
 from harness.spec.presentation import INSTRUCTION
@@ -40,7 +40,7 @@ class Served:
         """Whether clients need a key."""
         return bool(self.address.api_key or os.environ.get("VLLM_API_KEY"))
 
-    def desk(self, name: str) -> Desk:
+    def desk(self, name: str) -> RequestParser:
         """Return who reads the requests.
 
         Raises:
@@ -49,7 +49,7 @@ class Served:
         for rule in self.listed:
             parse_decoding(rule)
         kwargs = self.asked.engine.chat_template_kwargs
-        return Desk(name, self.asked.decodings[0], self.sampling, self.limits, self.listed, kwargs)
+        return RequestParser(name, self.asked.decodings[0], self.sampling, self.limits, self.listed, kwargs)
 
 
 def check(served: Served) -> None:
@@ -191,7 +191,9 @@ def _bind(arguments: Any) -> tuple[Callable[[], str], Any]:
     return lambda: f"http://{host}:{arguments.port}", sock
 
 
-async def _answer(served: Served, desk: Desk, pair: Any, arguments: Any, sock: Any, ready: Callable[[], None]) -> Any:
+async def _answer(
+    served: Served, desk: RequestParser, pair: Any, arguments: Any, sock: Any, ready: Callable[[], None]
+) -> Any:
     """Run vLLM's application with our handlers behind our guard until it is told to end."""
     from fastapi.exceptions import RequestValidationError
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
@@ -221,7 +223,7 @@ async def _answer(served: Served, desk: Desk, pair: Any, arguments: Any, sock: A
     )  # fmt: skip
 
 
-def _pages(served: Served, desk: Desk) -> dict[str, bytes]:
+def _pages(served: Served, desk: RequestParser) -> dict[str, bytes]:
     """Return the pages beside the API, by path: the playground, and the empty viewer in which it saves a view."""
     from harness.report.viewer import playground_html, viewer_html
     from harness.tiny import benchmark

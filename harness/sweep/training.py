@@ -15,7 +15,7 @@ from typing import Any
 from harness import stats
 from harness.errors import UserError
 from harness.evals import EvalResult
-from harness.evals.places import read_training
+from harness.evals.load_results import read_training
 from harness.evals.trainings import TrainingPlace
 from harness.markdown import duration, markdown_table
 from harness.report.sweep import CompleteTrial, TrainingSummary, against

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.train.dapo import DapoTrainer, train_dapo
     from harness.train.reward import accuracy
-    from harness.train.run import Source, run_training
+    from harness.train.run import TrainingSource, run_training
     from harness.train.settings import DapoSettings
     from harness.train.spec import TrainSpec, load_train
 
 __all__ = [
     "DapoSettings",
     "DapoTrainer",
-    "Source",
     "TrainSpec",
+    "TrainingSource",
     "accuracy",
     "load_train",
     "run_training",
@@ -27,7 +27,7 @@ __all__ = [
 _HOMES = {
     "DapoSettings": "harness.train.settings",
     "DapoTrainer": "harness.train.dapo",
-    "Source": "harness.train.run",
+    "TrainingSource": "harness.train.run",
     "TrainSpec": "harness.train.spec",
     "accuracy": "harness.train.reward",
     "load_train": "harness.train.spec",

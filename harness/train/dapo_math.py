@@ -22,7 +22,7 @@ _COLUMNS = ("prompt", "source_prompt", "problem", "answer", "reward_model")
 
 
 @dataclass(frozen=True)
-class Made:
+class BuiltData:
     """The problems, in the order in which they are first met, and what was left out."""
 
     problems: list[dict[str, str]]
@@ -64,7 +64,7 @@ def read_rows(path: str | Path) -> Iterator[dict[str, Any]]:
         raise UserError(f"source={str(path)!r} is no Parquet file ({' '.join(str(error).split())[:120]})") from None
 
 
-def dapo_math(rows: Iterable[dict[str, Any]]) -> Made:
+def dapo_math(rows: Iterable[dict[str, Any]]) -> BuiltData:
     """Make the training's problems out of rows as the hub has them, or as open-r1's copy without repetitions does.
 
     A row has `prompt` (messages around the problem) and `reward_model.ground_truth`, or a bare `problem` or `prompt`.
@@ -83,7 +83,7 @@ def dapo_math(rows: Iterable[dict[str, Any]]) -> Made:
             f"the source has {len(answers):,} different problems in {count:,} rows; DAPO-Math-17k has {LEAST:,} to "
             f"{MOST:,}: it is a part of it, or another set, which `rlvr-dir train --data` takes as it is"
         )
-    return Made(problems, count, len(answers) - len(problems))
+    return BuiltData(problems, count, len(answers) - len(problems))
 
 
 def download() -> Path:

@@ -1,9 +1,9 @@
 """One training: every seed trained by its backend, validated and saved; a killed one goes on where it stopped.
 
-    run_training(spec, Path("runs/train/x"), Source(base, problems), say=print)
+    run_training(spec, Path("runs/train/x"), TrainingSource(base, problems), say=print)
 
 The same call on the same folder finishes whatever was interrupted. What lies in rooms this one may not enter comes in
-as `Source`; a backend is a class with `fit`.
+as `TrainingSource`; a backend is a class with `fit`.
 """
 
 import shutil
@@ -45,7 +45,7 @@ class TrainerError(Exception):
 
 
 @dataclass(frozen=True)
-class Source:
+class TrainingSource:
     """Where a training starts: the base, the problems of a seed (rows of `prompt` and `answer`), and who validates.
 
     `watched` gives the problems of the benchmarks that are validated on the way, by name, for a trainer that draws them
@@ -84,7 +84,7 @@ BACKENDS: dict[str, str] = {"trl": "harness.train.trl:TrlBackend", "verl": "harn
 def run_training(
     spec: TrainSpec,
     out: Path,
-    source: Source,
+    source: TrainingSource,
     *,
     against: Path | None = None,
     say: Say = print,

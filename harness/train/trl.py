@@ -26,7 +26,7 @@ from harness.train.dapo import DapoTrainer, make_trainer
 from harness.train.data import check_size
 from harness.train.folder import SeedFolder, chosen_step
 from harness.train.gpu import Fit, fit_here
-from harness.train.run import Backend, Keep, Say, Source, Validate
+from harness.train.run import Backend, Keep, Say, TrainingSource, Validate
 from harness.train.settings import DapoSettings
 from harness.train.spec import TrainSpec, check_machine
 
@@ -34,7 +34,7 @@ from harness.train.spec import TrainSpec, check_machine
 class TrlBackend(Backend):
     """Trains with TRL's GRPO trainer, on this machine's CPU or one GPU."""
 
-    def __init__(self, spec: TrainSpec, out: Path, source: Source, say: Say) -> None:
+    def __init__(self, spec: TrainSpec, out: Path, source: TrainingSource, say: Say) -> None:
         """Check the machine and the data, and fit the settings to a GPU; what was changed for that is said.
 
         Raises:
@@ -126,7 +126,14 @@ class _Steps(TrainerCallback):
     bar: Bar
 
     def __init__(
-        self, spec: TrainSpec, dapo: DapoSettings, folder: SeedFolder, source: Source, keep: Keep, *, caches: bool
+        self,
+        spec: TrainSpec,
+        dapo: DapoSettings,
+        folder: SeedFolder,
+        source: TrainingSource,
+        keep: Keep,
+        *,
+        caches: bool,
     ) -> None:
         self.spec, self.dapo, self.folder, self.source, self.keep = spec, dapo, folder, source, keep
         self.caches = caches

@@ -77,7 +77,7 @@ def load_all(pool):
     """Waits until every worker's engine is loaded."""
     pool.start()
     while len(pool.pids) < pool.spec.workers:
-        pool._hear({})
+        pool._next_rollout({})
 
 
 def killing(pool, after, kill):
@@ -97,7 +97,7 @@ def test_a_lost_node_loses_and_repeats_nothing(nodes, peaked_pair):
     with closing(OnGpus(peaked_pair, ONE.replace(workers=2, ray_address=nodes.address))) as pool:
         load_all(pool)
         assert {nodes.of(pid) for pid in pool.pids} == {nodes.one, nodes.two}
-        [victim] = [member for member in pool._crew.values() if nodes.of(member.pid) is nodes.one]
+        [victim] = [member for member in pool._workers.values() if nodes.of(member.pid) is nodes.one]
 
         def kill():
             assert victim in pool._calls.values()

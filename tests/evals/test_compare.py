@@ -13,7 +13,7 @@ from harness import stats
 from harness.errors import UserError
 from harness.evals import frame
 from harness.evals.compare import compare, comparisons, left_out, markdown, problems_needed
-from harness.evals.places import read_results
+from harness.evals.load_results import read_results
 from harness.evals.result import read_any_result
 from harness.evals.settings import settings_of
 from harness.evals.show import warnings

@@ -15,7 +15,7 @@ import pytest
 from harness.errors import UserError
 from harness.evals import preflight
 from harness.evals.data import find_benchmark
-from harness.evals.places import read_results
+from harness.evals.load_results import read_results
 from harness.evals.result import read_any_result
 from harness.records import Record
 from harness.sweep.outcome import Places

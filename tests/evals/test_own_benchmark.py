@@ -14,8 +14,8 @@ from harness.evals import data as data_module
 from harness.evals import preflight
 from harness.evals.data import find_benchmark
 from harness.evals.from_records import benchmark_of
+from harness.evals.load_results import read_results
 from harness.evals.matching import mismatches
-from harness.evals.places import read_results
 from harness.records import Record, RecordStore
 from harness.records.commands import list_records
 from harness.records.entries import scan

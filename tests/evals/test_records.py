@@ -10,7 +10,7 @@ from harness.errors import UserError
 from harness.evals.compare import compare, markdown
 from harness.evals.data import find_benchmark
 from harness.evals.from_records import record_of, result_of_record, show_record
-from harness.evals.places import read_results
+from harness.evals.load_results import read_results
 from harness.evals.settings import settings_of
 from harness.grading import Verdict
 from harness.records import Record, RecordStore

@@ -4,7 +4,7 @@ import torch
 
 from benchmarks.closed_form import distribution
 from harness.policy.algorithm import decide
-from harness.policy.combine import AddedTokens, Carried, Pair
+from harness.policy.combine import AddedTokens, Pair, TransferredPair
 from harness.policy.rule import Rules
 from tests.policy.rules import logits, requests, rule
 
@@ -16,7 +16,7 @@ def some(seed, vocab=VOCAB):
 
 
 def three(*vocabs):
-    widths = zip(Carried.roles, vocabs or [VOCAB] * 3, strict=True)
+    widths = zip(TransferredPair.roles, vocabs or [VOCAB] * 3, strict=True)
     return {role: some(i, vocab) for i, (role, vocab) in enumerate(widths)}
 
 
@@ -25,18 +25,18 @@ def test_the_laws_of_a_carried_change_are_those_of_the_formula():
     for strength in (0.0, 0.5, 1.0, 2.5):
         law = other * (rl / base) ** strength
         rules = Rules.compile([rule("always", gamma=strength - 1)] * N)
-        found, _ = distribution(three(), rules, combination=Carried())
+        found, _ = distribution(three(), rules, combination=TransferredPair())
         assert torch.allclose(found, law / law.sum(-1, keepdim=True), atol=1e-6), strength
 
 
 def test_carried_over_to_base_a_change_is_the_pair_itself():
-    ours, theirs = Carried().policies({**three(), "recipient": some(0)})
+    ours, theirs = TransferredPair().policies({**three(), "recipient": some(0)})
     assert ours.equal(some(0))
     assert torch.allclose(theirs, some(1), atol=1e-6)
 
 
 def test_what_not_all_models_have_is_no_token():
-    ours, theirs = Carried().policies({**three(13, 11, 12), "rl": some(1).bfloat16()})
+    ours, theirs = TransferredPair().policies({**three(13, 11, 12), "rl": some(1).bfloat16()})
     assert ours.shape == theirs.shape == (N, 11)
     assert ours.dtype == theirs.dtype == torch.float32
     assert {each.shape for each in Pair().policies({"base": some(0, 13), "rl": some(1)})} == {(N, 11)}

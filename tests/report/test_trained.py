@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.errors import UserError
-from harness.evals.places import read_results
+from harness.evals.load_results import read_results
 from harness.evals.trainings import trainings_at
 from harness.report.build import build
 from harness.spec import Decoding

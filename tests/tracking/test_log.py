@@ -67,7 +67,7 @@ def test_logged_twice_is_one_run(store):
 
 
 def test_a_run_rebuilds_its_result_and_compares_like_a_file(store, tmp_path):
-    from harness.evals.places import read_results
+    from harness.evals.load_results import read_results
 
     first, second = result(), result(Decoding(mode="rl"), seed=1)
     run_id = log_result(first, store)

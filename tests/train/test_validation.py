@@ -6,7 +6,7 @@ import pytest
 
 from harness import training
 from harness.errors import UserError
-from harness.evals.places import read_results
+from harness.evals.load_results import read_results
 from harness.records import RecordStore
 from harness.tiny import tiny_pair
 from harness.train.spec import INSTRUCTION, load_train

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from torch import Tensor
 
-    from harness.policy.statistics import Step
+    from harness.policy.statistics import StepView
 
 Side = Literal["below", "above"]
 
@@ -66,11 +66,11 @@ class Gate(BaseModel, frozen=True):
         file = sys.modules[cls.__module__].__file__ if cls.written else None
         return sha256(Path(file).read_bytes()).hexdigest()[:16] if file else ""
 
-    def value(self, step: Step) -> Tensor:
+    def value(self, step: StepView) -> Tensor:
         """Return (rows,) numbers to compare with the threshold; NaN: it cannot know, and the response is refused."""
         return step.stat(self.statistic)
 
-    def redraw(self, step: Step) -> Tensor:
+    def redraw(self, step: StepView) -> Tensor:
         """Return (rows, vocab) weights to redraw from, at most 1: the target's law."""
         return step.law("target")
 
@@ -93,7 +93,7 @@ class Gate(BaseModel, frozen=True):
         source = {"source": self.source()} if self.written else {}
         return {"criterion": self.written or self.name, **source, **self.model_dump()}
 
-    def ask(self, step: Step, rows: int) -> Tensor:
+    def ask(self, step: StepView, rows: int) -> Tensor:
         """Return `value` of so many rows, or say in a sentence what is wrong with it.
 
         Raises:

@@ -11,7 +11,7 @@ from harness.policy.statistics import at
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from harness.policy.statistics import Step
+    from harness.policy.statistics import StepView
 
 
 class Always(Gate, frozen=True):
@@ -38,11 +38,11 @@ class Coupling(Gate, frozen=True):
     name, label = "coupling", "coupling"
     redraws = landmark = True
 
-    def value(self, step: Step) -> Tensor:
+    def value(self, step: StepView) -> Tensor:
         """Return 1 where the proposal is refused, else 0."""
         kept = step.rho * at(step.law("proposal"), step.token) < at(step.law("target"), step.token)
         return (~kept).double()
 
-    def redraw(self, step: Step) -> Tensor:
+    def redraw(self, step: StepView) -> Tensor:
         """Return where Q is above B, and by how much."""
         return (step.law("target") - step.law("proposal")).clamp_(min=0.0)

@@ -8,11 +8,11 @@
 `data` makes the numbers, `pieces` the text of tokens, `page` the HTML; `viewer_fragment` is the part for a larger page.
 """
 
-from harness.report.viewer.data import Answer, answer_of, common_problems, stored_answers, viewer_data
+from harness.report.viewer.data import ViewedResponse, answer_of, common_problems, stored_answers, viewer_data
 from harness.report.viewer.page import playground_html, viewer_fragment, viewer_html
 
 __all__ = [
-    "Answer",
+    "ViewedResponse",
     "answer_of",
     "common_problems",
     "playground_html",

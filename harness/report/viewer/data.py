@@ -35,7 +35,7 @@ JUDGES = ("robust", "plain")  # whose stored verdict is shown: the first that ga
 
 
 @dataclass(frozen=True)
-class Answer:
+class ViewedResponse:
     """One response to a problem, and what is known of it."""
 
     label: str
@@ -48,7 +48,7 @@ class Answer:
 
 def answer_of(
     record: Record, problem: str, sample: int = 0, label: str | None = None, task: str | None = None
-) -> Answer:
+) -> ViewedResponse:
     """Return a stored response, with its stored verdict where one still belongs to its text.
 
     The verdict is by the answers of `task`, by default the record's own.
@@ -71,7 +71,7 @@ def answer_of(
         for replay in record.replays.values()
         if (replay.problem, replay.sample, replay.response) == (*key, row.digest)
     ]
-    return Answer(
+    return ViewedResponse(
         label or (record.config.decoding.label() if record.config else record.record_hash[:8]),
         row,
         record.config.decoding if record.config else None,
@@ -101,7 +101,7 @@ def common_problems(records: Sequence[Record], sample: int = 0) -> list[str]:
 
 def stored_answers(
     records: Sequence[Record], problems: Iterable[str], sample: int = 0, task: str | None = None
-) -> dict[str, list[Answer]]:
+) -> dict[str, list[ViewedResponse]]:
     """Return the answers to each problem, one a record; the records differ in how they were decoded.
 
     Their verdicts are by the answers of `task`, by default the records' own.
@@ -127,7 +127,7 @@ def _labels(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def viewer_data(problems: Mapping[str, Sequence[Answer]], tokenizer: Any = None) -> dict[str, Any]:
+def viewer_data(problems: Mapping[str, Sequence[ViewedResponse]], tokenizer: Any = None) -> dict[str, Any]:
     """Gather the page's data of answers by problem.
 
     `tokenizer` is the pair's; without one, responses are plain text and the prompt is left out.
@@ -140,13 +140,13 @@ def viewer_data(problems: Mapping[str, Sequence[Answer]], tokenizer: Any = None)
     return {"problems": responses, "pieces": pieces.texts, "ids": pieces.ids, "tokenizer": tokenizer is not None}
 
 
-def _question(answers: Sequence[Answer], tokenizer: Any) -> dict[str, Any]:
+def _question(answers: Sequence[ViewedResponse], tokenizer: Any) -> dict[str, Any]:
     gold = next((answer.gold for answer in answers if answer.gold is not None), None)
     ids = answers[0].rollout.prompt_token_ids if answers else ()
     return {"gold": gold, "prompt": decoded(tokenizer, ids) if tokenizer is not None and ids else None}
 
 
-def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
+def _answer(answer: ViewedResponse, pieces: Pieces) -> dict[str, Any]:
     rollout, decoding = answer.rollout, answer.decoding
     gate = None
     if decoding is not None and decoding.gated:
@@ -176,7 +176,7 @@ def _answer(answer: Answer, pieces: Pieces) -> dict[str, Any]:
     return data | _traced(rollout.trace, pieces)
 
 
-def _credit(answer: Answer, pieces: Pieces) -> list[dict[str, Any]]:
+def _credit(answer: ViewedResponse, pieces: Pieces) -> list[dict[str, Any]]:
     """Put replays together by the place of the changed token, by who drew another one, and by which one, in order.
 
     `draws` counts the replays and `right` the right ones; both are 0 where the token came out as it was.

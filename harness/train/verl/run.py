@@ -24,7 +24,7 @@ from harness.files import make_folder, write_file
 from harness.progress import Bar, phase
 from harness.train.data import read_problems
 from harness.train.folder import SeedFolder, chosen_step
-from harness.train.run import Backend, Keep, Say, Source, TrainerError
+from harness.train.run import Backend, Keep, Say, TrainerError, TrainingSource
 from harness.train.spec import TrainSpec
 from harness.train.verl import data, log
 from harness.train.verl.overrides import Line, Place, environment, overrides
@@ -64,7 +64,7 @@ def arguments(
 class VerlBackend(Backend):
     """Trains with verl, in an environment of its own, on as many machines as its Ray cluster has."""
 
-    def __init__(self, spec: TrainSpec, out: Path, source: Source, say: Say) -> None:
+    def __init__(self, spec: TrainSpec, out: Path, source: TrainingSource, say: Say) -> None:
         """Check the arguments in verl's environment, the base's positions and the data.
 
         Raises:

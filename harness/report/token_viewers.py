@@ -31,7 +31,7 @@ def token_viewers(
             if not pairs:
                 continue
             stored = [record for _, record in pairs]
-            keys = _telling([result for result, _ in pairs], common_problems(stored))[:problems]
+            keys = _differing_problems([result for result, _ in pairs], common_problems(stored))[:problems]
             if not keys:
                 continue
             data = viewer_data(stored_answers(stored, keys, task=task), tokenizer(stored))
@@ -50,7 +50,7 @@ def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
     return [best[mode] for mode in ("base", "rl", "replace", "veto", "extrapolate") if mode in best]
 
 
-def _telling(results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:
+def _differing_problems(results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:
     """Return the problems, those first on which the first answers differ in being right."""
     right = [dict(zip(result.problem_ids, result.correct[:, 0].tolist(), strict=True)) for result in results]
     keys = {problem: problem.partition("/")[2] for problem in problems}

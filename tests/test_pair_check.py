@@ -10,7 +10,7 @@ from harness.bench.random_pair import tokenizer
 from harness.decode.single import single_engine
 from harness.errors import UserError
 from harness.evals import evaluate
-from harness.pairs import examine
+from harness.pair_check import examine
 from harness.spec import EngineSpec, EvalSpec, Pair, Sampling, preset
 from tests.commands import invoke, refused
 from tests.decode.checkpoints import copied, edit, swap_ids

@@ -22,7 +22,7 @@ SHIPPED = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")  
 SAMPLING = tuple(Drawing.options())
 
 
-class Key(Spec, frozen=True):
+class NoiseKey(Spec, frozen=True):
     """Say which response is asked for: its noise is a hash of seed, problem and sample; and how far it has come."""
 
     called: ClassVar[str] = "request"
@@ -32,11 +32,11 @@ class Key(Spec, frozen=True):
     begun: int = Field(default=0, ge=0, description="How many of the prompt's last tokens are the response's first.")
 
 
-FIELDS = ("decoding", *Decoding.options(), *SAMPLING, *Key.model_fields)  # what a request may say
+FIELDS = ("decoding", *Decoding.options(), *SAMPLING, *NoiseKey.model_fields)  # what a request may say
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ServeRequest:
     """What one request asks for; `top` is how many of RL's likeliest tokens to list, None without `logprobs`.
 
     `planned` counts the samples that its prompts were given so far, by problem: a prompt that stands twice in a request
@@ -72,7 +72,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Desk:
+class RequestParser:
     """Know the pair's name and what is taken where a request says nothing.
 
     `sampling` has what the command line says of it; without a seed there, each request without one gets a fresh one.
@@ -99,7 +99,7 @@ class Desk:
         n: int = 1,
         stop: tuple[str, ...] = (),
         top: int | None = None,
-    ) -> Asked:
+    ) -> ServeRequest:
         """Return what a request asks for; `given` has its fields of FIELDS that are not None.
 
         Raises:
@@ -127,8 +127,8 @@ class Desk:
             raise UserError(f"n={n} is refused; accepted: 1 to {self.limits.most_samples}")
         if n > 1 and sampling.greedy:
             raise UserError(f"n={n} is refused with temperature=0: greedy responses are all equal; accepted: n=1")
-        key = parse(Key, {name: given[name] for name in Key.model_fields if name in given})
-        return Asked(
+        key = parse(NoiseKey, {name: given[name] for name in NoiseKey.model_fields if name in given})
+        return ServeRequest(
             model=model or self.name,
             decoding=decoding,
             sampling=sampling,
