@@ -12,7 +12,7 @@ import pytest
 from harness import stats
 from harness.errors import UserError
 from harness.evals import frame
-from harness.evals.compare import compare, comparisons, left_out, markdown, problems_needed
+from harness.evals.compare import compare, comparisons, markdown, problems_needed, unmatched_reasons
 from harness.evals.load_results import read_results
 from harness.evals.result import read_any_result
 from harness.evals.settings import settings_of
@@ -136,7 +136,7 @@ def test_what_is_not_like_the_others_is_left_out_by_name():
     settings = settings_of(results)
     rows = compare(settings)
     assert pairs(rows) == [(CONTROL, RL)]
-    [sentence] = left_out(settings, rows)
+    [sentence] = unmatched_reasons(settings, rows)
     assert "'extrapolate τ-0.3 γ0.1 (plain)' and those above on aime24 differ in grader" in sentence
     assert not any(setting.label in sentence for setting in settings if setting.decoding != EXTRA)
     assert sentence in markdown(rows, [sentence])
@@ -190,7 +190,7 @@ def test_other_weights_at_the_same_place_are_no_seed_and_no_reference():
     with pytest.raises(UserError, match=sentence):
         made([seeds[0], gated])
     settings = settings_of([seeds[0], base, gated])
-    assert any(sentence in note for note in left_out(settings, compare(settings)))
+    assert any(sentence in note for note in unmatched_reasons(settings, compare(settings)))
 
 
 def test_another_chat_template_or_engine_argument_is_no_seed_of_a_setting():

@@ -4,7 +4,7 @@ import numpy as np
 
 from harness.policy.trace import FACTS, columns
 from harness.records import Row
-from harness.report.viewer import Answer
+from harness.report.viewer import ViewedResponse
 from harness.spec import Decoding
 
 REPLACE = Decoding(mode="replace", tau=-0.3)
@@ -97,6 +97,8 @@ def rollout(n, seed=0, decoding=REPLACE, tokenizer=PLAIN, top=5, ids=None, probl
 def answers(n, tokenizer=PLAIN, ids=None, decodings=DECODINGS):
     """One answer a decoding."""
     return [
-        Answer(each.label(), rollout(n, seed, each, tokenizer, ids=ids), each, ("wrong", "correct")[seed % 2], "42")
+        ViewedResponse(
+            each.label(), rollout(n, seed, each, tokenizer, ids=ids), each, ("wrong", "correct")[seed % 2], "42"
+        )
         for seed, each in enumerate(decodings)
     ]

@@ -12,7 +12,7 @@ from harness.errors import UserError
 from harness.spec import Pair
 from harness.tiny import tiny_pair
 from harness.tiny.problems import rl_problems
-from harness.train import Source, load_train, run_training
+from harness.train import TrainingSource, load_train, run_training
 from harness.train.folder import MARK, SeedFolder
 from tests.commands import invoke, run
 
@@ -28,7 +28,7 @@ SCORE = {"samples": 4, "problems": 2, "avg": 0.5, "error": 0.1, "pass": 0.75, "t
 
 
 def source(validate=None):
-    return Source(tiny_pair().base, lambda seed: rl_problems(seed, 8), validate)
+    return TrainingSource(tiny_pair().base, lambda seed: rl_problems(seed, 8), validate)
 
 
 def quiet(text):
@@ -221,7 +221,7 @@ def test_a_training_that_kept_no_group_says_so_loudly(tmp_path):
     """No answer is ever right: no group has an advantage, and nothing is learned."""
     said, problems = [], [{**row, "answer": "123456"} for row in rl_problems(0, 8)]
     spec = load_train({"dapo": {**SPEC["dapo"], "steps": 1, "max_response_tokens": 4}, "validation": {"tasks": []}})
-    run_training(spec, tmp_path, Source(tiny_pair().base, lambda seed: problems, None), say=said.append)
+    run_training(spec, tmp_path, TrainingSource(tiny_pair().base, lambda seed: problems, None), say=said.append)
     sentence = "1 of 1 steps taught nothing: no group of responses to a problem was partly right"
     assert any(f"warning: seed 0: {sentence}" in line for line in said)
     assert f"\nSeed 0: {sentence}" in (tmp_path / "summary.md").read_text()

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from harness.tiny import tiny_pair
 from harness.tiny.problems import rl_problems
-from harness.train import Source, load_train
+from harness.train import TrainingSource, load_train
 from harness.train.folder import SeedFolder
 from harness.train.run import run_training as train
 from harness.train.verl.spec import PYTHON
@@ -110,7 +110,7 @@ def training(python, folder, method, alpha):
         "validation": {"every": 1, "sampling": {"samples": 2}},
         "verl": {"python": str(python), "gpus_per_node": 1, "max_prompt_tokens": 192, "val_data": str(held)},
     })  # fmt: skip
-    return asked, Source(tiny_pair().base, lambda seed: rl_problems(seed, 64))
+    return asked, TrainingSource(tiny_pair().base, lambda seed: rl_problems(seed, 64))
 
 
 def check(folder, alpha):

@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.grading import code_digest
-from harness.train import Source, TrainSpec, load_train
+from harness.train import TrainingSource, TrainSpec, load_train
 from harness.train.folder import SeedFolder
 from harness.train.run import TrainerError
 from harness.train.run import run_training as train
@@ -20,7 +20,7 @@ from harness.train.verl.run import last_step, saved_steps
 from tests.broken import alive
 
 ROWS = [{"prompt": [{"role": "user", "content": f"{n} + 1?"}], "answer": str(n + 1)} for n in range(4)]
-SOURCE = Source("base/model", lambda seed: ROWS)
+SOURCE = TrainingSource("base/model", lambda seed: ROWS)
 STEPS = 5
 VERSIONS = {"verl": "0.9.1.post2", **{name: version(name) for name in ("rlvr-dir", "math-verify")}}
 
@@ -252,9 +252,11 @@ def test_no_environment_and_refused_arguments_are_one_sentence_before_anything_s
 
 def test_data_that_verl_cannot_take_is_named(standin, tmp_path):
     with pytest.raises(UserError, match=r"dapo.prompts=4 .* has 3 problems"):
-        train(spec(standin), tmp_path / "x", Source("b", lambda seed: ROWS[:3]))
+        train(spec(standin), tmp_path / "x", TrainingSource("b", lambda seed: ROWS[:3]))
     with pytest.raises(UserError, match=r"problem 0 of problems.jsonl has a text for a prompt"):
-        train(spec(standin), tmp_path / "x", Source("b", lambda seed: [{**row, "prompt": "1?"} for row in ROWS]))
+        train(
+            spec(standin), tmp_path / "x", TrainingSource("b", lambda seed: [{**row, "prompt": "1?"} for row in ROWS])
+        )
 
 
 def test_checkpoints_are_those_that_verl_has_finished(tmp_path):
