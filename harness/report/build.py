@@ -80,17 +80,19 @@ def build(
         for source in [tables.source(result, group, runs or {})]
     }
     names = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
-    headline = tables.first_line(rows, names)
-    if headline is None:
-        said_of_trainings = trained.paragraphs[:1] if trained else ()
-        nothing = NOTHING if groups and not rows else ONLY_ANALYSES
-        headline = next(iter(said_of_trainings), nothing)
+    lines = tables.first_lines(rows, names) or list(trained.paragraphs[:1] if trained else ())
+    headline, *lead = lines or [NOTHING if groups and not rows else ONLY_ANALYSES]
     kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
-    return Report(name, headline, tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers))
+    return Report(
+        name, headline, tuple(lead), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers)
+    )
 
 
 def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | None]:
-    """Draw accuracy and replace minus veto against changed tokens, on the benchmark with the most ways of replacing."""
+    """Draw accuracy and replace minus veto against changed tokens, on the benchmark with the most ways of replacing.
+
+    With too few vetoes for the second, accuracy on another benchmark stands in its place.
+    """
     ways = {
         task: [
             setting
@@ -99,18 +101,17 @@ def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | No
         ]
         for task in group.tasks
     }
-    task = max(ways, key=lambda way: len(ways[way]), default=None)
-    if task is None or len(ways[task]) < 2:
-        return []
-    of_task = [setting for setting in group.settings if setting.task == task]
-    plain = [setting for setting in of_task if not setting.decoding.gated or setting.decoding.primary == "base"]
-    word, part = figures.in_legible_parts(plain)[0]
-    title = f"{tables.benchmark_title(of_task[0].benchmark)}, {group.pair}"
-    own = [row for row in rows if any(row.result is setting for setting in of_task)]
-    return [
-        figures.against_share(part, f"changed-{word}{group.slug}{task}", title, scale=0.7),
-        figures.over_veto(own, f"veto-{group.slug}{task}", title, scale=0.7),
-    ]
+    ranked = sorted((task for task in ways if len(ways[task]) > 1), key=lambda task: -len(ways[task]))[:2]
+    accuracy, over_vetoes = [], []
+    for task in ranked:
+        of_task = [setting for setting in group.settings if setting.task == task]
+        plain = [setting for setting in of_task if not setting.decoding.gated or setting.decoding.primary == "base"]
+        word, part = figures.in_legible_parts(plain)[0]
+        title = f"{tables.benchmark_title(of_task[0].benchmark)}, {group.pair}"
+        own = [row for row in rows if any(row.result is setting for setting in of_task)]
+        accuracy.append(figures.against_share(part, f"changed-{word}{group.slug}{task}", title))
+        over_vetoes.append(figures.over_veto(own, f"veto-{group.slug}{task}", title))
+    return [accuracy[0], over_vetoes[0]] if over_vetoes and over_vetoes[0] else [*accuracy]
 
 
 def _apart(groups: Sequence[Group]) -> list[str]:

@@ -4,7 +4,7 @@ import io
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from harness.stats import Estimate
@@ -18,6 +18,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8
 BASE, RL, EXPO, COUPLING = "#8c8c8c", "#d55e00", "#8a5cc2", "#808080"
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", (0, (6, 2)), (0, (2, 2)))  # in turn: of lines that coincide each shows through
+_LEGEND = ("color", "linestyle", "linewidth", "marker", "markersize", "markerfacecolor")
+NARROW = 3.9  # inches, of a figure that is no wider than a telephone
 _LONGEST = 100  # characters of a label
 INK = "#1b2a3a"  # becomes the page's text colour
 STYLE: "dict[RcKeyType, Any]" = {
@@ -41,13 +43,17 @@ class Drawing:
         return self.axes[0, 0]
 
 
-@contextmanager
-def drawing(
-    name: str, width: float, height: float, rows: int = 1, columns: int = 1, *, scale: float = 1.0, **how: Any
-) -> Iterator[Drawing]:
-    """Draw a figure of so many units in this room's style; on leaving it becomes SVG.
+def one_panel(name: str, lines: int) -> AbstractContextManager[Drawing]:
+    """Draw a figure of one panel that a telephone shows whole: its letters have 11 pixels there, and more elsewhere.
 
-    By default it fills the page's column; for a part of it a smaller `scale` keeps its letters legible.
+    It is as high as the names of so many lines need, one below the other (`beside`).
+    """
+    return drawing(name, NARROW / 1.5, max(2.6, 0.16 * lines + 0.7) / 1.2)
+
+
+@contextmanager
+def drawing(name: str, width: float, height: float, rows: int = 1, columns: int = 1, **how: Any) -> Iterator[Drawing]:
+    """Draw a figure of so many units in this room's style, as wide as the page's column; on leaving it becomes SVG.
 
     `name` begins all its ids, so that many can stand on one page. Titles and labels may hold anybody's names: they are
     made `visible`, and cut at 100 characters.
@@ -57,7 +63,7 @@ def drawing(
 
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")  # the browser has fonts that matplotlib has not
-        figure = Figure(figsize=(1.5 * width * scale, 1.2 * height * scale), layout="constrained")
+        figure = Figure(figsize=(1.5 * width, 1.2 * height), layout="constrained")
         canvas = Drawing(figure, figure.subplots(rows, columns, squeeze=False, **how))
         yield canvas
         canvas.svg = _svg(figure, name)
@@ -136,7 +142,7 @@ def beside(axes: Any) -> None:
     for i in reversed(range(len(places))):
         places[i] = min(places[i], 1 - gap * (len(places) - 1 - i))
     for place, (_, label, drawn) in zip(places, named, strict=True):
-        style = {name: getattr(drawn, f"get_{name}")() for name in ("color", "linestyle", "linewidth", "marker")}
+        style = {name: getattr(drawn, f"get_{name}")() for name in _LEGEND}
         axes.plot([1.02, 1.05, 1.08], [place] * 3, markevery=[1], transform=axes.transAxes, clip_on=False, **style)
         axes.text(1.1, place, label, transform=axes.transAxes, va="center", fontsize=8)
 
@@ -147,8 +153,8 @@ def root_axis(axes: Any) -> None:
     from matplotlib.ticker import FormatStrFormatter
 
     axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
-    axes.set_xlim(left=0)
-    most = axes.get_xlim()[1]
+    most = axes.dataLim.x1
+    axes.set_xlim(0, 1.1 * most if most > 0 else 1)
     axes.set_xticks(
         [tick for tick in (0, 0.1, 0.5, 1, 2, 5, 10, 20, 40, 60, 80, 100) if most / 100 < tick <= most or tick == 0]
     )

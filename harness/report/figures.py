@@ -19,6 +19,7 @@ from harness.report.draw import (
     drawing,
     line,
     look,
+    one_panel,
     root_axis,
 )  # fmt: skip
 from harness.report.model import Section, frame
@@ -67,9 +68,7 @@ def _levels(axes: Any, settings: Sequence[Setting]) -> list[tuple[Setting, Estim
     return levels
 
 
-def against_share(
-    settings: Sequence[Setting], name: str, title: str, share: str = "changed", scale: float = 1.0
-) -> Section:
+def against_share(settings: Sequence[Setting], name: str, title: str, share: str = "changed") -> Section:
     """Draw Avg against a share of tokens: a line a criterion and target, 95 % intervals, base and RL as levels.
 
     `share` is "changed", positions where another token was drawn than the proposed one, or "replaced", those where the
@@ -84,7 +83,8 @@ def against_share(
     ways = _ways(settings)
     axis_title, meaning = SHARES[share]
     rows = []
-    with drawing(name, 5.6, 3.4, scale=scale) as canvas:
+    ungated = [setting for setting in settings if not setting.decoding.gated]
+    with one_panel(name, len(ways) + len(ungated)) as canvas:
         axes = canvas.one
         for i, label, of_way in ways:
             of_way = sorted(of_way, key=lambda setting: setting.share(f"n_{share}").value or 0.0)
@@ -96,12 +96,11 @@ def against_share(
                 if way.gate.redraws and (way.mode, way.primary) == ("replace", "base"):
                     axes.axvline(x, color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
             rows += [_row(setting, label, score) for setting, score in zip(of_way, scores, strict=True)]
-        levels = _levels(axes, [setting for setting in settings if not setting.decoding.gated])
+        levels = _levels(axes, ungated)
         rows += [_row(setting, setting.decoding.label(), score) for setting, score in levels]
         root_axis(axes)
-        axes.set_xlabel(f"{axis_title}, % (square-root scale)")
+        axes.set_xlabel(f"{axis_title}, %")
         axes.set_ylabel(f"{avg}, %")
-        axes.set_title(title)
         beside(axes)
     samples = sorted({setting.samples for setting in settings})
     mixed = f"; points have {' or '.join(map(str, samples))} samples a problem" if len(samples) > 1 else ""
@@ -109,7 +108,10 @@ def against_share(
         name,
         f"Accuracy against the share of {axis_title} on {title}",
         frame(rows),
-        (f"Bars are 95 % intervals over problems{mixed}. {axis_title.capitalize()}: {meaning}.",),
+        (
+            f"Bars are 95 % intervals over problems{mixed}. {axis_title.capitalize()}: {meaning}; "
+            "the axis is scaled by square roots.",
+        ),
         canvas.svg,
         f"Line chart: {avg} on {title} against the share of {axis_title}, "
         f"{len(ways)} line{'s' * (len(ways) > 1)}; base and "
@@ -172,20 +174,21 @@ def _is_of_the_paper(gate: Any) -> bool:
     return gate.landmark and gate.paper
 
 
-def over_veto(rows: Sequence[Comparison], name: str, title: str, scale: float = 1.0) -> Section | None:
+def over_veto(rows: Sequence[Comparison], name: str, title: str) -> Section | None:
     """Draw what RL's token adds to the rejected one's going: each replacement minus its veto, against changed tokens.
 
-    A line a criterion, 95 % intervals of the paired differences. None where no replacement of base's has its veto
-    beside it.
+    A line a criterion, 95 % intervals of the paired differences. None where fewer than two replacements of base's
+    have their veto beside them.
     """
     rows = [row for row in rows if comparison_kind(row) == "against veto" and row.result.decoding.primary == "base"]
     of = {id(row.result): row for row in rows}
     data = []
-    if not rows:
+    if len(rows) < 2:
         return None
-    with drawing(name, 5.6, 3.2, scale=scale) as canvas:
+    ways = _ways([row.result for row in rows])
+    with one_panel(name, len(ways)) as canvas:
         canvas.one.axhline(0, color="#808080", linewidth=0.8)
-        for i, label, settings in _ways([row.result for row in rows]):
+        for i, label, settings in ways:
             comparisons = sorted(
                 (of[id(setting)] for setting in settings), key=lambda row: row.result.share("n_changed").value or 0.0
             )
@@ -201,14 +204,13 @@ def over_veto(rows: Sequence[Comparison], name: str, title: str, scale: float = 
                 p = {"p": row.difference.p, "p_holm": row.holm_p}
                 data.append({"line": label, "tau": setting.decoding.tau, **changed, **scores, **ends, **p})
         root_axis(canvas.one)
-        canvas.one.set_xlabel("changed tokens of the replacement, % (square-root scale)")
+        canvas.one.set_xlabel("changed tokens of the replacement, %")
         canvas.one.set_ylabel("replace minus veto, points")
-        canvas.one.set_title(title)
         beside(canvas.one)
     caption = f"What RL's token adds to the rejected one's going on {title}: replace minus veto"
     notes = (
         "Veto: the same gate, and the token drawn again from base without the rejected one; no token of RL's is "
-        "written. Bars are 95 % intervals over problems, paired.",
+        "written. Bars are 95 % intervals over problems, paired; the axis is scaled by square roots.",
     )
     alt = f"Line chart: replace minus veto in points against changed tokens, {len(data)} points around a line at zero."
     return Section(name, caption, frame(data), notes, canvas.svg, alt)
@@ -257,14 +259,13 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
     avg = avg_of(settings)
     label, gammas = "every token", [setting.decoding.gamma for setting in everywhere]
     scores = [_scaled(setting) for setting in everywhere]
-    with drawing(name, 5.6, 3.2) as canvas:
+    with one_panel(name, 3) as canvas:
         line(canvas.one, gammas, scores, label, **look(0, markersize=4, linewidth=1.2))
         rows: list[tuple[Any, ...]] = [(label, *row) for row in zip(gammas, everywhere, scores, strict=True)]
         levels = _levels(canvas.one, [setting for setting in settings if setting.decoding.mode in ("base", "rl")])
         rows += [(setting.decoding.label(), None, setting, score) for setting, score in levels]
         canvas.one.set_xlabel("γ: −1 is base, 0 is RL, above it beyond RL")
         canvas.one.set_ylabel(f"{avg}, %")
-        canvas.one.set_title(title)
         beside(canvas.one)
     data = [
         {

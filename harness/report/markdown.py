@@ -49,7 +49,7 @@ def part(one: Section) -> str:
 
 def render(report: Report) -> str:
     """Write the whole report; figures and tables are named by the files beside it."""
-    parts = [f"# {escape(report.title)}", escape(report.headline), *map(part, report.front)]
+    parts = [f"# {escape(report.title)}", escape(report.headline), *map(escape, report.lead), *map(part, report.front)]
     for chapter in report.chapters:
         parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *map(part, chapter.sections)]
     if report.sources:

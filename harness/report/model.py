@@ -104,6 +104,12 @@ class Section:
         object.__setattr__(self, "name", file_name(self.name))
 
     @property
+    def fits_a_telephone(self) -> bool:
+        """Tell whether a figure's letters stay legible where it is as wide as a telephone."""
+        width = re.search(r'width="([0-9.]+)pt"', self.svg[:500])
+        return width is not None and float(width[1]) <= 72 * 4
+
+    @property
     def cells(self) -> list[list[Cell]]:
         """The cells, row by row."""
         visible_columns = [i for i, name in enumerate(self.frame.columns) if name != KIND]
@@ -150,11 +156,14 @@ class Source:
 class Report:
     """A whole report. `front` is its first page, which answers in a minute; then come the chapters.
 
+    `lead` are sentences below the headline.
+
     `viewers` are token viewers by title, as HTML of our own making (`viewer_fragment`): the one thing not escaped.
     """
 
     title: str
     headline: str
+    lead: tuple[str, ...] = ()
     front: tuple[Section, ...] = ()
     chapters: tuple[Chapter, ...] = ()
     sources: tuple[Source, ...] = ()

@@ -306,31 +306,40 @@ def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None
     )
 
 
-def first_line(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> str | None:
-    """Say by how much RL changed each benchmark, and what its tokens add; None where RL is compared with no base.
+def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[str]:
+    """Say what RL's tokens add, then by how much RL changed each benchmark; nothing where neither was compared.
 
-    The second is the difference of a replacement to its veto (`_fewest`). `pairs` names the pair of a setting by the
-    setting's id, where there are several pairs.
+    What they add is the difference of a replacement of base's to its veto, of one for each benchmark (`_fewest`).
+    `pairs` names the pair of a setting by the setting's id, where there are several pairs.
     """
+    over: dict[tuple[str, str], list[Comparison]] = {}
     gains: dict[str, list[str]] = {}
     for row in rows:
-        if comparison_kind(row) == "trained":
-            d, name = row.difference, pairs.get(id(row.result), "")
-            interval_words = f" (95 %, paired by problem, Holm p {row.holm_text})" if d.low == d.low else ""
-            gains.setdefault(name, []).append(
-                f"{benchmark_title(row.result.benchmark)} by {in_points(d)}{interval_words}"
+        kind, pair = comparison_kind(row), pairs.get(id(row.result), "")
+        if kind == "against veto" and row.result.decoding.primary == "base":
+            over.setdefault((pair, row.result.task), []).append(row)
+        elif kind == "trained":
+            gains.setdefault(pair, []).append(
+                f"{benchmark_title(row.result.benchmark)} by {in_points(row.difference)}{_p_of(row)}"
             )
-    lines = [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}" for pair, texts in gains.items()]
-    over = [row for row in rows if comparison_kind(row) == "against veto" and row.result.decoding.primary == "base"]
-    if lines and over:
-        top, among = _fewest(over)
-        share = "" if among == 1 else f", of {among} replacements the fewest tokens that do as well as the best"
-        pair = f"{name}: " if (name := pairs.get(id(top.result), "")) else ""
-        lines.append(
-            f"{pair}on {benchmark_title(top.result.benchmark)} {top.result.label}{share}, minus base without the "
-            f"rejected tokens (its veto): {in_points(top.difference)}"
-        )
-    return f"{'; '.join(lines)}." if lines else None
+    added: list[str] = []
+    sides: dict[str, list[str]] = {}
+    for (pair, task), of_place in over.items():
+        row, among = _fewest(of_place)
+        where = f"on {benchmark_title(task)}" + (f" ({pair})" if pair else "")
+        added.append(f"{in_points(row.difference)} {where}")
+        of_many = f", of {among} replacements the one with the fewest tokens that is not below the best"
+        name = f"{row.result.label} minus {row.reference.label}{of_many if among > 1 else ''}"
+        sides.setdefault(name, []).append(where + _p_of(row))
+    lines = [f"What RL's tokens add where base's were rejected: {', '.join(added)}."] if added else []
+    lines += [f"That is {name}: {', '.join(places)}." for name, places in sides.items()]
+    lines += [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}." for pair, texts in gains.items()]
+    has_interval = any(row.difference.low == row.difference.low for row in rows)
+    return [*lines, "Intervals are of 95 %, paired by problem."] if lines and has_interval else lines
+
+
+def _p_of(row: Comparison) -> str:
+    return f" (Holm p {row.holm_text})" if row.difference.low == row.difference.low else ""
 
 
 def _fewest(rows: Sequence[Comparison]) -> tuple[Comparison, int]:
