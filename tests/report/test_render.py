@@ -128,7 +128,7 @@ def hostile_report():
         sections.append(Section(f"f{i}", text, frame([{text: text}]), (), "<svg></svg>", text, text))
         sources.append(Source(f"r-{i}", text, ((text, text),), ((text, f"javascript:{text}"), (text, text))))
     chapters = (Chapter(HOSTILE[0], (HOSTILE[5],), tuple(sections[2:])),)
-    return Report(HOSTILE[0], HOSTILE[1], tuple(sections[:2]), chapters, tuple(sources))
+    return Report(HOSTILE[0], HOSTILE[1], (HOSTILE[2],), tuple(sections[:2]), chapters, tuple(sources))
 
 
 class _Tags(HTMLParser):
