@@ -92,7 +92,7 @@ def _links(store: Path | str, port: int) -> list[str]:
     lines: list[str] = []
     try:
         for title, links in all_links(store, port):
-            lines += [title, f"  charts  {links.charts}", f"  table   {links.table}", f"  filter  {links.plain}"]
+            lines += [title, f"  table   {links.table}", f"  chart   {links.charts}", f"  filter  {links.plain}"]
     except Exception as error:
         echo(f"warning: no links to comparisons ({type(error).__name__}: {error})", err=True)
     return lines

@@ -27,14 +27,15 @@ def run_name(result: TaskResult) -> str:
 def metrics_of(result: TaskResult) -> dict[str, float]:
     """Return MLflow's names and figures: `avg_at_32` (MLflow refuses `@`), in percent; lengths with one decimal.
 
-    A metric without meaning is left out: an error bar from one problem, and what was replaced in the RL model alone
-    (of the base model alone it is 0, where τ goes to −∞). What lm-eval computed of other tasks is kept in its units.
+    A metric without meaning is left out: an error bar from one problem, and the share of replaced tokens of RL alone
+    (of base alone it is 0, where τ goes to −∞). Neither changes a token of its own, so that both have a place beside
+    what does. What lm-eval computed of other tasks is kept in its units.
     """
     scores = result.scores if isinstance(result, LmEvalResult) else {}
     values = {name: round(value, 6) for name, value in scores.items()}
-    unchanged = ("replacement", "changed") if result.decoding.mode == "rl" else ()
+    meaningless = ("replacement",) if result.decoding.mode == "rl" else ()
     for name, value in result.metrics().items():
-        if math.isfinite(value) and not name.startswith(unchanged):
+        if math.isfinite(value) and not name.startswith(meaningless):
             unit = UNITS.get(name, 100.0)
             values[name.replace("@", "_at_")] = round(unit * value, 2 if unit == 100 else 1)
     if result.seconds:

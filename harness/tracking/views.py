@@ -124,30 +124,17 @@ def _home(place: TrackingStore, port: int) -> str:
 def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
     """Return the state of MLflow's runs page (as of 3.17) that shows evaluations as one comparison.
 
-    Columns: Avg@n, its error, Pass@k, changed and replaced shares, τ, γ, and what else tells the runs apart. Charts:
-    Avg@n against the share of changed tokens, parallel coordinates, and bars of Avg@n with base and RL among them.
+    Columns: Avg@n, its error, Pass@k, changed and replaced shares, τ, γ, and what else tells the runs apart. One chart:
+    Avg@n against the share of changed tokens; base and RL stand at 0 there, at the heights to compare with.
     """
     average, passing = _scores(evaluations)
     metrics = [name for name in (average, f"{average}_se", passing, "changed_ratio", "replacement_ratio") if name]
     params = ["tau", "gamma"]
     telling = [name for name in _TELLING if len({run.data.params.get(name) for run in evaluations} - {None}) > 1]
     columns = [*(f"metrics.`{name}`" for name in metrics), *(f"params.`{name}`" for name in params + telling)]
-    view = {"isReordered": False, "columns": 2, "cardHeight": 420}  # pixels
-    charts = [
-        {
-            "type": "SCATTER",
-            **{
-                axis: {"key": name, "type": "METRIC"} for axis, name in (("xaxis", "changed_ratio"), ("yaxis", average))
-            },
-        },
-        {
-            "type": "PARALLEL",
-            "selectedParams": params,
-            "selectedMetrics": ["changed_ratio", average],
-            "showAllRuns": False,
-        },
-        {"type": "BAR", "metricKey": average},
-    ]
+    view = {"isReordered": False, "columns": 1, "cardHeight": 460}  # pixels
+    axes = {"xaxis": "changed_ratio", "yaxis": average}
+    chart = {"type": "SCATTER", **{axis: {"key": name, "type": "METRIC"} for axis, name in axes.items()}}
     common = {"metricSectionId": "comparison", "runsCountToCompare": 100, "deleted": False, "isGenerated": False}
     return {
         "searchFilter": wanted,
@@ -177,7 +164,7 @@ def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
             {**view, "uuid": "comparison", "name": "Comparison", "display": True},
             {**view, "uuid": "rest", "name": "Model metrics", "display": False},
         ],
-        "compareRunCharts": [{"uuid": f"rlvr-dir-{chart['type'].lower()}", **common, **chart} for chart in charts],
+        "compareRunCharts": [{"uuid": "rlvr-dir-scatter", **common, **chart}],
     }
 
 
