@@ -1,4 +1,4 @@
-"""The documents: lines that fit a screen, links that lead somewhere, and all that docs/paper-map.md promises."""
+"""The documents: lines that fit, links that lead somewhere, nothing said twice, and what docs/paper-map.md promises."""
 
 import ast
 import json
@@ -52,6 +52,25 @@ def test_links_lead_somewhere(name):
         page = (ROOT / name).parent / target if target else ROOT / name
         assert page.exists(), f"{name} links to {target}"
         assert not anchor or page.suffix != ".md" or anchor in anchors(page), f"{name} links to {target}#{anchor}"
+
+
+def sentences(text):
+    """Yield the sentences of a page, in prose and in tables, as words; those of eight words and more."""
+    text = re.sub(r"^ {4}.*$", "", re.sub(r"```.*?```", "", text, flags=re.DOTALL), flags=re.MULTILINE)
+    text = re.sub(r"\]\([^)]*\)", "", text)
+    for sentence in re.split(r"(?<=[.:;?!])\s|\||\n\s*\n|\n\s*[-*] ", text):
+        words = tuple(re.findall(r"\w+", sentence.lower()))
+        if len(words) >= 8:
+            yield words
+
+
+def test_no_sentence_stands_on_two_pages():
+    """A page links to what another one says."""
+    pages: dict[tuple[str, ...], set[str]] = {}
+    for name in ["README.md", "CONTRIBUTING.md", *(name for name in DOCUMENTS if name.startswith("docs/"))]:
+        for words in sentences((ROOT / name).read_text()):
+            pages.setdefault(words, set()).add(name)
+    assert {" ".join(words): sorted(names) for words, names in pages.items() if len(names) > 1} == {}
 
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")

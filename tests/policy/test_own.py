@@ -1,4 +1,4 @@
-"""A criterion of one's own, as docs/criteria.md has it: on both engines, in specs and hashes; and mistakes in it."""
+"""A criterion of one's own, as docs/decoding.md has it: on both engines, in specs and hashes; and mistakes in it."""
 
 import pickle
 import re
@@ -15,7 +15,7 @@ from harness.policy.rule import Rule
 from harness.spec import Decoding, Sampling, load_eval, parse, parse_decoding
 from tests.policy.rules import decided, logits, requests
 
-DOCS = Path(__file__).parents[2] / "docs" / "criteria.md"
+DOCS = Path(__file__).parents[2] / "docs" / "decoding.md"
 EXAMPLE = re.search(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)[1]
 
 
