@@ -98,13 +98,9 @@ def _kinds(data: Frame, name: str, title: str) -> Section:
 
 def _gains(data: Frame, kinds: list[str], name: str) -> Section:
     """Draw the gain over base against the share of changed tokens: a panel a kind, a line a criterion."""
-    columns = min(3, len(kinds))
-    height = -(-len(kinds) // columns)
     criteria = list(dict.fromkeys(data["criterion"]))
-    with drawing(name, 6.4, 2.4 * height, height, columns, sharey=True) as made:
-        for axes in list(made.axes.flat)[len(kinds) :]:
-            axes.set_visible(False)
-        for axes, kind in zip(made.axes.flat, kinds, strict=False):
+    with drawing(name, 1.9, len(kinds), sharex=True, sharey=True) as made:
+        for axes, kind in zip(made.axes, kinds, strict=True):
             mine = data[data["kind"] == kind]
             for i, criterion in enumerate(criteria):
                 points = mine[mine["criterion"] == criterion]
@@ -112,11 +108,10 @@ def _gains(data: Frame, kinds: list[str], name: str) -> Section:
                 line(axes, [100 * at for at in points["changed"]], estimates(points, "gain"), _name(criterion), **how)
             axes.axhline(0, color="#808080", linewidth=0.8)
             axes.set_title(visible(kind, 40))
-            axes.set_xlabel("changed tokens, %")
+            axes.set_ylabel("gain over base")
             percent_axis(axes.yaxis)
-        for row in made.axes:
-            row[0].set_ylabel("gain over base")
-        made.figure.legend(*made.axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+        made.axes[-1].set_xlabel("changed tokens, %")
+        made.figure.legend(*made.one.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     title = "What replacing gains over base, against the share of changed tokens, by kind of pairs"
     note = "Means over pairs; bars are 95 % intervals over problems and pairs."
     alt = f"Line charts, one for each of {len(kinds)} kinds of pairs: the gain in accuracy against changed tokens."

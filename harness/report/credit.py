@@ -75,16 +75,16 @@ def _effects(found: Analysis, name: str, these: str) -> Section:
 def _depth(strata: Frame, name: str, these: str) -> Section:
     """Draw the share of these tokens that matter, and their mean effect, by depth."""
     data = strata[(strata["by"] == "tenth") & (strata["kind"] == "flagged")].reset_index(drop=True)
-    with drawing(name, 5.6, 2.9, 1, 2) as canvas:
+    with drawing(name, 2.4, 2) as canvas:
         panels = (("effect", "mean effect"), ("matter", "tokens that matter"))
-        for axes, (column, title) in zip(canvas.axes[0], panels, strict=True):
+        for axes, (column, title) in zip(canvas.axes, panels, strict=True):
             for i, (label, of_label) in enumerate(data.groupby("label", sort=False)):
                 at = [10 * (tenth + 0.5) for tenth in of_label["from"]]
                 line(axes, at, estimates(of_label, column), str(label), **look(i))
             axes.set_xlabel("% of the response")
             axes.set_ylabel(title)
             percent_axis(axes.yaxis)
-        canvas.figure.legend(*canvas.axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+        canvas.figure.legend(*canvas.one.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     title = f"The effect of a {these} token, and the share of them that matter, by the part of the response before it"
     alt = "Two line charts by depth in the response, one line a rule: mean effect, and share of tokens that matter."
     return Section(name, title, data, ("Bars: 95 % intervals over problems.",), canvas.svg, alt)

@@ -4,7 +4,7 @@ import io
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from harness.stats import Estimate
@@ -26,13 +26,13 @@ STYLE: "dict[RcKeyType, Any]" = {
     "svg.fonttype": "none", "svg.hashsalt": "rlvr-dir", "font.family": "sans-serif", "font.size": 9,
     "text.parse_math": False, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "axes.titlesize": 9,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
-    "legend.frameon": False, "legend.fontsize": 8, "figure.facecolor": "none", "axes.facecolor": "none",
+    "legend.frameon": False, "legend.fontsize": 9, "figure.facecolor": "none", "axes.facecolor": "none",
     "savefig.facecolor": "none", "axes.unicode_minus": False,
 }  # fmt: skip
 
 
 class Drawing:
-    """A figure while it is drawn: its `axes`, rows by columns of them; then its `svg`."""
+    """A figure while it is drawn: its `axes`, one below the other; then its `svg`."""
 
     def __init__(self, figure: Any, axes: Any) -> None:
         self.figure, self.axes, self.svg = figure, axes, ""
@@ -40,20 +40,14 @@ class Drawing:
     @property
     def one(self) -> Any:
         """The only axes."""
-        return self.axes[0, 0]
-
-
-def one_panel(name: str, lines: int) -> AbstractContextManager[Drawing]:
-    """Draw a figure of one panel that a telephone shows whole: its letters have 11 pixels there, and more elsewhere.
-
-    It is as high as the names of so many lines need, one below the other (`beside`).
-    """
-    return drawing(name, NARROW / 1.5, max(2.6, 0.16 * lines + 0.7) / 1.2)
+        return self.axes[0]
 
 
 @contextmanager
-def drawing(name: str, width: float, height: float, rows: int = 1, columns: int = 1, **how: Any) -> Iterator[Drawing]:
-    """Draw a figure of so many units in this room's style, as wide as the page's column; on leaving it becomes SVG.
+def drawing(name: str, height: float, panels: int = 1, *, width: float = NARROW, **how: Any) -> Iterator[Drawing]:
+    """Draw a figure in this room's style, `panels` of so many inches in height; on leaving it becomes SVG.
+
+    By default it is as wide as a telephone, where its letters have 11 pixels; elsewhere it is drawn larger.
 
     `name` begins all its ids, so that many can stand on one page. Titles and labels may hold anybody's names: they are
     made `visible`, and cut at 100 characters.
@@ -63,10 +57,15 @@ def drawing(name: str, width: float, height: float, rows: int = 1, columns: int 
 
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")  # the browser has fonts that matplotlib has not
-        figure = Figure(figsize=(1.5 * width, 1.2 * height), layout="constrained")
-        canvas = Drawing(figure, figure.subplots(rows, columns, squeeze=False, **how))
+        figure = Figure(figsize=(width, height * panels), layout="constrained")
+        canvas = Drawing(figure, figure.subplots(panels, 1, squeeze=False, **how)[:, 0])
         yield canvas
         canvas.svg = _svg(figure, name)
+
+
+def height_of(lines: int) -> float:
+    """Return the inches in height of a panel beside which so many lines are named (`beside`)."""
+    return max(2.6, 0.17 * lines + 0.7)
 
 
 def _svg(figure: Any, name: str) -> str:
@@ -120,9 +119,17 @@ def bars(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], width: f
 def ranked_bars(axes: Any, rows: Sequence[tuple[str, float]], colour: str, places: int) -> None:
     """Draw horizontal bars from the top down, in so many places, each named by its token."""
     axes.barh(range(len(rows)), [value for _, value in rows], color=colour, height=0.7)
-    axes.set_yticks(range(len(rows)), [visible(token, 24) for token, _ in rows], fontsize=8, family="monospace")
+    axes.set_yticks(range(len(rows)), [visible(token, 24) for token, _ in rows], family="monospace")
     axes.set_ylim(places - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
+
+
+def label_rows(axes: Any, labels: Sequence[str]) -> None:
+    """Name rows from the top down, the text of each above it: names are too long to stand beside a figure."""
+    axes.set_yticks([])
+    axes.set_ylim(len(labels) - 0.5, -0.9)
+    for at, label in enumerate(labels):
+        axes.text(0.01, at - 0.22, label, transform=axes.get_yaxis_transform(), va="bottom")
 
 
 def beside(axes: Any) -> None:
@@ -144,7 +151,7 @@ def beside(axes: Any) -> None:
     for place, (_, label, drawn) in zip(places, named, strict=True):
         style = {name: getattr(drawn, f"get_{name}")() for name in _LEGEND}
         axes.plot([1.02, 1.05, 1.08], [place] * 3, markevery=[1], transform=axes.transAxes, clip_on=False, **style)
-        axes.text(1.1, place, label, transform=axes.transAxes, va="center", fontsize=8)
+        axes.text(1.1, place, label, transform=axes.transAxes, va="center")
 
 
 def root_axis(axes: Any) -> None:

@@ -14,12 +14,14 @@ from harness.report.draw import (
     COLOURS,
     COUPLING,
     EXPO,
+    NARROW,
     RL,
     beside,
     drawing,
+    height_of,
+    label_rows,
     line,
     look,
-    one_panel,
     root_axis,
 )  # fmt: skip
 from harness.report.model import Section, frame
@@ -84,7 +86,7 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
     axis_title, meaning = SHARES[share]
     rows = []
     ungated = [setting for setting in settings if not setting.decoding.gated]
-    with one_panel(name, len(ways) + len(ungated)) as canvas:
+    with drawing(name, height_of(len(ways) + len(ungated))) as canvas:
         axes = canvas.one
         for i, label, of_way in ways:
             of_way = sorted(of_way, key=lambda setting: setting.share(f"n_{share}").value or 0.0)
@@ -186,7 +188,7 @@ def over_veto(rows: Sequence[Comparison], name: str, title: str) -> Section | No
     if len(rows) < 2:
         return None
     ways = _ways([row.result for row in rows])
-    with one_panel(name, len(ways)) as canvas:
+    with drawing(name, height_of(len(ways))) as canvas:
         canvas.one.axhline(0, color="#808080", linewidth=0.8)
         for i, label, settings in ways:
             comparisons = sorted(
@@ -259,7 +261,7 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
     avg = avg_of(settings)
     label, gammas = "every token", [setting.decoding.gamma for setting in everywhere]
     scores = [_scaled(setting) for setting in everywhere]
-    with one_panel(name, 3) as canvas:
+    with drawing(name, height_of(3)) as canvas:
         line(canvas.one, gammas, scores, label, **look(0, markersize=4, linewidth=1.2))
         rows: list[tuple[Any, ...]] = [(label, *row) for row in zip(gammas, everywhere, scores, strict=True)]
         levels = _levels(canvas.one, [setting for setting in settings if setting.decoding.mode in ("base", "rl")])
@@ -294,7 +296,8 @@ def heat_map(cells: Mapping[tuple[float, float], Setting], rl: Setting | None, n
     values = pivot.to_numpy(dtype=float)
     middle = 100 * rl.avg if rl else float(np.nanmean(values))
     span = max(1.0, float(np.nanmax(np.abs(values - middle))))
-    with drawing(name, 1.6 + 0.95 * values.shape[1], 1.3 + 0.55 * values.shape[0]) as canvas:
+    size = (0.9 + 0.4 * values.shape[0], max(NARROW, 0.9 + 0.55 * values.shape[1]))
+    with drawing(name, size[0], width=size[1]) as canvas:
         axes = canvas.one
         axes.imshow(values, cmap="RdBu_r", vmin=middle - span, vmax=middle + span, aspect="auto")
         for (row, column), value in np.ndenumerate(values):
@@ -326,9 +329,11 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
     panels["points" + (", minus the γ = 0 control" if controlled else "")] = drawn_rows
     colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1], "against veto": COLOURS[2]}
     data = []
-    with drawing(
-        name, 6.4 if len(panels) == 1 else 8.4, 0.9 + 0.24 * len(drawn_rows), 1, len(panels), sharey=True
-    ) as canvas:
+    labels = [
+        visible(f"{r.result.benchmark}: {r.result.label}" + ("" if controlled else f" − {r.reference.label}"), 60)
+        for r in drawn_rows
+    ]
+    with drawing(name, 0.7 + 0.36 * len(drawn_rows), len(panels)) as canvas:
         for axes, (panel_title, of_panel) in zip(canvas.axes.flat, panels.items(), strict=True):
             for at, row in enumerate(of_panel):
                 if row is None:
@@ -341,12 +346,7 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
                 data.append({"kind": kind, **sides, **ends, "p": d.p, "p_holm": row.holm_p})
             axes.axvline(0, color="#808080", linewidth=0.8)
             axes.set_xlabel(panel_title)
-        labels = [
-            visible(f"{r.result.benchmark}: {r.result.label}" + ("" if controlled else f" − {r.reference.label}"), 60)
-            for r in drawn_rows
-        ]
-        canvas.axes.flat[0].set_yticks(range(len(drawn_rows)), labels, fontsize=8)
-        canvas.axes.flat[0].set_ylim(len(drawn_rows) - 0.5, -0.5)  # from the top down
+            label_rows(axes, labels)
     title = "Paired differences: gated decoding minus RL (blue), minus its veto (green), RL minus base (grey)"
     if controlled:
         title = "What extrapolation adds to its own gate (γ = 0, orange)"
@@ -366,7 +366,7 @@ def per_problem(found: Problems, name: str, title: str) -> Section:
     columns = ["base", *(f"{100 * ratio:.2g} %" for ratio in found.ratios[1:])]
     columns += ["RL"] if found.rl is not None else []
     table = found.accuracy if found.rl is None else np.column_stack([found.accuracy, found.rl])
-    with drawing(name, 5.4, min(9.0, 1.3 + max(2.0, 0.055 * len(order)))) as canvas:
+    with drawing(name, min(9.0, 1.3 + max(2.0, 0.055 * len(order)))) as canvas:
         axes = canvas.one
         image = axes.imshow(
             100 * table[order], aspect="auto", cmap="cividis", vmin=0, vmax=100, interpolation="nearest"

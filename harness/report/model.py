@@ -104,12 +104,6 @@ class Section:
         object.__setattr__(self, "name", file_name(self.name))
 
     @property
-    def fits_a_telephone(self) -> bool:
-        """Tell whether a figure's letters stay legible where it is as wide as a telephone."""
-        width = re.search(r'width="([0-9.]+)pt"', self.svg[:500])
-        return width is not None and float(width[1]) <= 72 * 4
-
-    @property
     def cells(self) -> list[list[Cell]]:
         """The cells, row by row."""
         visible_columns = [i for i, name in enumerate(self.frame.columns) if name != KIND]

@@ -66,7 +66,7 @@ def _histogram(data: Frame) -> Frame:
 
 def _delta_histogram(shares: Frame, near: str, name: str) -> Section:
     """Draw delta log p of both generations, with the edges of the tails."""
-    with drawing(name, 5.6, 2.9) as canvas:
+    with drawing(name, 2.6) as canvas:
         _steps(canvas.one, shares, "delta_logp")
         for edge in (-0.5, 0.5):
             canvas.one.axvline(edge, color="#808080", linewidth=0.8, linestyle=":")
@@ -80,14 +80,13 @@ def _delta_histogram(shares: Frame, near: str, name: str) -> Section:
 
 def _magnitudes(shares: Frame, name: str) -> Section:
     """Draw entropies and divergences of both generations, and the mean of both divergences."""
-    with drawing(name, 5.6, 6.4, 3, 2) as canvas:
-        *drawn_in, empty = canvas.axes.flat
-        for axes, fact in zip(drawn_in, ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl"), strict=True):
+    with drawing(name, 1.9, 5) as canvas:
+        for axes, fact in zip(
+            canvas.axes, ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl"), strict=True
+        ):
             _steps(axes, shares, fact)
-        empty.axis("off")
-        empty.legend(*drawn_in[0].get_legend_handles_labels(), loc="center")
-        for axes in canvas.axes[:, 0]:
             axes.set_ylabel("share of tokens")
+        canvas.one.legend()
     title = "The magnitudes: entropies, divergences and their mean at every position, by who wrote the response"
     alt = "Five step histograms, of both entropies, both KL divergences and their mean, for base's and RL's responses."
     paper = "fig:teaser (b), fig:hist_unireason_magnitudes, fig:hist_dapo_magnitudes, fig:hist_orz_magnitudes"
@@ -126,8 +125,8 @@ def _by_delta(data: Frame, name: str) -> Section:
     """Draw the mean probability that either model gives a token, by its delta log p."""
     labels = list(dict.fromkeys(data["delta_logp"]))
     filled = data[data["tokens"] > 0].reset_index(drop=True)
-    with drawing(name, 5.6, 4.6, 2, 1, sharex=True) as canvas:
-        for axes, who in zip(canvas.axes[:, 0], WHO, strict=True):
+    with drawing(name, 2.5, 2, sharex=True) as canvas:
+        for axes, who in zip(canvas.axes, WHO, strict=True):
             of_model = filled[filled["generation"] == who]
             for column, model in enumerate(WHO):
                 at = [labels.index(label) + (column - 0.5) * 0.38 for label in of_model["delta_logp"]]
@@ -136,9 +135,9 @@ def _by_delta(data: Frame, name: str) -> Section:
             axes.set_ylim(0, 1.05)
             axes.set_title(f"tokens of {WHO[who]}")
             axes.set_ylabel("mean probability")
-        canvas.axes[1, 0].set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
-        canvas.axes[1, 0].set_xlabel("Δ log p of the token, nats")
-        canvas.axes[0, 0].legend(loc="lower right")
+        canvas.axes[1].set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
+        canvas.axes[1].set_xlabel("Δ log p of the token, nats")
+        canvas.one.legend(loc="lower right")
     title = "Mean probability of tokens by their Δ log p, under both models"
     alt = "Bar chart: mean probability under base and RL in bins of Δ log p, for either model's responses."
     return Section(name, title, filled, (f"Bins without tokens are empty. {OVER}",), canvas.svg, alt, "fig:probs (b)")
@@ -146,18 +145,18 @@ def _by_delta(data: Frame, name: str) -> Section:
 
 def _gradient(data: Frame, name: str) -> Section:
     """Show who owns the gradient: shares of tokens and of 2(1 - pi) by probability."""
-    with drawing(name, 5.6, 2.9, 1, 2, sharey=True) as canvas:
-        for axes, model in zip(canvas.axes[0], WHO, strict=True):
+    with drawing(name, 2.4, 2) as canvas:
+        for axes, model in zip(canvas.axes, WHO, strict=True):
             of_model = data[data["generation"] == model]
             at = np.arange(len(of_model))
             bars(axes, (at - 0.2).tolist(), estimates(of_model, "tokens"), 0.38, color=BASE, label="tokens")
             bars(axes, (at + 0.2).tolist(), estimates(of_model, "mass"), 0.38, color=COLOURS[0], label="gradient mass")
             edges = [*of_model["p_from"], *list(of_model["p_to"])[-1:]]
-            axes.set_xticks(np.arange(len(edges)) - 0.5, [f"{edge:g}" for edge in edges], fontsize=7)
+            axes.set_xticks(np.arange(len(edges)) - 0.5, [f"{edge:g}" for edge in edges])
             axes.set_xlabel(f"p of the token, {WHO[model]}")
             percent_axis(axes.yaxis)
-        canvas.axes[0, 0].set_ylabel("share")
-        canvas.axes[0, 0].legend()
+            axes.set_ylabel("share")
+        canvas.one.legend()
     title = "Share of tokens, and of the gradient mass 2|w|(1 − π) that Lemma 1 gives them, by the token's probability"
     note = (
         "The probability that the writing model gave it. The weight |w| is taken as 1 for every token: these are the "
@@ -171,13 +170,13 @@ def _selected(found: Analysis, name: str) -> Section:
     """Rank the tokens that come in place of base's where each criterion fires, all of them firing equally often."""
     data = found.frame("selected")
     chosen = data.drop_duplicates("criterion").to_dict("records")
-    with drawing(name, 6.4, 0.8 + 0.19 * SHOWN_TOKENS, 1, len(chosen)) as canvas:
-        for axes, criterion in zip(canvas.axes[0], chosen, strict=True):
+    with drawing(name, 0.6 + 0.2 * SHOWN_TOKENS, len(chosen)) as canvas:
+        for axes, criterion in zip(canvas.axes, chosen, strict=True):
             placed = data[(data["criterion"] == criterion["criterion"]) & (data["kind"] == "placed")][:SHOWN_TOKENS]
             ranked_bars(axes, list(zip(placed["token"], placed["count"], strict=True)), COLOURS[0], SHOWN_TOKENS)
             sign = "<" if criterion["criterion"] == "delta_logp" else ">"
             axes.set_title(f"{FACTS.get(criterion['criterion'], criterion['criterion'])} {sign} {criterion['tau']:.3g}")
-        canvas.axes[0, 0].set_xlabel("expected count")
+        canvas.axes[-1].set_xlabel("expected count")
     whole = max(1, found.facts["positions"])
     share = ", ".join(
         f"{FACTS[criterion['criterion']]} {100 * criterion['positions'] / whole:.2f} %" for criterion in chosen
@@ -196,11 +195,10 @@ def _likelier(found: Analysis, name: str) -> Section:
     columns = ["rank", "token", "count", "delta_logp", "p_base", "p_rl"]
     data = found.frame("likelier")[columns] if found.tables["likelier"] else frame([], columns)
     words = list(zip(data["token"], data["delta_logp"], strict=True))[:SHOWN_WORDS]
-    half = max(1, (len(words) + 1) // 2)
-    with drawing(name, 5.6, 0.7 + 0.19 * half, 1, 2, sharex=True) as canvas:
-        for axes, part in zip(canvas.axes[0], (words[:half], words[half:]), strict=True):
-            ranked_bars(axes, part, COLOURS[2], half)
-            axes.set_xlabel("mean Δ log p, nats")
+    places = max(1, len(words))
+    with drawing(name, 0.6 + 0.2 * places) as canvas:
+        ranked_bars(canvas.one, words, COLOURS[2], places)
+        canvas.one.set_xlabel("mean Δ log p, nats")
     title = "Tokens that RL made likeliest, by mean Δ log p over RL's own responses"
     note = f"Met {found.facts['least']:,} times or more: the first {len(words)} of {len(data)}. ␣ is a space."
     alt = f"Ranked bar list of {len(words)} tokens by mean Δ log p."
@@ -227,8 +225,8 @@ def _positions(data: Frame, name: str) -> Section:
     """Draw the share of tokens that each gate redraws, by place in the response."""
     tokens = data[data["by"] == "by_token"]
     begins = sorted(set(tokens["from"]))
-    with drawing(name, 5.6, 5.4, 2, 1) as canvas:
-        above, below = canvas.axes[:, 0]
+    with drawing(name, 2.7, 2) as canvas:
+        above, below = canvas.axes
         for i, (label, of_label) in enumerate(data.groupby("label", sort=False)):
             by = dict(list(of_label.groupby("by", sort=False)))
             line(
@@ -255,16 +253,16 @@ def _positions(data: Frame, name: str) -> Section:
 
 def _afterwards(data: Frame, name: str) -> Section:
     """Draw the probability that both models give to what follows a changed token."""
-    with drawing(name, 5.6, 2.9, 1, 2, sharey=True) as canvas:
-        for axes, model, colour in zip(canvas.axes[0], ("base", "RL"), (BASE, RL), strict=True):
+    with drawing(name, 2.5, 2, sharex=True) as canvas:
+        for axes, model, colour in zip(canvas.axes, ("base", "RL"), (BASE, RL), strict=True):
             for i, (label, of_label) in enumerate(data[data["under"] == model].groupby("label", sort=False)):
                 line(axes, list(of_label["after"]), estimates(of_label, "p"), str(label), **look(i))
                 if (usual := of_label["p_of_all_kept"].iloc[0]) is not None:
                     axes.axhline(usual, color=COLOURS[i % len(COLOURS)], linewidth=0.8, linestyle=":")
             axes.set_title(f"under {model}", color=colour)
-            axes.set_xlabel("tokens after a changed one")
-        canvas.axes[0, 0].set_ylabel("mean probability")
-        canvas.axes[0, 1].legend()
+            axes.set_ylabel("mean probability")
+        canvas.axes[1].set_xlabel("tokens after a changed one")
+        canvas.axes[1].legend()
     title = "What follows a changed token: the mean probability of the tokens so many places later, under either model"
     note = f"Of those that were kept as they were proposed. Dotted: of all kept tokens. {OVER}"
     alt = "Line charts: mean probability of the tokens after a changed one, under base and under RL."

@@ -22,7 +22,7 @@ from harness.evals.settings import settings_of
 from harness.files import write_file
 from harness.markdown import duration
 from harness.report.build import build
-from harness.report.draw import COLOURS, drawing
+from harness.report.draw import COLOURS, drawing, label_rows
 from harness.report.markdown import as_text, escape, table
 from harness.report.model import Report, Section, cell, frame
 from harness.report.write import figure_file
@@ -309,7 +309,7 @@ class TrainingSummary(SweepSummary):
         rows = self.comparisons
         tasks = list(dict.fromkeys(row.task for row in rows))
         data = []
-        with drawing("differences", 6.4, 1.2 + 0.32 * len(rows)) as canvas:
+        with drawing("differences", 0.8 + 0.38 * len(rows)) as canvas:
             for place, row in enumerate(rows):
                 d, colour = row.difference, COLOURS[tasks.index(row.task) % len(COLOURS)]
                 differences = 100 * (row.result.values - row.reference.values)
@@ -320,8 +320,7 @@ class TrainingSummary(SweepSummary):
                 canvas.one.plot([ends["difference"]], [place], "D", color=colour, markersize=5)
                 data.append({"training": row.result.label, "benchmark": row.task, **ends})
             canvas.one.axvline(0, color="#808080", linewidth=0.8)
-            canvas.one.set_yticks(range(len(rows)), [f"{row.result.label}, {row.task}" for row in rows])
-            canvas.one.invert_yaxis()
+            label_rows(canvas.one, [f"{row.result.label}, {row.task}" for row in rows])
             canvas.one.set_xlabel(f"Avg@{self.samples} minus plain DAPO, points, paired by seed")
         title = f"Each training minus plain DAPO; small dots are seeds, bars are 95 % intervals over {self.over}"
         dots = Section("differences", title, frame(data), (), canvas.svg, "Dot chart, seed by seed and on average.")

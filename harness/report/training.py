@@ -60,13 +60,9 @@ def _curves(
     name: str, panels: dict[str, tuple[Frame, list[tuple[str, list[Any], list[Estimate]]]]], value: str
 ) -> tuple[Any, list[str]]:
     """Draw panels of curves: the runs of each method thin, and means by method with their bands; return it."""
-    columns = min(len(panels), 3)
-    rows = -(-len(panels) // columns)
     methods = list(dict.fromkeys(method for runs, _ in panels.values() for method in runs["method"]))
-    with drawing(name, 6.4, 2.7 * rows, rows, columns) as drawn:
-        for axes in list(drawn.axes.flat)[len(panels) :]:
-            axes.set_visible(False)
-        for axes, (title, (runs, means)) in zip(drawn.axes.flat, panels.items(), strict=False):
+    with drawing(name, 2.4, len(panels)) as drawn:
+        for axes, (title, (runs, means)) in zip(drawn.axes, panels.items(), strict=True):
             drawn_means = {method for method, *_ in means}
             for (method, _), run in runs.groupby(["method", "run"], sort=False):
                 alone = (runs["method"] == method).sum() == len(run)
@@ -86,8 +82,8 @@ def _curves(
             axes.set_xlabel("step")
             if value == "avg" and runs["samples"].all():
                 percent_axis(axes.yaxis)
-        if (named := drawn.axes[0, 0].get_legend_handles_labels())[0]:
-            drawn.figure.legend(*named, loc="outside upper center", ncols=min(4, len(named[0])))
+        if (named := drawn.one.get_legend_handles_labels())[0]:
+            drawn.figure.legend(*named, loc="outside upper center", ncols=min(2, len(named[0])))
     return drawn, methods
 
 
@@ -170,18 +166,18 @@ def _mass(analysis: Analysis, name: str) -> Section:
     """Draw who owns the gradient of the training itself, by probability."""
     data = analysis.frame("gradient")
     methods = dict(list(data.groupby("method", sort=False)))
-    with drawing(name, 1.2 + 2.4 * len(methods), 2.7, 1, len(methods), sharey=True) as drawn:
-        for axes, (method, bins) in zip(drawn.axes[0], methods.items(), strict=True):
+    with drawing(name, 2.4, len(methods)) as drawn:
+        for axes, (method, bins) in zip(drawn.axes, methods.items(), strict=True):
             at = np.arange(len(bins))
             axes.bar(at - 0.2, list(bins["token_share"]), 0.38, color=BASE, label="tokens")
             axes.bar(at + 0.2, list(bins["gradient_share"]), 0.38, color=COLOURS[0], label="gradient mass")
             edges = [*bins["p_from"], 1.0]
-            axes.set_xticks(np.arange(len(edges)) - 0.5, [f"{edge:g}" for edge in edges], fontsize=7)
+            axes.set_xticks(np.arange(len(edges)) - 0.5, [f"{edge:g}" for edge in edges])
             axes.set_title(visible(method, 30))
             axes.set_xlabel("p of the token")
+            axes.set_ylabel("share")
             percent_axis(axes.yaxis)
-        drawn.axes[0, 0].set_ylabel("share")
-        drawn.axes[0, 0].legend()
+        drawn.one.legend()
     when = "mean over the steps" if analysis.facts["step"] is None else f"step {analysis.facts['step']}"
     title = "Share of tokens and of gradient mass 2|r A|(1 − π) during training, by probability"
     alt = f"Bar charts of token and gradient shares by probability for {len(methods)} methods."
