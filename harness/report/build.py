@@ -13,7 +13,6 @@ from harness.report.model import Chapter, Report, Section
 from harness.report.paper import against_paper
 from harness.report.trained import trained_chapter, with_unique_names
 
-ONLY_ANALYSES = "This report holds analyses only; it compares no results."
 NOTHING = "There is nothing to compare here: that needs two ways of decoding the same problems."
 
 
@@ -81,7 +80,8 @@ def build(
     }
     names = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
     lines = tables.first_lines(rows, names) or list(trained.paragraphs[:1] if trained else ())
-    headline, *lead = lines or [NOTHING if groups and not rows else ONLY_ANALYSES]
+    nothing = NOTHING if groups else "; ".join(chapter.title for chapter in chapters)  # of analyses alone
+    headline, *lead = lines or [nothing]
     kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
     return Report(
         name, headline, tuple(lead), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers)

@@ -170,10 +170,13 @@ def _selected(found: Analysis, name: str) -> Section:
     """Rank the tokens that come in place of base's where each criterion fires, all of them firing equally often."""
     data = found.frame("selected")
     chosen = data.drop_duplicates("criterion").to_dict("records")
-    with drawing(name, 0.6 + 0.2 * SHOWN_TOKENS, len(chosen)) as canvas:
-        for axes, criterion in zip(canvas.axes, chosen, strict=True):
-            placed = data[(data["criterion"] == criterion["criterion"]) & (data["kind"] == "placed")][:SHOWN_TOKENS]
-            ranked_bars(axes, list(zip(placed["token"], placed["count"], strict=True)), COLOURS[0], SHOWN_TOKENS)
+    placed = data[data["kind"] == "placed"]
+    lists = [placed[placed["criterion"] == criterion["criterion"]][:SHOWN_TOKENS] for criterion in chosen]
+    places = [max(3, len(tokens)) for tokens in lists]
+    height = 0.6 + 0.2 * sum(places) / len(places)
+    with drawing(name, height, len(chosen), gridspec_kw={"height_ratios": places}) as canvas:
+        for axes, criterion, tokens, height in zip(canvas.axes, chosen, lists, places, strict=True):
+            ranked_bars(axes, list(zip(tokens["token"], tokens["count"], strict=True)), COLOURS[0], height)
             sign = "<" if criterion["criterion"] == "delta_logp" else ">"
             axes.set_title(f"{FACTS.get(criterion['criterion'], criterion['criterion'])} {sign} {criterion['tau']:.3g}")
         canvas.axes[-1].set_xlabel("expected count")
