@@ -15,7 +15,8 @@ from tests.report.made import report
 PROBE = """() => {
   const outside = [...document.querySelectorAll("body *")].filter(one => {
     const box = one.getBoundingClientRect();
-    return box.width && (box.right > innerWidth + 1 || box.left < -1) && !one.closest(".wide, .skip");
+    return box.width && (box.right > innerWidth + 1 || box.left < -1) && !one.closest(".wide, .skip") &&
+      (one.tagName === "text" || !one.parentElement.closest("svg"));
   }).map(one => one.tagName + "#" + one.id + "." + one.className);
   const table = document.querySelector("table.sortable");
   return {
