@@ -308,7 +308,7 @@ def heat_map(cells: Mapping[tuple[float, float], Setting], rl: Setting | None, n
         axes.set_yticks(range(values.shape[0]), [f"{gamma:g}" for gamma in pivot.index])
         axes.set_xlabel("τ")
         axes.set_ylabel("γ")
-        axes.set_title(f"{title}: {avg}" + (f", rl {middle:.1f}" if rl else ""))
+        axes.set_title(avg + (f", rl {middle:.1f}" if rl else ""))
     caption = f"{avg} on {title} by threshold τ and strength γ; colours are centred on " + ("RL" if rl else "the mean")
     return Section(name, caption, data, (), canvas.svg, "Heat map, as printed in the cells.")
 
@@ -383,7 +383,6 @@ def per_problem(found: Problems, name: str, title: str) -> Section:
                     axes.axhline(at - 0.5, color="#ffffff", linewidth=0.8)
         axes.set_yticks(edges, names)
         axes.tick_params(axis="y", length=0)
-        axes.set_title(title)
         canvas.figure.colorbar(image, ax=axes, shrink=0.8).set_label(f"right of {found.samples} samples, %")
     counts = ", ".join(f"{count} {name}" for name, count in found.counts.items() if count)
     note = (
