@@ -44,7 +44,8 @@ def token_chapter(found: Analysis, slug: str = "") -> Chapter:
         _selected(found, f"selected{slug}"),
         _likelier(found, f"likelier{slug}"),
     )
-    return Chapter(f"Tokens of the {pair_title(str(found.facts['pair'].get('rl')))}", (text,), limited(found, sections))
+    title = f"Token statistics, {pair_title(str(found.facts['pair'].get('rl')))}"
+    return Chapter(title, (text,), limited(found, sections))
 
 
 def _steps(axes: Any, shares: Frame, fact: str) -> None:

@@ -86,7 +86,7 @@ def scores(group: Group) -> Section:
     if any(setting.partial for by_benchmark in chosen.values() for setting in by_benchmark.values()):
         notes.append("* A part of the samples only: it will change when the rest is decoded.")
     name, paper = f"main-{group.slug or 'scores'}".rstrip("-"), "tab:main, tab:compare, tab:rl_minerva"
-    return methods_table(name, f"Ways of decoding the {group.pair}.", methods, notes=notes, paper=paper)
+    return methods_table(name, f"Ways of decoding, {group.pair}.", methods, notes=notes, paper=paper)
 
 
 def _average(settings: Sequence[Setting], group: Group, k: int) -> Score | None:
@@ -140,7 +140,7 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
         steps = [setting for (_, gamma), setting in cells.items() if gamma == 0]
         if base is not None and len(steps) > 1:
             drawn.append(figures.per_problem(problems(base, steps, rl), f"problems-{group.slug}{task}", where))
-    return Chapter(f"Scores of the {group.pair}" if several else "Scores", (), (*sections, *drawn))
+    return Chapter(f"Scores, {group.pair}" if several else "Scores", (), (*sections, *drawn))
 
 
 def cells_of(
