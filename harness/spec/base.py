@@ -43,11 +43,6 @@ class Spec(BaseModel, frozen=True):
         return value
 
     @classmethod
-    def chosen(cls, data: Mapping[str, Any]) -> type[Self]:
-        """Return the class that some data are of, where a spec has several kinds: this one."""
-        return cls
-
-    @classmethod
     def options(cls) -> dict[str, FieldInfo]:
         """Return what may be said, by name, as options, keys and arguments have it: the fields."""
         return dict(cls.model_fields)
@@ -100,7 +95,6 @@ def parse(spec: type[S], data: Any, where: str = "") -> S:
         return data
     if not isinstance(data, Mapping):
         raise _no_mapping(where.rstrip(". "), data, spec)
-    spec = spec.chosen(data)
     try:
         return spec.model_validate(dict(data))
     except ValidationError as error:

@@ -1,19 +1,11 @@
-"""How two models decode one response: Algorithm 1's settings, a class for each mode."""
+"""How two models decode one response: Algorithm 1's settings."""
 
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    InstanceOf,
-    ValidatorFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, InstanceOf, model_serializer, model_validator
 from pydantic.fields import FieldInfo
 
 from harness.errors import UserError, unknown
@@ -24,96 +16,101 @@ from harness.spec.sampling import LEAST_TEMPERATURE, Drawing
 
 Mode = Literal["base", "rl", "replace", "extrapolate", "resample", "veto"]
 Primary = Literal["base", "rl"]
+ALONE = ("base", "rl")  # modes in which one model writes: nothing is redrawn, and there is no criterion
+MODES: tuple[Mode, ...] = get_args(Mode)
+_GATED = " or mode=".join(mode for mode in MODES if mode not in ALONE)
 _WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
 _SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
-NOTHING = (None, 0, 0.0, "0")  # what says nothing where a mode has no such setting
+_UNSET = (None, 0, 0.0, "0")  # values that say nothing where a mode has no such setting
 
 
 class Decoding(Spec, frozen=True):
     """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
 
-    `Decoding(mode=...)` makes the class of its mode, as `Path(...)` does: `Base`, `RL`, `Gated` (all others).
-    What another mode has is refused.
+    base, rl: one model writes, and nothing is redrawn. All others: `primary` proposes; where the criterion holds, the
+    token is redrawn from the target of the mode. replace: RL. extrapolate: pi_extra, proportional to
+    exp(lr + gamma (lr - lb)). resample: base, as it is (gamma -1), which often draws the rejected token again. veto:
+    base without the rejected token, its nucleus taken of what is left (with another gamma, pi_extra without it). What
+    is RL is called replace and what is base resample, whatever was written. The criterion and its parameters are
+    written flat: `criterion: kl, tau: 0.1`. Outside the `window` nothing is redrawn.
     """
 
     called: ClassVar[str] = "decoding"
-    mode: str = Field(
+
+    mode: Mode = Field(
         default="rl",
         description="base or rl alone; redrawn from RL: replace, from beyond: extrapolate, from base: resample, "
         "from base without the rejected token: veto.",
     )
+    primary: Primary = Field(
+        default="base",
+        description="Who proposes each token where a criterion is asked: base (default) or rl.",
+    )
+    gate: InstanceOf[Gate] | None = None
+    gamma: float = Field(
+        default=0.0,
+        ge=-1.0,
+        le=100.0,
+        description="Strength of extrapolate: -1 is base, 0 RL, above 0 beyond RL, between -1 and 0 between.",
+    )
+    window: Annotated[str | None, BeforeValidator(lambda given: _normal_window(given))] = Field(
+        default=None,
+        description="Tokens where the criterion is asked, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
+    )
 
     if TYPE_CHECKING:
-        gate: Gate | None
-        primary: Primary
-        gamma: float
-        window: str | None
 
         def __init__(self, **fields: Any) -> None: ...
 
-    def __new__(cls, **fields: Any) -> Self:
-        """Make the class of the mode."""
-        return super().__new__(cls.chosen(fields))
-
-    @classmethod
-    def chosen(cls, data: Mapping[str, Any]) -> type[Self]:
-        """Return the class of a mode.
-
-        Raises:
-            UserError: there is no such mode, or it does not have a setting that another has.
-        """
-        mode = data.get("mode", "rl") if cls is Decoding else cls.model_fields["mode"].default
-        if not isinstance(mode, str) or mode not in modes():
-            raise unknown("mode", mode, modes())
-        kind_of_mode: Any = modes()[data.get("mode", mode)] if cls is Decoding else cls
-        own = kind_of_mode.options()
-        for name, value in data.items():
-            others = [mode_name for mode_name, kind in modes().items() if name in kind.options()]
-            if value not in NOTHING and name not in own and others:
-                raise UserError(
-                    f"{name}={value!r} has no effect with mode={mode!r}; use mode={' or mode='.join(others)}"
-                )
-        return kind_of_mode
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _choose(cls, data: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-        if not isinstance(data, Mapping):
-            return handler(data)
-        kind_of_mode = cls.chosen(data)
-        named = {name for kind in modes().values() for name in kind.options()} - {*kind_of_mode.options()}
-        data = {name: value for name, value in data.items() if name not in named}
-        return handler(data) if kind_of_mode is cls else kind_of_mode.model_validate(data)
-
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Return what may be said, by name: of `Decoding` itself, what any mode has."""
-        if cls is not Decoding:
-            return cls._options()
-        options = dict(cls.model_fields)
-        for kind in dict.fromkeys(modes().values()):
-            for name, info in kind._options().items():
-                if name not in options or not options[name].description:
-                    options[name] = info
-        return options
+        """Return the fields, and in place of the gate the criterion and the parameters of all criteria."""
+        criterion: Any = Field(
+            default="delta_logp", description=f"When a token is redrawn: {', '.join(gates())}, or one of your own, "
+            "package.module:CLASS.",
+        )  # fmt: skip
+        criterion.annotation = str
+        fields = {name: info for name, info in cls.model_fields.items() if name != "gate"}
+        return fields | {"criterion": criterion} | parameters()
 
+    @model_validator(mode="before")
     @classmethod
-    def _options(cls) -> dict[str, FieldInfo]:
-        return dict(cls.model_fields)
+    def _read(cls, data: Any) -> Any:
+        """Refuse what the mode does not have, and collect the criterion and its parameters, which are written flat."""
+        if not isinstance(data, Mapping):
+            return data
+        mode = data.get("mode", "rl")
+        if not isinstance(mode, str) or mode not in MODES:
+            raise unknown("mode", mode, MODES)
+        return _read_alone(data, mode) if mode in ALONE else _read_gated(data, mode)
+
+    @model_validator(mode="after")
+    def _check(self) -> "Decoding":
+        if self.gate is None:
+            if self.primary != self.mode:
+                raise ValueError(f"primary={self.primary!r} has no effect with mode={self.mode!r}; use mode={_GATED}")
+            return self
+        fixed = {"replace": 0.0, "resample": -1.0}
+        if self.gamma != fixed.get(self.mode, self.gamma):
+            raise ValueError(f"gamma={self.gamma} is refused with mode={self.mode!r}; use mode=extrapolate")
+        if self.mode == "extrapolate" and self.gamma in fixed.values():
+            object.__setattr__(self, "mode", "replace" if self.gamma == 0 else "resample")
+        if self.mode == "veto" and self.gate.redraws:
+            raise ValueError(
+                f"mode='veto' is refused with criterion={self.gate.name!r}, which says itself what is redrawn; "
+                "accepted: another criterion"
+            )
+        if isinstance(self.gate, Threshold) and (doubt := self.gate.doubt()):
+            warnings.warn(doubt, stacklevel=2)
+        return self
 
     @model_serializer(mode="plain")
     def _flat(self) -> dict[str, Any]:
-        """Write it as the class that it is, the criterion and its parameters flat."""
+        """Write what the mode has, the criterion and its parameters flat."""
+        if self.gate is None:
+            return {"mode": self.mode, "primary": self.primary}
         fields = {name: getattr(self, name) for name in type(self).model_fields if name != "gate"}
-        return fields if self.gate is None else fields | self.gate.plain()
-
-    def replace(self, **changes: Any) -> "Decoding":
-        """Return a validated copy with some fields changed; another mode keeps what it has too.
-
-        Raises:
-            UserError: the changed decoding is not valid.
-        """
-        return parse(Decoding, {**self.model_dump(), **changes})
+        return fields | self.gate.plain()
 
     @property
     def gated(self) -> bool:
@@ -131,13 +128,16 @@ class Decoding(Spec, frozen=True):
 
         With its own parameters: `NAME/32`. Empty where none is asked.
         """
-        return ""
+        return "" if self.gate is None else f"{self.gate.words}{self._at_window}"
 
     @property
     def caption(self) -> str:
         """What its criterion is called in tables and figures: `Δ log p above`, `LABEL (span 32)`."""
-        window = f" @{self.window}" if self.window else ""
-        return "" if self.gate is None else f"{self.gate.caption}{window}"
+        return "" if self.gate is None else f"{self.gate.caption}{self._at_window}"
+
+    @property
+    def _at_window(self) -> str:
+        return f" @{self.window}" if self.window else ""
 
     @property
     def everywhere(self) -> bool:
@@ -149,7 +149,8 @@ class Decoding(Spec, frozen=True):
 
         A share is one of `max_tokens`, rounded up; how long the response will be is not known while it is written.
         """
-        return 0, None
+        since, _, until = (self.window or ":").partition(":")
+        return _place(since, max_tokens) or 0, _place(until, max_tokens)
 
     @property
     def reads_base(self) -> bool:
@@ -168,8 +169,13 @@ class Decoding(Spec, frozen=True):
         """Return what it is compared with, the same gate with less of a target; what has no control is its own.
 
         An extrapolation's is the replacement (gamma = 0): what is beyond RL adds to RL's token. A replacement's is the
-        veto: what RL's token adds to the rejected one's going.
+        veto: what RL's token adds to the rejected one's going. Without a threshold there is no veto: every token is
+        rejected, or the gate says itself what is redrawn.
         """
+        if self.mode == "extrapolate":
+            return self.replace(mode="replace", gamma=0.0)
+        if self.mode == "replace" and isinstance(self.gate, Threshold):
+            return self.replace(mode="veto", gamma=-1.0)
         return self
 
     def controls(self) -> tuple["Decoding", ...]:
@@ -179,131 +185,8 @@ class Decoding(Spec, frozen=True):
 
     def label(self) -> str:
         """Return a short name: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`."""
-        return self.mode
-
-
-class _Alone(Decoding, frozen=True):
-    """One model writes, and nothing is redrawn."""
-
-    gate: ClassVar[Gate | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    gamma: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
-    window: ClassVar[str | None] = None  # pyright: ignore[reportIncompatibleVariableOverride]
-
-
-class Base(_Alone, frozen=True):
-    """Base proposes, nothing is redrawn."""
-
-    mode: Literal["base"] = "base"
-    primary: Literal["base"] = "base"
-
-
-class RL(_Alone, frozen=True):
-    """The RL model proposes, nothing is redrawn."""
-
-    mode: Literal["rl"] = "rl"
-    primary: Literal["rl"] = "rl"
-
-
-class Gated(Decoding, frozen=True):
-    """`primary` proposes; where the criterion holds, the token is redrawn from the target of its mode.
-
-    replace: RL. extrapolate: pi_extra, proportional to exp(lr + gamma (lr - lb)). resample: base, as it is (gamma -1),
-    which often draws the rejected token again. veto: base without the rejected token, its nucleus taken of what is
-    left (with another gamma, pi_extra without it). What is RL is called replace and what is base resample, whatever
-    was written. The criterion and its parameters are written flat: `criterion: kl, tau: 0.1`. Outside the `window`
-    nothing is redrawn.
-    """
-
-    mode: Literal["replace", "extrapolate", "resample", "veto"] = "replace"
-    primary: Primary = Field(
-        default="base",
-        description="Who proposes each token where a criterion is asked: base (default) or rl.",
-    )
-    gate: InstanceOf[Gate]  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
-    gamma: float = Field(
-        default=0.0,
-        ge=-1.0,
-        le=100.0,
-        description="Strength of extrapolate: -1 is base, 0 RL, above 0 beyond RL, between -1 and 0 between.",
-    )
-    window: Annotated[str | None, BeforeValidator(lambda given: _settle_window(given))] = Field(
-        default=None,
-        description="Tokens where the criterion is asked, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
-    )
-
-    @classmethod
-    def _options(cls) -> dict[str, FieldInfo]:
-        """Return its own fields, and in place of the gate the criterion and the parameters of all that there are."""
-        criterion: Any = Field(
-            default="delta_logp", description=f"When a token is redrawn: {', '.join(gates())}, or one of your own, "
-            "package.module:CLASS.",
-        )  # fmt: skip
-        criterion.annotation = str
-        fields = {name: info for name, info in cls.model_fields.items() if name != "gate"}
-        return fields | {"criterion": criterion} | parameters()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_gate(cls, data: Any) -> Any:
-        """Collect the criterion and its parameters, which are written flat."""
-        if not isinstance(data, Mapping):
-            return data
-        if data.get("source") is None:  # else it is somebody's own, as it was written down
-            data = {name: value for name, value in data.items() if value is not None}
-        data = dict(data)
-        if data.get("mode") == "extrapolate" and "gamma" not in data:
-            raise ValueError("gamma is missing: mode='extrapolate' needs its strength, as gamma=0.05 (0 is replace)")
-        if data.get("mode") in ("resample", "veto"):
-            data.setdefault("gamma", -1.0)
-        gate = data.pop("gate", None)
-        if isinstance(gate, Gate):
-            data["gate"] = gate
-            return data
-        fields = {name: data.pop(name) for name in list(data) if name not in cls.model_fields}
-        if isinstance(gate, Mapping):
-            fields = {**gate, **fields}
-        data["gate"] = _gate(fields, str(data.get("mode", "replace")))
-        return data
-
-    @model_validator(mode="after")
-    def _check(self) -> "Gated":
-        fixed = {"replace": 0.0, "resample": -1.0}
-        if self.gamma != fixed.get(self.mode, self.gamma):
-            raise ValueError(f"gamma={self.gamma} is refused with mode={self.mode!r}; use mode=extrapolate")
-        if self.mode == "extrapolate" and self.gamma in fixed.values():
-            object.__setattr__(self, "mode", "replace" if self.gamma == 0 else "resample")
-        if self.mode == "veto" and self.gate.redraws:
-            raise ValueError(
-                f"mode='veto' is refused with criterion={self.gate.name!r}, which says itself what is redrawn; "
-                "accepted: another criterion"
-            )
-        if isinstance(self.gate, Threshold) and (doubt := self.gate.doubt()):
-            warnings.warn(doubt, stacklevel=2)
-        return self
-
-    @property
-    def criterion(self) -> str:
-        """The criterion in words."""
-        return " ".join([self.gate.words, *([f"@{self.window}"] if self.window else [])])
-
-    def tokens(self, max_tokens: int) -> tuple[int, int | None]:
-        """Return the window in tokens."""
-        since, _, until = (self.window or ":").partition(":")
-        return _place(since, max_tokens) or 0, _place(until, max_tokens)
-
-    def control(self) -> Decoding:
-        """Return the same gate with RL as its target, or, of a replacement, with base without the rejected token.
-
-        Without a threshold there is no veto: every token is rejected, or the gate says itself what is redrawn.
-        """
-        if self.mode == "extrapolate":
-            return self.replace(mode="replace", gamma=0.0)
-        if self.mode == "replace" and isinstance(self.gate, Threshold):
-            return self.replace(mode="veto", gamma=-1.0)
-        return self
-
-    def label(self) -> str:
-        """Return a short name: `extrapolate τ-0.3 γ0.05 on rl`."""
+        if self.gate is None:
+            return self.mode
         words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:.3g}"]
         if self.mode == "extrapolate" or (self.mode == "veto" and self.gamma != -1):
             words.append(f"γ{self.gamma:g}")
@@ -312,6 +195,39 @@ class Gated(Decoding, frozen=True):
         if self.primary == "rl":
             words.append("on rl")
         return " ".join(words)
+
+
+def _read_alone(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """Return the fields of a mode in which one model writes.
+
+    Raises:
+        UserError: a setting is given that only the other modes have.
+    """
+    others = {"gate", *Decoding.options()} - {"mode", "primary"}
+    for name, value in data.items():
+        if name in others and value not in _UNSET:
+            raise UserError(f"{name}={value!r} has no effect with mode={mode!r}; use mode={_GATED}")
+    return {"primary": mode, **{name: value for name, value in data.items() if name not in others}}
+
+
+def _read_gated(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """Return the fields of a mode with a criterion, its gate made of what is written flat.
+
+    Raises:
+        UserError: the criterion, one of its parameters or the strength is refused or missing.
+    """
+    fields = dict(data)
+    if fields.get("source") is None:  # else it is somebody's own, as it was written down
+        fields = {name: value for name, value in fields.items() if value is not None}
+    if mode == "extrapolate" and "gamma" not in fields:
+        raise UserError("gamma is missing: mode='extrapolate' needs its strength, as gamma=0.05 (0 is replace)")
+    if mode in ("resample", "veto"):
+        fields.setdefault("gamma", -1.0)
+    gate = fields.get("gate")
+    if not isinstance(gate, Gate):
+        flat = {name: fields.pop(name) for name in list(fields) if name not in Decoding.model_fields}
+        fields["gate"] = _gate({**(gate if isinstance(gate, Mapping) else {}), **flat}, mode)
+    return fields
 
 
 def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
@@ -354,13 +270,7 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
     return gate
 
 
-@cache
-def modes() -> dict[str, type[Decoding]]:
-    """Return the class of each mode."""
-    return {"base": Base, "rl": RL, **dict.fromkeys(("replace", "extrapolate", "resample", "veto"), Gated)}
-
-
-def _settle_window(window: Any) -> Any:
+def _normal_window(window: Any) -> Any:
     """Return a window as it is always written; None for all tokens.
 
     Raises:
@@ -397,14 +307,15 @@ def parse_decoding(text: str) -> Decoding:
         UserError: an unknown name, or a value that is refused.
     """
     fields: dict[str, str] = {}
+    options = Decoding.options()
     for i, part in enumerate(text.split(",")):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             name, value = "mode", name
             if i:
                 raise UserError(f"decoding={text!r}: {part!r} is no name=value; accepted: MODE,name=value,…")
-        if name not in Decoding.options():
-            raise unknown("decoding", name, Decoding.options())
+        if name not in options:
+            raise unknown("decoding", name, options)
         if name in fields:
             raise UserError(f"decoding={text!r} gives {name} twice")
         fields[name] = value

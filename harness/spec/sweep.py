@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from harness.errors import UserError, unknown
 from harness.policy.gates import gates
 from harness.spec.base import Spec, parse, shown
-from harness.spec.decoding import Decoding, check_together, modes, parse_decoding
+from harness.spec.decoding import Decoding, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import (
     EvalSpec,
@@ -188,7 +188,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     @classmethod
     def choices(cls, name: str) -> tuple[Any, ...]:
         """Return all that a parameter can be; none where it is a number or a text."""
-        return tuple({"decode.mode": modes(), "decode.criterion": gates()}.get(name) or super().choices(name))
+        return tuple(gates()) if name == "decode.criterion" else super().choices(name)
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import warnings
 import pytest
 
 from harness.errors import UserError
+from harness.policy.gates.position import DeltaLogp
 from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
 from harness.spec.decoding import parse_decoding
 
@@ -25,7 +26,13 @@ from harness.spec.decoding import parse_decoding
         (Decoding, {"mode": "replace"}, "tau is missing: mode='replace' needs the threshold"),
         (Decoding, {"mode": "replace", "tau": -0.3, "gamma": 0.1}, "gamma=0.1"),
         (Decoding, {"mode": "rl", "tau": -0.3}, "tau=-0.3"),
-        (Decoding, {"mode": "base", "primary": "rl"}, "primary='rl'"),
+        (
+            Decoding,
+            {"mode": "base", "primary": "rl"},
+            "primary='rl' has no effect with mode='base'; use mode=replace or",
+        ),
+        (Decoding, {"mode": "base", "gate": DeltaLogp(tau=-1)}, "has no effect with mode='base'; use mode=replace or"),
+        (Decoding, {"tao": -1}, "'tao' is not known; did you mean 'tau'. Accepted: mode, "),
         (Decoding, {"mode": "extrapolate", "tau": -1, "gamma": -1.1}, "gamma=-1.1 is refused"),
         (Decoding, {"mode": "replace", "tau": float("nan")}, "tau=nan is refused"),
         (Decoding, {"mode": "replace", "criterion": "always", "tau": 1}, "tau=1"),
