@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from harness.errors import UserError, unknown
 from harness.policy.gates import gates
 from harness.spec.base import Spec, parse, shown
+from harness.spec.checkpoints import checkpoints_of
 from harness.spec.decoding import Decoding, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
 from harness.spec.evaluation import (
@@ -29,7 +30,6 @@ from harness.spec.pair import TINY, NamedPair, Pair, find_pair, model_name, pres
 from harness.spec.presentation import Presentation
 from harness.spec.sampling import Sampling, over
 from harness.spec.search import LISTED, Ratio, Search
-from harness.spec.trajectory import trajectory_of
 
 TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
 _PASS = re.compile(r"pass_at_([0-9]+)")
@@ -42,9 +42,8 @@ def _read_pairs(value: Any) -> dict[str, Any]:
         UserError: one is refused, or two have one name.
     """
     if isinstance(value, Mapping) and isinstance(value.get("rl"), list | tuple):  # a training's checkpoints
-        checkpoints = [str(name) for name in value["rl"]]
         shared = {key: value[key] for key in value if key != "rl"}
-        named = [(checkpoint.name, checkpoint.pair) for checkpoint in trajectory_of(checkpoints, shared)]
+        named = checkpoints_of([str(name) for name in value["rl"]], shared)
     else:
         named = [_read_pair(pair) for pair in (value if isinstance(value, list | tuple) else [value])]
     names = [name for name, _ in named]

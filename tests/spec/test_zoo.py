@@ -6,9 +6,9 @@ from transformers import AutoConfig
 from harness.decode.memory import ModelShape
 from harness.errors import UserError
 from harness.spec import Pair, find_pair, load_eval, parse, preset, zoo
+from harness.spec.checkpoints import checkpoints_of
 from harness.spec.pair import pair_of
 from harness.spec.published import KNOWN
-from harness.spec.trajectory import trajectory_of
 from harness.spec.zoo import ZooPair
 from harness.sweep.specs import load
 
@@ -50,7 +50,7 @@ def test_sizes_context_and_vocabulary_are_those_of_the_configuration_that_is_kno
     assert (pair.vocabulary or [None])[0] in (None, sizes.vocab)
 
 
-def test_a_checkpoint_of_a_trajectory_is_named_behind_an_at():
+def test_a_checkpoint_of_a_training_is_named_behind_an_at():
     whole = preset("nemotron-1.5b")
     assert (whole.rl, whole.rl_revision) == ("nvidia/Nemotron-Research-Reasoning-Qwen-1.5B", None)
     assert preset("nemotron-1.5b@brorl") == whole.replace(rl_revision="brorl")
@@ -79,47 +79,34 @@ def test_names_work_wherever_a_pair_is_named():
     assert [each.rl[-3:] for each in found.pairs.values()] == ["700", "800"]
 
 
-def test_a_pair_that_lists_its_checkpoints_is_a_trajectory():
-    tiny = trajectory_of()
-    assert [each.name for each in tiny] == ["tiny@2", "tiny@4", "tiny@6", "tiny@8"]
-    assert tiny == trajectory_of([], {"pair": "tiny"}) == trajectory_of([each.name for each in tiny])
-    assert [each.step for each in tiny] == [2, 4, 6, 8]
-    listed = trajectory_of([], {"pair": "rlvr-math-1.5b"})
-    assert [each.name for each in listed] == ["rlvr-math-1.5b@700", "rlvr-math-1.5b@800"]
-    assert listed[1].pair.rl.endswith("step-800")
-
-
-def test_checkpoints_are_folders_or_revisions_with_a_base(tmp_path):
+def test_checkpoints_are_named_presets_folders_or_revisions_with_a_base(tmp_path):
+    """Those without a step in their names were refused, with an option that no command has."""
+    assert checkpoints_of(["tiny@2", "tiny@8"]) == [(name, preset(name)) for name in ("tiny@2", "tiny@8")]
     (tmp_path / "run@1" / "step-4").mkdir(parents=True)
     folder = str(tmp_path / "run@1" / "step-4")
-    found = trajectory_of(["org/run@step_2", folder], {"base": "org/base", "base_revision": "v1"})
-    assert [each.step for each in found] == [2, 4]
-    assert found[0].pair == Pair(base="org/base", base_revision="v1", rl="org/run", rl_revision="step_2")
-    assert found[1].pair == Pair(base="org/base", base_revision="v1", rl=folder)
-    named = trajectory_of(["org/a", "org/b"], {"base": "org/base"}, steps=[10, 30])
-    assert [(each.name, each.step) for each in named] == [("a", 10), ("b", 30)]
-    alike = trajectory_of(["run/2/actor", "run/4/actor"], {"base": "org/base"}, steps=[2, 4])
-    assert [each.name for each in alike] == ["run/2/actor", "run/4/actor"], "not actor twice"
+    pairs = dict(checkpoints_of(["org/run@step_2", folder], {"base": "org/base", "base_revision": "v1"}))
+    assert list(pairs.values()) == [
+        Pair(base="org/base", base_revision="v1", rl="org/run", rl_revision="step_2"),
+        Pair(base="org/base", base_revision="v1", rl=folder),
+    ]
+    assert [name for name, _ in checkpoints_of(["org/b", "org/a"], {"base": "org/base"})] == ["b", "a"]
+    names = ["run/2/actor", "run/4/actor"]
+    assert [name for name, _ in checkpoints_of(names, {"base": "org/base"})] == names, "not actor twice"
 
 
 @pytest.mark.parametrize(
-    ("names", "options", "steps", "said"),
+    ("names", "options", "sentence"),
     [
-        ([], {"pair": "orz-7b"}, None, r"pair='orz-7b' lists no checkpoints by step; accepted: pair=tiny or rlvr-math"),
-        ([], {"base": "org/base"}, None, r"base='org/base' lists no checkpoints"),
-        (["org/a@1"], {}, None, r"checkpoint 'org/a@1' has no base: give --base BASE"),
-        (["org/Qwen-1.5B"], {"base": "b"}, None, r"does not end in its step \(as in step-400\); give --steps"),
-        (["tiny@4", "tiny@2"], {}, None, r"steps=4, 2 do not rise from above 0"),
-        (["tiny@4", "tiny@6"], {}, [1], r"are 1 numbers for 2 checkpoints"),
-        (["tiny@2", "rlvr-math-1.5b@700"], {}, None, r"they have two bases, 'tiny@base' and 'deepseek"),
-        (["tiny@2"], {"pair": "orz-7b"}, None, r"pair='orz-7b' has no effect where checkpoints are named"),
-        (["tiny@2"], {"base": "b"}, None, r"base='b' is not that of 'tiny@2', 'tiny@base'; leave it out"),
-        (["tiny@2"], {"pair": "tiny", "base": "b"}, None, r"pair='tiny' and base='b' name two pairs"),
+        ([], {"base": "org/base"}, r"rl=\[\] names no checkpoint; accepted: a list of them"),
+        (["org/a@1"], {}, r"checkpoint 'org/a@1' has no base: give base=BASE"),
+        (["tiny@2", "rlvr-math-1.5b@700"], {}, r"they have two bases, 'tiny@base' and 'deepseek"),
+        (["tiny@2"], {"pair": "orz-7b"}, r"pair='orz-7b' has no effect where checkpoints are named"),
+        (["tiny@2"], {"base": "b"}, r"base='b' is not that of 'tiny@2', 'tiny@base'; leave it out"),
     ],
 )
-def test_what_is_no_trajectory_is_one_sentence(names, options, steps, said):
-    with pytest.raises(UserError, match=said):
-        trajectory_of(names, options, steps)
+def test_what_is_no_training_is_one_sentence(names, options, sentence):
+    with pytest.raises(UserError, match=sentence):
+        checkpoints_of(names, options)
 
 
 def test_a_sweep_takes_the_checkpoints_of_a_training_one_by_one():
