@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from harness.policy.combine import PAIR, Pair, cut
+from harness.policy.combine import PAIR, Combination, cut
 from harness.policy.nucleus import nucleus
 from harness.policy.rule import Rows, Rules
 from harness.policy.step import Requests, Step
@@ -23,7 +23,7 @@ from harness.policy.target import Policies, weights
 
 
 def distribution(
-    logits: Mapping[str, Tensor], rules: Rules, requests: Requests | None = None, combination: Pair = PAIR
+    logits: Mapping[str, Tensor], rules: Rules, requests: Requests | None = None, combination: Combination = PAIR
 ) -> tuple[Tensor, Tensor]:
     """Return P(token) and P(replaced) of one step of Algorithm 1, exactly.
 

@@ -23,7 +23,7 @@ import triton.language as tl
 
 from harness.policy import kernels
 from harness.policy.algorithm import Decision, decide
-from harness.policy.combine import Pair
+from harness.policy.combine import Combination
 from harness.policy.fused import TILE, Work, run_kernels
 from harness.policy.gates import Threshold, gate_of, gates
 from harness.policy.noise import PROPOSE, REDRAW
@@ -332,7 +332,7 @@ def _errors(batch: DecisionBatch, got: Outcome) -> tuple[float, float]:
 
 def _differences(batch: DecisionBatch, got: Outcome) -> tuple[int, int]:
     """Count rows decided otherwise than by `decide`, and those of them that rounding does not explain."""
-    torchs = decide(batch.logits, batch.rules, batch.requests, Pair(batch.vocab_size))
+    torchs = decide(batch.logits, batch.rules, batch.requests, Combination(batch.vocab_size))
     ours = got.decision
     same = (ours.proposed == torchs.proposed) & (ours.replaced == torchs.replaced) & (ours.token == torchs.token)
     rows = (~same).nonzero()[:, 0].tolist()

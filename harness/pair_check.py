@@ -79,7 +79,7 @@ def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") 
     if checked is None:
         return examined(verdict, why, tuple(warned))
     for role in checked.without_weights:
-        warned.append(f"{pair.named(role)} has no weights yet, without which nothing can be loaded")
+        warned.append(f"{pair.argument(role)} has no weights yet, without which nothing can be loaded")
     context = (checked.context.length, checked.context.rl_alone)
     dtype = checked.dtype if engine.dtype == "auto" else engine.dtype
     return examined(verdict, None, tuple(warned), context, dtype)

@@ -188,7 +188,7 @@ def _presentation(spec: "TrainSpec") -> "Presentation":
     """Return how the benchmarks of a validation are put and graded: where it does not say it, by the training's prompt,
     and by `dapo.grader` if that is not the default."""
     rewards = None if spec.dapo.grader == DEFAULT_GRADER else spec.dapo.grader
-    return spec.validation.over(Presentation(prompt=spec.prompt, grader=rewards))
+    return spec.validation.applied_to(Presentation(prompt=spec.prompt, grader=rewards))
 
 
 def estimate(spec: "TrainSpec", out: Path) -> str:

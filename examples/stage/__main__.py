@@ -12,7 +12,7 @@ import typer
 from examples.stage.chapter import pairs_chapter
 from examples.stage.kinds import pair_statistics
 from harness.cli import main
-from harness.cli.base import echo, group, numbers
+from harness.cli.base import echo, group, parse_numbers
 from harness.cli.report import report
 from harness.errors import UserError
 from harness.evals import read_results
@@ -51,7 +51,7 @@ def compare_kinds(
         if not equals:
             raise UserError(f"kinds={kind!r} has no name; accepted: KIND=PLACE")
         places.setdefault(name, []).append(place)
-    shares = numbers("changed", changed, float)
+    shares = parse_numbers("changed", changed, float)
     if not all(0 < share < 1 for share in shares):
         raise UserError(f"changed={changed!r} is refused; accepted: fractions between 0 and 1")
     check_writable(out)

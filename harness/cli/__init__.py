@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from harness import __version__
-from harness.cli.base import PLAIN, Group, echo, group
+from harness.cli.base import PLAIN, CommandGroup, echo, group
 from harness.errors import UserError
 from harness.files import REFUSALS
 from harness.progress import showing
@@ -51,7 +51,7 @@ COMMANDS = {**USE, **RESULTS, **UPKEEP}
 _HOME = re.compile(r"(^|=)~/")  # a shell makes a home of it at the beginning of a word only: not in --out=~/runs
 
 
-class _Commands(Group):
+class _Commands(CommandGroup):
     """The commands, imported one by one."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -85,8 +85,8 @@ class _Commands(Group):
 app = typer.Typer(cls=_Commands, help=HELP, add_completion=False, pretty_exceptions_enable=False, **PLAIN)
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _say_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"rlvr-dir {__version__}")
         raise typer.Exit
 

@@ -205,6 +205,6 @@ def analyse_curves(
     _keep(curves(by_method, step), out)
 
 
-def _keep(found: "Analysis", out: Path) -> None:
-    path = found.write(out)
+def _keep(analysis: "Analysis", out: Path) -> None:
+    path = analysis.write(out)
     echo(f"written: {path}; `rlvr-dir report --analysis {path.parent}` draws it")

@@ -96,7 +96,7 @@ def as_typed(sentence: str, options: dict[str, bool], typed: str, chosen: Mappin
     return re.sub(r"(?<![-.\w])(\w+)=(?=(\S)?)", option, sentence)
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group that names the nearest of its commands where there is none of a name."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -111,29 +111,29 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-class _Group(typer.Typer):
-    def command(self, name: str | None = None, **how: Any) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+class _Typer(typer.Typer):
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Add a command of our class."""
-        return super().command(name, cls=Command, **how)
+        return super().command(name, cls=Command, **options)
 
 
 def group(text: str) -> typer.Typer:
     """Make a group of commands with this help."""
-    return _Group(help=text, cls=Group, add_completion=False, **PLAIN)
+    return _Typer(help=text, cls=CommandGroup, add_completion=False, **PLAIN)
 
 
-def numbers(name: str, given: str, kind: type[N] = int, least: int | None = None) -> list[N]:
+def parse_numbers(name: str, text: str, kind: type[N] = int, least: int | None = None) -> list[N]:
     """Read the comma-separated numbers of an option.
 
     Raises:
         UserError: one is none, or below the `least`.
     """
     with suppress(ValueError):
-        values = [kind(text) for text in given.split(",")]
+        values = [kind(part) for part in text.split(",")]
         if least is None or min(values) >= least:
             return values
     accepted = ("whole numbers" if kind is int else "numbers") + ("" if least is None else f" from {least}")
-    raise UserError(f"{name}={given!r} is refused; accepted: {accepted}, comma-separated")
+    raise UserError(f"{name}={text!r} is refused; accepted: {accepted}, comma-separated")
 
 
 def echo(text: object, *, err: bool = False, lines: bool = False) -> None:
@@ -147,7 +147,7 @@ def echo_json(data: object) -> None:
     typer.echo("".join(c if visible(c, keep="\n") == c else json.dumps(c)[1:-1] for c in text))
 
 
-def fitted(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def fit_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in plain text, one line a row; its last column is cut where the terminal ends."""
     cells = [[visible(cell, None) for cell in row] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]

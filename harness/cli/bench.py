@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.base import group, numbers
+from harness.cli.base import group, parse_numbers
 
 app = group("Speed and memory, measured side by side in one run.")
 
@@ -30,8 +30,8 @@ def bench_decode_command(
     from harness.bench.decode import bench_decode
 
     measured = bench_decode(
-        sequences=numbers("sequences", sequences, least=1), kinds=engines.split(","), tokens=tokens, rounds=rounds,
-        threads=threads, say=lambda text: typer.echo(text, err=True),
+        sequences=parse_numbers("sequences", sequences, least=1), kinds=engines.split(","), tokens=tokens,
+        rounds=rounds, threads=threads, say=lambda text: typer.echo(text, err=True),
     )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(measured))

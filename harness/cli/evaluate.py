@@ -92,9 +92,9 @@ def evaluate_command(
         say(f"in MLflow, side by side: `{ui_command(place)}`")
 
 
-def announce_tiny(asked: EvalSpec) -> None:
+def announce_tiny(spec: EvalSpec) -> None:
     """Say that the tiny pair is used: its scores are a check of the pipeline."""
-    if asked.pair == TINY:
+    if spec.pair == TINY:
         echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
 
 
@@ -112,7 +112,7 @@ Partial = Annotated[
 Runs = Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")]
 
 
-def read(results: list[str], store: Path, runs: Path, tracking: str | None, **how: Any) -> "list[EvalResult]":
+def read(results: list[str], store: Path, runs: Path, tracking: str | None, **options: Any) -> "list[EvalResult]":
     """Read the results at some places; `how` is asked of records."""
     from harness.evals.load_results import read_results
 
@@ -121,7 +121,7 @@ def read(results: list[str], store: Path, runs: Path, tracking: str | None, **ho
 
         return result_of_run(run_id, resolve_store(runs, tracking))
 
-    return read_results(results, store, run=of_run, **how)
+    return read_results(results, store, run=of_run, **options)
 
 
 @spec_options(EvalSpec, only=("grader", "data_dir"))

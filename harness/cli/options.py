@@ -47,9 +47,9 @@ def spec_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def run(**given: Any) -> None:
-            options = {name: given.pop(name) for name in options_of_specs}
-            command(**given, options={name: value for name, value in options.items() if value is not None})
+        def run(**arguments: Any) -> None:
+            options = {name: arguments.pop(name) for name in options_of_specs}
+            command(**arguments, options={name: value for name, value in options.items() if value is not None})
 
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for name, parameter in signature.parameters.items() if name != "options"]

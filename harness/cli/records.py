@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.base import echo, echo_json, fitted, group
+from harness.cli.base import echo, echo_json, fit_table, group
 from harness.cli.options import spec_options
 from harness.errors import UserError
 from harness.files import make_folder
@@ -54,7 +54,7 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
         lines.append([name, row["decoding"], pair, state, samples_held, changed, day, "  ".join(remarks)])
     if lines:
         head = ["record", "decoding", "pair", "state", "responses of problems", "changed", "made", ""]
-        echo(fitted(head, lines), lines=True)
+        echo(fit_table(head, lines), lines=True)
 
 
 @app.command("show")

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.base import echo, fitted, group, numbers
+from harness.cli.base import echo, fit_table, group, parse_numbers
 from harness.errors import UserError
 from harness.progress import phase, say
 from harness.spec import parse, read_yaml
-from harness.spec.evaluation import load_own
+from harness.spec.evaluation import load_criteria
 
 if TYPE_CHECKING:
     from harness.spec.search import Search
@@ -47,7 +47,7 @@ def sweep_list(
         for name, _, description in rows:
             echo(f"{name}: {description}")
         return
-    echo(fitted(["sweep", "pair", "about"], rows), lines=True)
+    echo(fit_table(["sweep", "pair", "about"], rows), lines=True)
 
 
 @app.command("run")
@@ -157,7 +157,7 @@ def sweep_confirm(
 
     chosen = [task.strip() for task in tasks.split(",")] if tasks else None
     sweep = _open(_stored(name, out)[1], _place(name, out), records, track)
-    echo(confirm(sweep, numbers("seeds", seeds), chosen, limit=limit), lines=True)
+    echo(confirm(sweep, parse_numbers("seeds", seeds), chosen, limit=limit), lines=True)
 
 
 @app.command("work")
@@ -179,7 +179,7 @@ def read(file: str, changes: list[str]) -> "Search":
     from harness.sweep.specs import load
 
     data = read_yaml(_file_of(file), changes)
-    load_own(data)
+    load_criteria(data)
     return load(data)
 
 

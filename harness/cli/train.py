@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.base import echo, numbers
+from harness.cli.base import echo, parse_numbers
 from harness.cli.track import Tracking
 from harness.errors import UserError
 from harness.policy.reweighting import default_alphas, method_names
@@ -65,7 +65,7 @@ def train_command(
 
     options = {
         "backend": backend, "preset": preset, "base": base, "data": data,
-        "seeds": None if seeds is None else numbers("seeds", seeds),
+        "seeds": None if seeds is None else parse_numbers("seeds", seeds),
         "dapo.method": method, "dapo.alpha": alpha,
         "dapo.steps": steps, "dapo.top_p": rollout_top_p,
         "validation.tasks": None if validate is None else [t for t in validate.split(",") if t not in ("", "none")],

@@ -88,14 +88,14 @@ def view(
     echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
-def _decoded(asked: EvalSpec, store: Path, top: int) -> "dict[str, list[Record]]":
+def _decoded(spec: EvalSpec, store: Path, top: int) -> "dict[str, list[Record]]":
     """Return the records of each task, completed with traces."""
     from harness.evals.traces import traced
     from harness.records import RecordStore
 
-    announce_tiny(asked)
+    announce_tiny(spec)
     by_task: dict[str, list[Record]] = {}
-    for job in traced(asked, store, top=top, inspect_only=True):
+    for job in traced(spec, store, top=top, inspect_only=True):
         by_task.setdefault(job.task, []).append(RecordStore(store).read(*job.record.split("/")))
     return by_task
 

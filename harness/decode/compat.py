@@ -223,7 +223,7 @@ def quantised_weights(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
                     "quant_method", key
                 )
                 yield (
-                    f"{found.pair.named(role)} is quantised ({method}), which has not been tested with a pair; "
+                    f"{found.pair.argument(role)} is quantised ({method}), which has not been tested with a pair; "
                     "accepted: a checkpoint in bfloat16, float16 or float32"
                 )
 
@@ -267,23 +267,23 @@ def tokens_without_an_output(found: Checkpoints, spec: EngineSpec) -> Iterator[s
         if needed > config.vocab_size:
             first = next((token for token, i in rl.items() if i == config.vocab_size), None)
             yield (
-                f"{found.pair.named(role)}: its tokenizer has ids up to {needed - 1} but the model has "
+                f"{found.pair.argument(role)}: its tokenizer has ids up to {needed - 1} but the model has "
                 f"{config.vocab_size} outputs{f', none for {first!r}' if first is not None else ''}; accepted: a "
                 "tokenizer whose ids the model can produce"
             )
     if found.shared < found.vocab_size and len(found.models) > 2:
-        models = found.pair.named([*found.models][2])
+        models = found.pair.argument([*found.models][2])
         yield (
-            f"{found.pair.named('rl')} has {found.vocab_size - found.shared} ids that {found.pair.named('base')} does "
-            f"not know, which is refused with {models}; accepted: a pair of full checkpoints, or one with the same "
-            "vocabulary"
+            f"{found.pair.argument('rl')} has {found.vocab_size - found.shared} ids that {found.pair.argument('base')} "
+            f"does not know, which is refused with {models}; accepted: a pair of full checkpoints, or one with the "
+            "same vocabulary"
         )
 
 
 def no_end_of_text(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """A response ends by a token that all models know."""
     if not any(token < found.shared for token in found.eos_token_ids):
-        yield f"{found.pair.named('base')}: no end-of-text token (eos_token_id) is one that both models know"
+        yield f"{found.pair.argument('base')}: no end-of-text token (eos_token_id) is one that both models know"
 
 
 def unreadable_weights(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
@@ -291,7 +291,7 @@ def unreadable_weights(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     for role, folder in found.folders(spec).items():
         if role in found.without_weights:
             continue
-        where = found.pair.named(role)
+        where = found.pair.argument(role)
         stored, expected = header_shapes(where, folder), found.shapes[role].tensors if role in found.shapes else {}
         for weight in sorted(expected.keys() & stored.keys()):  # one of another name in the model is left to the engine
             if stored[weight] != expected[weight]:
@@ -311,7 +311,7 @@ def unreadable_weights(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 def other_than_language_models(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """A model that writes text reads what it has written; a classifier, an encoder or an encoder-decoder does not."""
     for role, config in found.configs.items():
-        where, name = found.pair.named(role), (config.architectures or [None])[0]
+        where, name = found.pair.argument(role), (config.architectures or [None])[0]
         accepted = "accepted: a causal language model, such as Qwen3ForCausalLM"
         if getattr(config, "is_encoder_decoder", False):
             yield f"{where} is an encoder with a decoder ({name or config.model_type}); {accepted}"
@@ -326,8 +326,8 @@ def other_number_types(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     for role, config in found.configs.items():
         if spec.dtype == "auto" and (dtype := dtype_of(config)) not in _DTYPES:
             yield (
-                f"{found.pair.named(role)}: its config.json says dtype={dtype}; accepted: {', '.join(_DTYPES)}, there "
-                "or as --dtype"
+                f"{found.pair.argument(role)}: its config.json says dtype={dtype}; accepted: {', '.join(_DTYPES)}, "
+                "there or as --dtype"
             )
 
 
@@ -337,7 +337,7 @@ def ends_outside_the_vocabulary(found: Checkpoints, spec: EngineSpec) -> Iterato
         outputs = model.config.get_text_config().vocab_size
         if wrong := sorted(token for token in model.eos if not 0 <= token < outputs):
             yield (
-                f"{found.pair.named(role)}: eos_token_id={wrong[0]} is no token of the model, which has {outputs} "
+                f"{found.pair.argument(role)}: eos_token_id={wrong[0]} is no token of the model, which has {outputs} "
                 "outputs; accepted: ids from 0 to that, in config.json and generation_config.json"
             )
 
@@ -424,7 +424,7 @@ def another_base(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     base = found.pair.base
     own = found.adapter_of or base
     if len({name.rstrip("/").split("/")[-1] for name in (own, base)}) > 1:
-        yield f"{found.pair.named('rl')} says it was trained on {own!r}; it is merged into base={base!r}"
+        yield f"{found.pair.argument('rl')} says it was trained on {own!r}; it is merged into base={base!r}"
 
 
 def added_tokens(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
@@ -594,7 +594,7 @@ def _others(found: Checkpoints) -> list[str]:
 
 
 def _beside_rl(found: Checkpoints, role: str) -> str:
-    return f"{found.pair.named(role)} and {found.pair.named('rl')}"
+    return f"{found.pair.argument(role)} and {found.pair.argument('rl')}"
 
 
 def _cut(tokenizer: Any, text: str) -> list[int]:

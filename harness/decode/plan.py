@@ -170,7 +170,7 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
     `roles` are those of the models that gave them, as far as it is known.
     """
     named_roles = tuple(roles)
-    names = " and ".join(map(pair.named, named_roles or pair.models))
+    names = " and ".join(map(pair.argument, named_roles or pair.models))
     request = plan.request
     return BrokenLogits(
         f"{'' if named_roles else 'one of '}{names}: NaN or infinite logits after {after} tokens of "

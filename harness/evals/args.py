@@ -22,10 +22,10 @@ from harness.evals.generation import LENGTHS, check_gen_kwargs
 from harness.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
 from harness.spec.base import Place
 from harness.spec.pair import OPTIONS, PAIR_OPTIONS
-from harness.spec.sampling import Drawing
+from harness.spec.sampling import SamplingSettings
 
 ASKED = (
-    *PAIR_OPTIONS, *Decoding.options(), *Drawing.options(), *EngineSpec.model_fields, "data_dir",
+    *PAIR_OPTIONS, *Decoding.options(), *SamplingSettings.options(), *EngineSpec.model_fields, "data_dir",
     *Presentation.model_fields,
 )  # fmt: skip
 CACHE_REFUSAL = (
@@ -107,8 +107,10 @@ class ModelArgs:
     @property
     def sampling(self) -> dict[str, Any]:
         """Return the temperature, the top_p and the max_tokens that were given: they hold for every task."""
-        sampling = (self.spec.sampling or Sampling()).said()
-        return {name: value for name, value in sampling.items() if name in Drawing.model_fields and name != "seed"}
+        sampling = (self.spec.sampling or Sampling()).explicit()
+        return {
+            name: value for name, value in sampling.items() if name in SamplingSettings.model_fields and name != "seed"
+        }
 
 
 class CheckedArgs(dict[str, Any]):

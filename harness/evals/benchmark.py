@@ -121,7 +121,7 @@ class Benchmark:
         where that is not the default. Who grades the responses is no part of it.
         """
         rows: list[Any] = [[row["id"], row["problem"], row["answer"]] for row in self.problems]
-        presentation = self.presentation.shown()
+        presentation = self.presentation.non_default()
         return digest(json.dumps([*rows, presentation] if presentation else rows))
 
     @property

@@ -115,7 +115,7 @@ def find_benchmark(task: str, data_dir: str | None = None, presentation: Present
             that is shipped, or a shipped one with a wrong number of problems.
     """
     if is_task_file(task):
-        if field := next(iter(presentation.shown()), None):
+        if field := next(iter(presentation.non_default()), None):
             raise UserError(
                 f"{field} is refused with task={task!r}: a task of lm-eval says it itself; accepted: benchmarks"
             )
@@ -134,7 +134,7 @@ def find_benchmark(task: str, data_dir: str | None = None, presentation: Present
             raise _unknown(task)
         file = str(local.resolve())
     as_read = _shipped(name, None if name in TINY_TASKS else place) if file is None else _own(name, file)
-    return replace(as_read, presentation=presentation.over(as_read.presentation))
+    return replace(as_read, presentation=presentation.applied_to(as_read.presentation))
 
 
 def _local(name: str, data_dir: str | None) -> Path | None:

@@ -272,7 +272,7 @@ def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | Non
         name = f"{task}={place}" if file and (place := _place(task, file, data_dir)) else task
         presentation = record.about.presentation
         benchmark = find_benchmark(
-            name, data_dir, Presentation.kept(presentation.model_dump(mode="json") if presentation else {})
+            name, data_dir, Presentation.from_record(presentation.model_dump(mode="json") if presentation else {})
         )
     except UserError as error:
         raise NoResultError(f"record {record.name}: its right answers are not at hand ({error})") from None

@@ -94,7 +94,7 @@ class LmEvalBenchmark(Benchmark):
     def sampling(self, given: Sampling | None) -> tuple[Sampling, tuple[str, ...]]:
         """Return how its responses are drawn, and where they stop: as it says, but for what `given` says by name."""
         own, stop = sampling_of(self.task.config.generation_kwargs, samples=self.repeats, seed=0)
-        return own if given is None else own.replace(**{"seed": given.seed, **given.said()}), stop
+        return own if given is None else own.replace(**{"seed": given.seed, **given.explicit()}), stop
 
     def requests(self, engine: "Engine", limit: int | None) -> list[Any]:
         """Return lm-eval's requests, one a document, with the prompts that the `lm_eval` command makes."""

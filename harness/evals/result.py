@@ -29,7 +29,7 @@ from harness.files import folder_name, write_file
 from harness.grading import Verdict
 from harness.records import Key, Record
 from harness.spec import Decoding, Sampling, parse
-from harness.spec.base import shown
+from harness.spec.base import short_repr
 from harness.spec.pair import model_name, places_of
 from harness.spec.stored import MOST, Count, Name, Number, Plain, Stored, Text, parse_json, read_json
 
@@ -52,7 +52,7 @@ def _table(said: str, kinds: str, least: float, most: float, dtype: type) -> Pla
         if not good or table.min() < least or table.max() > most:
             cells = [cell for row in value if isinstance(row, list) for cell in row] if isinstance(value, list) else []
             wrong = [cell for cell in cells if type(cell) not in (bool, int, float) or not least <= cell <= most]
-            problem = f"{shown(wrong[0])} in it" if wrong else "not such numbers, or rows of different lengths"
+            problem = f"{short_repr(wrong[0])} in it" if wrong else "not such numbers, or rows of different lengths"
             raise ValueError(f"{info.field_name} has {problem}; accepted: {said}, (problems, samples)")
         table = table.astype(dtype)
         table.setflags(write=False)

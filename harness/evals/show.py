@@ -55,7 +55,7 @@ def warnings(results: Sequence[TaskResult]) -> list[str]:
 def _row(result: TaskResult, first: TaskResult) -> dict[str, str]:
     """Return the cells that all tables have; the label says what was drawn otherwise than in the first of them."""
     s, usual, metrics = result.sampling, first.sampling, result.metrics()
-    drawn = [s.unlike(usual), "" if s.samples == usual.samples else f"{s.samples} samples"]
+    drawn = [s.difference_from(usual), "" if s.samples == usual.samples else f"{s.samples} samples"]
     note = ", ".join(filter(None, drawn))
     return {
         "decoding": result.label + (f" ({note})" if note else ""),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness.policy.combine import PAIR, Pair, cut
+from harness.policy.combine import PAIR, Combination, cut
 from harness.policy.noise import PROPOSE, REDRAW
 from harness.policy.nucleus import draw
 from harness.policy.rule import Rules, where
@@ -40,7 +40,7 @@ def decide(
     logits: Mapping[str, Tensor],
     rules: Rules,
     requests: Requests,
-    combination: Pair = PAIR,
+    combination: Combination = PAIR,
 ) -> Decision:
     """Take one step of Algorithm 1 for n rows.
 

@@ -19,7 +19,7 @@ def cut(x: Tensor, width: int | None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Pair:
+class Combination:
     """Base and RL as they are; RL twice where it is paired with itself.
 
     Columns beyond `vocab` are padding, as are those that not all models have.
@@ -42,7 +42,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class TransferredPair(Pair):
+class TransferredPair(Combination):
     """The change of the pair carried over to a recipient: proxy tuning (arXiv 2401.08565), as two policies again.
 
     The recipient's distribution times the ratio of the pair's, pi ∝ pi_recipient (pi_RL / pi_base)^lambda, is for
@@ -61,7 +61,7 @@ class TransferredPair(Pair):
 
 
 @dataclass(frozen=True)
-class AddedTokens(Pair):
+class AddedTokens(Combination):
     """Tokens from `shared` to `vocab` are RL's alone: only rows that RL writes by itself may have them.
 
     Base has no probability for them. In every row where the two are compared, neither has RL.
@@ -83,10 +83,10 @@ class AddedTokens(Pair):
         return base, torch.cat([rl[:, : self.shared], rest], dim=1)
 
 
-PAIR = Pair()
+PAIR = Combination()
 
 
-def combination_of(roles: Iterable[str], vocab: int | None = None, shared: int | None = None) -> Pair:
+def combination_of(roles: Iterable[str], vocab: int | None = None, shared: int | None = None) -> Combination:
     """Return how the logits of the models with these roles become two policies.
 
     Args:
@@ -96,4 +96,4 @@ def combination_of(roles: Iterable[str], vocab: int | None = None, shared: int |
     """
     if vocab and shared and shared < vocab:
         return AddedTokens(vocab, shared)
-    return next(kind for kind in (Pair, TransferredPair) if {*roles} <= {*kind.roles})(vocab)
+    return next(kind for kind in (Combination, TransferredPair) if {*roles} <= {*kind.roles})(vocab)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from harness.policy.algorithm import Decision, decide
-from harness.policy.combine import PAIR, Pair, cut
+from harness.policy.combine import PAIR, Combination, cut
 from harness.policy.rule import Rows, Rules, to_device
 from harness.policy.step import Requests
 from harness.policy.table import by_torch, columns
@@ -89,7 +89,9 @@ def _parts(rules: Rules, wanted: Sequence[int]) -> list[Part]:
 _WORK: WeakKeyDictionary[Rules, Work] = WeakKeyDictionary()
 
 
-def decide_fused(logits: Mapping[str, Tensor], rules: Rules, requests: Requests, combination: Pair = PAIR) -> Decision:
+def decide_fused(
+    logits: Mapping[str, Tensor], rules: Rules, requests: Requests, combination: Combination = PAIR
+) -> Decision:
     """Take one step of Algorithm 1 for n rows: what `decide` does, and takes.
 
     It decides the same tokens, unless a draw meets a step of the cumulative mass, or a statistic its threshold, to the
@@ -106,7 +108,7 @@ def decide_fused(logits: Mapping[str, Tensor], rules: Rules, requests: Requests,
     decision, _, _ = run_kernels(base, rl, work.table, requests, vocab)
     for part in work.parts:
         both = {"base": part.rows.of(base), "rl": part.rows.of(rl)}
-        own = decide(both, part.rules, requests.of(part.rows), Pair(vocab))
+        own = decide(both, part.rules, requests.of(part.rows), Combination(vocab))
         names = ("token", "proposed", "replaced", "delta_logp")
         decision = replace(
             decision, **{name: part.write(getattr(decision, name), getattr(own, name)) for name in names}

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from harness.digest import digest_of
 from harness.spec import Decoding, Pair, Sampling, Spec
-from harness.spec.sampling import Drawing
+from harness.spec.sampling import SamplingSettings
 
 # What an engine tells of itself that cannot change a token; anything else it tells is part of the hash.
 NOT_HASHED = ("pair", "self_test", "workers")
@@ -31,7 +31,7 @@ class RecordConfig(Spec, frozen=True):
 
     weights: dict[str, str] = Field(default_factory=dict)
     decoding: Decoding
-    sampling: Drawing
+    sampling: SamplingSettings
     stop: tuple[str, ...] = ()
     prompt: str | None = None
     data: str | None = None
@@ -55,7 +55,7 @@ class RecordConfig(Spec, frozen=True):
         return cls(
             weights=weights or {role: fingerprint(*model) for role, model in pair.models.items()},
             decoding=decoding,
-            sampling=sampling.drawing,
+            sampling=sampling.per_response,
             stop=stop,
             prompt=prompt,
             data=data,

@@ -15,11 +15,11 @@ from pydantic import Field
 from harness.errors import UserError, unknown
 from harness.spec import Decoding, Sampling, Spec, check_together, parse, parse_decoding
 from harness.spec.evaluation import change_decoding
-from harness.spec.sampling import Drawing, over
+from harness.spec.sampling import SamplingSettings, merge_sampling
 from harness.spec.serving import Limits
 
 SHIPPED = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")  # rules that are listed as models
-SAMPLING = tuple(Drawing.options())
+SAMPLING = tuple(SamplingSettings.options())
 
 
 class NoiseKey(Spec, frozen=True):
@@ -64,7 +64,7 @@ class ServeRequest:
 
     def about(self) -> dict[str, Any]:
         """Return what would give the same tokens again, as plain values; the problem may be the prompt's digest."""
-        sampling = self.sampling.drawing.model_dump(mode="json")
+        sampling = self.sampling.per_response.model_dump(mode="json")
         key = {"problem": self.problem, "sample": self.sample, "begun": self.begun or None}
         fields = {name: value for name, value in key.items() if value is not None}
         fields |= {"chat_template_kwargs": dict(kwargs)} if (kwargs := self.chat_template_kwargs) else {}
@@ -119,7 +119,7 @@ class RequestParser:
             sampling_fields["seed"] = secrets.randbits(48)
         if (most := self.limits.most_tokens) is not None:
             sampling_fields["max_tokens"] = min(sampling_fields.get("max_tokens", most), most)
-        sampling = parse(Sampling, over(sampling_fields, wanted))
+        sampling = parse(Sampling, merge_sampling(sampling_fields, wanted))
         if most is not None and sampling.max_tokens > most:
             raise UserError(f"max_tokens={sampling.max_tokens} is refused; accepted: 1 to {most}")
         check_together(decoding, sampling)

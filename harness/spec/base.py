@@ -112,19 +112,19 @@ def parse(spec: type[S], data: Any, where: str = "") -> S:
         raise _no_mapping(name, first["input"], inner)
     if first["type"] == "missing":
         raise UserError(f"{name} is missing" + (f" in the {spec.called}" if spec.called else ""))
-    if first["type"] == "literal_error" and get_origin(annotation) is Literal and len(shown(first["input"])) <= 80:
+    if first["type"] == "literal_error" and get_origin(annotation) is Literal and len(short_repr(first["input"])) <= 80:
         raise unknown(name, first["input"], get_args(annotation))
     message = first["msg"]
-    raise UserError(f"{name}={shown(first['input'])} is refused: {message[0].lower()}{message[1:]}")
+    raise UserError(f"{name}={short_repr(first['input'])} is refused: {message[0].lower()}{message[1:]}")
 
 
 def _no_mapping(name: str, value: object, spec: type[Spec]) -> UserError:
     if not name:
         return UserError(f"the {spec.called or spec.__name__} is not a mapping of keys to values")
-    return UserError(f"{name}={shown(value)} is refused; accepted: a mapping of {', '.join(spec.model_fields)}")
+    return UserError(f"{name}={short_repr(value)} is refused; accepted: a mapping of {', '.join(spec.model_fields)}")
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Write a value as a sentence may have it, whatever its size."""
     try:
         text = repr(value)
@@ -198,7 +198,7 @@ def yaml_mapping(text: Any, where: object) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UserError(f"{where} is not a mapping of keys to values")
     if wrong := [key for key in data if not isinstance(key, str)]:
-        raise UserError(f"{where}: the key {shown(wrong[0])} is refused; accepted: text")
+        raise UserError(f"{where}: the key {short_repr(wrong[0])} is refused; accepted: text")
     return data
 
 
@@ -265,7 +265,7 @@ def load_yaml(text: str) -> Any:
             for key in (key for key in keys if isinstance(key, Hashable)):  # others are refused below
                 if key in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {shown(key)} is there twice", node.start_mark
+                        None, None, f"the key {short_repr(key)} is there twice", node.start_mark
                     )
                 seen.add(key)
             return super().construct_mapping(node, deep)

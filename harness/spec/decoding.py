@@ -12,7 +12,7 @@ from harness.errors import UserError, unknown
 from harness.policy.gates import Gate, Threshold, gates, parameters, split
 from harness.policy.own import NotLoaded, known
 from harness.spec.base import Spec, parse, truth_for_number
-from harness.spec.sampling import LEAST_TEMPERATURE, Drawing
+from harness.spec.sampling import LEAST_TEMPERATURE, SamplingSettings
 
 Mode = Literal["base", "rl", "replace", "extrapolate", "resample", "veto"]
 Primary = Literal["base", "rl"]
@@ -53,7 +53,7 @@ class Decoding(Spec, frozen=True):
         le=100.0,
         description="Strength of extrapolate: -1 is base, 0 RL, above 0 beyond RL, between -1 and 0 between.",
     )
-    window: Annotated[str | None, BeforeValidator(lambda given: _normal_window(given))] = Field(
+    window: Annotated[str | None, BeforeValidator(lambda value: _normal_window(value))] = Field(
         default=None,
         description="Tokens where the criterion is asked, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
     )
@@ -332,7 +332,7 @@ def with_controls(decodings: Sequence[Decoding]) -> tuple[Decoding, ...]:
     return tuple(dict.fromkeys(with_references))
 
 
-def check_together(decoding: Decoding, sampling: Drawing) -> None:
+def check_together(decoding: Decoding, sampling: SamplingSettings) -> None:
     """Refuse a decoding that this sampling cannot serve.
 
     Raises:

@@ -14,26 +14,26 @@ from harness.digest import digest
 from harness.errors import UserError
 from harness.policy.gates import GateError
 from harness.policy.own import load_named
-from harness.spec.base import Place, Spec, parse, shown
+from harness.spec.base import Place, Spec, parse, short_repr
 from harness.spec.decoding import Decoding, check_together, parse_decoding, with_controls
 from harness.spec.engine import EngineSpec
 from harness.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
 from harness.spec.presentation import Presentation
-from harness.spec.sampling import Sampling, over
+from harness.spec.sampling import Sampling, merge_sampling
 
 DECODING_OPTIONS = tuple(Decoding.options())
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
 
 
-def read_decodings(given: Any) -> tuple[Decoding, ...]:
+def read_decodings(value: Any) -> tuple[Decoding, ...]:
     """Read one decoding or several: a `Decoding`, a mapping of its fields, or text as `replace,tau=-0.3`.
 
     Raises:
         UserError: none, one twice, or one that is refused.
     """
-    if not isinstance(given or (), Iterable | Decoding):
-        raise UserError(f"decodings={shown(given)} is refused; accepted: one decoding, or a list of them")
-    items = [given] if isinstance(given, str | Mapping | Decoding) else list(given or ())
+    if not isinstance(value or (), Iterable | Decoding):
+        raise UserError(f"decodings={short_repr(value)} is refused; accepted: one decoding, or a list of them")
+    items = [value] if isinstance(value, str | Mapping | Decoding) else list(value or ())
     decodings = tuple(
         parse_decoding(item) if isinstance(item, str) else parse(Decoding, item, where=f"decodings.{i}.")
         for i, item in enumerate(items)
@@ -45,9 +45,9 @@ def read_decodings(given: Any) -> tuple[Decoding, ...]:
     return decodings
 
 
-def read_names(given: Any) -> Any:
+def read_names(value: Any) -> Any:
     """Read names from one text, `aime24,amc`, or leave a list as it is."""
-    return [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else given
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 
 def is_task_file(task: str) -> bool:
@@ -76,7 +76,7 @@ class ProblemPart(Spec, frozen=True):
         )
         return ", ".join([*share, *([f"after the first {self.skip}"] if self.skip else [])])
 
-    def of(self, ids: Sequence[str]) -> list[str]:
+    def select(self, ids: Sequence[str]) -> list[str]:
         """Return the ids of the problems in this part, in their order."""
         problem_ids = list(ids)
         if self.split is not None:
@@ -113,9 +113,9 @@ class EvalSpec(Presentation, frozen=True):
     include_path: Place | None = Field(default=None, description="Folder with YAML files of tasks, as lm_eval has it.")
     engine: EngineSpec = Field(default_factory=EngineSpec)
 
-    def asked(self, ids: Sequence[str]) -> list[str]:
+    def problem_ids(self, ids: Sequence[str]) -> list[str]:
         """Return which problems of a benchmark are asked, of all its ids: the first `limit` of `part`."""
-        return self.part.of(ids)[: self.limit]
+        return self.part.select(ids)[: self.limit]
 
     @model_validator(mode="before")
     @classmethod
@@ -134,14 +134,14 @@ class EvalSpec(Presentation, frozen=True):
         return self
 
 
-def load_own(*given: Any) -> None:
+def load_criteria(*values: Any) -> None:
     """Load the criteria of somebody's own that a person names in options or in a file that is run.
 
     Raises:
         UserError: one cannot be loaded.
     """
     try:
-        load_named(*given)
+        load_named(*values)
     except GateError as error:
         raise UserError(str(error)) from None
 
@@ -156,7 +156,7 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
     Raises:
         UserError: an unknown key, a value that is refused, or parts that do not fit together.
     """
-    load_own(data, options or {})
+    load_criteria(data, options or {})
     data = {name: value for name, value in data.items() if value is not None}
     fields = {name: value for name, value in (options or {}).items() if value is not None}
     decoding = {name: fields.pop(name) for name in DECODING_OPTIONS if name in fields}
@@ -178,7 +178,9 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
     for section, spec in SECTIONS.items():
         if own_fields := {name: fields.pop(name) for name in spec.options() if name in fields}:
             decodings = data.get(section) or {}
-            data[section] = over(decodings.model_dump() if isinstance(decodings, Spec) else dict(decodings), own_fields)
+            data[section] = merge_sampling(
+                decodings.model_dump() if isinstance(decodings, Spec) else dict(decodings), own_fields
+            )
             parse(spec, data[section])  # under the option's own name
     data |= {name: value for name, value in fields.items() if name not in PAIR_OPTIONS}
     return parse(EvalSpec, data)

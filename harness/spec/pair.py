@@ -58,7 +58,7 @@ class Pair(Spec, frozen=True):
         """Whether base and RL are one model: then it is loaded once, and read once a token."""
         return (self.base, self.base_revision) == (self.rl, self.rl_revision)
 
-    def named(self, role: str) -> str:
+    def argument(self, role: str) -> str:
         """Return what the user called a model, as sentences begin: `rl='org/model'`."""
         return f"{role}={self.models[role].place!r}"
 
@@ -148,9 +148,9 @@ def find_pair(named: Any) -> "Pair | Literal['tiny']":
     raise unknown("pair", named, (*zoo(), TINY, *TINY_RL, "a folder with base and rl"))
 
 
-def _of_fields(given: Mapping[str, Any]) -> "Pair | Literal['tiny']":
+def _of_fields(named_fields: Mapping[str, Any]) -> "Pair | Literal['tiny']":
     """Make a pair of fields, as a file or options have them."""
-    names = {_FIELDS.get(name, name): (name, value) for name, value in given.items()}
+    names = {_FIELDS.get(name, name): (name, value) for name, value in named_fields.items()}
     fields: dict[str, Any] = {name: value for name, (_, value) in names.items()}
     for name in ("base_revision", "rl_revision"):  # one of digits alone is read as a number
         fields |= {name: str(fields[name])} if isinstance(fields.get(name), int) else {}

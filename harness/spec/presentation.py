@@ -30,15 +30,15 @@ AFTER = '\n\nRemember to put your answer on its own line after "Answer:".'
 PROMPTS = {"math_dapo": BEFORE + "{{problem}}" + AFTER}
 
 
-def _read_prompt(given: Any) -> Any:
+def _read_prompt(value: Any) -> Any:
     """Read a template of `problem`, the name of one, or the file that holds one."""
-    if not isinstance(given, str):
-        return given
-    given = PROMPTS.get(given, given)
+    if not isinstance(value, str):
+        return value
+    value = PROMPTS.get(value, value)
     from jinja2 import Environment, TemplateSyntaxError, nodes
     from jinja2.meta import find_undeclared_variables
 
-    text = Path(given).read_text(encoding="utf-8").removesuffix("\n") if os.path.isfile(given) else given
+    text = Path(value).read_text(encoding="utf-8").removesuffix("\n") if os.path.isfile(value) else value
     environment = Environment()
     environment.filters["regex_replace"] = str  # which lm-eval adds
     try:
@@ -46,17 +46,17 @@ def _read_prompt(given: Any) -> Any:
         template = environment.parse(text)
         read = find_undeclared_variables(template)
     except TemplateSyntaxError as error:
-        raise UserError(f"prompt={given!r} is no template: {error.message}") from None
+        raise UserError(f"prompt={value!r} is no template: {error.message}") from None
     # lm-eval renders it without a sandbox: an attribute of a text leads to any code, so a template has only texts.
     if any(node.name not in _FILTERS for node in template.find_all(nodes.Filter)) or any(
         template.find_all((nodes.Getattr, nodes.Getitem, nodes.Call, nodes.CallBlock, nodes.ImportedName))
     ):
         raise UserError(
-            f"prompt={given!r} could run code; accepted: no attributes, no calls, and of filters {', '.join(_FILTERS)}"
+            f"prompt={value!r} could run code; accepted: no attributes, no calls, and of filters {', '.join(_FILTERS)}"
         )
     if read != {"problem"}:
         raise UserError(
-            f"prompt={given!r} reads {sorted(read)}; accepted: a template of {{{{problem}}}}, a file with one, or "
+            f"prompt={value!r} reads {sorted(read)}; accepted: a template of {{{{problem}}}}, a file with one, or "
             f"{', '.join(PROMPTS)}"
         )
     return text
@@ -69,20 +69,20 @@ def rendered(prompt: str, problem: str) -> str:
     return Environment(keep_trailing_newline=True).from_string(prompt).render(problem=problem)
 
 
-def _read_examples(given: Any) -> Any:
+def _read_examples(value: Any) -> Any:
     """Read examples as a list, or the JSONL that holds them, or `none`."""
-    if not isinstance(given, str):
-        return given
-    if given == NONE:
+    if not isinstance(value, str):
+        return value
+    if value == NONE:
         return ()
-    if not os.path.isfile(given):
-        raise UserError(f"examples={given!r} is no file; accepted: a JSONL of problem and answer, or {NONE}")
-    return [{name: row[name] for name in Example.model_fields} for _, row in read_jsonl(given, ("problem", "answer"))]
+    if not os.path.isfile(value):
+        raise UserError(f"examples={value!r} is no file; accepted: a JSONL of problem and answer, or {NONE}")
+    return [{name: row[name] for name in Example.model_fields} for _, row in read_jsonl(value, ("problem", "answer"))]
 
 
-def _as_text(given: Any) -> Any:
+def _as_text(value: Any) -> Any:
     """Write a number as text."""
-    return str(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 Prompt = Annotated[str | None, BeforeValidator(_read_prompt)]
@@ -121,24 +121,24 @@ class Presentation(Spec, frozen=True):
     )
 
     @classmethod
-    def kept(cls, said: Any) -> "Presentation":
+    def from_record(cls, data: Any) -> "Presentation":
         """Return what a record says of itself: texts to compare, of which none is compiled or taken for a file.
 
         Raises:
             UserError: it says nothing that can be read.
         """
-        prompt, examples = (said.get("prompt"), said.get("examples")) if isinstance(said, Mapping) else (said, None)
+        prompt, examples = (data.get("prompt"), data.get("examples")) if isinstance(data, Mapping) else (data, None)
         if not isinstance(prompt, str | None) or not isinstance(examples, list | None):
-            raise UserError(f"presentation={said!r} is refused; accepted: a prompt and a list of examples")
+            raise UserError(f"presentation={data!r} is refused; accepted: a prompt and a list of examples")
         parsed = None if examples is None else tuple(parse(Example, example, "examples.") for example in examples)
         return Presentation.model_construct(prompt=prompt, examples=parsed, grader=None)
 
-    def over(self, other: "Presentation") -> "Presentation":
+    def applied_to(self, other: "Presentation") -> "Presentation":
         """Return `other`, changed by what is said here."""
         own_fields = {name: getattr(self, name) for name in Presentation.model_fields}
         return other.model_copy(update={name: value for name, value in own_fields.items() if value is not None})
 
-    def shown(self) -> dict[str, Any]:
+    def non_default(self) -> dict[str, Any]:
         """Return what the model is shown otherwise than by default, as plain values; who grades it is not shown."""
         fields = self.model_dump(mode="json", include={"prompt", "examples"})
         return {name: value for name, value in fields.items() if value}

@@ -10,13 +10,13 @@ from harness.spec.base import Spec, parse
 LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
 
 
-def over(held: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+def merge_sampling(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Put what is asked over what holds without it; greedy has one sample."""
-    greedy = asked.get("temperature") == 0
-    return {**{name: value for name, value in held.items() if not (greedy and name == "samples")}, **asked}
+    greedy = changes.get("temperature") == 0
+    return {**{name: value for name, value in settings.items() if not (greedy and name == "samples")}, **changes}
 
 
-class Drawing(Spec, frozen=True):
+class SamplingSettings(Spec, frozen=True):
     """How each response is drawn. The defaults are the paper's (temperature 1, top-p 0.7, 20k tokens).
 
     `temperature` divides both models' logits before anything else, the criterion included. Each policy is narrowed to
@@ -43,7 +43,7 @@ class Drawing(Spec, frozen=True):
         return {name: value for name, value in fields.items() if not (self.greedy and name == "top_p")}
 
     @model_validator(mode="after")
-    def _settle(self) -> Self:
+    def _normalise(self) -> Self:
         """Settle what temperature 0 implies: two ways of asking for it are equal and hash alike."""
         if self.greedy:
             object.__setattr__(self, "temperature", 0.0)
@@ -61,14 +61,14 @@ class Drawing(Spec, frozen=True):
         Raises:
             UserError: the changed spec is not valid.
         """
-        return parse(type(self), over(self.model_dump(), changes))
+        return parse(type(self), merge_sampling(self.model_dump(), changes))
 
-    def said(self) -> dict[str, Any]:
+    def explicit(self) -> dict[str, Any]:
         """Return what was given, without what defaults filled in."""
         unsaid = type(self).model_fields.keys() - self.model_fields_set
         return {name: value for name, value in self.model_dump().items() if name not in unsaid}
 
-    def unlike(self, usual: "Drawing") -> str:
+    def difference_from(self, usual: "SamplingSettings") -> str:
         """Say in words how this draws otherwise than `usual`: `greedy`, `T = 0.6`, `top-p 0.95`; empty if alike."""
         same_heat = self.greedy or self.temperature == usual.temperature
         heat = [] if same_heat else [f"T = {self.temperature:g}"]
@@ -95,7 +95,7 @@ class Drawing(Spec, frozen=True):
         return self.temperature or 1.0
 
 
-class Sampling(Drawing, frozen=True):
+class Sampling(SamplingSettings, frozen=True):
     """How many responses to a problem, and how each is drawn; greedy decoding has one."""
 
     samples: int = Field(
@@ -103,11 +103,11 @@ class Sampling(Drawing, frozen=True):
     )
 
     @property
-    def drawing(self) -> Drawing:
+    def per_response(self) -> SamplingSettings:
         """How each is drawn: 8 samples are the first 8 of 32."""
         fields = self.model_dump()
         del fields["samples"]
-        return Drawing.model_validate(fields)
+        return SamplingSettings.model_validate(fields)
 
     @model_validator(mode="after")
     def _check_samples(self) -> Self:

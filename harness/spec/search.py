@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from harness.errors import UserError, unknown
-from harness.spec.base import Spec, parse, shown
+from harness.spec.base import Spec, parse, short_repr
 
 SearchMethod = Literal["grid", "random", "tpe"]
 LISTED = ("grid", "random")  # methods whose points are all known before anything runs
@@ -88,7 +88,7 @@ class Ratio(Parameter, frozen=True):
         return self.ratio
 
 
-class Metric(Spec, frozen=True):
+class Objective(Spec, frozen=True):
     """What is to become large or small; of several benchmarks the unweighted mean. Shares and scores are fractions."""
 
     name: str = Field(description="avg_at_N, pass_at_K, replacement_ratio, ...")
@@ -105,7 +105,7 @@ class Workers(Spec, frozen=True):
 class Search(Spec, frozen=True):
     """The part of a sweep that says which points there are and which of them is best.
 
-    A kind of sweep adds what its points are made of, and `tried`, `pairs`, `seeds`, `metrics` and `run_params`.
+    A kind of sweep adds what its points are made of: `parameter_fields`, `pairs`, `seeds`, `metrics`, `run_params`.
     """
 
     called: ClassVar[str] = "sweep"
@@ -118,7 +118,7 @@ class Search(Spec, frozen=True):
         description="What is varied: {values: [...]}, {min:, max:, log:}, of τ also {ratio: [...]}."
     )
     method: SearchMethod = Field(default="grid", description="grid, random or tpe; all but grid need run_cap.")
-    metric: Metric = Field(  # pyright: ignore[reportAssignmentType]  (the default is filled in once `metrics` are known)
+    metric: Objective = Field(  # pyright: ignore[reportAssignmentType]  (the default is filled in once `metrics` are known)
         default=None, description="A name, default avg_at_N, or {name:, goal: minimize}."
     )
     run_cap: int | None = Field(default=None, ge=1, description="Points at most.")
@@ -144,21 +144,21 @@ class Search(Spec, frozen=True):
     def _read_parameters(cls, parameters: Any) -> dict[str, Parameter]:
         if not isinstance(parameters, Mapping) or not parameters:
             raise UserError("the sweep has no parameters")
-        tried = cls.tried()
+        fields = cls.parameter_fields()
         for name in parameters:
-            if name not in tried:
-                raise unknown("key of parameters", name, tried)
-        return {name: _parameter(name, value, tried[name], name == cls.by_ratio) for name, value in parameters.items()}
+            if name not in fields:
+                raise unknown("key of parameters", name, fields)
+        return {name: _parameter(name, value, fields[name], name == cls.by_ratio) for name, value in parameters.items()}
 
     @model_validator(mode="after")
     def _check(self) -> "Search":
         if self.metric is None:
-            object.__setattr__(self, "metric", Metric(name=self.metrics[0]))
+            object.__setattr__(self, "metric", Objective(name=self.metrics[0]))
         self.check()
         return self
 
     @classmethod
-    def tried(cls) -> Mapping[str, FieldInfo]:
+    def parameter_fields(cls) -> Mapping[str, FieldInfo]:
         """Return what can be varied, by the name of the parameter."""
         raise NotImplementedError
 
@@ -185,7 +185,7 @@ class Search(Spec, frozen=True):
     @classmethod
     def choices(cls, name: str) -> tuple[Any, ...]:
         """Return all that a parameter can be; none where it is a number or a text."""
-        kind = kind_of(cls.tried()[name])
+        kind = kind_of(cls.parameter_fields()[name])
         return (False, True) if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
 
     def check(self) -> None:
@@ -231,7 +231,7 @@ class Search(Spec, frozen=True):
         """Return the sweep as plain values with its defaults filled in; `parse` restores it."""
         return self.model_dump(mode="json")
 
-    def covering(self) -> list[dict[str, Any]]:
+    def covering_points(self) -> list[dict[str, Any]]:
         """Return points with every value of every parameter at least once, the others at their first."""
         values_of = {
             name: (parameter.min, parameter.max) if isinstance(parameter, Range) else parameter.listed
@@ -263,7 +263,9 @@ def _parameter(name: str, value: Any, field: FieldInfo, by_ratio: bool) -> Param
     if isinstance(value, Parameter):
         return value
     if not isinstance(value, Mapping):
-        raise UserError(f"{where}={shown(value)} is refused; accepted: values: [...]" + ", min: and max:" * numeric)
+        raise UserError(
+            f"{where}={short_repr(value)} is refused; accepted: values: [...]" + ", min: and max:" * numeric
+        )
     kinds: dict[str, type[Parameter]] = {"values": Numbers if numeric else Values}
     if numeric:
         kinds |= {"min": Range, "max": Range, "log": Range}

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from harness.errors import UserError, unknown
 from harness.policy.gates import gates
-from harness.spec.base import Spec, parse, shown
+from harness.spec.base import Spec, parse, short_repr
 from harness.spec.checkpoints import checkpoints_of
 from harness.spec.decoding import Decoding, check_together, parse_decoding
 from harness.spec.engine import EngineSpec
@@ -28,7 +28,7 @@ from harness.spec.evaluation import (
 )
 from harness.spec.pair import TINY, NamedPair, Pair, find_pair, model_name, preset
 from harness.spec.presentation import Presentation
-from harness.spec.sampling import Sampling, over
+from harness.spec.sampling import Sampling, merge_sampling
 from harness.spec.search import LISTED, Ratio, Search
 
 TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
@@ -79,7 +79,7 @@ def _write_pairs(pairs: Mapping[str, Pair | str]) -> list[Any]:
 def _read_references(value: Any) -> tuple[Decoding, ...]:
     """Read further references; base and RL are references anyway."""
     if not isinstance(value or (), list | tuple):
-        raise ValueError(f"references={shown(value)} is refused; accepted: a list of decodings")
+        raise ValueError(f"references={short_repr(value)} is refused; accepted: a list of decodings")
     decodings = [
         parse_decoding(text) if isinstance(text, str) else parse(Decoding, text, where="references.")
         for text in value or ()
@@ -90,7 +90,9 @@ def _read_references(value: Any) -> tuple[Decoding, ...]:
 def _read_decode(value: Any) -> dict[str, Any]:
     """Read what all points have in common."""
     if not isinstance(value or {}, Mapping):
-        raise ValueError(f"decode={shown(value)} is refused; accepted: a mapping of {', '.join(Decoding.options())}")
+        raise ValueError(
+            f"decode={short_repr(value)} is refused; accepted: a mapping of {', '.join(Decoding.options())}"
+        )
     for key in value or {}:
         if key not in Decoding.options():
             raise unknown("key of decode", key, Decoding.options())
@@ -125,13 +127,13 @@ class OtherSampling(Spec, frozen=True):
     def _flat(self) -> dict[str, Any]:
         return {"decodings": [decoding.model_dump() for decoding in self.decodings], **self.changes}
 
-    def of(self, sampling: Sampling) -> Sampling:
+    def applied_to(self, sampling: Sampling) -> Sampling:
         """Return how it draws in a sweep of this `sampling`.
 
         Raises:
             UserError: a value is refused.
         """
-        return parse(Sampling, over(sampling.model_dump(), self.changes), where="samplings.")
+        return parse(Sampling, merge_sampling(sampling.model_dump(), self.changes), where="samplings.")
 
 
 class ConfirmationSplit(Spec, frozen=True):
@@ -180,7 +182,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     data_dir: str | None = Field(default=None, description="Folder of <task>.jsonl files.")
 
     @classmethod
-    def tried(cls) -> Mapping[str, FieldInfo]:
+    def parameter_fields(cls) -> Mapping[str, FieldInfo]:
         """Return what a decoding can be asked with, a loaded criterion's own parameters among it."""
         return {f"decode.{name}": info for name, info in Decoding.options().items()}
 
@@ -240,13 +242,13 @@ class SweepSpec(Presentation, Search, frozen=True):
         return parse(Decoding, fields, where="decode.")
 
     @property
-    def drawn_otherwise(self) -> list[tuple[Decoding, Sampling]]:
+    def other_samplings(self) -> list[tuple[Decoding, Sampling]]:
         """Return the decodings that `samplings` asks for, each with its sampling, none twice.
 
         Raises:
             UserError: a value is refused.
         """
-        ways = [(decoding, other.of(self.sampling)) for other in self.samplings for decoding in other.decodings]
+        ways = [(decoding, other.applied_to(self.sampling)) for other in self.samplings for decoding in other.decodings]
         return [(decoding, sampling) for decoding, sampling in dict.fromkeys(ways) if sampling != self.sampling]
 
     @property
@@ -278,7 +280,7 @@ class SweepSpec(Presentation, Search, frozen=True):
         if not self.tasks:
             raise UserError("the sweep has no tasks")
         super().check()
-        for decoding, sampling in self.drawn_otherwise:
+        for decoding, sampling in self.other_samplings:
             check_together(decoding, sampling)
         check_metric(self.metric.name, self.metrics, self.sampling.samples)
         for name in self.parameters:
@@ -298,7 +300,7 @@ class SweepSpec(Presentation, Search, frozen=True):
             raise UserError(f"method={self.method} searches one pair; accepted with several: {', '.join(LISTED)}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a threshold of the unusual sign is said once it is decoded
-            for point in self.covering():
+            for point in self.covering_points():
                 check_together(self.decoding(point, 0.0 if RATIO in point else None), self.sampling)
 
 
@@ -310,15 +312,15 @@ def metric_names(samples: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys([names[0], "pass_at_1", *names[1:], f"pass_at_{samples}"]))
 
 
-def check_metric(name: str, known: Sequence[str], samples: int) -> None:
+def check_metric(name: str, metrics: Sequence[str], samples: int) -> None:
     """Refuse a metric that is not `known`; where Pass@1 is, every other k up to `samples` is.
 
     Raises:
         UserError: naming the nearest one.
     """
-    match = _PASS.fullmatch(name) if "pass_at_1" in known else None
-    if name not in known and not (match and 1 <= int(match[1]) <= samples):
-        raise unknown("metric", name, known)
+    match = _PASS.fullmatch(name) if "pass_at_1" in metrics else None
+    if name not in metrics and not (match and 1 <= int(match[1]) <= samples):
+        raise unknown("metric", name, metrics)
 
 
 def in_percent(name: str) -> bool:

@@ -132,7 +132,7 @@ class DecodingObjective:
 
     def entry(self, point: Point, results: Sequence[Any], number: int, metrics: dict[str, float]) -> CompleteTrial:
         """Return a point or a reference with its label, and how it is drawn otherwise than the sweep."""
-        drawn = sampling_of(self.spec, point).unlike(self.spec.sampling)
+        drawn = sampling_of(self.spec, point).difference_from(self.spec.sampling)
         label = results[0].decoding.label() + (f" ({drawn})" if drawn else "")
         facts = {
             "decoding": results[0].decoding.model_dump(mode="json"),

@@ -38,5 +38,5 @@ def references(spec: SweepSpec, pair: str, decodings: Iterable[Decoding]) -> lis
     decodings = dict.fromkeys(decodings)
     controls = [control for decoding in decodings for control in _controls(decoding)]
     wanted = dict.fromkeys([Decoding(mode="base"), Decoding(mode="rl"), *spec.references, *controls])
-    drawn_otherwise = [reference(pair, decoding, sampling) for decoding, sampling in spec.drawn_otherwise]
+    drawn_otherwise = [reference(pair, decoding, sampling) for decoding, sampling in spec.other_samplings]
     return [*(reference(pair, decoding) for decoding in wanted if decoding not in decodings), *drawn_otherwise]

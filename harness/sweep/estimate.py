@@ -16,7 +16,7 @@ from harness.evals.data import NoDataError, preflight_of
 from harness.markdown import duration, markdown_table
 from harness.records import Record, RecordStore, fingerprint
 from harness.spec import Decoding, EngineSpec, Sampling
-from harness.spec.sampling import Drawing
+from harness.spec.sampling import SamplingSettings
 from harness.spec.stored import Number, Plain, Stored
 from harness.spec.sweep import LISTED, RATIO, SweepSpec
 from harness.sweep.decodings import decoding_of, references, sampling_of
@@ -124,7 +124,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path) -> DecodingEstimate:
         for decoding, sampling in decodings:
             stored = None if store is None else store.lengths(decoding, sampling)
             lengths += stored or []
-            drawn = sampling.unlike(spec.sampling)
+            drawn = sampling.difference_from(spec.sampling)
             label = decoding.label() + (f" ({drawn})" if drawn else "")
             needed, count = (
                 responses * sampling.samples // spec.sampling.samples,
@@ -142,7 +142,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path) -> DecodingEstimate:
             )
     if spec.method not in LISTED:
         controls = max(
-            len(spec.decoding(point, 0.0 if RATIO in point else None).controls()) for point in spec.covering()
+            len(spec.decoding(point, 0.0 if RATIO in point else None).controls()) for point in spec.covering_points()
         )
         kinds = ("to be proposed", *["its control"] * controls)
         rows += [TrialCost(next(iter(spec.pairs)), kind, responses, 0) for kind in kinds * (spec.run_cap or 0)]
@@ -182,7 +182,7 @@ def _responses(spec: SweepSpec) -> int:
         if not all(sizes):
             raise
     names = [[str(i) for i in range(size)] for size in sizes]
-    return spec.sampling.samples * sum(len(spec.part.of(problems)[: spec.limit]) for problems in names)
+    return spec.sampling.samples * sum(len(spec.part.select(problems)[: spec.limit]) for problems in names)
 
 
 class _PairRecords:
@@ -204,10 +204,10 @@ class _PairRecords:
             raise UserError(f"{missing[0]} is not here")
         self._problems: dict[tuple[str, str | None], list[str]] = {}
         for benchmark in preflight_of(spec).values():
-            facts, names = benchmark.facts, spec.part.of([*benchmark.golds])[: spec.limit]
+            facts, names = benchmark.facts, spec.part.select([*benchmark.golds])[: spec.limit]
             task = facts.of or benchmark.name
             self._problems[task, facts.of_data or facts.data] = [f"{task}/{name}" for name in names]
-        self._records: dict[tuple[str, str | None, Decoding, Drawing], list[Record]] = {}
+        self._records: dict[tuple[str, str | None, Decoding, SamplingSettings], list[Record]] = {}
         store = RecordStore(folder)
         for hash_and_task in store.names():
             record = Record(store.folder / "/".join(hash_and_task))
@@ -222,7 +222,7 @@ class _PairRecords:
         lengths: list[int] = []
         for (task, data), problems in self._problems.items():
             names, samples = {*problems}, sampling.samples
-            records = self._records.get((task, data, decoding, sampling.drawing), [])
+            records = self._records.get((task, data, decoding, sampling.per_response), [])
             stored = (
                 [row.n_tokens for row in record.read() if row.problem in names and row.sample < samples]
                 for record in records

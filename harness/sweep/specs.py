@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
 from harness.errors import UserError, unknown
-from harness.spec.base import parse, shown
+from harness.spec.base import parse, short_repr
 from harness.spec.search import LISTED, Search
 from harness.spec.sweep import SweepSpec
 from harness.sweep.points import Point, listed_points
@@ -51,7 +51,7 @@ class TrainingSweep(Search, frozen=True):
     seeds: tuple[int, ...] = Field(default=(0,), description="A point is the mean over these.")
 
     @classmethod
-    def tried(cls) -> Mapping[str, FieldInfo]:
+    def parameter_fields(cls) -> Mapping[str, FieldInfo]:
         """Return DAPO's settings but for what a sweep has itself."""
         fields = DapoSettings.model_fields
         return {f"train.{name}": info for name, info in fields.items() if name not in ("seed", "grader")}
@@ -78,7 +78,7 @@ class TrainingSweep(Search, frozen=True):
         dapo = self.train.get("dapo") or {}
         if not isinstance(dapo, Mapping):
             accepted = ", ".join(DapoSettings.model_fields)
-            raise UserError(f"train.dapo={shown(dapo)} is refused; accepted: a mapping of {accepted}")
+            raise UserError(f"train.dapo={short_repr(dapo)} is refused; accepted: a mapping of {accepted}")
         return dict(dapo)
 
     def _complete(self, dapo: dict[str, Any]) -> TrainSpec:
@@ -120,7 +120,7 @@ class TrainingSweep(Search, frozen=True):
             raise UserError("train.validation.tasks is missing: a point is judged by its score on benchmarks")
         if self.metric.name not in self.metrics:
             raise unknown("metric", self.metric.name, self.metrics)
-        points = listed_points(self) if self.method in LISTED else self.covering()
+        points = listed_points(self) if self.method in LISTED else self.covering_points()
         trained = [self.training(point).same for point in points]
         for number, training in enumerate(trained):
             if self.method == "grid" and training in trained[:number]:

@@ -17,7 +17,7 @@ from harness.spec import TINY, EngineSpec, Presentation, Sampling, Spec, parse
 from harness.spec.base import Place
 from harness.spec.evaluation import read_names
 from harness.spec.presentation import INSTRUCTION, Prompt
-from harness.spec.sampling import over
+from harness.spec.sampling import merge_sampling
 from harness.train.settings import DapoSettings
 from harness.train.verl.presets import with_preset
 from harness.train.verl.spec import Verl
@@ -91,7 +91,7 @@ class Validation(Presentation, frozen=True):
         """Put what is given over this spec's own defaults, which are not those of the section."""
         if not isinstance(value, Mapping):
             return value
-        return over(cls.model_fields[str(info.field_name)].default.model_dump(), value)
+        return merge_sampling(cls.model_fields[str(info.field_name)].default.model_dump(), value)
 
 
 class TrainSpec(Spec, frozen=True):

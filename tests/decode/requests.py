@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.closed_form import distribution
 from harness.decode import Request
 from harness.decode.plan import rule_of
-from harness.policy.combine import Pair
+from harness.policy.combine import Combination
 from harness.policy.rule import Rules
 from harness.spec import Decoding, Sampling
 from tests.laws import p_value
@@ -73,7 +73,7 @@ def law_after(engine, ids, request):
     both = zip(("base", "rl"), engine.logits(list(ids)), strict=True)
     rules = Rules.compile([rule_of(request.decoding, request.sampling)])
     law, replaced = distribution(
-        {role: x[-1:] for role, x in both}, rules, combination=Pair(engine.checkpoints.vocab_size)
+        {role: x[-1:] for role, x in both}, rules, combination=Combination(engine.checkpoints.vocab_size)
     )
     return law[0].numpy(), replaced.item()
 

@@ -11,7 +11,7 @@ import torch
 from benchmarks.decision import watched
 from harness.decode.vllm_pair import channel
 from harness.policy.algorithm import decide
-from harness.policy.combine import Pair
+from harness.policy.combine import Combination
 from harness.policy.noise import request_key
 from harness.policy.rule import Rules
 from harness.policy.step import Requests
@@ -81,7 +81,7 @@ class Runner:
         generator = torch.Generator().manual_seed(1)
         self.base = torch.randn(6, padded, generator=generator) * 2
         self.rl = self.base + torch.randn(6, padded, generator=generator) * 0.3
-        self.model = SimpleNamespace(logits={"base": self.base}, combination=Pair(vocab))
+        self.model = SimpleNamespace(logits={"base": self.base}, combination=Combination(vocab))
         config = SimpleNamespace(
             compilation_config=SimpleNamespace(static_forward_context={CONTEXT_KEY: self.model}),
             scheduler_config=SimpleNamespace(max_num_seqs=slots),
@@ -121,7 +121,7 @@ def expected(base, rl, rows, keys, positions, vocab, starts=None):
     at = torch.tensor(positions)
     starts = at * 0 if starts is None else torch.tensor(starts)
     where = Requests(torch.tensor(keys), at, starts)
-    return decide({"base": base, "rl": rl}, Rules.compile(rows), where, Pair(vocab))
+    return decide({"base": base, "rl": rl}, Rules.compile(rows), where, Combination(vocab))
 
 
 def forced(logits):

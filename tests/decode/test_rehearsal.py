@@ -9,7 +9,7 @@ import torch
 from benchmarks.decision import growth
 from harness.decode.vllm_pair import step
 from harness.policy import kernels
-from harness.policy.combine import AddedTokens, Pair
+from harness.policy.combine import AddedTokens, Combination
 from harness.policy.fused import decide_fused
 from harness.policy.rule import Rules
 from harness.policy.step import Requests
@@ -74,7 +74,7 @@ def processor_of(model, rows):
 def test_a_step_finds_every_kernel_compiled_that_the_rehearsal_has_run(keys, shared, dtype):
     base, rl = (torch.zeros(3, WIDTH, dtype=dtype) for _ in range(2))
     model = SimpleNamespace(
-        combination=AddedTokens(VOCAB, shared) if shared else Pair(VOCAB), logits={"base": base}, texts=None
+        combination=AddedTokens(VOCAB, shared) if shared else Combination(VOCAB), logits={"base": base}, texts=None
     )
     step.rehearse({"base": base, "rl": rl}, model.combination)
     rehearsed = set(keys)
@@ -92,7 +92,7 @@ def test_no_step_holds_more_than_the_rehearsal(keys):
     n, vocab = 48, 20_000
     base, rl = (torch.randn(n, vocab, generator=torch.Generator().manual_seed(i)) for i in range(2))
     numbers = torch.arange(n)
-    held = growth(lambda: step.rehearse({"base": base, "rl": rl}, Pair(vocab)))
+    held = growth(lambda: step.rehearse({"base": base, "rl": rl}, Combination(vocab)))
     ways = {
         "trace": rule("kl", tau=0.1, trace=10), "coupling": rule("coupling", gamma=0.1, temperature=0.9, top_p=0.9),
         "js": rule("js", tau=0.1, gamma=0.1),
@@ -102,7 +102,7 @@ def test_no_step_holds_more_than_the_rehearsal(keys):
 
         def one(rules=rules, where=where):
             logits = rl.clone()  # as runner V2 has them
-            return decide_fused({"base": base, "rl": logits}, rules, where, Pair(vocab))
+            return decide_fused({"base": base, "rl": logits}, rules, where, Combination(vocab))
 
         grown = growth(one)
         assert grown <= held, name

@@ -145,9 +145,9 @@ def test_a_file_that_an_option_names_is_read_at_once(tmp_path, monkeypatch):
     asked = {"prompt": "prompt.txt", "examples": "shots.jsonl"}
     shown = {"prompt": "Q: {{problem}}\nA:", "examples": [{"problem": "1+1?", "answer": "2"}]}
     sweep = load({"name": "x", "tasks": "tiny_easy", "parameters": {"decode.tau": {"values": [-0.1]}}, **asked})
-    assert load_eval({}, asked).shown() == sweep.evaluation("tiny", [Decoding()]).shown() == shown
+    assert load_eval({}, asked).non_default() == sweep.evaluation("tiny", [Decoding()]).non_default() == shown
     assert load(sweep.plain()) == sweep
-    assert load_train({"validation": {"tasks": "tiny_easy", **asked}}).validation.shown() == shown
+    assert load_train({"validation": {"tasks": "tiny_easy", **asked}}).validation.non_default() == shown
     assert "reads []; accepted: a template of {{problem}}, a file with one, or math_dapo" in refused(
         "eval", "--tasks", "tiny_easy", "--prompt", "p.txt")  # fmt: skip
 

@@ -17,7 +17,7 @@ from triton.runtime import interpreter
 from benchmarks.fused import DecisionBatch, Outcome, outcome
 from harness.policy import kernels
 from harness.policy.algorithm import Decision
-from harness.policy.combine import Pair
+from harness.policy.combine import Combination
 from harness.policy.fused import decide_fused, force
 from harness.policy.step import Requests
 from tests.policy.lockstep import in_lockstep
@@ -59,7 +59,7 @@ def fused(batch: DecisionBatch, start: int = 0) -> Decision:
     n = len(batch.rows)
     where = Requests(batch.keys, batch.positions, torch.full((n,), start))
     with in_lockstep(kernels):
-        return decide_fused(batch.logits, batch.rules, where, Pair(batch.vocab_size))
+        return decide_fused(batch.logits, batch.rules, where, Combination(batch.vocab_size))
 
 
 def forced(logits: torch.Tensor, decided: torch.Tensor | None, decision: Decision) -> torch.Tensor:

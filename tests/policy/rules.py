@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.decision import as_on_a_gpu
 from harness.policy.algorithm import decide
-from harness.policy.combine import Pair
+from harness.policy.combine import Combination
 from harness.policy.gates import Threshold, gate_of, gates
 from harness.policy.noise import GATE, PROPOSE, REDRAW
 from harness.policy.rule import Rule, Rules
@@ -77,7 +77,7 @@ def decided(base, rl, rules, where=None, vocab=None):
     """The decision of some rules, each row's own, or one for all of them."""
     rules = rules if isinstance(rules, list) else [rules] * len(base)
     where = where or requests(len(rules))
-    return decide({"base": base, "rl": rl}, Rules.compile(rules), where, Pair(vocab))
+    return decide({"base": base, "rl": rl}, Rules.compile(rules), where, Combination(vocab))
 
 
 def numbers(where):

@@ -4,7 +4,7 @@ import torch
 
 from benchmarks.closed_form import distribution
 from harness.policy.algorithm import decide
-from harness.policy.combine import AddedTokens, Pair, TransferredPair
+from harness.policy.combine import AddedTokens, Combination, TransferredPair
 from harness.policy.rule import Rules
 from tests.policy.rules import logits, requests, rule
 
@@ -39,7 +39,7 @@ def test_what_not_all_models_have_is_no_token():
     ours, theirs = TransferredPair().policies({**three(13, 11, 12), "rl": some(1).bfloat16()})
     assert ours.shape == theirs.shape == (N, 11)
     assert ours.dtype == theirs.dtype == torch.float32
-    assert {each.shape for each in Pair().policies({"base": some(0, 13), "rl": some(1)})} == {(N, 11)}
+    assert {each.shape for each in Combination().policies({"base": some(0, 13), "rl": some(1)})} == {(N, 11)}
 
 
 RULES = [
@@ -65,8 +65,8 @@ def test_rules_of_both_models_are_those_of_the_ids_that_both_know():
     both, added = {"base": base, "rl": rl}, AddedTokens(vocab, shared)
     assert {each.shape for each in added.policies(both, rules.rl_alone)} == {(n, 16)}  # a GPU reads four at once
     got = decide(both, rules, where, added)
-    want = decide(both, rules, where, Pair(shared))
-    mine = decide({"base": rl, "rl": rl}, rules, where, Pair(vocab))
+    want = decide(both, rules, where, Combination(shared))
+    mine = decide({"base": rl, "rl": rl}, rules, where, Combination(vocab))
     for name in ("token", "proposed", "replaced"):
         assert getattr(got, name)[~alone].equal(getattr(want, name)[~alone])
     assert torch.allclose(got.delta_logp[~alone], want.delta_logp[~alone], atol=1e-5)

@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.fused import LOGIT_KINDS, NATS, check, mixed_batch
 from harness.policy.algorithm import Decision, decide
-from harness.policy.combine import Pair
+from harness.policy.combine import Combination
 from harness.policy.rule import Rows, Rules
 from harness.policy.step import Requests, Step
 from harness.policy.table import by_torch
@@ -136,7 +136,7 @@ def test_rows_that_need_policies_torch_decides_by_itself(interpreted, name):
     ]
     batch = replace(batch, rows=rows)
     got = interpreted("fused", batch=batch)
-    want = decide(batch.logits, batch.rules, batch.requests, Pair(300))
+    want = decide(batch.logits, batch.rules, batch.requests, Combination(300))
     apart = torch.tensor([by_torch(row) for row in rows])
     assert 40 <= apart.sum() < 120
     for field in ("token", "proposed", "replaced", "delta_logp"):

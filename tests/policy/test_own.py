@@ -187,7 +187,10 @@ def test_a_sweep_varies_its_parameters_and_decodes_anew_where_its_file_has_chang
 
     said = []
     spec = run()
-    assert [spec.decoding(point).label() for point in spec.covering()] == ["replace τ1 margin/1", "replace τ1 margin/2"]
+    assert [spec.decoding(point).label() for point in spec.covering_points()] == [
+        "replace τ1 margin/1",
+        "replace τ1 margin/2",
+    ]
     summary = (tmp_path / "sweeps/margin/summary.md").read_text()
     assert {"margin/1", "margin/2"} <= set(summary.split())
     said.clear()

@@ -186,7 +186,7 @@ def test_a_pair_in_a_folder(tmp_path):
 def test_a_sampling_is_written_flat_and_read_again():
     sampling = Sampling(top_p=0.9, samples=4)
     assert parse(Sampling, sampling.model_dump()) == sampling
-    assert "samples" not in sampling.drawing.model_dump()
+    assert "samples" not in sampling.per_response.model_dump()
     assert (sampling.nucleus, Sampling(temperature=0).nucleus) == ("top-p 0.9", "greedy")
 
 

@@ -309,7 +309,7 @@ def test_the_confirmation_has_the_new_differences_beside_the_old_ones(swept, mon
     def evaluate(spec, **_):
         found = []
         for task in spec.tasks:
-            ids = spec.part.of([str(i) for i in range(240)])[: spec.limit]
+            ids = spec.part.select([str(i) for i in range(240)])[: spec.limit]
             asked_ids[task] = ids
             for decoding in spec.decodings:
                 one = drawn(decoding, task, ids, seed=spec.sampling.seed)
@@ -374,7 +374,7 @@ def test_what_the_records_hold_is_counted_where_it_would_be_decoded_alike(tmp_pa
     names = [f"tiny_easy/{key}" for key in [*benchmark.golds][:5]]
     weights = {role: fingerprint(*model) for role, model in checkpoints("tiny").models.items()}
     here = {"backend": "transformers", **installed("torch", "transformers")}
-    alike, lengths = {"weights": weights, "data": benchmark.data, "sampling": spec.sampling.drawing}, []
+    alike, lengths = {"weights": weights, "data": benchmark.data, "sampling": spec.sampling.per_response}, []
     for changes in (
         {"decoding": base}, {"decoding": rl}, {"decoding": rl, "engine": {**here, "torch": "0.1"}},
         {"decoding": veto, "engine": {**here, "transformers": "0.1"}}, {"decoding": veto, "data": "another"},

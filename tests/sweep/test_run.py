@@ -277,12 +277,12 @@ def test_a_declared_split_is_held_out_of_the_sweep_and_confirms_it():
     spec = sweep(limit=None, confirm={"split": 0.25})
     easy, medium = find_benchmark("tiny_easy"), find_benchmark("tiny_medium")
     ids = [row["id"] for row in easy.problems]
-    chosen, kept = spec.part.of(ids), unused(spec, easy).of(ids)
+    chosen, kept = spec.part.select(ids), unused(spec, easy).select(ids)
     assert len(chosen) == len(ids) // 4
     assert sorted(chosen + kept) == sorted(ids)
-    assert set(spec.part.of(ids[::-1])) == set(chosen)  # whatever the order of the file
+    assert set(spec.part.select(ids[::-1])) == set(chosen)  # whatever the order of the file
     assert unused(spec, medium).of(ids) == ids
-    assert spec.evaluation("tiny", [Decoding()]).asked(ids) == chosen
+    assert spec.evaluation("tiny", [Decoding()]).problem_ids(ids) == chosen
     assert unused(whole := sweep(limit=None), easy) == whole.part, "the same, where there are no others"
     with pytest.raises(UserError, match=r"confirm.split"):
         sweep(confirm={"split": 1.5})

@@ -143,7 +143,10 @@ def test_other_samplings_are_references_of_their_own():
     plain = [point for point in references(spec, "tiny", decodings(spec)) if "sampling" not in point]
     drawn = [point for point in references(spec, "tiny", decodings(spec)) if "sampling" in point]
     assert plain == references(sweep(parameters=TAU), "tiny", decodings(spec))
-    said = [(p["reference"]["mode"], sampling_of(spec, p).unlike(spec.sampling), sampling_of(spec, p)) for p in drawn]
+    said = [
+        (p["reference"]["mode"], sampling_of(spec, p).difference_from(spec.sampling), sampling_of(spec, p))
+        for p in drawn
+    ]
     assert said == [
         ("rl", "greedy", Sampling(temperature=0)),
         ("base", "greedy", Sampling(temperature=0)),

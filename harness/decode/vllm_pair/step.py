@@ -15,7 +15,7 @@ from harness.decode.plan import DELTA_LIMIT
 from harness.decode.vllm_pair import channel
 from harness.errors import UserError
 from harness.policy.algorithm import Decision, decide
-from harness.policy.combine import Pair
+from harness.policy.combine import Combination
 from harness.policy.fused import AT_ONCE, decide_fused, fused_available
 from harness.policy.fused import force as force_fused
 from harness.policy.gates import gate_of, gates
@@ -50,7 +50,9 @@ def decision_path(device_type: str) -> str:
     return path
 
 
-def decide_step(logits: Mapping[str, torch.Tensor], rules: Rules, requests: Requests, combination: Pair) -> Decision:
+def decide_step(
+    logits: Mapping[str, torch.Tensor], rules: Rules, requests: Requests, combination: Combination
+) -> Decision:
     """Decide n rows, by the path of their device: see `decide`."""
     path = decide_fused if decision_path(logits["rl"].device.type) == "triton" else decide
     return path(logits, rules, requests, combination)
@@ -74,7 +76,7 @@ def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None
     logits.scatter_(1, token, facts)
 
 
-def rehearse(logits: Mapping[str, torch.Tensor], combination: Pair) -> None:
+def rehearse(logits: Mapping[str, torch.Tensor], combination: Combination) -> None:
     """Decide and force once, as a step does, and forget it: vLLM's memory profile then knows the peak.
 
     Its own dummy run of the sampler leaves out custom processors (V1 passes an empty list, V2 returns before them). The
