@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 
 from harness import cli
-from harness.cli.base import as_typed
+from harness.cli.base import as_options
 from harness.spec import EngineSpec
 from tests.commands import refused
 from tests.records.made import read, stored_count
@@ -30,17 +30,34 @@ def run(*arguments):
     )
 
 
+def option_names(*words):
+    """How arguments are typed as options of `eval`, where these words were typed."""
+    root = get_command(cli.app)
+    return root.get_command(root.context_class(root), "eval").option_names(words)
+
+
 @pytest.mark.parametrize(
-    ("typed", "sentence", "said"),
+    ("words", "sentence", "as_typed"),
     [
         (["--pretrained", "x"], "pretrained='x': give base=", "--pretrained 'x': give --base"),
+        (["--rl=x"], "pretrained='x' (rl='x')", "--rl 'x' (--rl 'x')"),
         (["-d", "replace,tau=9"], "tau=9 is refused", "tau=9 is refused"),
+        (["-dreplace"], "give tau=9", "give tau=9"),
         (["spec.yaml"], "tau=9 is refused", "tau=9 is refused"),
-        (["spec.yaml", "--tau", "9"], "tau=9 is refused with nothing=1", "--tau 9 is refused with nothing=1"),
+        (["spec.yaml", "--tau", "9"], "tau=9 is refused with mode='rl'", "--tau 9 is refused with mode='rl'"),
+        (["--tau", "9"], "max_tokens=9 of tau=8, nothing=1", "--max-tokens 9 of --tau 8, nothing=1"),
+        (["--prompt", "a tau=3 b"], "prompt='a tau=3 b' is refused", "--prompt 'a tau=3 b' is refused"),
+        ([], "decodings.1.tau=9 of sampling.seed=1", "decodings.1.tau=9 of sampling.seed=1"),
     ],
 )
-def test_errors_name_options_as_they_were_typed(typed, sentence, said):
-    assert as_typed(sentence, {"--pretrained": False, "--base": False, "--tau": True}, " ".join(typed)) == said
+def test_errors_name_options_as_they_were_typed(words, sentence, as_typed):
+    assert as_options(sentence, option_names(*words)) == as_typed
+
+
+def test_half_a_pair_is_refused_with_options_that_exist():
+    """The sentence said `--pretrained RL,--base BASE`."""
+    sentence = refused("eval", "--tasks", "tiny_easy", "--no-track", "--revision", "x")
+    assert sentence == "--revision 'x' needs a pair: give --pretrained RL and --base BASE, or --pair NAME"
 
 
 @pytest.mark.parametrize("typed", [["--pretrained", "./nope"], ["--rl", "./nope"], ["--rl=./nope"]])

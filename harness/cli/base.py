@@ -1,7 +1,6 @@
 """Share what every command module needs: how a command and a group are made, and how a line is printed."""
 
 import json
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -59,7 +58,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Note what was typed."""
-        ctx.meta["typed"], ctx.meta["help all"] = " ".join(args), "--help-all" in args
+        ctx.meta["words"], ctx.meta["help all"] = list(args), "--help-all" in args
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -67,33 +66,41 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except UserError as error:
-            params = [(param, name) for param in self.params for name in param.opts if name != "--decoding"]
-            rule = {name: getattr(param, "rich_help_panel", "") == "Rule" for param, name in params}
-            typed = {re.split("[= ]", word)[0] for word in ctx.meta["typed"].split()}
-            chosen = {name: next((other for other in param.opts if other in typed), name) for param, name in params}
-            sentence, *more = as_typed(str(error), rule, ctx.meta["typed"], chosen).split("\n")
-            raise type(error)(sentence, more) from None
+            sentence, *more = str(error).split("\n")
+            raise type(error)(as_options(sentence, self.option_names(ctx.meta["words"])), more) from None
+
+    def option_names(self, words: Sequence[str]) -> dict[str, str]:
+        """Return how each argument is typed as an option here, an option of two names as it was typed.
+
+        An argument has none where a person wrote it otherwise (`tau=3` in some text), nor, unless it was typed as an
+        option, where a file may have said it, or, of a rule, -d.
+        """
+        typed = {word.partition("=")[0] for word in words}
+        texts = [word for word in words if not word.startswith("-")]
+        in_file = any(text.endswith((".yaml", ".yml")) for text in texts)
+        in_rule = any(word.startswith(("-d", "--decoding", "--rule")) for word in words)
+        names: dict[str, str] = {}
+        for param in self.params:
+            spelt = next((name for name in param.opts if name in typed), "")
+            elsewhere = in_file or (in_rule and getattr(param, "rich_help_panel", "") == "Rule")
+            if (spelt or not elsewhere) and param.name != "decoding":
+                names |= {name[2:].replace("-", "_"): spelt or name for name in param.opts if name.startswith("--")}
+        return {name: option for name, option in names.items() if not any(f"{name}=" in text for text in texts)}
 
 
-def as_typed(sentence: str, options: dict[str, bool], typed: str, chosen: Mapping[str, str] | None = None) -> str:
-    """Write `name=value` as an option where the command has it, and a person may have typed it as one.
+def as_options(sentence: str, names: Mapping[str, str]) -> str:
+    """Write each `name=value` of a sentence as the option that `names` has for it; others stay.
 
-    `chosen` has the name that was typed of an option with several. What was typed as `name=value`, or can come from a
-    file or (where `options` says so) from `-d`, stays as it is.
-
-    >>> as_typed("give base= too, or pair=NAME", {"--base": False, "--pair": False}, "--rl x")
-    'give --base too, or --pair NAME'
+    >>> as_options("give base= too, or pair=NAME (not x=1)", {"base": "--base", "pair": "--pair"})
+    'give --base too, or --pair NAME (not x=1)'
     """
-    filed, ruled = ".yaml" in typed, re.search(r"(^| )(-d|--decoding|--rule)", typed) is not None
-
-    def option(match: re.Match[str]) -> str:
-        spelt = f"--{match[1].replace('_', '-')}"
-        elsewhere = (chosen or {}).get(spelt, spelt) not in typed and (filed or (ruled and options.get(spelt, False)))
-        if spelt not in options or elsewhere or re.search(rf"(?<![-\w]){match[1]}=", typed):
-            return match[0]
-        return (chosen or {}).get(spelt, spelt) + (" " if match[2] else "")
-
-    return re.sub(r"(?<![-.\w])(\w+)=(?=(\S)?)", option, sentence)
+    words = []
+    for word in sentence.split(" "):
+        name, equals, value = word.partition("=")
+        bracket, name = ("(", name[1:]) if name.startswith("(") else ("", name)
+        option = names.get(name) if equals else None
+        words.append(f"{bracket}{option} {value}".rstrip() if option else word)
+    return " ".join(words)
 
 
 class CommandGroup(TyperGroup):

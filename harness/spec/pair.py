@@ -176,7 +176,7 @@ def _of_fields(named_fields: Mapping[str, Any]) -> "Pair | Literal['tiny']":
         raise UserError(f"{name}={value!r} is only half a pair: give {needed[missing[0]]} too, or pair=NAME")
     if missing:
         name, value = next(iter(names.values()))
-        raise UserError(f"{name}={value!r} needs a pair: give pretrained=RL,base=BASE or pair=NAME")
+        raise UserError(f"{name}={value!r} needs a pair: give pretrained=RL and base=BASE, or pair=NAME")
     return parse(Pair, fields, where="pair.")
 
 
