@@ -9,7 +9,7 @@ variable RLVR_DIR_DATA, then the Hugging Face hub. A folder holds one `<task>.js
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -90,9 +90,7 @@ def preflight(
         )
     benchmarks: dict[str, Benchmark] = {}
     for task in (member for name in tasks for member in GROUPS.get(name, (name,))):
-        is_ours = is_task_file(task) or "=" in task or task.endswith(".jsonl") or not NAME.fullmatch(task)
-        is_ours = is_ours or task in BENCHMARKS or _local(task, data_dir) is not None
-        benchmark = find_benchmark(task if is_ours else _declared(task, include_path), data_dir, presentation)
+        benchmark = find_benchmark(task, data_dir, presentation, lambda name: _declared(name, include_path))
         if task in benchmarks or benchmark.name in (other.name for other in benchmarks.values()):
             raise UserError(
                 f"tasks={','.join(tasks)} asks for {benchmark.name} twice; name it once, alone or in its group, and "
@@ -107,8 +105,19 @@ def preflight_of(spec: "EvalSpec | SweepSpec") -> dict[str, Benchmark]:
     return preflight(spec.tasks, spec.data_dir, spec, spec.include_path if isinstance(spec, EvalSpec) else None)
 
 
-def find_benchmark(task: str, data_dir: str | None = None, presentation: Presentation = AS_SHIPPED) -> Benchmark:
-    """Return a benchmark, read once a process and place; `presentation` is what is asked of how it is put and graded.
+def find_benchmark(
+    task: str,
+    data_dir: str | None = None,
+    presentation: Presentation = AS_SHIPPED,
+    task_file: Callable[[str], str] | None = None,
+) -> Benchmark:
+    """Return a benchmark, read once a process and place.
+
+    Args:
+        task: a shipped name, a file of `data_dir` by its name, `PATH.jsonl`, `NAME=PATH`, or the YAML of a task of
+            lm-eval's.
+        presentation: what is asked of how it is put and graded.
+        task_file: returns the YAML of a task of lm-eval's by its name; None where no other names are accepted.
 
     Raises:
         UserError: no such benchmark or file, no data (the sentence says what to set), a bad file, a file under a name
@@ -131,7 +140,9 @@ def find_benchmark(task: str, data_dir: str | None = None, presentation: Present
     place = data_dir or os.environ.get(DATA_VARIABLE) or None
     if file is None and name not in BENCHMARKS:
         if (local := _local(name, data_dir)) is None:
-            raise _unknown(task)
+            if task_file is None or not NAME.fullmatch(name):
+                raise _unknown(task)
+            return find_benchmark(task_file(name), data_dir, presentation)
         file = str(local.resolve())
     as_read = _shipped(name, None if name in TINY_TASKS else place) if file is None else _own(name, file)
     return replace(as_read, presentation=presentation.applied_to(as_read.presentation))
