@@ -195,10 +195,10 @@ def records_gc(
 
     _say_if_empty(store)
 
-    def told(row: dict[str, Any]) -> str:
+    def describe(row: dict[str, Any]) -> str:
         return f"{row['path']} ({row['reason']}, {row['bytes']:,} bytes)"
 
     for row in gc_records(store, drop or ()):
-        echo(f"{'will' if delete else 'would'} delete: {told(row)}")
+        echo(f"{'will' if delete else 'would'} delete: {describe(row)}")
     for row in gc_records(store, drop or (), delete=True) if delete else ():
-        echo(f"deleted: {told(row)}")
+        echo(f"deleted: {describe(row)}")

@@ -52,10 +52,10 @@ def serve_command(
     )
     announce_tiny(spec)
 
-    def tell(address: str) -> None:
+    def announce(address: str) -> None:
         page = f", a playground at {address}/" if served.address.ui else ""
         echo(f"serving at {address}/v1{page}; Ctrl-C ends it")
 
-    serve(served, tell)
+    serve(served, announce)
     sys.stdout.flush()
     os._exit(0)  # all is closed; to take vLLM's modules apart would print what Triton's bindings leave behind

@@ -11,7 +11,7 @@ LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is draw
 
 
 def merge_sampling(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Put what is asked over what holds without it; greedy has one sample."""
+    """Return settings with some changed; greedy drops the number of samples, which is 1."""
     greedy = changes.get("temperature") == 0
     return {**{name: value for name, value in settings.items() if not (greedy and name == "samples")}, **changes}
 
@@ -44,7 +44,7 @@ class SamplingSettings(Spec, frozen=True):
 
     @model_validator(mode="after")
     def _normalise(self) -> Self:
-        """Settle what temperature 0 implies: two ways of asking for it are equal and hash alike."""
+        """Fill in what temperature 0 implies: two ways of asking for it are equal and hash alike."""
         if self.greedy:
             object.__setattr__(self, "temperature", 0.0)
             object.__setattr__(self, "top_p", 1.0)
@@ -65,8 +65,8 @@ class SamplingSettings(Spec, frozen=True):
 
     def explicit(self) -> dict[str, Any]:
         """Return what was given, without what defaults filled in."""
-        unsaid = type(self).model_fields.keys() - self.model_fields_set
-        return {name: value for name, value in self.model_dump().items() if name not in unsaid}
+        defaults = type(self).model_fields.keys() - self.model_fields_set
+        return {name: value for name, value in self.model_dump().items() if name not in defaults}
 
     def difference_from(self, usual: "SamplingSettings") -> str:
         """Say in words how this draws otherwise than `usual`: `greedy`, `T = 0.6`, `top-p 0.95`; empty if alike."""
