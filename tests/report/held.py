@@ -19,3 +19,9 @@ def number(row, name):
 def ends(row, name):
     """Low, value and high of a cell."""
     return [number(row, f"{name}{end}") for end in (": low", "", ": high")]
+
+
+def printed(section, title):
+    """The texts of a column, as a page prints them."""
+    at = [column.title for column in section.columns].index(title)
+    return [row[at].text for row in section.cells]

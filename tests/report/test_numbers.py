@@ -13,7 +13,10 @@ import pytest
 from scipy import stats as scipy_stats
 
 from harness import stats
+from harness.evals.compare import comparisons
+from harness.evals.settings import settings_of
 from harness.report.build import build
+from harness.report.figures import extrapolates
 from harness.spec import Decoding
 from tests.report.held import number, rows_of
 from tests.report.made import result
@@ -300,6 +303,36 @@ def test_the_curves_are_of_shares_and_scores_of_the_results(store, sheets, start
             for name in ("changed", "replaced") if label not in ("base", "rl") else ():
                 ends = [number(row, f"{name}_{end}") for end in ("low", "percent", "high")]
                 assert ends == pytest.approx(share(store, task, label, f"n_{name}"))
+            for name in ("changed", "replaced") if label in ("base", "rl") else ():
+                assert [number(row, f"{name}_{end}") for end in ("low", "percent", "high")] == [0, 0, 0]
+
+
+def test_what_a_page_prints_are_the_numbers_of_its_sheets_with_so_many_decimals(report):
+    sections, seen = {one.name: one for one in report.sections}, 0
+    for name in ("main-scores", "grid-aime24", "grid-amc", "picked", "differences", "main-differences"):
+        for row in sections[name].cells:
+            for column, cell in zip(sections[name].columns, row, strict=True):
+                if cell.value is None:
+                    continue
+                if column.title in ("p", "p (Holm)"):
+                    assert cell.text.removeprefix("≤ ") == stats.p_value(cell.value), (name, column)
+                    continue
+                plus = "+" if column.title in ("Difference", "minus RL") else ""
+                assert cell.text.removesuffix(" %") == f"{cell.value:{plus}.1f}", (name, column)
+                if cell.interval is not None:
+                    low, high = cell.interval
+                    assert f"[{low:{plus}.1f}, {high:{plus}.1f}]" in cell.small, (name, column)
+                seen += 1
+    assert seen > 100
+
+
+def test_only_what_lies_beyond_rl_is_drawn_as_an_extrapolation():
+    """Between base and RL (gamma below 0) the control is gamma = 0 as well."""
+    ways = [*WAYS[:2], *(Decoding(mode="extrapolate", tau=-0.3, gamma=gamma) for gamma in (-0.5, 0.0, 0.1))]
+    rows = comparisons(settings_of([result(way, 0.2 + 0.1 * i) for i, way in enumerate(ways)]))
+    controlled = [(row.result.label, row.reference.label) for row in rows if row.reference.label == "replace τ-0.3"]
+    assert controlled == [(f"extrapolate τ-0.3 γ{gamma}", "replace τ-0.3") for gamma in (-0.5, 0.1)]
+    assert [row.result.label for row in rows if extrapolates(row)] == ["extrapolate τ-0.3 γ0.1"]
 
 
 def test_the_grid_has_each_score_its_interval_and_its_difference_to_its_control(store, sheets):

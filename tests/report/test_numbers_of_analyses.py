@@ -10,7 +10,7 @@ from harness.report.credit import credit_chapter
 from harness.report.responses import gated_chapter, token_chapter
 from harness.report.training import training_chapter
 from harness.stats import Estimate
-from tests.report.held import ends, number, rows_of
+from tests.report.held import ends, number, printed, rows_of
 from tests.report.made import DAPO, tokens
 
 OF = ("problems", "tokens", "changed")  # what effects are counted of
@@ -42,6 +42,11 @@ def drawn():
 
 def sheets(chapter):
     return {section.name: rows_of(section) for section in chapter.sections}
+
+
+def column_text(chapter, name, title):
+    """The texts of a column of one section, as a page prints them."""
+    return printed(next(section for section in chapter.sections if section.name == name), title)
 
 
 def of(row, name, unit=100):
@@ -87,7 +92,8 @@ SIDES = ("below", "above")
 @pytest.mark.parametrize("undo", [False, True])
 def test_effects_of_single_tokens_are_those_of_their_rule_kind_and_verdict(drawn, undo):
     found = credit(drawn, undo)
-    shown = sheets(credit_chapter(found))
+    chapter = credit_chapter(found)
+    shown = sheets(chapter)
     effects = {
         tuple(row[name] for name in ("label", "kind", "over", "verdict")): row for row in found.tables["effects"]
     }
@@ -128,6 +134,8 @@ def test_effects_of_single_tokens_are_those_of_their_rule_kind_and_verdict(drawn
             assert ends(row, column) == of(one, name)
         assert number(row, "Variance, same noise") == pytest.approx(one["variance_paired"])
         assert number(row, "fresh noise") == pytest.approx(one["variance_unpaired"])
+    for title, name in (("Variance, same noise", "variance_paired"), ("fresh noise", "variance_unpaired")):
+        assert column_text(chapter, "credit-check", title) == [f"{one[name]:.3f}" for one in found.tables["check"]]
 
 
 def test_numbers_of_tokens_are_shares_of_who_wrote_them(drawn):
@@ -249,7 +257,11 @@ def test_where_gates_redraw_is_told_of_their_own_decoding(drawn):
         for label, who, at in product(LABELS, ("base", "RL"), (1, 2))
     ]  # fmt: skip
     tables = {"decodings": tuple(decodings), "positions": tuple(positions), "after": tuple(after)}
-    shown = sheets(gated_chapter(Analysis(kind="gated", facts=FACTS, tables=tables)))
+    chapter = gated_chapter(Analysis(kind="gated", facts=FACTS, tables=tables))
+    shown = sheets(chapter)
+    ones = [f"{100 * (30 + i) / (40 + i):.1f} %" for i in range(len(decodings))]
+    assert column_text(chapter, "gates", "Runs of one") == ones
+    assert column_text(chapter, "gates", "by chance") == [f"{100 - 100 * one['share']:.1f} %" for one in decodings]
     for i, (row, one) in enumerate(zip(shown["gates"], decodings, strict=True)):
         assert row["Decoding"] == one["label"]
         assert ends(row, "Redrawn") == of(one, "share")
