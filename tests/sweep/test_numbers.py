@@ -393,6 +393,16 @@ def test_what_the_records_hold_is_counted_where_it_would_be_decoded_alike(tmp_pa
     assert found.total.tokens == round(36 * np.mean(lengths))
 
 
+def test_a_search_is_estimated_with_the_most_controls_that_a_point_may_have(tmp_path):
+    """gamma 0 is a replacement, whose control is its veto; beyond it the replacement comes as well."""
+    spec = sweep(
+        method="tpe", run_cap=3, parameters={"decode.tau": {"values": [-0.3]}, "decode.gamma": {"min": 0, "max": 1}}
+    )
+    rows = estimate(spec, tmp_path, tmp_path / "records").rows
+    proposed = [row.label for row in rows if row.label in ("to be proposed", "its control")]
+    assert proposed == ["to be proposed", "its control", "its control"] * 3
+
+
 def seed(number, right, samples=8):
     """A seed's validation: how many samples of each problem were right."""
     scores = {
