@@ -73,7 +73,7 @@ def bench_decode(
         workers = {}
         for kind in kinds:  # started one after the other: loading is not measured
             say(f"starting {kind}")
-            workers[kind] = stack.enter_context(_Worker(kind, pair, tokens, threads))
+            workers[kind] = stack.enter_context(_MeasuredProcess(kind, pair, tokens, threads))
         measured: dict[int, list[dict[str, dict[str, float]]]] = {size: [] for size in sequences}
         for number in range(rounds + 1):
             say(f"round {number} of {rounds}" if number else "warming up")
@@ -113,7 +113,7 @@ def machine() -> str:
     return f"{name}, {os.cpu_count()} cores, {platform.system()}"
 
 
-class _Worker:
+class _MeasuredProcess:
     """A worker process, one line each way a round."""
 
     def __init__(self, kind: str, pair: Pair, tokens: int, threads: int) -> None:
@@ -132,7 +132,7 @@ class _Worker:
         assert process.stdout is not None
         self._process, self._input, self._output = process, process.stdin, process.stdout
 
-    def __enter__(self) -> "_Worker":
+    def __enter__(self) -> "_MeasuredProcess":
         self._read()
         return self
 

@@ -249,7 +249,7 @@ def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) ->
     name, task = benchmark.name, benchmark.task
     documents = sorted({int(problem.removeprefix(f"{name}/").partition(".")[0]) for problem, _ in responses})
 
-    class Replay(LM):
+    class StoredResponses(LM):
         """Gives the responses that are there, each as often as it is asked for."""
 
         def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
@@ -272,7 +272,7 @@ def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) ->
     try:
         with redirect_stderr(io.StringIO()):  # its bar
             kwargs = {**part, "bootstrap_iters": 0, "log_samples": True}
-            reported: Any = evaluate(lm=Replay(), task_dict={"tasks": {name: task}}, **kwargs)
+            reported: Any = evaluate(lm=StoredResponses(), task_dict={"tasks": {name: task}}, **kwargs)
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise UserError(
