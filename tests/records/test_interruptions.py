@@ -50,9 +50,10 @@ def test_a_second_process_is_refused_and_the_owner_named_until_it_is_dead(tmp_pa
 @pytest.mark.parametrize("closes", [False, True])
 def test_a_forked_child_neither_keeps_nor_loses_the_lock(tmp_path, closes):
     record = open_record(tmp_path)
-    child = in_child(lambda: (closes and record.close(), time.sleep(30)))
+    ready, begun = os.pipe()
+    child = in_child(lambda: (closes and record.close(), os.write(begun, b"."), time.sleep(30)))
     try:
-        time.sleep(0.2)
+        assert os.read(ready, 1) == b"."  # until the child has run, its copy of the lock is open
         with pytest.raises(UserError, match=f"process {os.getpid()} .*two processes"):
             open_record(tmp_path)
         record.close()
@@ -61,6 +62,8 @@ def test_a_forked_child_neither_keeps_nor_loses_the_lock(tmp_path, closes):
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(ready)
+        os.close(begun)
 
 
 def test_killed_at_every_single_step_it_loses_nothing_that_was_acknowledged_and_ends_the_same(tmp_path):
