@@ -247,6 +247,64 @@ def test_pointing_and_focusing_tell_the_facts(show):
         assert says(page).startswith(f"Token {place} of 60, base: ")
 
 
+def test_the_panel_begins_with_the_first_replaced_token_or_with_a_line(show):
+    """It kept 200 empty pixels until a token was pointed at."""
+    rows = answers(60)
+    height = "document.querySelector('.tv-details').offsetHeight"
+    page = show({"p": rows[:2], "q": rows})
+    assert says(page).startswith("Point at a token")  # nothing was replaced
+    assert page.evaluate(height) < 80
+    page.locator("[data-set=problem]").select_option("1")
+    first = int(np.flatnonzero(rows[2].rollout.changed)[0])
+    assert says(page).startswith(f"Token {first + 1} of 60, replace τ-0.3: base proposed ")
+    assert "Likeliest by RL" in page.locator(".tv-facts").inner_text()
+    assert not page.locator(".t.here").count()  # nothing is chosen yet
+    page.locator("[data-set=problem]").select_option("0")
+    assert says(page).startswith("Point at a token")
+    assert page.evaluate(height) < 80
+
+
+COVERED = """() => {
+  const panel = document.querySelector(".tv-details").getBoundingClientRect();
+  return [...document.querySelectorAll(".tv-answer, .tv-legend, .tv-bar")].filter(part => {
+    const box = part.getBoundingClientRect();
+    return box.top < panel.bottom - 1 && box.bottom > panel.top + 1;
+  }).length;
+}"""
+BROKEN = """() => {
+  const broken = [], walk = document.createTreeWalker(document.querySelector(".tv-legend"), NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) for (const word of walk.currentNode.data.matchAll(/\\S+/g)) {
+    const range = document.createRange();
+    range.setStart(walk.currentNode, word.index); range.setEnd(walk.currentNode, word.index + word[0].length);
+    if (range.getClientRects().length > 1) broken.push(word[0]);
+  }
+  return broken;
+}"""
+
+
+def test_on_a_telephone_the_panel_covers_nothing_and_no_word_is_broken(show):
+    page = show({"p": answers(300)}, width=390)
+    assert page.evaluate(BROKEN) == []
+    assert page.evaluate("scrollY") == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for answer in (3, 0, 2):
+        token = page.locator(".tv-answer").nth(answer).locator(".t[data-i='8']")
+        token.click()
+        assert says(page).startswith("Token 9 of 300, ")
+        top = token.bounding_box()["y"]
+        panel = page.locator(".tv-details").bounding_box()
+        assert 0 <= top < panel["y"]  # both are in sight
+        assert panel["y"] + panel["height"] < 901
+        settle(page)
+        assert token.bounding_box()["y"] == top
+        for by in (0, 400, -700):
+            page.evaluate(f"scrollBy(0, {by})")
+            assert page.evaluate(COVERED) == 0
+    page.set_viewport_size({"width": 1280, "height": 900})
+    settle(page)
+    assert page.evaluate("document.querySelector('.tv-details').previousElementSibling.className") == "tv-answers"
+
+
 def test_the_threshold_marks_what_numpy_marks(show):
     rows = answers(3000)
     page = show({"p": rows})

@@ -64,21 +64,59 @@ def test_four_rules_answer_side_by_side_and_a_link_asks_the_same_again(site, vis
     assert all(re.match(rf"{re.escape(site)}|data:|file:|blob:", each) for each in visitor.requests)
 
 
-def test_a_bad_rule_is_said_in_its_own_column(site, visitor):
+def test_the_example_has_run_when_the_page_opens(site, visitor):
     page = visitor.open(site)
+    page.wait_for_selector("#answers .tv[data-ready]")
+    assert list(texts(page)) == RULES
+    assert page.locator(".tv-right").count() == 3
+    assert page.locator(".tv-say").inner_text().startswith("Token 17 of 46, replace,tau=-0.1: base proposed")
+    assert "Δ log p" in page.locator(".tv-facts").inner_text()
+
+
+def test_a_bad_rule_is_said_in_its_own_column_beside_the_answers_of_the_others(site, visitor):
+    page = visitor.open(site)
+    page.wait_for_selector("#answers .tv[data-ready]")
     page.locator("#rules input").nth(2).fill("replacing")
-    page.locator("#problem").fill("1 + 1")
     page.locator("#problem").press("Control+Enter")
-    alert = page.locator("#answers [role=alert]")
-    alert.wait_for()
-    assert "mode='replacing' is not known" in alert.inner_text()
-    page.get_by_text("3 of 4 answered").wait_for()
+    page.wait_for_selector("#answers .tv[data-ready]")
+    assert page.locator("#status").inner_text() == "3 of 4 answered"
+    assert page.locator("#answers .tv-answer h3").all_inner_texts() == [*RULES[:2], "replacing", RULES[3]]
+    column = page.locator("#answers .tv-answer").nth(2)
+    assert "mode='replacing' is not known" in column.get_by_role("alert").inner_text()
+    page.locator("#answers .tv-answer").nth(3).locator(".t").nth(5).click()
+    page.locator("#one").click()  # writes the viewer again
+    page.get_by_text("1 replayed, ").wait_for()
+    assert page.locator("#answers .tv-answer h3").all_inner_texts() == [*RULES[:2], "replacing", RULES[3]]
+    page.locator("#rules input").nth(1).fill("rll")
+    for place in (0, 3):
+        page.locator("#rules input").nth(place).fill("nothing")
+    page.locator("#problem").press("Control+Enter")
+    page.get_by_text("0 of 4 answered").wait_for()
+    assert page.get_by_role("alert").count() == 4
+
+
+def test_a_right_answer_is_that_of_one_problem(site, visitor):
+    """27 stayed beside whatever was typed, and each answer to that was called wrong."""
+    page = visitor.open(site)
+    page.wait_for_selector("#answers .tv[data-ready]")
+    problem, gold = page.locator("#problem"), page.locator("#gold")
+    example, right = problem.input_value(), gold.input_value()
+    assert right == str(benchmark("tiny_medium")[EXAMPLE]["answer"])
+    ask(page, problems(12)[11][1])
+    assert gold.input_value() == ""
+    assert page.locator(".tv-right, .tv-wrong").count() == 0
+    gold.fill("12")  # typed for the problem that comes
+    problem.fill(problems(13)[12][1])
+    assert gold.input_value() == "12"
+    ask(page, problems(13)[12][1])
+    assert page.locator(".tv-right, .tv-wrong").count() == 4
+    problem.fill(example)
+    assert gold.input_value() == right
 
 
 def test_a_token_of_the_other_model_is_put_in_and_the_verdict_stands_beside_the_old_one(site, visitor, tmp_path):
     """RL's token at the place where replace has put it turns base's answer; at others it does not."""
     page = visitor.open(site)
-    page.locator("#ask button[type='submit']").click()
     page.wait_for_selector("#answers .tv[data-ready]")
     base = page.locator("#answers .tv-answer").nth(0)
     assert page.locator("#one").is_disabled()  # until a token is chosen
@@ -109,8 +147,7 @@ def test_a_token_of_the_other_model_is_put_in_and_the_verdict_stands_beside_the_
 
 def test_the_picture_in_the_readme_shows_what_the_page_shows(site, visitor):
     """One redrawn token puts a wrong answer right. `make screenshots` takes the picture again."""
-    page = visitor.open(site, width=1020, height=1060, scale=2)
-    page.locator("#ask button[type='submit']").click()  # the problem is the one that the page begins with
+    page = visitor.open(site, width=1020, height=1140, scale=2)
     page.wait_for_selector("#answers .tv[data-ready]")
     redrawn = page.locator("#answers .tv-answer").nth(2).locator(".t.r")
     redrawn.hover()

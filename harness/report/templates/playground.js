@@ -4,6 +4,8 @@ const at = id => document.getElementById(id), config = JSON.parse(at("config").t
 const FIELDS = ["tau", "temperature", "top_p", "max_tokens", "seed"];
 const START = {problem: config.problem, gold: config.gold, rules: config.rules, tau: -0.1, temperature: 1, top_p: 0.7, max_tokens: config.max_tokens, seed: 0};
 let running = null, shown = null, asked = null;
+const golds = new Map(); // of the problems that were asked
+let typed = false; // a right answer, since the last one that was asked
 
 // What is asked is what the address says: a link asks the same again.
 function read() {
@@ -12,7 +14,7 @@ function read() {
   return state;
 }
 function write(state) {
-  at("problem").value = state.problem; at("gold").value = state.gold;
+  at("problem").value = state.problem; at("gold").value = state.gold; typed = false;
   at("rules").replaceChildren(...state.rules.map((rule, i) => {
     const made = document.createElement("input");
     Object.assign(made, {value: rule, spellcheck: false, ariaLabel: `rule ${i + 1}`});
@@ -132,7 +134,8 @@ function show(data) {
   made.querySelector("script").textContent = inert(data);
   at("answers").replaceChildren(made);
   dispatchEvent(new Event("viewers"));
-  const root = at("answers").querySelector(".tv");
+  const root = at("answers").querySelector(".tv"), grid = root.querySelector(".tv-answers");
+  for (const [place, live] of asked.all.entries()) if (live.failed) grid.insertBefore(live.root, grid.querySelectorAll(".tv-answer")[place] ?? null);
   root.addEventListener("selected", () => price(root.viewer.current));
   root.querySelector(".tv-facts").before(at("replay"));
   for (const [name, chosen] of Object.entries({one: answer => [answer.here], all: answer => [...answer.tokens.keys()]})) {
@@ -187,6 +190,7 @@ async function credit(answer, places) {
 async function ask() {
   running?.abort();
   const own = running = new AbortController(), state = read();
+  golds.set(state.problem, state.gold); typed = false;
   history.replaceState(null, "", address(state));
   at("link").href = address(state);
   const lives = state.rules.filter(Boolean).map(rule => new Live(rule, state));
@@ -197,10 +201,10 @@ async function ask() {
   await Promise.all(lives.map(one => one.run(state, own.signal)));
   if (running !== own) return;
   running = null; at("stop").disabled = true;
-  const whole = lives.filter(one => one.tokens.length);
+  const whole = lives.filter(live => live.tokens.length && !live.failed);
   at("status").textContent = own.signal.aborted ? "stopped" : `${whole.length} of ${lives.length} answered`;
-  if (!whole.length || lives.some(one => one.failed)) return; // what went wrong stays in sight
-  shown = viewed(state, whole); asked = {state, lives: whole};
+  if (!whole.length) return;
+  shown = viewed(state, whole); asked = {state, lives: whole, all: lives};
   show(shown);
   at("save").disabled = false;
 }
@@ -219,9 +223,12 @@ at("ask").addEventListener("submit", event => { event.preventDefault(); ask(); }
 at("stop").addEventListener("click", () => running?.abort());
 at("save").addEventListener("click", save);
 at("problem").addEventListener("keydown", event => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); at("ask").requestSubmit(); } });
+// A right answer is that of one problem: with another it goes, unless it was typed for that.
+at("gold").addEventListener("input", () => { typed = true; });
+at("problem").addEventListener("input", () => { if (!typed) at("gold").value = golds.get(at("problem").value) ?? ""; });
 at("slider").addEventListener("input", () => { at("tau").value = at("slider").value; });
 at("slider").addEventListener("change", () => { if (shown) ask(); });
 at("tau").addEventListener("input", () => { at("slider").value = at("tau").value; });
 addEventListener("hashchange", () => { const state = linked(); if (state) { write(state); ask(); } });
-if (linked() && !config.guarded) ask();
+if (config.guarded) at("status").textContent = "give the key, then ask"; else ask();
 })();

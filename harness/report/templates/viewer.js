@@ -282,8 +282,13 @@ class Answer {
     this.viewer.select(this, i);
     const token = this.span(i);
     if (focus) token.focus({preventScroll: true});
-    const {top: above, bottom} = token.getBoundingClientRect(), limit = this.viewer.details.getBoundingClientRect().top - height;
-    if (bottom > limit) scrollBy(0, bottom - limit); else if (above < height) scrollBy(0, above - 4 * height);
+    this.reveal(token);
+  }
+  // Scroll the page until the panel does not cover a token, or, below it on a narrow screen, is in sight with it.
+  reveal(token) {
+    const {height, viewer} = this, {top, bottom} = token.getBoundingClientRect(), panel = viewer.details.getBoundingClientRect();
+    const beyond = viewer.narrow.matches ? Math.min(panel.bottom - innerHeight, top - height) : bottom + height - panel.top;
+    if (top < height) scrollBy(0, top - 4 * height); else if (beyond > 0) scrollBy(0, beyond);
   }
   span(i) {
     const line = this.lines.get(this.lineOf(i));
@@ -334,7 +339,7 @@ class Answer {
 
 class Viewer {
   constructor(root) {
-    this.root = root; root.viewer = this;
+    this.root = root; root.viewer = this; this.narrow = matchMedia("(max-width: 34rem)");
     this.data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
     if (!this.data) return; // a page that is to be filled
     this.pieces = new Pieces(this.data.pieces, this.data.ids);
@@ -365,9 +370,27 @@ class Viewer {
     for (const answer of this.answers) answer.lay();
     this.update();
     for (const answer of this.answers) answer.draw();
-    this.tell("Point at a token, or step to one: its numbers appear here.");
     this.facts.replaceChildren();
+    this.begin();
     this.details.classList.toggle("full", this.answers.some(answer => answer.data.top));
+  }
+  // The panel begins with the first token that was replaced, without choosing it; where there is none, with a hint.
+  begin() {
+    for (const kind of ["changed", "replaced"]) for (const answer of this.answers) {
+      const i = answer.seek(kind, 0, 1);
+      if (i >= 0) { this.show(answer, i); return; }
+    }
+    this.seat(this.current);
+    this.tell("Point at a token, or step to one: its numbers appear here.");
+  }
+  // On a narrow screen the panel covers nothing: it stands below the answer that it is about, which stays in its place.
+  seat(answer) {
+    const {details} = this, before = this.narrow.matches ? answer.root : this.root.querySelector(".tv-answers");
+    this.seated = answer;
+    if (details.previousElementSibling === before) return;
+    const {top} = answer.root.getBoundingClientRect();
+    before.after(details);
+    scrollBy(0, answer.root.getBoundingClientRect().top - top);
   }
   // What can be chosen is what some answer has; a threshold starts as that of the first gated decoding.
   choices() {
@@ -414,7 +437,7 @@ class Viewer {
     for (let i = 1; i <= LEVELS; i++) names.push(diverging ? `u${i}` : `s${i}`);
     const key = (look, text) => element("span", {}, [element("span", {className: `t ${look}`, textContent: "token"}), ` ${text}`]);
     const some = this.controls.metric.options.length > 0, parts = [];
-    if (some) parts.push(element("span", {className: "tv-scale", title: label}, [ticks[0], element("span", {ariaHidden: "true"}, names.map(name => element("i", {className: name}))), ticks[1]]), key("r c", "replaced"), key("r", "redrawn, the same again"), key("m", "marked: where τ would redraw this text (decoding with it would go on differently)"));
+    if (some) parts.push(element("span", {className: "tv-scale", title: label}, [ticks[0], element("span", {ariaHidden: "true"}, names.map(name => element("i", {className: name}))), ticks[1]]), key("r c", "replaced"), key("r", "redrawn, the same again"), key("m", "marked: where τ would redraw this text"));
     if (this.metric === "credit") parts.push(key("q", "replayed, the verdict stays"), "stronger: in more of its replays; no colour: not replayed");
     if (!some) parts.push("Only the text of these responses is recorded: no tokens, no numbers.");
     this.legend.replaceChildren(...parts);
@@ -445,6 +468,7 @@ class Viewer {
     });
     const repaint = () => { for (const answer of this.answers) answer.map(); };
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+    this.narrow.addEventListener("change", () => this.seat(this.seated));
     new MutationObserver(repaint).observe(document.documentElement, {attributeFilter: ["data-theme"]});
     addEventListener("beforeprint", () => { for (const answer of this.answers) answer.print(); });
     addEventListener("afterprint", () => { for (const answer of this.answers) answer.flow.replaceChildren(); });
@@ -467,6 +491,7 @@ class Viewer {
     else this.mark(answer, old);
     this.mark(answer, i);
     this.show(answer, i);
+    if (this.narrow.matches) answer.reveal(answer.span(i));
     this.root.dispatchEvent(new Event("selected"));
   }
   mark(answer, i) {
@@ -483,6 +508,7 @@ class Viewer {
     const value = name => answer.get(name)?.[i] ?? NaN, has = name => data[name] !== undefined, q = text => element("q", {textContent: text});
     if (this.shown === `${answer.place} ${i}`) return;
     this.shown = `${answer.place} ${i}`;
+    this.seat(answer);
     const proposed = has("proposed") ? value("proposed") : null, who = data.primary === "rl" ? "RL" : "base";
     const parts = [`${data.words ? "Part" : "Token"} ${count(i + 1)} of ${count(answer.n)}, ${visible(data.label)}: `];
     if (answer.is("changed", i)) parts.push(`${who} proposed `, proposed === null ? "another token" : q(pieces.named(proposed)), " → replaced by ", q(emitted));
