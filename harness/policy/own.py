@@ -10,7 +10,7 @@ import importlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -55,20 +55,29 @@ def load(criterion: str) -> type[Gate]:
     """
     module, _, name = criterion.partition(":")
     try:
-        gate = getattr(importlib.import_module(module), name, None)
+        members = vars(importlib.import_module(module))
     except (Exception, SystemExit) as error:  # a user's program, which may fail as any
         where = line_of(error, module.rpartition(".")[2])
         raise GateError(
             f"criterion={criterion!r} cannot be imported: {type(error).__name__}: {error}{where}; accepted: a class in "
             "a module that Python finds here (an installed package, or PYTHONPATH)"
         ) from None
-    if not (isinstance(gate, type) and issubclass(gate, Gate) and gate.written):
-        raise GateError(f"criterion={criterion!r} is no criterion; accepted: a Threshold of harness.policy.gates")
+    gate = members.get(name)
+    if not _is_criterion(gate):
+        own = [called for called, member in members.items() if _is_criterion(member) and member.__module__ == module]
+        raise GateError(
+            f"criterion={criterion!r} is no criterion; accepted: a Threshold of harness.policy.gates"
+            + (f", as {module} has: {', '.join(own)}" if own else "")
+        )
     if not gate.statistic and gate.value is Gate.value:
         raise GateError(f"criterion={criterion!r} has no value; accepted: a method value(step), one number a row")
     OWN.update({criterion: gate, gate.written: gate})
     os.environ[VARIABLE] = ",".join(OWN)
     return gate
+
+
+def _is_criterion(member: object) -> TypeGuard[type[Gate]]:
+    return isinstance(member, type) and issubclass(member, Gate) and bool(member.written)
 
 
 def known(criterion: str, source: str | None = None) -> type[Gate] | None:

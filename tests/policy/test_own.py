@@ -105,7 +105,7 @@ def test_what_a_strangers_record_tells_of_one_is_words_alone(told):
         ("", "no_such_module_here:Margin", r"cannot be imported: ModuleNotFoundError.*; accepted: .*PYTHONPATH"),
         ("x = (", "margin:Margin", r"cannot be imported: SyntaxError: .*line 1"),
         ("x = 1\nx.y", "margin:Margin", r"cannot be imported: AttributeError: .* \(margin\.py, line 2\)"),
-        (EXAMPLE, "margin:Marge", r"is no criterion; accepted: a Threshold of harness\.policy\.gates"),
+        (EXAMPLE, "margin:Marge", r"is no criterion; accepted: a Threshold .*gates, as margin has: Margin$"),
         ("Margin = 3", "margin:Margin", r"is no criterion"),
         (EXAMPLE.partition("    def value")[0], "margin:Margin", r"has no value; accepted: a method value\(step\)"),
     ],
