@@ -25,7 +25,7 @@ $(STAMP): requirements/cpu.lock pyproject.toml rlvr_dir_autoload.pth
 	$(INSTALL) $(VENV) $<
 
 VERL := .venv-verl
-verl-env: $(VERL)/.installed ## verl's own environment, to check and launch trainings with it (1.5 GB)
+verl-env: $(VERL)/.installed ## verl's own environment, to check and launch trainings with it (1.7 GB)
 
 $(VERL)/.installed: requirements/verl.lock pyproject.toml rlvr_dir_autoload.pth
 	$(INSTALL) $(VERL) $<
@@ -40,7 +40,7 @@ demo: $(STAMP) ## Decode the tiny pair every way, score it, print one table
 	$(BIN)/rlvr-dir demo
 
 CHROMIUM := $(VENV)/chromium/.installed
-browser: $(CHROMIUM) ## The headless Chromium of the browser tests (70 MB)
+browser: $(CHROMIUM) ## The headless Chromium of the browser tests (210 MB)
 
 $(CHROMIUM): tests/chromium.py $(STAMP)
 	$(BIN)/python -m tests.chromium
