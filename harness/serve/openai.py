@@ -18,7 +18,7 @@ from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 from vllm.entrypoints.serve.exception_handling.error_response import create_error_response
 
 from harness.decode.chat_template import unread
-from harness.errors import UserError, unknown
+from harness.errors import UserError, nearest, unknown
 from harness.serve.client import REQUEST_KEY, TokenFacts
 from harness.serve.request_parser import FIELDS, RequestParser, ServeRequest
 
@@ -44,7 +44,9 @@ def given_fields(request: Any) -> dict[str, Any]:
         if called in FIELDS:
             fields |= {} if value is None or called in fields else {called: value}
         elif name not in type(request).model_fields:
-            raise unknown("field", name, sorted({*FIELDS, *type(request).model_fields}))
+            near = nearest(name, {*FIELDS, *type(request).model_fields}, 1)
+            hint = f"did you mean {near[0]!r}? Accepted" if near else "accepted"
+            raise UserError(f"field={name!r} is not known; {hint}: {', '.join(FIELDS)}, and those of OpenAI's API")
     for name, value in (request.vllm_xargs or {}).items():
         if name in fields:
             raise UserError(f"{name} is given twice, in the request and in vllm_xargs; give it once")

@@ -8,7 +8,11 @@ import pytest
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from openai import BadRequestError, NotFoundError, OpenAI
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
+from harness.errors import UserError
+from harness.serve.openai import given_fields
+from harness.serve.request_parser import FIELDS
 from tests.cores import core_of
 from tests.serve.server import problems, served
 
@@ -34,6 +38,16 @@ def server(tmp_path_factory):
 def client(server):
     """A client with the key."""
     return OpenAI(base_url=server.url, api_key=KEY, max_retries=20)
+
+
+def test_a_field_that_is_not_known_is_answered_with_the_nearest_and_with_ours_alone():
+    """Sixty-five were listed, vLLM's among them, many of which a pair refuses."""
+    for field, hint in (("temprature", "did you mean 'temperature'? Accepted"), ("guided_json", "accepted")):
+        request = ChatCompletionRequest.model_validate({"model": "tiny", "messages": MESSAGES, field: 1})
+        with pytest.raises(UserError) as refused:
+            given_fields(request)
+        sentence = f"field={field!r} is not known; {hint}: {', '.join(FIELDS)}, and those of OpenAI's API"
+        assert str(refused.value) == sentence
 
 
 REFUSED = [
