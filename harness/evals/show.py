@@ -38,8 +38,16 @@ def tables(results: Sequence[EvalResult | LmEvalResult]) -> str:
     return "\n\n".join([*([table(ours)] if ours else []), *([lm_eval_table(others)] if others else [])])
 
 
+NAMED = 3  # results that a warning names; of further ones it says how many
+
+
 def warnings(results: Sequence[TaskResult]) -> list[str]:
     """Return a sentence where half of a result's responses, or more, have no answer or are cut: what to try."""
+    return [f"warning: {sentence}" for sentence in shortfalls(results)]
+
+
+def shortfalls(results: Sequence[TaskResult]) -> list[str]:
+    """Return those sentences as a page has them, the results with the largest shares first."""
     cases = [
         ("no_box_share", "hold no final answer", "show its form by --examples or --prompt (docs/benchmarks.md)"),
         ("truncated_share", "are cut", "give them room (--max-tokens; model argument max_tokens=N of lm_eval)"),
@@ -47,8 +55,10 @@ def warnings(results: Sequence[TaskResult]) -> list[str]:
     sentences = []
     for name, fault, advice in cases:
         by_label = {f"{result.label} on {result.benchmark}": result.metrics().get(name, 0.0) for result in results}
-        if words := [f"{share:.0%} ({label})" for label, share in by_label.items() if share >= 0.5]:
-            sentences.append(f"warning: {', '.join(words)} of the responses {fault}: {advice}")
+        shares = sorted(((share, label) for label, share in by_label.items() if share >= 0.5), key=lambda row: -row[0])
+        if words := [f"{share:.0%} ({label})" for share, label in shares[:NAMED]]:
+            further = f" (and half or more in {len(shares) - NAMED} further results)" if len(shares) > NAMED else ""
+            sentences.append(f"{', '.join(words)} of the responses{further} {fault}: {advice}")
     return sentences
 
 

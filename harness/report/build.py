@@ -6,6 +6,7 @@ from dataclasses import replace
 from harness.errors import UserError
 from harness.evals.compare import Comparison, comparisons
 from harness.evals.result import EvalResult
+from harness.evals.show import shortfalls
 from harness.evals.trainings import of_training
 from harness.report import figures, tables
 from harness.report.groups import Group, grouped
@@ -82,6 +83,7 @@ def build(
     lines = tables.first_lines(rows, names) or list(trained.paragraphs[:1] if trained else ())
     nothing = NOTHING if groups else "; ".join(chapter.title for chapter in chapters)  # of analyses alone
     headline, *lead = lines or [nothing]
+    lead += [f"{sentence}." for sentence in shortfalls(results)]
     kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
     return Report(
         name, headline, tuple(lead), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers)

@@ -316,6 +316,10 @@ def test_half_without_an_answer_or_cut_is_warned_of():
     assert "--examples" in box
     assert "--max-tokens" in cut
     assert json.loads(one.to_json())["metrics"]["avg@8"] == 0
+    many = [result(Decoding(mode="replace", tau=-i), 0.0).replace(no_box=half) for i in range(1, 7)]
+    [box] = warnings([*many, one.replace(no_box=half | True)])
+    assert box.startswith("warning: 100% (rl on aime24 (12 of 30 problems)), 50% (replace τ-1 on aime24")
+    assert "of the responses (and half or more in 4 further results) hold no final answer: " in box
 
 
 GATED = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1, primary="rl")

@@ -41,6 +41,8 @@ def test_responses_without_an_answer_are_warned_of_as_eval_does(tmp_path):
     done = run("report", tmp_path / "runs", "--out", tmp_path / "out")
     assert "warning: 75% (rl on aime24 (2 of 30 problems)) of the responses hold no final answer: show" in done.stderr
     assert "are cut" not in done.stderr
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert page.index("75% (rl on aime24 (2 of 30 problems)) of the responses hold no final answer") < page.index("**")
 
 
 def test_curves_are_drawn_and_a_result_beside_them_is_left_alone(tmp_path):
