@@ -118,11 +118,18 @@ def serve(served: Served, tell: Callable[[str], None]) -> None:
     check(served)
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # also on a CPU: the core has a process of its own
     os.environ[APART] = "1"  # Ctrl-C in a terminal would end the core under the requests that it decodes
+    quiet_resource_tracker()
     for number in (signal.SIGTERM, signal.SIGINT):  # until vLLM's server takes them over
         signal.signal(number, _end_at_once)
     import uvloop  # vLLM's own server runs on it, too
 
     uvloop.run(_serve(served, tell))
+
+
+def quiet_resource_tracker() -> None:
+    """Have Python's resource tracker remove semaphores of a core that vLLM killed, at the end, without a warning."""
+    rules = (os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker:UserWarning")
+    os.environ["PYTHONWARNINGS"] = ",".join(rule for rule in rules if rule)
 
 
 def _end_at_once(signum: int, _: object) -> None:

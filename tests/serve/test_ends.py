@@ -1,6 +1,7 @@
 """SIGTERM: what runs is answered in full, what comes later is turned away, and the process ends by itself."""
 
 import asyncio
+import os
 import signal
 import socket
 import subprocess
@@ -29,6 +30,17 @@ async def turned_away(client):
         await client.chat.completions.create(model="tiny:rl", messages=MESSAGES, max_tokens=1)
     except (InternalServerError, APIConnectionError) as error:
         return error
+
+
+@pytest.mark.parametrize("given", ["", "ignore::BytesWarning"])
+def test_semaphores_that_a_killed_process_leaves_are_no_word_to_the_user(given):
+    """Ctrl-C ended with "resource_tracker: There appear to be 1 leaked semaphore objects"."""
+    leaves = "import os, multiprocessing; kept = multiprocessing.get_context('spawn').Lock(); os._exit(0)"
+    quiet = "from harness.serve.run import quiet_resource_tracker; quiet_resource_tracker(); "
+    environment = {**os.environ, "PYTHONWARNINGS": given}
+    for code, warned in ((leaves, True), (quiet + leaves, False)):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+        assert ("leaked semaphore" in done.stderr) == warned
 
 
 @pytest.mark.whole(reason="a server that is ended")
