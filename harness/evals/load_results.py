@@ -47,7 +47,10 @@ def read_results(
         else:
             results += [result.replace(name=name) if name else result for result in _read(path, store, run, how)]
     if not results:
-        raise UserError("results: nothing to read there; accepted: files or folders that eval has written, or records")
+        raise UserError(
+            "results: nothing to read there; accepted: files or folders that eval has written, records, or trainings "
+            "that were validated"
+        )
     called: dict[Any, dict[str, None]] = defaultdict(dict)
     for result in results:
         called[result.config_hash, result.pair][result.name or "no name"] = None
@@ -81,7 +84,7 @@ def read_training(training: TrainingPlace, name: str = "", *, named: bool = Fals
     results: list[EvalResult] = []
     seeds = [seed for seed in training.seeds if any(training.results(seed).glob("*.json"))]
     for seed in {*training.seeds} - {*seeds}:
-        print(f"warning: left out: {training.folder} has no results of seed {seed} yet", file=sys.stderr)
+        print(f"warning: left out: {training.folder} has no validation of seed {seed}", file=sys.stderr)
     for seed in seeds:
         training_facts = {"name": name or training.name, "seed": seed, "folder": str(training.folder.resolve())}
         training_facts |= {"checkpoint": training.checkpoint, "named": named}

@@ -115,6 +115,15 @@ def test_a_checkpoint_that_the_scores_chose_is_said_to_be(tmp_path):
     )
 
 
+def test_a_training_that_was_not_validated_is_said_to_have_no_validation(tmp_path, capsys):
+    """It was said that trainings are not accepted at all."""
+    folder = written(tmp_path / "a", "DAPO", {})
+    (folder / "seed-0").mkdir()
+    with pytest.raises(UserError, match=r"nothing to read there; accepted: .*, or trainings that were validated"):
+        read_results([folder])
+    assert capsys.readouterr().err.endswith("a has no validation of seed 0\n")
+
+
 def test_a_sweep_of_trainings_is_read_from_where_its_trainings_lie(tmp_path, capsys):
     sweep = tmp_path / "sweeps" / "mine"
     sweep.mkdir(parents=True)
@@ -130,6 +139,6 @@ def test_a_sweep_of_trainings_is_read_from_where_its_trainings_lie(tmp_path, cap
     assert [(each.name, each.seeds) for each in trainings_at(sweep)] == [("DAPO", (0, 1)), ("ppl", (0, 1))]
     table = tables(build(read_results([sweep / "results"])))["trained"]
     assert [row[1].text for row in table.cells] == ["Base", "DAPO (2 seeds)", "ppl"]
-    assert "ppl-1 has no results of seed 1 yet" in capsys.readouterr().err
+    assert "ppl-1 has no validation of seed 1\n" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"gives one name to several trainings \(DAPO, ppl\)"):
         read_results([f"Mine={sweep}"])
