@@ -41,19 +41,19 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
         record_hash, _, task = row["record"].partition("/")
         name = f"{record_hash[:8]}/{task}"
         if "decoding" not in row:
-            lines.append([name, "", "", "", "", "", "", f"damaged: {'; '.join(row['damage'])}"])
+            lines.append([name, "", "", "", "", "", "", "", f"damaged: {'; '.join(row['damage'])}"])
             continue
         state = "finished" if row["finished"] else f"{row['held']} of {row['asked']}"
         state = state if row["asked"] else "looked at only"  # by `rlvr-dir view`
         pair = " / ".join(dict.fromkeys(model_name(place) for place in row["pair"].split(" / ")))
         changed = "" if row["changed"] is None else f"{row['changed']:.1%}"
-        samples_held = f"{row['held']} of {row['problems']}"
         remarks = [f"damaged: {'; '.join(row['damage'])}"] if row["damage"] else []
         remarks += [f"graded: {', '.join(row['graders'])}"] if row["graders"] else []
         day = row["created"].replace("T", " ")[:10]
-        lines.append([name, row["decoding"], pair, state, samples_held, changed, day, "  ".join(remarks)])
+        counts = [str(row["held"]), str(row["problems"])]
+        lines.append([name, row["decoding"], pair, state, *counts, changed, day, "  ".join(remarks)])
     if lines:
-        head = ["record", "decoding", "pair", "state", "responses of problems", "changed", "made", ""]
+        head = ["record", "decoding", "pair", "state", "responses", "problems", "changed", "made", ""]
         echo(fit_table(head, lines), lines=True)
 
 
