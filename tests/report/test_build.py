@@ -193,6 +193,14 @@ def test_a_difference_without_an_interval_does_not_name_its_level():
     assert ["Holm p" in line for line in lines] == [False, True]
 
 
+def test_a_name_that_the_user_gave_heads_its_pair_and_each_source_names_its_record():
+    results = [one.replace(name="Mine") for one in grid()]
+    made = build(results)
+    assert "Ways of decoding, Mine." in {section.title for section in made.sections}
+    records = {source.anchor: dict(source.facts)["record"] for source in made.sources}
+    assert records == {f"r-{one.config_hash}": one.provenance["record"] for one in results}
+
+
 # Beside the paper
 
 
