@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -239,6 +240,14 @@ def test_the_summary_has_each_table_of_the_report_and_draws_the_rest(swept):
     for section in sections:
         assert (table(section) in swept.text) is not bool(section.svg)
         assert (f"![{section.name}]({section.name}.svg)" in swept.text) is bool(section.svg)
+
+
+def test_tables_of_two_engines_carry_a_warning(swept):
+    first, *others = swept.summary.entries
+    results = [one.replace(provenance={**one.provenance, "engine": {"backend": "another"}}) for one in first.results]
+    mixed = replace(swept.summary, entries=[replace(first, results=tuple(results)), *others])
+    warning = "WARNING: 2 different engine settings are in these tables"
+    assert [warning in one.facts() for one in (swept.summary, mixed)] == [False, True]
 
 
 def test_comparisons_in_the_json_are_those_of_the_results(swept):
