@@ -107,6 +107,10 @@ def parse(spec: type[S], data: Any, where: str = "") -> S:
     name = (where + ".".join(names)).rstrip(". ")
     if first["type"] == "extra_forbidden":
         section = (where + ".".join(names[:-1])).rstrip(". ") or spec.called
+        for key, field in inner.model_fields.items():
+            nested = _not_none(field.annotation)
+            if isinstance(nested, type) and issubclass(nested, Spec) and names[-1] in nested.options():
+                raise UserError(f"key of {section}={names[-1]!r} is not known; did you mean '{key}.{names[-1]}'?")
         raise unknown(f"key of {section}" if section else "argument", names[-1], inner.options())
     if first["type"] in ("model_type", "model_attributes_type"):
         raise _no_mapping(name, first["input"], inner)

@@ -93,6 +93,7 @@ def test_controls_are_a_short_way_of_writing_more_decodings():
     [
         ({"taks": "amc"}, "key of evaluation='taks'.*did you mean 'tasks'"),
         ({"sampling": {"sample": 3}}, "key of sampling='sample'.*did you mean 'samples'"),
+        ({"samples": 3}, "key of evaluation=.samples. is not known; did you mean .sampling.samples."),
         ({"sampling": 3}, "sampling=3"),
         ({"sampling": {"top_p": 3}}, "sampling.top_p=3 is refused"),
         ({"engine": {"dtype": "bf16"}}, "engine.dtype='bf16'.*did you mean 'bfloat16'"),
