@@ -264,7 +264,7 @@ def _parameter(name: str, value: Any, field: FieldInfo, by_ratio: bool) -> Param
         return value
     if not isinstance(value, Mapping):
         raise UserError(
-            f"{where}={short_repr(value)} is refused; accepted: values: [...]" + ", min: and max:" * numeric
+            f"{where}={short_repr(value)} is refused; accepted: {{values: [...]}}" + " or {min: …, max: …}" * numeric
         )
     kinds: dict[str, type[Parameter]] = {"values": Numbers if numeric else Values}
     if numeric:
