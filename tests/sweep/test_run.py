@@ -281,7 +281,7 @@ def test_a_declared_split_is_held_out_of_the_sweep_and_confirms_it():
     assert len(chosen) == len(ids) // 4
     assert sorted(chosen + kept) == sorted(ids)
     assert set(spec.part.select(ids[::-1])) == set(chosen)  # whatever the order of the file
-    assert unused(spec, medium).of(ids) == ids
+    assert unused(spec, medium).select(ids) == ids
     assert spec.evaluation("tiny", [Decoding()]).problem_ids(ids) == chosen
     assert unused(whole := sweep(limit=None), easy) == whole.part, "the same, where there are no others"
     with pytest.raises(UserError, match=r"confirm.split"):
