@@ -212,6 +212,8 @@ def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
     unrefined = json.loads((folder.path / "matched.json").read_text())["tiny"]
     assert [row["tau"] for row in unrefined] == [row["first"] or row["tau"] for row in refined]
     assert once(tmp_path / "records") == (18 + 2 * len(others)) * 12 * 2  # the vetoes are new, all else was decoded
+    begun = open_sweep(sweep(name="unrefined", **changes), Places.under(tmp_path, track=False))
+    assert all(map(begun.objective.is_current, begun.study.complete()))  # run again, it makes none again
 
 
 def test_a_search_asks_and_tells_and_knows_its_best_point(host, look, tmp_path):
