@@ -31,7 +31,7 @@ def run(*arguments):
 
 
 def option_names(*words):
-    """How arguments are typed as options of `eval`, where these words were typed."""
+    """Return arguments as options of `eval`, as they were typed in these words."""
     root = get_command(cli.app)
     return root.get_command(root.context_class(root), "eval").option_names(words)
 

@@ -1,4 +1,4 @@
-"""How two models decode one response: Algorithm 1's settings."""
+"""Say how two models decode one response: Algorithm 1's settings."""
 
 import re
 import warnings

@@ -80,7 +80,7 @@ def test_names_work_wherever_a_pair_is_named():
 
 
 def test_checkpoints_are_named_presets_folders_or_revisions_with_a_base(tmp_path):
-    """Those without a step in their names were refused, with an option that no command has."""
+    """Take names without a step, which were refused with an option that no command has."""
     assert checkpoints_of(["tiny@2", "tiny@8"]) == [(name, preset(name)) for name in ("tiny@2", "tiny@8")]
     (tmp_path / "run@1" / "step-4").mkdir(parents=True)
     folder = str(tmp_path / "run@1" / "step-4")
