@@ -76,8 +76,8 @@ class SlotTable:
         keys, starts = to_device(numbers, torch.long, self.device).reshape(len(rows), 2).unbind(1)
         batch = StepBatch(
             rules=Rules.compile([row.rule if row else _NOTHING for row in rows], self.device),
-            keys=keys.contiguous(),
-            starts=starts.contiguous(),
+            keys=keys.clone(),  # memory of its own: `contiguous` gives one row an address that Triton compiles anew for
+            starts=starts.clone(),
             decided=None if all(ours) else to_device(ours, torch.bool, self.device),
             rows=rows,
         )
