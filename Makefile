@@ -21,19 +21,19 @@ help: ## Show this list
 
 setup: $(STAMP) ## Make the virtual environment (the other targets do it themselves)
 
-$(STAMP): requirements/cpu.lock pyproject.toml rlvr_dir_autoload.pth
+$(STAMP): requirements/cpu.lock pyproject.toml harness/rlvr_dir_autoload.pth
 	$(INSTALL) $(VENV) $<
 
 VERL := .venv-verl
 verl-env: $(VERL)/.installed ## verl's own environment, to check and launch trainings with it (1.7 GB)
 
-$(VERL)/.installed: requirements/verl.lock pyproject.toml rlvr_dir_autoload.pth
+$(VERL)/.installed: requirements/verl.lock pyproject.toml harness/rlvr_dir_autoload.pth
 	$(INSTALL) $(VERL) $<
 
 INSPECT := .venv-inspect
 inspect-env: $(INSPECT)/.installed ## Inspect's own environment, to ask `rlvr-dir serve` with it (410 MB)
 
-$(INSPECT)/.installed: requirements/inspect.lock pyproject.toml rlvr_dir_autoload.pth
+$(INSPECT)/.installed: requirements/inspect.lock pyproject.toml harness/rlvr_dir_autoload.pth
 	$(INSTALL) $(INSPECT) $<
 
 demo: $(STAMP) ## Decode the tiny pair every way, score it, print one table
@@ -67,7 +67,7 @@ test-all: style $(CHROMIUM) $(VERL)/.installed $(INSPECT)/.installed ## The same
 screenshots: $(CHROMIUM) ## Take the README's picture of the playground again
 	RLVR_DIR_SCREENSHOTS=1 $(BIN)/python -m pytest -n 0 -q tests/serve/test_playground.py -k picture
 
-coverage: $(STAMP) ## All tests that can run here, and which lines of harness/ they reach
+coverage: $(STAMP) ## All tests that can run here, and which lines of the package they reach
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
 lint: style typecheck ## ruff: format check and lint; basedpyright: types

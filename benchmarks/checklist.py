@@ -23,12 +23,12 @@ from pathlib import Path
 
 from benchmarks.random_weights import LOAD_FORMAT, SHAPES, write_shape
 from benchmarks.steps import LIMIT_S, STEPS, Findings, Step
-from harness.bench.decode import machine
-from harness.digest import installed
-from harness.errors import UserError, unknown
-from harness.files import write_file
-from harness.spec import Pair
-from harness.spec.pair import ROLES
+from rlvr_dir.bench.decode import machine
+from rlvr_dir.digest import installed
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.files import write_file
+from rlvr_dir.spec import Pair
+from rlvr_dir.spec.pair import ROLES
 
 NO_STEP = "there is no such step"
 KEPT = 4096  # bytes of a failed step's output
@@ -184,7 +184,7 @@ def plugins(folder: Path) -> Path:
     """
     lines = ["[vllm.general_plugins]", "rlvr_dir_random = benchmarks.random_weights:register"]
     if not any(each.name == "rlvr_dir" for each in entry_points(group="vllm.general_plugins")):
-        lines.append("rlvr_dir = harness.decode.vllm_pair.plugin:register")
+        lines.append("rlvr_dir = rlvr_dir.decode.vllm_pair.plugin:register")
     info = folder / "plugins" / "rlvr_dir_checklist-0.dist-info"
     info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rlvr-dir-checklist\nVersion: 0\n")
@@ -194,7 +194,7 @@ def plugins(folder: Path) -> Path:
 
 def _environment(folder: Path) -> dict[str, str]:
     code = Path(__file__).resolve().parents[1]
-    path = [str(code), str(plugins(folder)), *filter(None, [os.environ.get("PYTHONPATH")])]
+    path = [str(code), str(code / "harness"), str(plugins(folder)), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "PYTHONPATH": os.pathsep.join(path),
         "VLLM_CACHE_ROOT": str(folder / "cache"),
@@ -223,7 +223,7 @@ def _pair(kind: str, folder: Path) -> Pair:
     from transformers import AutoTokenizer
 
     from benchmarks.random_adapter import random_adapter
-    from harness.bench.random_pair import random_pair
+    from rlvr_dir.bench.random_pair import random_pair
 
     place = folder / f"pair-{kind}"
     made = place / "pair.json"

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.steps import Findings
-from harness.bench.worker import TEXT
-from harness.decode import Request, open_engine
-from harness.errors import UserError
-from harness.spec import Decoding, EngineSpec, Pair, Sampling, check_together, parse_decoding
-from harness.spec.decoding import Mode
+from rlvr_dir.bench.worker import TEXT
+from rlvr_dir.decode import Request, open_engine
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Decoding, EngineSpec, Pair, Sampling, check_together, parse_decoding
+from rlvr_dir.spec.decoding import Mode
 
 # Every criterion, target and window.
 RULES = (
@@ -59,8 +59,8 @@ def logits(pair: Pair, settings: Findings) -> Findings:
     """
     import torch
 
-    from harness.decode.progress import Progress
-    from harness.decode.transformers_pair import TransformersPair
+    from rlvr_dir.decode.progress import Progress
+    from rlvr_dir.decode.transformers_pair import TransformersPair
 
     dtype = settings.get("dtype", "float32")
     with _open(pair, settings) as engine:
@@ -143,9 +143,9 @@ def law(pair: Pair, settings: Findings) -> Findings:
     from scipy import stats
 
     from benchmarks.closed_form import distribution
-    from harness.decode.plan import rule_of
-    from harness.decode.transformers_pair import TransformersPair
-    from harness.policy.rule import Rules
+    from rlvr_dir.decode.plan import rule_of
+    from rlvr_dir.decode.transformers_pair import TransformersPair
+    from rlvr_dir.policy.rule import Rules
 
     found: Findings = {}
     count = settings.get("draws", 6000)
@@ -221,7 +221,7 @@ def memory(pair: Pair, settings: Findings) -> Findings:
 def serve(pair: Pair, settings: Findings) -> Findings:
     """Ask the tiny pair's server by 20 streams at once, and then its engine, for the same tokens."""
     from benchmarks.streams import ask_server, made_requests, running_server
-    from harness.tiny import tiny_pair
+    from rlvr_dir.tiny import tiny_pair
 
     requests = made_requests(60, 48)
     with running_server(1, "--kv-cache-gib", "0.5") as (_, url):
@@ -240,7 +240,7 @@ def plain_speed(pair: Pair, settings: Findings) -> Findings:
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform
 
-    from harness.decode.vllm_pair.engine import DEFAULT_GRAPHS
+    from rlvr_dir.decode.vllm_pair.engine import DEFAULT_GRAPHS
 
     began = time.monotonic()
     if current_platform.is_cpu():  # as our engine does there: in this process, with a cache that does not take it all

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from harness.policy.combine import PAIR, Combination, cut
-from harness.policy.nucleus import nucleus
-from harness.policy.rule import Rows, Rules
-from harness.policy.step import Requests, Step
-from harness.policy.target import Policies, weights
+from rlvr_dir.policy.combine import PAIR, Combination, cut
+from rlvr_dir.policy.nucleus import nucleus
+from rlvr_dir.policy.rule import Rows, Rules
+from rlvr_dir.policy.step import Requests, Step
+from rlvr_dir.policy.target import Policies, weights
 
 
 def distribution(

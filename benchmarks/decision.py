@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.kernels import GAMMAS, SHAPES, VOCAB, made_batch, made_rule, stepping
 from benchmarks.script import run
-from harness.bench.decode import machine
+from rlvr_dir.bench.decode import machine
 
 # Operators that wait for a GPU, or copy something to it
 WAITS = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "equal", "lift_fresh")
@@ -64,7 +64,7 @@ def bench_decision(
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
     """Let torch's path on a CPU look at no value, as on a GPU."""
-    from harness.policy import nucleus
+    from rlvr_dir.policy import nucleus
 
     before, nucleus.LOOKED_AT = nucleus.LOOKED_AT, set()
     try:
@@ -133,7 +133,7 @@ def _count_fused(vocab: int, rows: int = 2) -> dict[str, Any]:
     from torch.utils._python_dispatch import _disable_current_modes
     from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 
-    from harness.policy.fused import decide_fused, force
+    from rlvr_dir.policy.fused import decide_fused, force
 
     launched: list[str] = []
     held = moved = 0

@@ -52,8 +52,11 @@ MASKS = (
 def run(*words: str, check: bool = True) -> str:
     """Run a command of this program in the current folder and return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "harness.cli", *words],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "COLUMNS": "160", "PYTHONHASHSEED": "0"},
+        [sys.executable, "-P", "-m", "rlvr_dir.cli", *words],
+        env={
+            **os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "harness"), "COLUMNS": "160",
+            "PYTHONHASHSEED": "0",
+        },
         capture_output=True, text=True,
     )  # fmt: skip
     if check and done.returncode:
@@ -123,7 +126,7 @@ def show(store: Path, out: Path) -> None:
 
 def records() -> str:
     """Return the name of each record with a digest of its tokens and flags."""
-    from harness.records import RecordStore
+    from rlvr_dir.records import RecordStore
 
     lines = []
     for name in sorted(RecordStore("records").names()):

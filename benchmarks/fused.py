@@ -21,17 +21,17 @@ import torch
 import triton
 import triton.language as tl
 
-from harness.policy import kernels
-from harness.policy.algorithm import Decision, decide
-from harness.policy.combine import Combination
-from harness.policy.fused import TILE, Work, run_kernels
-from harness.policy.gates import Threshold, gate_of, gates
-from harness.policy.noise import PROPOSE, REDRAW
-from harness.policy.rule import Rows, Rule, Rules
-from harness.policy.statistics import cross_entropy, entropy, kl_divergence
-from harness.policy.step import Requests, Step
-from harness.policy.table import STATISTICS
-from harness.policy.target import Policies, extrapolate
+from rlvr_dir.policy import kernels
+from rlvr_dir.policy.algorithm import Decision, decide
+from rlvr_dir.policy.combine import Combination
+from rlvr_dir.policy.fused import TILE, Work, run_kernels
+from rlvr_dir.policy.gates import Threshold, gate_of, gates
+from rlvr_dir.policy.noise import PROPOSE, REDRAW
+from rlvr_dir.policy.rule import Rows, Rule, Rules
+from rlvr_dir.policy.statistics import cross_entropy, entropy, kl_divergence
+from rlvr_dir.policy.step import Requests, Step
+from rlvr_dir.policy.table import STATISTICS
+from rlvr_dir.policy.target import Policies, extrapolate
 
 CLOSE = 2e-6  # float32's error in a cumulative mass: of the normaliser, and of the logits over the temperature
 NATS = 1e-5  # accepted of a statistic

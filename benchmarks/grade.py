@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.script import run
-from harness.bench.decode import machine
-from harness.errors import UserError
-from harness.grading import grade_many
-from harness.grading.pool import close_workers, verify_many
-from harness.markdown import markdown_table
+from rlvr_dir.bench.decode import machine
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import grade_many
+from rlvr_dir.grading.pool import close_workers, verify_many
+from rlvr_dir.markdown import markdown_table
 
 MINERVA_ANSWERS = 32
 HOSTILE = 200

@@ -2,7 +2,7 @@
 
 Each cell of the tables draws `runs` benchmarks of one kind and asks how often a 95 % interval holds the truth
 (coverage), or how often a test at 5 % claims a difference where there is none (false claims). The numbers come from
-`harness.stats` itself, by the functions that tables and reports call.
+`rlvr_dir.stats` itself, by the functions that tables and reports call.
 
 A problem has a chance p of being solved, drawn from one of four laws; the other setting has the chance q. Of the two
 settings' samples a share has common noise: both are right or wrong by the same draw, as under one seed.
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.script import run
-from harness import stats
-from harness.markdown import markdown_table
+from rlvr_dir import stats
+from rlvr_dir.markdown import markdown_table
 
 LAWS = {  # a mixture of Beta laws of a problem's chance: (weight, a, b)
     "hard, 3 %": ((1.0, 0.1, 3.2),),

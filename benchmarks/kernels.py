@@ -27,8 +27,8 @@ def made_batch(scale: Any, rows: int, vocab: int, dtype: Any = None, device: str
 
 
 def made_rule(gamma: float, rows: int, top_p: float, device: str = "cpu") -> Any:
-    from harness.policy.gates import gate_of
-    from harness.policy.rule import Rule, Rules
+    from rlvr_dir.policy.gates import gate_of
+    from rlvr_dir.policy.rule import Rule, Rules
 
     gate = gate_of({"criterion": "delta_logp", "tau": -0.05})
     return Rules.compile([Rule(gate, gamma=gamma, top_p=top_p)] * rows, device)
@@ -36,8 +36,8 @@ def made_rule(gamma: float, rows: int, top_p: float, device: str = "cpu") -> Any
 
 def stepping(base: Any, rl: Any, numbers: Any) -> Callable[..., Any]:
     """Return a function that decides a step of these logits under rules; `path` is `decide` or `decide_fused`."""
-    from harness.policy.algorithm import decide
-    from harness.policy.step import Requests
+    from rlvr_dir.policy.algorithm import decide
+    from rlvr_dir.policy.step import Requests
 
     requests = Requests(numbers, numbers, numbers)
     return lambda rules, path=decide: path({"base": base, "rl": rl}, rules, requests)
@@ -112,7 +112,7 @@ def _same(got: Any, whole: Any, part: list[int]) -> bool:
 
 def _gpu_speed(logits: tuple[Any, Any], rule: Any, rounds: int) -> dict[str, Any]:
 
-    from harness.policy.fused import decide_fused, force
+    from rlvr_dir.policy.fused import decide_fused, force
 
     base, rl = logits
     keys = torch.arange(len(rl), device="cuda")

@@ -13,9 +13,9 @@ from scipy import optimize
 from scipy.special import betaln
 
 from benchmarks.script import run
-from harness.markdown import markdown_table
-from harness.report.paper import numbers
-from harness.stats import Spread, detectable_gain, power, problems_needed
+from rlvr_dir.markdown import markdown_table
+from rlvr_dir.report.paper import numbers
+from rlvr_dir.stats import Spread, detectable_gain, power, problems_needed
 
 BENCHMARKS = {"AIME24": ("aime24",), "AIME24 and 25": ("aime24", "aime25"), "AMC": ("amc",), "Minerva": ("minerva",)}
 GAINS = (0.01, 0.02, 0.03)

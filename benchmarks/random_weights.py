@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from harness.spec import Pair
+from rlvr_dir.spec import Pair
 
 LOAD_FORMAT = "rlvr_random"
 SPREAD = 10.0  # standard deviation of the logits: half of the rows have 0.95 of their probability on 6 tokens or fewer
@@ -31,7 +31,7 @@ def write_shape(folder: Path, shape: str) -> Pair:
     """Write configurations and a tokenizer of VOCAB tokens, no weights: for engines that make up their own."""
     from transformers import Qwen2Config
 
-    from harness.bench.random_pair import tokenizer
+    from rlvr_dir.bench.random_pair import tokenizer
 
     hidden, layers, heads, kv_heads, intermediate = SHAPES[shape]
     for role in ("base", "rl"):

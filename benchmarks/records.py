@@ -33,14 +33,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.script import run
-from harness.errors import UserError
-from harness.evals.data import find_benchmark
-from harness.policy.trace import FACTS, TOP_FACTS
-from harness.records import Record, RecordConfig, RecordStore, Row
-from harness.records.commands import list_records
-from harness.records.entries import scan
-from harness.records.record import JOURNAL
-from harness.spec import Decoding, Pair, Sampling
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.trace import FACTS, TOP_FACTS
+from rlvr_dir.problems.data import find_benchmark
+from rlvr_dir.records import Record, RecordConfig, RecordStore, Row
+from rlvr_dir.records.commands import list_records
+from rlvr_dir.records.entries import scan
+from rlvr_dir.records.record import JOURNAL
+from rlvr_dir.spec import Decoding, Pair, Sampling
 
 TASK, SAMPLES, VOCABULARY = "tiny_medium", 32, 151_936
 STAGES = ("write", "trace", "read", "resume", "verify", "grade", "open", "list", "compare", "report", "sweep")
@@ -73,7 +73,7 @@ def bench_records(
     Raises:
         UserError: the sizes do not fit, or the disk has no room.
     """
-    from harness.bench.decode import machine
+    from rlvr_dir.bench.decode import machine
 
     if responses < SAMPLES or responses % SAMPLES:
         raise UserError(f"responses={responses} is refused; accepted: multiples of {SAMPLES}, the samples of a problem")
@@ -165,7 +165,7 @@ def made_values(problem: str, sample: int, tokens: int, gold: str) -> dict[str, 
 
 
 def made_trace(ids: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """Return the table that `harness.policy.trace` would make of a response, of made-up numbers."""
+    """Return the table that `rlvr_dir.policy.trace` would make of a response, of made-up numbers."""
     rng, n = np.random.default_rng(len(ids)), len(ids)
     likeliest = np.sort(-rng.exponential(4, (2, n, 10)) * 10.0 ** rng.uniform(-3, 0, (2, n, 1)), axis=2)[:, :, ::-1]
     others = _shuffled()[np.searchsorted(_ranks(), rng.random((n, 10)))]
@@ -325,9 +325,9 @@ def _list(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Compare all records, from counts and stored verdicts, as `rlvr-dir compare` does."""
-    from harness.evals.compare import compare
-    from harness.evals.load_results import read_results
-    from harness.evals.settings import settings_of
+    from rlvr_dir.results.compare import compare
+    from rlvr_dir.results.load_results import read_results
+    from rlvr_dir.results.settings import settings_of
 
     with _spent() as spent:
         rows = compare(settings_of(read_results([store])))
@@ -337,9 +337,9 @@ def _compare(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Read all records, and build and write their report, as `rlvr-dir report` does."""
-    from harness.evals.load_results import read_results
-    from harness.report.build import build
-    from harness.report.write import write
+    from rlvr_dir.report.build import build
+    from rlvr_dir.report.write import write
+    from rlvr_dir.results.load_results import read_results
 
     with _spent() as spent:
         write(build(read_results([store])), store.parent / "report")
@@ -348,9 +348,9 @@ def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 def _sweep(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Ask a sweep of 400 points what is left, a second time; `each_cpu_ms` is to complete a point and ask again."""
-    from harness.sweep.outcome import Outcome, Places
-    from harness.sweep.specs import load
-    from harness.sweep.sweep import open_sweep
+    from rlvr_dir.sweep.outcome import Outcome, Places
+    from rlvr_dir.sweep.specs import load
+    from rlvr_dir.sweep.sweep import open_sweep
 
     values = {"values": [-(i + 1) / POINTS for i in range(POINTS // 4)]}
     varied = {"decode.tau": values, "decode.gamma": {"values": [0.0, 0.05, 0.1, 0.2]}}

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.script import run
-from harness.bench.decode import machine
-from harness.spec import Decoding, Sampling
+from rlvr_dir.bench.decode import machine
+from rlvr_dir.spec import Decoding, Sampling
 
 TAUS, GAMMAS = (-0.5, -0.4, -0.3, -0.2, -0.1), (0.0, 0.05, 0.1)
 BENCHMARKS = {"aime24": 30, "aime25": 30, "amc": 83, "minerva": 272}  # problems
@@ -32,9 +32,9 @@ def bench_report(
         A plain object: `seconds` (medians) to `read` the results, to `build` and to `write` the report;
         `build_to_read` and `write_to_read`; `results`, `page` (bytes of report.html), `machine`, `settings`.
     """
-    from harness.evals import EvalResult
-    from harness.report.build import build
-    from harness.report.write import write
+    from rlvr_dir.report.build import build
+    from rlvr_dir.report.write import write
+    from rlvr_dir.results import EvalResult
 
     size = 0
     seconds: dict[str, list[float]] = {"read": [], "build": [], "write": []}
@@ -70,7 +70,7 @@ def bench_report(
 
 def _results(samples: int) -> list[Any]:
     """Make up results: each problem has a difficulty of its own, each decoding a strength."""
-    from harness.evals import EvalResult
+    from rlvr_dir.results import EvalResult
 
     gated = [
         Decoding(mode="extrapolate" if gamma else "replace", tau=tau, gamma=gamma) for tau in TAUS for gamma in GAMMAS

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from harness.errors import UserError
+from rlvr_dir.errors import UserError
 
 
 def run(

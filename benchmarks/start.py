@@ -13,14 +13,14 @@ from datetime import date
 from typing import Any
 
 from benchmarks.script import run
-from harness.bench.decode import machine
+from rlvr_dir.bench.decode import machine
 
 FIRST_TOKEN = """
 import os, sys
 out = os.fdopen(os.dup(1), "w"); os.dup2(2, 1)
-from harness.decode import Request, open_engine
-from harness.spec import EngineSpec, Sampling
-from harness.tiny import tiny_pair
+from rlvr_dir.decode import Request, open_engine
+from rlvr_dir.spec import EngineSpec, Sampling
+from rlvr_dir.tiny import tiny_pair
 spec = EngineSpec(backend="vllm", enforce_eager=True, self_test=sys.argv[1] == "test")
 with open_engine(tiny_pair(), spec) as engine:
     list(engine.generate([Request("1 + 1 =", "start", sampling=Sampling(max_tokens=1))]))
@@ -44,7 +44,7 @@ def bench_start(*, rounds: int = 5, say: Callable[[str], None] = lambda text: No
     from importlib.util import find_spec
 
     say("help")
-    found = {"help": _median(lambda: _run([sys.executable, "-m", "harness.cli", "--help"]), rounds)}
+    found = {"help": _median(lambda: _run([sys.executable, "-m", "rlvr_dir.cli", "--help"]), rounds)}
     say("hook")
     found["hook"] = _median(_hook, rounds)
     if find_spec("vllm") is not None:

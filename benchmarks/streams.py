@@ -15,10 +15,10 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.decode import Request
-from harness.errors import UserError
-from harness.spec import Decoding, Sampling
-from harness.tiny import benchmark
+from rlvr_dir.decode import Request
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.tiny import benchmark
 
 RULE = Decoding(mode="replace", tau=-0.1)
 
@@ -49,7 +49,7 @@ def running_server(threads: int, *options: str) -> Iterator[tuple[Any, str]]:
     Raises:
         UserError: it does not start.
     """
-    command = [sys.executable, "-m", "harness.cli", "serve", "--port", "0", *options]
+    command = [sys.executable, "-m", "rlvr_dir.cli", "serve", "--port", "0", *options]
     environment = {name: value for name, value in os.environ.items() if name != "VLLM_API_KEY"}
     environment["OMP_NUM_THREADS"] = str(threads)
     with tempfile.TemporaryDirectory(prefix="rlvr-dir-bench-") as folder:

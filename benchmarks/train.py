@@ -7,9 +7,9 @@ from datetime import date
 from typing import Any
 
 from benchmarks.script import run
-from harness.bench.decode import machine
-from harness.policy.reweighting import PLAIN, reweightings
-from harness.spec import parse
+from rlvr_dir.bench.decode import machine
+from rlvr_dir.policy.reweighting import PLAIN, reweightings
+from rlvr_dir.spec import parse
 
 COMPARED = tuple(name for name in reweightings() if name != PLAIN)
 SIZES = {"steps": 3, "prompts": 8, "samples": 8, "minibatches": 2, "max_response_tokens": 64}
@@ -40,9 +40,9 @@ def bench_train(
     import transformers
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from harness.tiny import tiny_pair
-    from harness.tiny.problems import rl_problems
-    from harness.train import DapoSettings
+    from rlvr_dir.tiny import tiny_pair
+    from rlvr_dir.tiny.problems import rl_problems
+    from rlvr_dir.train import DapoSettings
 
     base, settings = tiny_pair().base, parse(DapoSettings, sizes or SIZES)
     found: dict[str, Any] = {"shares": {}, "ratios": {}, "seconds": {}}
@@ -91,7 +91,7 @@ def reweighting_cost(
         `inside`: the reweighting's share of the time of its steps; `ratio`: processor time of the reweighted runs by
         that of the plain ones, minus 1; `plain_seconds` and `reweighted_seconds` of processor time.
     """
-    from harness.train.dapo import make_trainer
+    from rlvr_dir.train.dapo import make_trainer
 
     plain = settings.replace(method="none")
     reweighted = plain.replace(method=method, alpha=0.0, clip_high=plain.clip_high)

@@ -2,8 +2,8 @@
 
 from typer.testing import CliRunner
 
-from harness.cli import app
-from harness.errors import UserError
+from rlvr_dir.cli import app
+from rlvr_dir.errors import UserError
 
 
 def invoke(*words, **options):

@@ -16,8 +16,8 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 import pytest
 import torch
 
-from harness.bench.random_pair import random_pair
-from harness.decode.vllm_pair.start import lasting
+from rlvr_dir.bench.random_pair import random_pair
+from rlvr_dir.decode.vllm_pair.start import lasting
 from tests.skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 torch.set_num_threads(1)
@@ -28,15 +28,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell that runs us
 LONGEST = (
     "decode/test_engine_processes.py", "sweep/test_training.py", "decode/test_vllm_pair.py",
     "bench/test_checklist.py", "bench/test_bench.py", "train/test_run.py", "train/test_dapo.py",
-    "policy/test_kernels.py", "decode/test_lora.py",
+    "policy/test_kernels.py", "checkpoints/test_lora.py",
     "test_cli.py", "train/verl/test_environment.py", "bench/test_benchmarks.py",
     "decode/test_ray_pool.py", "decode/test_families.py",
-    "policy/test_fused.py", "decode/test_loading.py", "decode/test_self_test.py",
+    "policy/test_fused.py", "checkpoints/test_loading.py", "decode/test_self_test.py",
     "serve/test_ends.py", "serve/test_tokens.py", "serve/test_playground.py", "serve/test_lm_eval.py",
     "serve/test_inspect.py",
     "serve/test_requests.py", "serve/test_chat_template.py",
-    "sweep/test_run.py", "decode/test_ray_nodes.py", "evals/test_command.py",
-    "evals/test_front_door.py", "decode/test_context.py", "sweep/test_kills.py",
+    "sweep/test_run.py", "decode/test_ray_nodes.py", "lm_eval_model/test_command.py",
+    "lm_eval_model/test_front_door.py", "checkpoints/test_context.py", "sweep/test_kills.py",
     "tracking/test_log.py",
 )  # fmt: skip
 
@@ -85,8 +85,8 @@ def peaked_pair(tmp_path_factory):
 @pytest.fixture(scope="session")
 def transformers_engine(peaked_pair):
     """The reference engine on the peaked pair."""
-    from harness.decode import open_engine
-    from harness.spec import EngineSpec
+    from rlvr_dir.decode import open_engine
+    from rlvr_dir.spec import EngineSpec
 
     with open_engine(peaked_pair, EngineSpec(backend="transformers")) as engine:
         yield engine
@@ -94,7 +94,7 @@ def transformers_engine(peaked_pair):
 
 def vllm_spec(**changes):
     """Engine settings for tests: exact arithmetic, no compilation, prompts prefilled in small chunks."""
-    from harness.spec import EngineSpec
+    from rlvr_dir.spec import EngineSpec
 
     settings = {
         "backend": "vllm", "dtype": "float32", "enforce_eager": True, "block_size": 32, "kv_cache_gib": 0.25,
@@ -107,7 +107,7 @@ def vllm_spec(**changes):
 def vllm_engine(peaked_pair):
     """The real vLLM on the peaked pair, in this process, with 64-token chunks of prefill."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
-    from harness.decode import open_engine
+    from rlvr_dir.decode import open_engine
 
     with open_engine(peaked_pair, vllm_spec()) as engine:
         yield engine
@@ -116,7 +116,7 @@ def vllm_engine(peaked_pair):
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory):
     """A folder with a short made-up benchmark under each name."""
-    from harness.evals.data import SOURCES
+    from rlvr_dir.problems.data import SOURCES
 
     folder = tmp_path_factory.mktemp("data")
     for name, source in SOURCES.items():
@@ -160,7 +160,7 @@ def visitor(browser):
 @pytest.fixture
 def typed(monkeypatch, capsys):
     """Run `rlvr-dir` in this process as if its words had been typed: exit status, standard output, standard error."""
-    from harness import cli
+    from rlvr_dir import cli
 
     def run(*words, **environment):
         monkeypatch.setattr(sys, "argv", ["rlvr-dir", *map(str, words)])

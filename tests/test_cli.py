@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from harness import cli
-from harness.cli.base import as_options
-from harness.spec import EngineSpec
+from rlvr_dir import cli
+from rlvr_dir.cli.base import as_options
+from rlvr_dir.spec import EngineSpec
 from tests.commands import refused
 from tests.records.made import read, stored_count
 
@@ -135,7 +135,7 @@ def test_a_mistake_is_one_line_and_exit_status_2(typed, arguments, words):
 
 def test_eval_end_to_end_on_the_reference_engine(typed, tmp_path):
     """Five decodings of two tasks in one call; again from the records, graded anew, and compared from them."""
-    from harness.evals import EvalResult
+    from rlvr_dir.results import EvalResult
 
     command = [
         "eval", "--tasks", "tiny_easy,tiny_medium", "-d", "extrapolate,tau=-0.3,gamma=0.1", "--controls",

@@ -17,35 +17,35 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from harness.analysis.curves import curves
-from harness.errors import UserError
-from harness.evals.benchmark import read_benchmark
-from harness.evals.compare import compare, markdown
-from harness.evals.data import find_benchmark
-from harness.evals.from_records import grade_again, show_record
-from harness.evals.load_results import read_results
-from harness.evals.settings import settings_of
-from harness.records import RecordStore
-from harness.records.commands import gc_records, list_records, verify_records
-from harness.records.entries import decode, encode
-from harness.report.build import build
-from harness.report.viewer import common_problems, stored_answers, viewer_data
-from harness.spec import Decoding, load_eval, read_yaml
-from harness.spec.base import read_jsonl
-from harness.sweep.estimate import _speed
-from harness.sweep.folder import SweepFolder
-from harness.sweep.outcome import Places
-from harness.sweep.run import best, status
-from harness.sweep.specs import load
-from harness.sweep.sweep import open_sweep
-from harness.sweep.taus import stored_taus
-from harness.tracking.training import metrics_of, scores_of
-from harness.train import TrainSpec
-from harness.train.data import read_problems
-from harness.train.folder import TrainingFolder
-from harness.train.forms import Input
-from harness.train.spec import load_train
-from harness.train.summary import write_summary
+from rlvr_dir.analysis.curves import curves
+from rlvr_dir.errors import UserError
+from rlvr_dir.problems.benchmark import read_benchmark
+from rlvr_dir.problems.data import find_benchmark
+from rlvr_dir.records import RecordStore
+from rlvr_dir.records.commands import gc_records, list_records, verify_records
+from rlvr_dir.records.entries import decode, encode
+from rlvr_dir.report.build import build
+from rlvr_dir.report.viewer import common_problems, stored_answers, viewer_data
+from rlvr_dir.results.compare import compare, markdown
+from rlvr_dir.results.from_records import grade_again, show_record
+from rlvr_dir.results.load_results import read_results
+from rlvr_dir.results.settings import settings_of
+from rlvr_dir.spec import Decoding, load_eval, read_yaml
+from rlvr_dir.spec.base import read_jsonl
+from rlvr_dir.sweep.estimate import _speed
+from rlvr_dir.sweep.folder import SweepFolder
+from rlvr_dir.sweep.outcome import Places
+from rlvr_dir.sweep.run import best, status
+from rlvr_dir.sweep.specs import load
+from rlvr_dir.sweep.sweep import open_sweep
+from rlvr_dir.sweep.taus import stored_taus
+from rlvr_dir.tracking.training import metrics_of, scores_of
+from rlvr_dir.train import TrainSpec
+from rlvr_dir.train.data import read_problems
+from rlvr_dir.train.folder import TrainingFolder
+from rlvr_dir.train.forms import Input
+from rlvr_dir.train.spec import load_train
+from rlvr_dir.train.summary import write_summary
 from tests.commands import run
 from tests.records import made
 from tests.report.made import lm_eval_result, result

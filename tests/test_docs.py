@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from harness.cli import app
-from harness.cli.sweep import read
-from harness.sweep import sweeps_dir
 from hatch_build import page
+from rlvr_dir.cli import app
+from rlvr_dir.cli.sweep import read
+from rlvr_dir.sweep import sweeps_dir
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
@@ -88,12 +88,13 @@ TEXT = (ROOT / "docs" / "paper-map.md").read_text()
 SPANS = re.findall(r"`([^`]+)`(?: \(((?:`\w+`(?:, )?)+)\))?", TEXT)
 COMMANDS = sorted({span for span, _ in SPANS if span.split()[0] in ("rlvr-dir", "report", "analyse")})
 FILES = [(span, re.findall(r"\w+", names)) for span, names in SPANS if re.fullmatch(r"[\w/]+\.(py|yaml)", span)]
+PACKAGE = ROOT / "harness" / "rlvr_dir"
 SWEEPS = {path.stem for path in sweeps_dir().glob("*.yaml")}
 
 
 def places(name):
-    """Where a file may lie: it is named from the root, from harness/, or as a neighbour of Algorithm 1."""
-    return [path for path in (ROOT / name, ROOT / "harness" / name, ROOT / "harness/policy" / name) if path.is_file()]
+    """Where a file may lie: it is named from the root, from the package, or as a neighbour of Algorithm 1."""
+    return [path for path in (ROOT / name, PACKAGE / name, PACKAGE / "policy" / name) if path.is_file()]
 
 
 @pytest.mark.parametrize(("name", "defined"), FILES, ids=lambda value: value if isinstance(value, str) else "")

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from harness.files import LONGEST_NAME, check_writable, folder_name, write_file
-from harness.sweep.outcome import Places
-from harness.sweep.run import run_sweep
-from harness.train.spec import load_train
-from harness.training import run as train
+from rlvr_dir.errors import UserError
+from rlvr_dir.files import LONGEST_NAME, check_writable, folder_name, write_file
+from rlvr_dir.sweep.outcome import Places
+from rlvr_dir.sweep.run import run_sweep
+from rlvr_dir.train.spec import load_train
+from rlvr_dir.train.training import run as train
 from tests.broken import die_at, files_at_most, in_child, read_only, tiny_disk
 from tests.sweep.made import sweep
 
-HOUSE = Path(__file__).parents[1] / "harness"
+HOUSE = Path(__file__).parents[1] / "harness" / "rlvr_dir"
 
 
 def test_text_is_utf_8_whatever_is_in_it(tmp_path):

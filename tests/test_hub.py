@@ -7,7 +7,7 @@ import datasets.config
 import huggingface_hub.constants as hub
 import pytest
 
-from harness.hub import hub_or_cache
+from rlvr_dir.hub import hub_or_cache
 
 
 class Refuses(BaseHTTPRequestHandler):
@@ -52,7 +52,7 @@ def test_any_answer_leaves_the_loading_to_the_libraries(online):
 
 def test_offline_asks_nobody(monkeypatch):
     monkeypatch.setattr(hub, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("harness.hub._answers", lambda url: pytest.fail("asked"))
+    monkeypatch.setattr("rlvr_dir.hub._answers", lambda url: pytest.fail("asked"))
     with hub_or_cache():
         assert hub.is_offline_mode()
     assert hub.HF_HUB_OFFLINE

@@ -20,11 +20,13 @@ PROGRAMS = {"vllm": "vllm", "trl": "trl", "mlflow": "mlflow", "lm_eval": "lm-eva
 def inner_imports():
     """`module: names` of all code of the product, with the files that import them."""
     found: dict[tuple[str, str], set[str]] = {}
-    for path in [*sorted((ROOT / "harness").rglob("*.py")), ROOT / "rlvr_dir_autoload.py"]:
+    for path in sorted((ROOT / "harness").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module and "." in node.module:
                 for name in node.names if node.module.partition(".")[0] in PROGRAMS else ():
-                    found.setdefault((node.module, name.name), set()).add(path.relative_to(ROOT).as_posix())
+                    found.setdefault((node.module, name.name), set()).add(
+                        path.relative_to(ROOT / "harness").as_posix().removeprefix("rlvr_dir/")
+                    )
     return found
 
 

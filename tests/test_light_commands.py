@@ -6,15 +6,15 @@ import sys
 import numpy as np
 import pytest
 
-from harness.records import RecordConfig, RecordStore, Row
-from harness.spec import Decoding, Sampling
-from harness.tiny import tiny_pair
+from rlvr_dir.records import RecordConfig, RecordStore, Row
+from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.tiny import tiny_pair
 from tests.records.made import INFO, TASK, made
 
 HEAVY = ("torch", "transformers", "vllm")
 RUN = f"""
 import sys
-from harness.cli import main
+from rlvr_dir.cli import main
 try:
     main()
 finally:

@@ -8,15 +8,15 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from harness import progress
-from harness.decode.progress import Progress
-from harness.progress import phase, say, showing
+from rlvr_dir import progress
+from rlvr_dir.decode.progress import Progress
+from rlvr_dir.progress import phase, say, showing
 
 HOUSE = str(Path(__file__).parents[1])
 # A command that compiles for as long as its standard input is open, then counts to three.
 COMMAND = """
 import sys
-from harness.progress import Bar, phase, say, showing
+from rlvr_dir.progress import Bar, phase, say, showing
 with showing():
     with phase("compiling"):
         sys.stdin.readline()

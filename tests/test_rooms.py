@@ -8,41 +8,54 @@ from pathlib import Path
 
 import pytest
 
-HOUSE = Path(__file__).parents[1] / "harness"
-# What a room, or a module beside the rooms, may use of our own: rooms before it only, and of these the ones named here.
+HOUSE = Path(__file__).parents[1] / "harness" / "rlvr_dir"
+# What a room may use of our own: rooms before it only, and of these the ones named here.
 ROOMS = {
+    "grading": set(),
     "policy": set(),
     "stats": set(),
     "spec": {"policy", "stats"},
-    "grading": set(),
-    "decode": {"policy", "spec"},
-    "records": {"spec", "grading", "stats"},
-    "train": {"policy", "spec", "grading", "stats", "decode", "records"},
     "tiny": {"spec"},
-    "pair_check": {"spec", "decode", "tiny"},
-    "evals": {"policy", "spec", "grading", "stats", "decode", "records", "tiny"},
-    "analysis": {"policy", "spec", "stats", "decode", "records", "evals"},
-    "tracking": {"spec", "stats", "records", "evals", "analysis"},
-    "report": {"policy", "spec", "stats", "decode", "records", "train", "evals", "analysis"},
-    "serve": {"policy", "spec", "decode", "tiny", "report"},
+    "records": {"grading", "spec"},
+    "checkpoints": {"spec", "tiny"},
+    "decode": {"policy", "spec", "checkpoints"},
+    "problems": {"grading", "stats", "spec", "tiny", "records", "decode"},
     "bench": {"spec", "decode"},
-    "training": {"spec", "decode", "records", "train", "tiny", "evals"},
-    "sweep": {
-        "policy",
-        "spec",
+    "results": {"grading", "policy", "stats", "spec", "tiny", "records", "problems"},
+    "tracking": {"stats", "spec", "records", "results"},
+    "evals": {"grading", "policy", "spec", "tiny", "records", "decode", "problems", "results"},
+    "train": {
         "grading",
+        "policy",
         "stats",
-        "decode",
-        "records",
-        "train",
+        "spec",
         "tiny",
+        "records",
+        "checkpoints",
+        "decode",
+        "problems",
+        "results",
         "evals",
-        "tracking",
-        "report",
-        "training",
     },
-    "demo": {"spec", "stats", "evals", "tracking"},
-    "lm_eval_tracking": {"evals", "tracking"},
+    "lm_eval_model": {"spec", "tiny", "records", "decode", "problems", "results", "tracking", "evals"},
+    "analysis": {"policy", "stats", "spec", "records", "checkpoints", "decode", "results", "evals"},
+    "report": {"policy", "stats", "spec", "records", "decode", "results", "train", "analysis"},
+    "serve": {"policy", "spec", "tiny", "checkpoints", "decode", "report"},
+    "sweep": {
+        "grading",
+        "policy",
+        "stats",
+        "spec",
+        "tiny",
+        "records",
+        "decode",
+        "problems",
+        "results",
+        "tracking",
+        "evals",
+        "train",
+        "report",
+    },
 }
 # No rooms: digests of contents; the exception that all may raise; how files are written, text is shown and our programs
 # are run; whether the hub answers; the table that all print; what is being done, and for how long; what an engine's
@@ -53,6 +66,8 @@ FORBIDDEN_THIRD_PARTY = {
     "spec": {"torch", "vllm", "transformers"},
     "grading": {"lm_eval", "torch"},
     "stats": {"torch", "lm_eval"},
+    "problems": {"mlflow"},
+    "results": {"mlflow", "torch"},
     "evals": {"mlflow"},
     "analysis": {"mlflow", "matplotlib"},
     "report": {"mlflow", "torch"},
@@ -69,20 +84,15 @@ def imports(path):
             yield node.module
 
 
-def files(room):
-    """The modules of a room, or the one that stands beside the rooms."""
-    return sorted((HOUSE / room).rglob("*.py")) or [HOUSE / f"{room}.py"]
-
-
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_imports_only_rooms_before_it(room):
     before = set(list(ROOMS)[: list(ROOMS).index(room)])
-    assert ROOMS[room] <= before, f"harness.{room} may use what comes after it in the table"
-    for path in files(room):
+    assert ROOMS[room] <= before, f"rlvr_dir.{room} may use what comes after it in the table"
+    for path in (HOUSE / room).rglob("*.py"):
         for name in imports(path):
             top, *rest = name.split(".")
-            if top == "harness" and rest and rest[0] not in {room, *ANYWHERE}:
-                assert rest[0] in ROOMS[room], f"{path.relative_to(HOUSE)} imports harness.{rest[0]}"
+            if top == "rlvr_dir" and rest and rest[0] not in {room, *ANYWHERE}:
+                assert rest[0] in ROOMS[room], f"{path.relative_to(HOUSE)} imports rlvr_dir.{rest[0]}"
             assert top not in WORKSHOP, f"{path.relative_to(HOUSE)} imports {top}"
             assert top not in FORBIDDEN_THIRD_PARTY.get(room, ()), f"{path.relative_to(HOUSE)} imports {top}"
 
@@ -90,10 +100,16 @@ def test_a_room_imports_only_rooms_before_it(room):
 def test_every_room_is_in_the_table():
     found = {path.name for path in HOUSE.iterdir() if (path / "__init__.py").is_file()}
     assert found - set(ROOMS) == {"cli"}, "the command line may use every room, and none uses it"
+    assert {path.stem for path in HOUSE.glob("*.py")} == {"__init__", *ANYWHERE}
+
+
+def test_tests_stand_in_rooms_of_the_same_names():
+    tested = {path.name for path in Path(__file__).parent.iterdir() if (path / "__init__.py").is_file()}
+    assert tested - {"examples"} <= set(ROOMS) | {"cli"}
 
 
 MODULES = {
-    ".".join(("harness", *path.relative_to(HOUSE).with_suffix("").parts)).removesuffix(".__init__"): path
+    ".".join(("rlvr_dir", *path.relative_to(HOUSE).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in HOUSE.rglob("*.py")
 }
 
@@ -116,12 +132,12 @@ def test_no_imports_go_in_a_circle():
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("harness", {"torch", "typer", "pydantic"}),
-        ("rlvr_dir_autoload", {"harness", "torch", "lm_eval", "vllm", "pydantic", "numpy"}),
-        ("harness.watch", {"torch", "lm_eval", "vllm", "pydantic", "numpy"}),
-        ("harness.spec", {"torch", "vllm", "transformers", "mlflow", "lm_eval"}),
-        ("harness.cli", {"torch", "vllm", "transformers", "mlflow", "lm_eval", "trl", "scipy", "pandas"}),
-        ("harness.tiny", {"torch", "transformers"}),
+        ("rlvr_dir", {"torch", "typer", "pydantic", "pandas"}),
+        ("rlvr_dir_autoload", {"rlvr_dir", "torch", "lm_eval", "vllm", "pydantic", "numpy"}),
+        ("rlvr_dir.watch", {"torch", "lm_eval", "vllm", "pydantic", "numpy"}),
+        ("rlvr_dir.spec", {"torch", "vllm", "transformers", "mlflow", "lm_eval"}),
+        ("rlvr_dir.cli", {"torch", "vllm", "transformers", "mlflow", "lm_eval", "trl", "scipy", "pandas"}),
+        ("rlvr_dir.tiny", {"torch", "transformers"}),
     ],
 )
 def test_start_up_stays_light(module, heavy):

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from examples.smol.prepare import GRADES, SETS, TRAINED, TRAINED_ON, make_sets, write_base, write_data
-from harness.digest import digest_of
-from harness.errors import UserError
-from harness.evals.data import find_benchmark, task_config, tasks_dir
-from harness.spec import read_yaml
-from harness.sweep.specs import load
-from harness.train.spec import load_train
+from rlvr_dir.digest import digest_of
+from rlvr_dir.errors import UserError
+from rlvr_dir.problems.data import find_benchmark, task_config, tasks_dir
+from rlvr_dir.spec import read_yaml
+from rlvr_dir.sweep.specs import load
+from rlvr_dir.train.spec import load_train
 
 FOLDER = Path(__file__).parents[1] / "examples/smol"
 LOSES = re.compile(r"loses|gives|sells|breaks")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from harness.markdown import markdown_table
-from harness.records import RecordStore
-from harness.spec import Decoding
-from harness.text import visible
+from rlvr_dir.errors import UserError
+from rlvr_dir.markdown import markdown_table
+from rlvr_dir.records import RecordStore
+from rlvr_dir.spec import Decoding
+from rlvr_dir.text import visible
 from tests.commands import invoke, refused
 from tests.records.made import fill, say
 from tests.report.made import GRID, result
@@ -122,7 +122,7 @@ watched, seen = sys.argv.pop(1), []
 def watch(event, arguments):
     if event.startswith(("socket.connect", "socket.getaddrinfo")) or any(watched in str(each) for each in arguments):
         seen.append((event, *map(str, arguments)))
-from harness.cli import main
+from rlvr_dir.cli import main
 sys.addaudithook(watch)
 try:
     main()

@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import multiprocessing, os, time
-from harness.watch import end_with_parent, owning
+from rlvr_dir.watch import end_with_parent, owning
 
 def core(deeper):
     end_with_parent()
@@ -45,7 +45,7 @@ def test_children_and_theirs_end_when_their_owner_is_killed(tmp_path, method):
 
 OTHERS = """
 import multiprocessing, threading
-from harness.watch import end_with_parent, owning
+from rlvr_dir.watch import end_with_parent, owning
 
 def other():
     end_with_parent()

@@ -18,8 +18,8 @@ from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, prompt_template, solver
 
-from harness.grading import DEFAULT_GRADER, grade
-from harness.tiny import TINY_TASKS, benchmark
+from rlvr_dir.grading import DEFAULT_GRADER, grade
+from rlvr_dir.tiny import TINY_TASKS, benchmark
 
 PROMPT = "{prompt}\nPlease reason step by step, and put your final answer within \\boxed{{}}."  # the paper's
 CUT = ("max_tokens", "model_length")  # how Inspect says that a response has no end

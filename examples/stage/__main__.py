@@ -11,13 +11,13 @@ import typer
 
 from examples.stage.chapter import pairs_chapter
 from examples.stage.kinds import pair_statistics
-from harness.cli import main
-from harness.cli.base import echo, group, parse_numbers
-from harness.cli.report import report
-from harness.errors import UserError
-from harness.evals import read_results
-from harness.files import check_writable
-from harness.report.analyses import CHAPTERS
+from rlvr_dir.cli import main
+from rlvr_dir.cli.base import echo, group, parse_numbers
+from rlvr_dir.cli.report import report
+from rlvr_dir.errors import UserError
+from rlvr_dir.files import check_writable
+from rlvr_dir.report.analyses import CHAPTERS
+from rlvr_dir.results import read_results
 
 CHAPTERS["pairs"] = pairs_chapter
 app = group("Compare kinds of pairs, as true ones with placebos. `report` is `rlvr-dir report` with their chapter.")

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from harness.analysis.result import Analysis, Frame
-from harness.policy.gates import gates
-from harness.report.draw import drawing, line, look, percent_axis
-from harness.report.model import Chapter, Section, cell, frame
-from harness.report.rows import estimate, estimates
-from harness.report.shapes import benchmark_title
-from harness.stats import p_value
-from harness.text import visible
+from rlvr_dir.analysis.result import Analysis, Frame
+from rlvr_dir.policy.gates import gates
+from rlvr_dir.report.draw import drawing, line, look, percent_axis
+from rlvr_dir.report.model import Chapter, Section, cell, frame
+from rlvr_dir.report.rows import estimate, estimates
+from rlvr_dir.report.shapes import benchmark_title
+from rlvr_dir.stats import p_value
+from rlvr_dir.text import visible
 
 OVER = "Intervals are 95 %, over problems and pairs; p by Holm's method over a kind's column."
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.analysis.result import Analysis, columns
-from harness.errors import UserError
-from harness.evals.matching import match_key
-from harness.evals.result import EvalResult
-from harness.policy.gates import Threshold
-from harness.spec import Decoding
-from harness.stats import Estimate, RunScores, family
+from rlvr_dir.analysis.result import Analysis, columns
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.gates import Threshold
+from rlvr_dir.results.matching import match_key
+from rlvr_dir.results.result import EvalResult
+from rlvr_dir.spec import Decoding
+from rlvr_dir.stats import Estimate, RunScores, family
 
 CONTROLS = ("veto", "resample")  # the same gate, with base as its target
 FIRST = "delta_logp"  # which the others are compared with

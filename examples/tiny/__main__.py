@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from harness.cli import main
-from harness.cli.base import echo, group
-from harness.errors import UserError
+from rlvr_dir.cli import main
+from rlvr_dir.cli.base import echo, group
+from rlvr_dir.errors import UserError
 
 app = group("The embedded pair: build it anew, add its steps, or measure it.")
 
@@ -62,7 +62,7 @@ def tiny_steps(
     rl/ stays as it is; if the second training does not end there, nothing is added.
     """
     from examples.tiny.recipe import add_steps
-    from harness.tiny import WEIGHTS
+    from rlvr_dir.tiny import WEIGHTS
 
     folder = pair or WEIGHTS
     found = add_steps(folder)
@@ -83,7 +83,7 @@ def tiny_measure(
 
     A built pair's figures go into its model card."""
     from examples.tiny.measure import figures_text, measure_and_keep, measure_pair
-    from harness.tiny import tiny_pair
+    from rlvr_dir.tiny import tiny_pair
 
     if pair is None:
         shipped = tiny_pair()

@@ -6,8 +6,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from harness.files import write_file
-from harness.markdown import markdown_table
+from rlvr_dir.files import write_file
+from rlvr_dir.markdown import markdown_table
 
 UNMEASURED = (
     "Not measured yet: `python -m examples.tiny measure --pair {path}` measures this pair and rewrites this section."

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
-from harness.tiny import vocabulary as v
-from harness.tiny.problems import DISTRACTORS, WordProblem, benchmark_texts, draw_problem
+from rlvr_dir.tiny import vocabulary as v
+from rlvr_dir.tiny.problems import DISTRACTORS, WordProblem, benchmark_texts, draw_problem
 
 
 @dataclass(frozen=True, slots=True)

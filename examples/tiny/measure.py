@@ -15,11 +15,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from examples.tiny.card import figures_text, write_card
-from harness.files import write_file
-from harness.grading import grade_many
-from harness.stats import paired_difference, standard_error, t_interval
-from harness.tiny import vocabulary as v
-from harness.tiny.problems import TINY_TASKS, benchmark
+from rlvr_dir.files import write_file
+from rlvr_dir.grading import grade_many
+from rlvr_dir.stats import paired_difference, standard_error, t_interval
+from rlvr_dir.tiny import vocabulary as v
+from rlvr_dir.tiny.problems import TINY_TASKS, benchmark
 
 MAX_RESPONSE_TOKENS = 160
 

@@ -19,10 +19,10 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2ForCausalLM
 
 from examples.tiny.pretrain import pad, response_loss
-from harness.tiny import vocabulary as v
-from harness.train import DapoSettings
-from harness.train.reward import Completion, Reward
-from harness.train.run import OnProgress
+from rlvr_dir.tiny import vocabulary as v
+from rlvr_dir.train import DapoSettings
+from rlvr_dir.train.reward import Completion, Reward
+from rlvr_dir.train.run import OnProgress
 
 TRAININGS = ("verdict", "random", "length", "own_samples", "noise")
 LONG = 40  # tokens; the shipped base writes 33 to a problem that RL trains on

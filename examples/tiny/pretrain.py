@@ -12,9 +12,9 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from examples.tiny import corpus
 from examples.tiny.tokenizer import CONTEXT
-from harness.spec import Spec
-from harness.tiny import vocabulary as v
-from harness.train.run import OnProgress
+from rlvr_dir.spec import Spec
+from rlvr_dir.tiny import vocabulary as v
+from rlvr_dir.train.run import OnProgress
 
 
 class PretrainSettings(Spec, frozen=True):

@@ -27,12 +27,12 @@ from examples.tiny.card import write_card
 from examples.tiny.placebos import TRAININGS, add_noise, change, reward_of, train_on_own_samples
 from examples.tiny.pretrain import PretrainSettings, pretrain
 from examples.tiny.tokenizer import build_tokenizer
-from harness.errors import UserError, unknown
-from harness.files import check_writable, write_file
-from harness.spec import Pair, parse
-from harness.tiny.problems import rl_problems
-from harness.train import DapoSettings, train_dapo
-from harness.train.run import OnProgress
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.files import check_writable, write_file
+from rlvr_dir.spec import Pair, parse
+from rlvr_dir.tiny.problems import rl_problems
+from rlvr_dir.train import DapoSettings, train_dapo
+from rlvr_dir.train.run import OnProgress
 
 # Stopped while RL is still gaining: after 12 steps tiny_easy is at 100 % and nothing is left for decoding to improve.
 TINY_DAPO = DapoSettings(steps=8, learning_rate=2e-5)

@@ -7,7 +7,7 @@ on encoding: the one `<bos>` comes from the chat template.
 
 from transformers import Qwen2Tokenizer
 
-from harness.tiny import vocabulary as v
+from rlvr_dir.tiny import vocabulary as v
 
 # Robust rather than clever: contents in order, whatever the roles; parts of a message are joined.
 CHAT_TEMPLATE = (
@@ -21,7 +21,7 @@ CONTEXT = 2048  # positions of the model; bounds `max_model_len`
 
 
 def build_tokenizer() -> Qwen2Tokenizer:
-    """Make the tokenizer from `harness.tiny.vocabulary`; ids are the order of `VOCABULARY`."""
+    """Make the tokenizer from `rlvr_dir.tiny.vocabulary`; ids are the order of `VOCABULARY`."""
     from tokenizers import AddedToken
 
     tokenizer = Qwen2Tokenizer(

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from harness.policy.trace import trace
-from harness.records import Row
+from rlvr_dir.policy.trace import trace
+from rlvr_dir.records import Row
 
 
 @pytest.fixture(scope="session")
 def tiny_engine():
-    from harness.decode import open_engine
-    from harness.spec import EngineSpec
-    from harness.tiny import tiny_pair
+    from rlvr_dir.decode import open_engine
+    from rlvr_dir.spec import EngineSpec
+    from rlvr_dir.tiny import tiny_pair
 
     engine = open_engine(tiny_pair(), EngineSpec(backend="transformers"))
     yield engine

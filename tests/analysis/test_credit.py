@@ -9,18 +9,18 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from harness.analysis.credit import chosen, credit_statistics
-from harness.analysis.gated import gated_statistics
-from harness.analysis.traced import token_statistics
-from harness.cli import app
-from harness.decode import open_engine
-from harness.errors import UserError
-from harness.evals.loop import jobs_of, run_jobs
-from harness.records import Record, RecordStore
-from harness.report.credit import credit_chapter
-from harness.report.rows import drawn
-from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
-from harness.stats import token_difference
+from rlvr_dir.analysis.credit import chosen, credit_statistics
+from rlvr_dir.analysis.gated import gated_statistics
+from rlvr_dir.analysis.traced import token_statistics
+from rlvr_dir.cli import app
+from rlvr_dir.decode import open_engine
+from rlvr_dir.errors import UserError
+from rlvr_dir.evals.loop import jobs_of, run_jobs
+from rlvr_dir.records import Record, RecordStore
+from rlvr_dir.report.credit import credit_chapter
+from rlvr_dir.report.rows import drawn
+from rlvr_dir.spec import Decoding, EngineSpec, EvalSpec, Sampling
+from rlvr_dir.stats import token_difference
 from tests.analysis.made_pair import RL_LEFT, V, made_pair
 from tests.broken import die_at, in_child
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import yaml
 
-from harness.analysis.curves import curves
-from harness.errors import UserError
-from harness.report.training import training_chapter
-from harness.spec import Sampling
+from rlvr_dir.analysis.curves import curves
+from rlvr_dir.errors import UserError
+from rlvr_dir.report.training import training_chapter
+from rlvr_dir.spec import Sampling
 
 PROBLEMS = 12
 

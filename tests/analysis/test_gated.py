@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness.analysis.gated import AFTER, RUNS, TOKENS, Gated
-from harness.analysis.records import once
-from harness.decode import Trace
-from harness.records import Row
+from rlvr_dir.analysis.gated import AFTER, RUNS, TOKENS, Gated
+from rlvr_dir.analysis.records import once
+from rlvr_dir.decode import Trace
+from rlvr_dir.records import Row
 from tests.commands import refused, run
 
 

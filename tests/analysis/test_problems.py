@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from harness.analysis.problems import problem_kind, problems
-from harness.errors import UserError
-from harness.evals.settings import Setting
-from harness.spec import Decoding
+from rlvr_dir.analysis.problems import problem_kind, problems
+from rlvr_dir.errors import UserError
+from rlvr_dir.results.settings import Setting
+from rlvr_dir.spec import Decoding
 from tests.report import made
 
 

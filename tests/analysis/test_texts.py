@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from harness.analysis.texts import score_texts
-from harness.decode import Request
-from harness.errors import UserError
-from harness.spec import Decoding, Sampling
+from rlvr_dir.analysis.texts import score_texts
+from rlvr_dir.decode import Request
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Decoding, Sampling
 
 PROMPT = [{"role": "user", "content": "Ann has 45 pens a gets 7 b sees 3 how many ?"}]
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from harness.analysis.histogram import Histogram
-from harness.analysis.records import TracedRecords
-from harness.analysis.result import Analysis
-from harness.analysis.selected import nucleus, selections, threshold
-from harness.analysis.tokens import BINS, DELTA_EDGES, TAILS, Generation
-from harness.analysis.traced import TOP, token_statistics
-from harness.evals.traces import trace_of
-from harness.policy.statistics import entropy, kl_divergence
-from harness.report.responses import token_chapter
-from harness.spec import EngineSpec, EvalSpec, Sampling
+from rlvr_dir.analysis.histogram import Histogram
+from rlvr_dir.analysis.records import TracedRecords
+from rlvr_dir.analysis.result import Analysis
+from rlvr_dir.analysis.selected import nucleus, selections, threshold
+from rlvr_dir.analysis.tokens import BINS, DELTA_EDGES, TAILS, Generation
+from rlvr_dir.analysis.traced import TOP, token_statistics
+from rlvr_dir.evals.traces import trace_of
+from rlvr_dir.policy.statistics import entropy, kl_divergence
+from rlvr_dir.report.responses import token_chapter
+from rlvr_dir.spec import EngineSpec, EvalSpec, Sampling
 
 FACTS = (*BINS, "logp_base", "logp_rl")
 

@@ -4,14 +4,14 @@ import statistics
 
 import pytest
 
-from harness.bench.decode import ENGINES, bench_decode
+from rlvr_dir.bench.decode import ENGINES, bench_decode
 
 pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="six engines one after the other")]
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
 
 def test_the_ratios_are_those_of_the_rounds(peaked_pair, monkeypatch):
-    monkeypatch.setattr("harness.bench.decode.MOST_CALLS", 5)
+    monkeypatch.setattr("rlvr_dir.bench.decode.MOST_CALLS", 5)
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")  # vLLM alone would compile helpers of its sampler, in each process
     said = []
     found = bench_decode(pair=peaked_pair, sequences=(4, 6), tokens=4, rounds=2, say=said.append)
@@ -30,8 +30,8 @@ def test_the_ratios_are_those_of_the_rounds(peaked_pair, monkeypatch):
 
 
 def test_an_engine_that_cannot_start_is_named(tmp_path):
-    from harness.errors import UserError
-    from harness.spec import Pair
+    from rlvr_dir.errors import UserError
+    from rlvr_dir.spec import Pair
 
     nowhere = str(tmp_path / "nothing")
     with pytest.raises(UserError, match="bench: the single engine ended early"):

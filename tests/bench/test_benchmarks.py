@@ -10,7 +10,7 @@ from benchmarks.records import bench_records
 from benchmarks.report import bench_report
 from benchmarks.serve import bench_serve
 from benchmarks.train import bench_train
-from harness.errors import UserError
+from rlvr_dir.errors import UserError
 
 TRAINING = {"steps": 1, "prompts": 4, "samples": 4, "minibatches": 2, "max_response_tokens": 24}
 ITEMS = [Item("right", "5", boxed("5.0")), Item("right", "x+1", boxed("1+x")), Item("wrong", "5", boxed("6"))]

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from benchmarks.decision import VOCAB, as_on_a_gpu, count_paths, growth
-from harness.policy.algorithm import decide
-from harness.policy.rule import Rules
+from rlvr_dir.policy.algorithm import decide
+from rlvr_dir.policy.rule import Rules
 from tests.policy.rules import requests, rule
 
 

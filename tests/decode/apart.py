@@ -83,7 +83,7 @@ def main(how, pair):
     if how in V2:
         os.environ["RLVR_DIR_DECISION"] = "triton" if how == "fused" else "torch"
         run_runner_v2()
-    from harness.decode import open_engine
+    from rlvr_dir.decode import open_engine
     from tests.conftest import vllm_spec
 
     with open_engine(pair, vllm_spec(**CHANGES[how])) as engine:

@@ -43,9 +43,9 @@ def chosen(pair, **settings):
     from vllm.config.utils import replace
     from vllm.engine.arg_utils import EngineArgs
 
-    from harness.decode.vllm_pair import batch_invariance
-    from harness.decode.vllm_pair.engine import VllmPair
-    from harness.spec import EngineSpec
+    from rlvr_dir.decode.vllm_pair import batch_invariance
+    from rlvr_dir.decode.vllm_pair.engine import VllmPair
+    from rlvr_dir.spec import EngineSpec
 
     engine = VllmPair(pair, EngineSpec(vllm_args={"load_format": "dummy"}, **settings))
     batch_invariance.switch(engine.spec.deterministic)
@@ -77,7 +77,7 @@ def main(folder):
     random_weights.SHAPES["tuned"] = (2048, 2, 16, 8, 6144)  # of a shape that vLLM has batch-invariant tables for
     tuned = random_weights.write_shape(folder / "tuned", "tuned")
     stand_in()
-    from harness.decode.vllm_pair.plugin import register
+    from rlvr_dir.decode.vllm_pair.plugin import register
 
     register()
     said = {"full batches": chosen(tuned, dtype="bfloat16", max_num_seqs=960)}

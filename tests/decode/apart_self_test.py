@@ -7,7 +7,7 @@ the engine says of itself, under `logits` of each submodel (type, share of bfloa
 import os
 from contextlib import contextmanager
 
-from tests.decode.checkpoints import in_the_hubs_cache
+from tests.checkpoints.made import in_the_hubs_cache
 
 
 def requests_of(positions):
@@ -125,7 +125,7 @@ BREAKS = {
 
 def kind_of_logits(engine, role):
     """The type of a submodel's logits, and how many of them bfloat16 could hold."""
-    from harness.decode.vllm_pair.self_test import _draw
+    from rlvr_dir.decode.vllm_pair.self_test import _draw
     from tests.decode.inside import worker_model
 
     seen = []
@@ -137,10 +137,10 @@ def kind_of_logits(engine, role):
 def main(pair, hub):
     in_the_hubs_cache(hub, base=pair.base, rl=pair.rl)
     os.environ |= {"HF_HUB_CACHE": str(hub), "HF_HUB_OFFLINE": "1"}
-    from harness.decode import open_engine
-    from harness.decode.vllm_pair.self_test import self_test
-    from harness.errors import UserError
-    from harness.spec import Pair
+    from rlvr_dir.decode import open_engine
+    from rlvr_dir.decode.vllm_pair.self_test import self_test
+    from rlvr_dir.errors import UserError
+    from rlvr_dir.spec import Pair
     from tests.conftest import vllm_spec
     from tests.decode.inside import worker_model
 

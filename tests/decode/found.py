@@ -1,4 +1,4 @@
-"""Runs a module of this folder in a process of its own, in which vLLM has no other engine."""
+"""Runs a test module in a process of its own, in which vLLM has no other engine."""
 
 import pickle
 import subprocess
@@ -6,11 +6,11 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from harness.decode.vllm_pair.start import lasting
+from rlvr_dir.decode.vllm_pair.start import lasting
 
 
 def found_apart(folder, module, *arguments):
-    """Return what `main` of a module returns there."""
+    """Return what `main` of a module, such as `decode.apart_cuda`, returns there."""
     (folder / "asked").write_bytes(pickle.dumps((module, arguments)))
     done = subprocess.run(
         [sys.executable, "-m", "tests.decode.found", folder],
@@ -24,5 +24,5 @@ if __name__ == "__main__":
     place = Path(sys.argv[1])
     name, given = pickle.loads((place / "asked").read_bytes())
     with lasting():
-        module = import_module(f"tests.decode.{name}")
+        module = import_module(f"tests.{name}")
     (place / "found").write_bytes(pickle.dumps(module.main(*given)))

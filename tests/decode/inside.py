@@ -2,8 +2,8 @@
 
 import torch
 
-from harness.decode import Request
-from harness.spec import Sampling
+from rlvr_dir.decode import Request
+from rlvr_dir.spec import Sampling
 from tests.decode.requests import DECODINGS, LONG
 
 

@@ -32,8 +32,8 @@ def decode_for_ever(engine):
 
 def owner(open_one):
     """A start that fails, an engine that is lost, and one that this process leaves behind."""
-    from harness.decode.types import EngineLost
-    from harness.errors import UserError
+    from rlvr_dir.decode.types import EngineLost
+    from rlvr_dir.errors import UserError
 
     try:
         open_one(kv_cache_gib=TOO_SMALL)
@@ -56,7 +56,7 @@ def owner(open_one):
 
 def again(open_one):
     """In this process: a start that fails, then two engines one after the other; what the first leaves behind."""
-    from harness.errors import UserError
+    from rlvr_dir.errors import UserError
 
     try:
         open_one(kv_cache_gib=TOO_SMALL)
@@ -83,8 +83,8 @@ if __name__ == "__main__":
     how, base, rl = sys.argv[1:]
     if how == "owner":
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
-    from harness.decode import open_engine
-    from harness.spec import Pair
+    from rlvr_dir.decode import open_engine
+    from rlvr_dir.spec import Pair
     from tests.conftest import vllm_spec
 
     def open_one(**changes):

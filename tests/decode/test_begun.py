@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.decode import Request
-from harness.errors import UserError
-from harness.spec import Decoding, Sampling
+from rlvr_dir.decode import Request
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Decoding, Sampling
 from tests.decode.requests import make_requests
 
 

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="vLLM in a process of i
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shapes")
-    return found_apart(folder, "apart_cuda", folder)
+    return found_apart(folder, "decode.apart_cuda", folder)
 
 
 def test_full_batches_have_graphs_on_runner_v2_and_logits_are_float32(said):

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.decode import open_engine
-from harness.decode.compat import check_pair, heads_of_two_sizes
-from harness.decode.vllm_pair import batch_invariance, engine, start
-from harness.errors import UserError
-from harness.records.config import RecordConfig
-from harness.spec import Decoding, EngineSpec, Sampling
+from rlvr_dir.checkpoints.compat import check_pair, heads_of_two_sizes
+from rlvr_dir.decode import open_engine
+from rlvr_dir.decode.vllm_pair import batch_invariance, engine, start
+from rlvr_dir.errors import UserError
+from rlvr_dir.records.config import RecordConfig
+from rlvr_dir.spec import Decoding, EngineSpec, Sampling
 
 pytestmark = pytest.mark.vllm
 pytest.importorskip("vllm", reason="vLLM is not installed")

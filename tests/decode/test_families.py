@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from harness.bench.random_pair import tokenizer
-from harness.decode import open_engine
-from harness.decode.context import positions
-from harness.spec import EngineSpec, Pair
+from rlvr_dir.bench.random_pair import tokenizer
+from rlvr_dir.checkpoints.context import positions
+from rlvr_dir.decode import open_engine
+from rlvr_dir.spec import EngineSpec, Pair
 from tests.conftest import vllm_spec
 from tests.decode.requests import assert_same, make_requests
 

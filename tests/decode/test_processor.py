@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from benchmarks.decision import watched
-from harness.decode.vllm_pair import channel
-from harness.policy.algorithm import decide
-from harness.policy.combine import Combination
-from harness.policy.noise import request_key
-from harness.policy.rule import Rules
-from harness.policy.step import Requests
+from rlvr_dir.decode.vllm_pair import channel
+from rlvr_dir.policy.algorithm import decide
+from rlvr_dir.policy.combine import Combination
+from rlvr_dir.policy.noise import request_key
+from rlvr_dir.policy.rule import Rules
+from rlvr_dir.policy.step import Requests
 from tests.policy.rules import PATHS, rule
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -22,9 +22,10 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
 
-from harness.decode.types import Plan
-from harness.decode.vllm_pair.plugin import CONTEXT_KEY
-from harness.decode.vllm_pair.processor import EXTRA_ARG, PairProcessor
+from rlvr_dir.decode.types import Plan
+from rlvr_dir.decode.vllm_pair.plugin import CONTEXT_KEY
+from rlvr_dir.decode.vllm_pair.processor import EXTRA_ARG, PairProcessor
+from rlvr_dir.decode.vllm_pair.slots import SlotTable
 
 pytestmark = pytest.mark.vllm
 
@@ -272,3 +273,14 @@ def test_a_preempted_request_goes_on_at_the_position_where_it_was(interface, see
                 decided += 1
     assert decided > 1600
     assert preempted > 40
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_each_number_of_a_batch_begins_at_a_multiple_of_16_bytes(rows):
+    """Triton compiles a kernel anew for another address: in the first request, on a GPU (reports/gpu.md)."""
+    table = SlotTable("cpu")
+    for slot in range(rows):
+        table.put(slot, Plan(ROWS[0], 17 + slot, 3 + slot, end=None))
+    batch = table.batch(np.arange(rows))
+    assert (batch.keys.tolist(), batch.starts.tolist()) == ([17, 18, 19][:rows], [3, 4, 5][:rows])
+    assert [numbers.data_ptr() % 16 for numbers in (batch.keys, batch.starts)] == [0, 0]

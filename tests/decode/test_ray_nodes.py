@@ -9,11 +9,11 @@ from contextlib import closing
 import psutil
 import pytest
 
-from harness.decode import open_engine
-from harness.decode.ray_cluster import _private, quiet
-from harness.decode.ray_pool import RayEngines
-from harness.errors import UserError
-from harness.spec import EngineSpec
+from rlvr_dir.decode import open_engine
+from rlvr_dir.decode.ray.cluster import _private, quiet
+from rlvr_dir.decode.ray.pool import RayEngines
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import EngineSpec
 from tests.decode.requests import assert_same, make_requests
 
 pytest.importorskip("ray", reason="Ray is not installed (the extra [ray])")

@@ -10,11 +10,11 @@ from threading import Event, Thread
 import psutil
 import pytest
 
-from harness.decode import open_engine
-from harness.decode.ray_cluster import Cluster
-from harness.decode.ray_pool import _Member
-from harness.errors import UserError
-from harness.spec import Decoding, EngineSpec, Pair, Sampling
+from rlvr_dir.decode import open_engine
+from rlvr_dir.decode.ray.cluster import Cluster
+from rlvr_dir.decode.ray.pool import _Member
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Decoding, EngineSpec, Pair, Sampling
 from tests.conftest import vllm_spec
 from tests.cores import core_of
 from tests.decode.requests import assert_same, by_key, make_requests
@@ -177,7 +177,7 @@ def test_settings_that_are_refused(cluster, peaked_pair, monkeypatch):
         open_engine(peaked_pair, ONE.replace(workers=99))
     with pytest.raises(UserError, match="tensor_parallel_size=2"):
         open_engine(peaked_pair, TWO.replace(tensor_parallel_size=2))
-    monkeypatch.setattr("harness.decode.ray_cluster.find_spec", lambda name: None)
+    monkeypatch.setattr("rlvr_dir.decode.ray.cluster.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"workers=2: Ray is not installed"):
         open_engine(peaked_pair, TWO)
 

@@ -3,15 +3,15 @@
 import pytest
 from pydantic import ValidationError
 
-from harness.decode import Request, open_engine
-from harness.decode.compat import check_pair
-from harness.errors import UserError
-from harness.evals.from_records import result_of_record
-from harness.evals.loop import evaluate
-from harness.records import RecordStore
-from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling
-from harness.tiny import tiny_pair
-from tests.decode.checkpoints import copied
+from rlvr_dir.checkpoints.compat import check_pair
+from rlvr_dir.decode import Request, open_engine
+from rlvr_dir.errors import UserError
+from rlvr_dir.evals.loop import evaluate
+from rlvr_dir.records import RecordStore
+from rlvr_dir.results.from_records import result_of_record
+from rlvr_dir.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling
+from rlvr_dir.tiny import tiny_pair
+from tests.checkpoints.made import copied
 
 TRANSFORMERS = EngineSpec(backend="transformers")
 

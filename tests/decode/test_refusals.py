@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.decode import Request, open_engine
-from harness.decode.compat import check_pair
-from harness.decode.plan import chat_prompt
-from harness.errors import UserError
-from harness.spec import EngineSpec, Pair, Sampling
-from tests.decode.checkpoints import copied, swap_ids
+from rlvr_dir.checkpoints.chat_template import chat_prompt
+from rlvr_dir.checkpoints.compat import check_pair
+from rlvr_dir.decode import Request, open_engine
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import EngineSpec, Pair, Sampling
+from tests.checkpoints.made import copied, swap_ids
 
 
 def checked(pair):
@@ -101,9 +101,9 @@ def test_settings_that_a_pair_cannot_have(peaked_pair, settings, name):
 
 
 def test_vllm_asked_for_and_absent(peaked_pair, monkeypatch):
-    import harness.decode.single
+    import rlvr_dir.decode.single
 
-    monkeypatch.setattr(harness.decode.single, "find_spec", lambda name: None)
+    monkeypatch.setattr(rlvr_dir.decode.single, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="backend='vllm':"):
         open_engine(peaked_pair, EngineSpec(backend="vllm"))
     with open_engine(peaked_pair, EngineSpec(backend="auto")) as engine:

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from benchmarks.decision import growth
-from harness.decode.vllm_pair import step
-from harness.policy import kernels
-from harness.policy.combine import AddedTokens, Combination
-from harness.policy.fused import decide_fused
-from harness.policy.rule import Rules
-from harness.policy.step import Requests
+from rlvr_dir.decode.vllm_pair import step
+from rlvr_dir.policy import kernels
+from rlvr_dir.policy.combine import AddedTokens, Combination
+from rlvr_dir.policy.fused import decide_fused
+from rlvr_dir.policy.rule import Rules
+from rlvr_dir.policy.step import Requests
 from tests.policy.rules import rule
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -55,9 +55,9 @@ def processor_of(model, rows):
     """Runner V2's processor with these rows in its slots."""
     from vllm import SamplingParams
 
-    from harness.decode.types import Plan
-    from harness.decode.vllm_pair.plugin import CONTEXT_KEY
-    from harness.decode.vllm_pair.processor import EXTRA_ARG, PairProcessor
+    from rlvr_dir.decode.types import Plan
+    from rlvr_dir.decode.vllm_pair.plugin import CONTEXT_KEY
+    from rlvr_dir.decode.vllm_pair.processor import EXTRA_ARG, PairProcessor
 
     config = SimpleNamespace(compilation_config=SimpleNamespace(static_forward_context={CONTEXT_KEY: model}))
     made = PairProcessor(config, SimpleNamespace(max_num_reqs=64, device=torch.device("cpu")))

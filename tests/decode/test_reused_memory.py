@@ -28,7 +28,7 @@ class InPool(torch.nn.Module):
 
 def made(monkeypatch, *roles):
     """Our model of submodels whose outputs are 100, 200 and 400 more than what they read, in one pool."""
-    from harness.decode.vllm_pair.model import RLVRPairForCausalLM
+    from rlvr_dir.decode.vllm_pair.model import RLVRPairForCausalLM
 
     pool = torch.zeros(8, HIDDEN)
 
@@ -71,8 +71,8 @@ def test_a_model_paired_with_itself_is_read_once(monkeypatch):
 
 
 def test_the_first_step_rehearses_the_decision_where_memory_is_measured(monkeypatch):
-    from harness.decode.vllm_pair import model as module
-    from harness.decode.vllm_pair.step import rehearse
+    from rlvr_dir.decode.vllm_pair import model as module
+    from rlvr_dir.decode.vllm_pair.step import rehearse
 
     seen = []
 

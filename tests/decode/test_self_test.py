@@ -12,7 +12,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 def said(peaked_pair, tmp_path_factory):
     """{how the engine was broken: what the self-test said}"""
     folder = tmp_path_factory.mktemp("said")
-    return found_apart(folder, "apart_self_test", peaked_pair, folder / "hub")
+    return found_apart(folder, "decode.apart_self_test", peaked_pair, folder / "hub")
 
 
 def test_a_healthy_engine_passes(said):

@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import pytest
 
-from harness.decode.vllm_pair.start import Log, cause_of, explain
-from harness.decode.weights import PICKLE
+from rlvr_dir.checkpoints.weights import PICKLE
+from rlvr_dir.decode.vllm_pair.start import Log, cause_of, explain
 
 FAILED = RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}")
 ARGUMENTS = {"gpu_memory_utilization": 0.9, "tensor_parallel_size": 1, "max_num_seqs": 256}
@@ -72,7 +72,7 @@ CASES = {
         "OSError: disk full",
     ),
     "pydantic": (traceback(PYDANTIC), "Model architectures ['Nonsense'] are not supported for now"),
-    "ours": (logged("EngineCore pid=7", traceback(f"harness.errors.UserError: {OURS}")), OURS),
+    "ours": (logged("EngineCore pid=7", traceback(f"rlvr_dir.errors.UserError: {OURS}")), OURS),
 }
 
 
@@ -125,7 +125,7 @@ def test_the_sentence_says_what_would_be_accepted(cause, sentence):
 OWNER = """
 import multiprocessing, os, sys
 from pathlib import Path
-from harness.watch import end_with_parent, owning
+from rlvr_dir.watch import end_with_parent, owning
 
 def child():
     end_with_parent()
@@ -154,8 +154,8 @@ def test_what_an_engines_processes_print_goes_to_its_log(tmp_path):
 
 def test_processes_are_spawned_off_the_cpu(monkeypatch):
     pytest.importorskip("vllm", reason="vLLM is not installed")
-    from harness.decode.vllm_pair import start
-    from harness.spec import EngineSpec
+    from rlvr_dir.decode.vllm_pair import start
+    from rlvr_dir.spec import EngineSpec
 
     monkeypatch.setattr(start, "on_cpu", lambda: False)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")

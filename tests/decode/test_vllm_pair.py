@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.decode import Request, open_engine
-from harness.decode.progress import Progress
-from harness.decode.ray_worker import _Taking
-from harness.decode.types import BrokenLogits
-from harness.errors import UserError
-from harness.spec import Decoding, Sampling
+from rlvr_dir.decode import Request, open_engine
+from rlvr_dir.decode.progress import Progress
+from rlvr_dir.decode.ray.worker import _Taking
+from rlvr_dir.decode.types import BrokenLogits
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Decoding, Sampling
 from tests.conftest import vllm_spec
 from tests.decode.apart import requests_of
 from tests.decode.found import found_apart
@@ -177,7 +177,7 @@ ANOTHER_START = pytest.mark.whole(reason="vLLM in a process of its own")
     ],
 )
 def test_another_engine_gives_the_same_tokens(vllm_engine, peaked_pair, tmp_path, how):
-    preemptions, rollouts = found_apart(tmp_path, "apart", how, peaked_pair)
+    preemptions, rollouts = found_apart(tmp_path, "decode.apart", how, peaked_pair)
     assert how not in ("few_blocks", "runner_v2") or preemptions >= 5
     requests = requests_of(how)
     ours = by_key(vllm_engine.generate(requests))

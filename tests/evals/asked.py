@@ -1,9 +1,9 @@
 """Evaluations of an open engine from loose parts, as tests write them."""
 
-from harness import evals
-from harness.evals import traces
-from harness.policy.gates import Threshold, gates
-from harness.spec import EvalSpec, parse
+from rlvr_dir import evals
+from rlvr_dir.evals import traces
+from rlvr_dir.policy.gates import Threshold, gates
+from rlvr_dir.spec import EvalSpec, parse
 
 
 def asked(decodings, tasks, sampling, **fields):
@@ -12,13 +12,13 @@ def asked(decodings, tasks, sampling, **fields):
 
 
 def evaluate(engine, decodings, tasks, sampling, *, records=None, progress=False, on_result=None, **fields):
-    """`harness.evals.evaluate` with an engine of one's own."""
+    """`rlvr_dir.evals.evaluate` with an engine of one's own."""
     spec = asked(decodings, tasks, sampling, **fields)
     return evals.evaluate(spec, engine=engine, records=records, progress=progress, on_result=on_result)
 
 
 def criterion_values(engine, tasks, records, sampling, *, progress=False, **fields):
-    """`harness.evals.traces.criterion_values` of base's own generation."""
+    """`rlvr_dir.evals.traces.criterion_values` of base's own generation."""
     spec = asked("base", tasks, sampling, **fields)
     told = [gate(tau=0) for gate in gates().values() if issubclass(gate, Threshold) and gate.statistic != "random"]
     [values] = traces.criterion_values(spec, records, gates=told, engine=engine, progress=progress).values()

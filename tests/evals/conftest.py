@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.decode import open_engine
-from harness.spec import EngineSpec
+from rlvr_dir.decode import open_engine
+from rlvr_dir.spec import EngineSpec
 
 
 @pytest.fixture(scope="session")

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 from lm_eval.utils import make_table
 
-from harness.decode import Request
-from harness.errors import UserError
-from harness.evals import loop, preflight
-from harness.evals.data import find_benchmark
-from harness.evals.lm import RlvrDirLM
-from harness.evals.task import BoxedAnswers, Response, facts, process_results
-from harness.evals.traces import rollouts
-from harness.records import RecordStore
-from harness.report.viewer import answer_of
-from harness.spec import Decoding, Sampling
+from rlvr_dir.decode import Request
+from rlvr_dir.errors import UserError
+from rlvr_dir.evals import loop
+from rlvr_dir.evals.traces import rollouts
+from rlvr_dir.lm_eval_model.lm import RlvrDirLM
+from rlvr_dir.problems import preflight
+from rlvr_dir.problems.data import find_benchmark
+from rlvr_dir.problems.task import BoxedAnswers, Response, facts, process_results
+from rlvr_dir.records import RecordStore
+from rlvr_dir.report.viewer import answer_of
+from rlvr_dir.spec import Decoding, Sampling
 from tests.evals.asked import asked, evaluate
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
@@ -72,7 +73,7 @@ def run(lm, data_dir, tasks, *, metadata=None, chat=True, limit=2, **arguments):
     from lm_eval.evaluator import simple_evaluate
     from lm_eval.tasks import TaskManager
 
-    from harness.evals import tasks_dir
+    from rlvr_dir.problems import tasks_dir
 
     manager = TaskManager(
         include_path=str(tasks_dir()), include_defaults=False, metadata={"data_dir": data_dir, **(metadata or {})}

@@ -6,17 +6,17 @@ import shutil
 import numpy as np
 import pytest
 
-from harness.errors import UserError
-from harness.evals.compare import compare, markdown
-from harness.evals.data import find_benchmark
-from harness.evals.from_records import record_of, result_of_record, show_record
-from harness.evals.load_results import read_results
-from harness.evals.settings import settings_of
-from harness.grading import Verdict
-from harness.records import Record, RecordStore
-from harness.records.commands import list_records, verify_records
-from harness.records.record import JOURNAL
-from harness.spec import Decoding, Sampling
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import Verdict
+from rlvr_dir.problems.data import find_benchmark
+from rlvr_dir.records import Record, RecordStore
+from rlvr_dir.records.commands import list_records, verify_records
+from rlvr_dir.records.record import JOURNAL
+from rlvr_dir.results.compare import compare, markdown
+from rlvr_dir.results.from_records import record_of, result_of_record, show_record
+from rlvr_dir.results.load_results import read_results
+from rlvr_dir.results.settings import settings_of
+from rlvr_dir.spec import Decoding, Sampling
 from tests.commands import invoke, run
 from tests.evals.asked import criterion_values, evaluate
 from tests.records import made

@@ -10,10 +10,10 @@ import pytest
 
 from examples.stage.chapter import pairs_chapter
 from examples.stage.kinds import pair_statistics
-from harness.analysis.result import Analysis
-from harness.errors import UserError
-from harness.spec import Decoding
-from harness.stats import difference_over_runs
+from rlvr_dir.analysis.result import Analysis
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Decoding
+from rlvr_dir.stats import difference_over_runs
 from tests.report.made import result
 
 PROBLEMS, SAMPLES = 12, 4

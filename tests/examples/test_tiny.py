@@ -13,12 +13,12 @@ from examples.tiny.placebos import LONG, TRAININGS, add_noise, change, long_enou
 from examples.tiny.pretrain import PretrainSettings, new_model, pad, response_loss
 from examples.tiny.recipe import add_steps, build
 from examples.tiny.tokenizer import build_tokenizer
-from harness.errors import UserError
-from harness.tiny import tiny_pair
-from harness.tiny import vocabulary as v
-from harness.tiny.problems import benchmark_texts, rl_problems
-from harness.tiny.vocabulary import INSTRUCTION
-from harness.train import DapoSettings
+from rlvr_dir.errors import UserError
+from rlvr_dir.tiny import tiny_pair
+from rlvr_dir.tiny import vocabulary as v
+from rlvr_dir.tiny.problems import benchmark_texts, rl_problems
+from rlvr_dir.tiny.vocabulary import INSTRUCTION
+from rlvr_dir.train import DapoSettings
 
 BASE = PretrainSettings(tokens=10_000, batch=8, max_steps=2)
 DAPO = DapoSettings(steps=2, prompts=2, samples=4, minibatches=2, max_response_tokens=8, dynamic_sampling=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.grading import pool
+from rlvr_dir.grading import pool
 
 
 @pytest.fixture(scope="module", autouse=True)

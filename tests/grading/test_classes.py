@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.grading.formulas import compare_formulas
-from harness.grading.robust import grade_robust, judge
-from harness.grading.values import POINTS, _coordinate
+from rlvr_dir.grading.formulas import compare_formulas
+from rlvr_dir.grading.robust import grade_robust, judge
+from rlvr_dir.grading.values import POINTS, _coordinate
 from tests.grading.classes import CLASSES
 from tests.grading.public import PUBLIC
 from tests.grading.test_properties import bounded, kind
@@ -18,7 +18,7 @@ from tests.grading.test_properties import bounded, kind
 def _in_this_process(monkeypatch):
     """Ask the worker's function itself: what is tried here is quick, and a process more would only cost time."""
     monkeypatch.setattr(
-        "harness.grading.pool.verify_many",
+        "rlvr_dir.grading.pool.verify_many",
         lambda pairs, **_: ["correct" if judge(*pair) else "wrong" for pair in pairs],
     )
 

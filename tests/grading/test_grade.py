@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from harness.errors import UserError
-from harness.evals.prompts import prompt_sets
-from harness.grading import VERDICT_KINDS, Box, Verdict, find_box, grade, grade_many, pool
-from harness.spec.evaluation import load_eval
-from harness.spec.presentation import PROMPTS
-from harness.training import _Messages
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import VERDICT_KINDS, Box, Verdict, find_box, grade, grade_many, pool
+from rlvr_dir.problems.prompts import prompt_sets
+from rlvr_dir.spec.evaluation import load_eval
+from rlvr_dir.spec.presentation import PROMPTS
+from rlvr_dir.train.training import _Messages
 from tests.grading.tables import boxed
 
 
@@ -38,7 +38,7 @@ def test_kinds_without_math_verify(response, finish, kind):
 
 def test_integers_need_no_worker():
     code = (
-        "from harness.grading import grade_many, pool\n"
+        "from rlvr_dir.grading import grade_many, pool\n"
         "items = [(str(i % 30), 'x' * 6000 + '\\\\boxed{%d}' % (i % 7)) for i in range(960)]\n"
         "verdicts = grade_many(items)\n"
         "assert not pool._idle and 0 < sum(v.correct for v in verdicts) < 960\n"

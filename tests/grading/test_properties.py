@@ -6,11 +6,11 @@ from fractions import Fraction
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from harness.grading.bounds import too_large
-from harness.grading.normalise import normalise, squeeze
-from harness.grading.numbers import read_number
-from harness.grading.robust import judge
-from harness.grading.structure import named, parts
+from rlvr_dir.grading.bounds import too_large
+from rlvr_dir.grading.normalise import normalise, squeeze
+from rlvr_dir.grading.numbers import read_number
+from rlvr_dir.grading.robust import judge
+from rlvr_dir.grading.structure import named, parts
 
 bounded = settings(
     max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)

@@ -10,12 +10,12 @@ import pytest
 import sympy
 from sympy.core import evalf
 
-from harness.errors import UserError
-from harness.grading import VERDICT_KINDS, grade, grade_many, pool
-from harness.grading.bounds import too_large
-from harness.grading.formulas import read_formula
-from harness.grading.normalise import normalise
-from harness.grading.values import same_values
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import VERDICT_KINDS, grade, grade_many, pool
+from rlvr_dir.grading.bounds import too_large
+from rlvr_dir.grading.formulas import read_formula
+from rlvr_dir.grading.normalise import normalise
+from rlvr_dir.grading.values import same_values
 from tests.grading.review import REVIEW
 from tests.grading.tables import HOSTILE, NOT_HOSTILE, TABLE, boxed
 
@@ -190,7 +190,7 @@ def test_a_gold_beyond_the_bounds_still_equals_itself():
 
 
 def test_a_slow_answer_is_counted_and_its_worker_replaced(monkeypatch):
-    monkeypatch.setattr("harness.grading.robust.CPU_SECONDS", 0.5)
+    monkeypatch.setattr("rlvr_dir.grading.robust.CPU_SECONDS", 0.5)
     slow, fine = grade_many([("7", boxed(r"\int \int x^{77} e^{x^2} \sin x dx")), (r"\sqrt{5}", boxed("5^{1/2}"))])
     assert (slow.kind, slow.graded) == ("timed_out", False)
     assert fine.correct

@@ -11,7 +11,7 @@ import pytest
 # The program, with answers that do what hostile ones might: take memory, never end, crash, fail.
 PROGRAM = """
 import ctypes, itertools
-from harness.grading import worker
+from rlvr_dir.grading import worker
 def kind(gold, answer, careful):
     if answer == "memory":
         bytearray(2 * worker.MEMORY_BYTES)

@@ -15,11 +15,11 @@ import torch
 from triton.runtime import interpreter
 
 from benchmarks.fused import DecisionBatch, Outcome, outcome
-from harness.policy import kernels
-from harness.policy.algorithm import Decision
-from harness.policy.combine import Combination
-from harness.policy.fused import decide_fused, force
-from harness.policy.step import Requests
+from rlvr_dir.policy import kernels
+from rlvr_dir.policy.algorithm import Decision
+from rlvr_dir.policy.combine import Combination
+from rlvr_dir.policy.fused import decide_fused, force
+from rlvr_dir.policy.step import Requests
 from tests.policy.lockstep import in_lockstep
 
 

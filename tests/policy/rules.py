@@ -7,12 +7,12 @@ from math import inf
 import torch
 
 from benchmarks.decision import as_on_a_gpu
-from harness.policy.algorithm import decide
-from harness.policy.combine import Combination
-from harness.policy.gates import Threshold, gate_of, gates
-from harness.policy.noise import GATE, PROPOSE, REDRAW
-from harness.policy.rule import Rule, Rules
-from harness.policy.step import Requests
+from rlvr_dir.policy.algorithm import decide
+from rlvr_dir.policy.combine import Combination
+from rlvr_dir.policy.gates import Threshold, gate_of, gates
+from rlvr_dir.policy.noise import GATE, PROPOSE, REDRAW
+from rlvr_dir.policy.rule import Rule, Rules
+from rlvr_dir.policy.step import Requests
 
 PATHS = {"as on a CPU": nullcontext, "as on a GPU": as_on_a_gpu}
 ALONE = [None, *gates()]

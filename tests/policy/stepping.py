@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from benchmarks.fused import DecisionBatch, Outcome, sorted_masses
-from harness.policy.noise import MULTIPLY_1, MULTIPLY_2, PROPOSE, REDRAW, STEP
+from rlvr_dir.policy.noise import MULTIPLY_1, MULTIPLY_2, PROPOSE, REDRAW, STEP
 
 
 def at_the_steps(batch: DecisionBatch, got: Outcome) -> DecisionBatch:

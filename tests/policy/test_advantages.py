@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from harness.policy.advantages import (
+from rlvr_dir.policy.advantages import (
     gradient_coefficient,
     mixed_groups,
     overlong_penalty,

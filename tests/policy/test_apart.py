@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.policy import fused
-from harness.policy.algorithm import Decision
-from harness.policy.fused import AT_ONCE, Work, decide_fused
-from harness.policy.rule import Rules
-from harness.policy.step import Requests
+from rlvr_dir.policy import fused
+from rlvr_dir.policy.algorithm import Decision
+from rlvr_dir.policy.fused import AT_ONCE, Work, decide_fused
+from rlvr_dir.policy.rule import Rules
+from rlvr_dir.policy.step import Requests
 from tests.policy.rules import gate, rule
 
 VOCAB = 3000

@@ -3,9 +3,9 @@
 import torch
 
 from benchmarks.closed_form import distribution
-from harness.policy.algorithm import decide
-from harness.policy.combine import AddedTokens, Combination, TransferredPair
-from harness.policy.rule import Rules
+from rlvr_dir.policy.algorithm import decide
+from rlvr_dir.policy.combine import AddedTokens, Combination, TransferredPair
+from rlvr_dir.policy.rule import Rules
 from tests.policy.rules import logits, requests, rule
 
 N, VOCAB = 5, 11

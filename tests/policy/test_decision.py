@@ -9,12 +9,12 @@ import torch
 
 from benchmarks.closed_form import distribution
 from benchmarks.decision import watched
-from harness.policy.algorithm import decide
-from harness.policy.gates import gates
-from harness.policy.noise import REDRAW
-from harness.policy.nucleus import draw
-from harness.policy.rule import Rule, Rules
-from harness.policy.step import Requests
+from rlvr_dir.policy.algorithm import decide
+from rlvr_dir.policy.gates import gates
+from rlvr_dir.policy.noise import REDRAW
+from rlvr_dir.policy.nucleus import draw
+from rlvr_dir.policy.rule import Rule, Rules
+from rlvr_dir.policy.step import Requests
 from tests.laws import p_value
 from tests.policy import oracle
 from tests.policy.rules import ALONE, PATHS, decided, every_rule, gate, logits, numbers, requests, rule, taken

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from benchmarks.fused import LOGIT_KINDS, NATS, check, mixed_batch
-from harness.policy.algorithm import Decision, decide
-from harness.policy.combine import Combination
-from harness.policy.rule import Rows, Rules
-from harness.policy.step import Requests, Step
-from harness.policy.table import by_torch
-from harness.policy.target import Policies
+from rlvr_dir.policy.algorithm import Decision, decide
+from rlvr_dir.policy.combine import Combination
+from rlvr_dir.policy.rule import Rows, Rules
+from rlvr_dir.policy.step import Requests, Step
+from rlvr_dir.policy.table import by_torch
+from rlvr_dir.policy.target import Policies
 from tests.policy.rules import gate, rule
 from tests.policy.stepping import at_the_steps
 
@@ -194,7 +194,7 @@ def test_a_row_that_is_no_distribution_is_told_and_leaves_the_others_alone(inter
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_forced_row_has_one_finite_logit(interpreted, dtype):
-    from harness.decode.vllm_pair import channel
+    from rlvr_dir.decode.vllm_pair import channel
 
     n, width = 6, 5000
     token, proposed = torch.tensor([0, 4999, 17, 4096, 4095, 3]), torch.tensor([0, 4999, 18, 4096, 1, 3])

@@ -13,8 +13,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from benchmarks import fused as bench
-from harness.policy import kernels
-from harness.policy.fused import REGISTERS, TILE
+from rlvr_dir.policy import kernels
+from rlvr_dir.policy.fused import REGISTERS, TILE
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 POINTERS = {

@@ -5,7 +5,7 @@ import itertools
 import torch
 from scipy import stats
 
-from harness.policy.noise import GATE, PROPOSE, REDRAW, request_key, uniform
+from rlvr_dir.policy.noise import GATE, PROPOSE, REDRAW, request_key, uniform
 
 
 def test_no_number_repeats_in_a_million_coordinates():

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from harness.policy import nucleus
-from harness.policy.nucleus import draw_by_head, draw_by_mass
-from harness.policy.rule import Rule, Rules
-from harness.policy.target import weights
+from rlvr_dir.policy import nucleus
+from rlvr_dir.policy.nucleus import draw_by_head, draw_by_mass
+from rlvr_dir.policy.rule import Rule, Rules
+from rlvr_dir.policy.target import weights
 from tests.policy import oracle
 
 

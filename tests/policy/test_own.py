@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from harness.policy.gates import OWN, GateError
-from harness.policy.own import VARIABLE, NotLoaded, load_named
-from harness.policy.rule import Rule
-from harness.spec import Decoding, Sampling, load_eval, parse, parse_decoding
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.gates import OWN, GateError
+from rlvr_dir.policy.own import VARIABLE, NotLoaded, load_named
+from rlvr_dir.policy.rule import Rule
+from rlvr_dir.spec import Decoding, Sampling, load_eval, parse, parse_decoding
 from tests.policy.rules import decided, logits, requests
 
 DOCS = Path(__file__).parents[2] / "docs" / "decoding.md"
@@ -125,7 +125,7 @@ def test_what_cannot_be_imported_is_said_in_a_sentence(margin, source, criterion
 )
 def test_a_mistake_in_it_is_one_sentence_with_its_line(margin, value, words, transformers_engine):
     margin.write_text(EXAMPLE.replace("return best[:, 0] - best[:, -1]", f"return {value}"))
-    from harness.decode import Request
+    from rlvr_dir.decode import Request
 
     request = Request("1 + 1 =", "p", 0, asked("replace,criterion=margin:Margin,tau=0.5"), Sampling(max_tokens=4))
     with pytest.raises(UserError, match=rf"^criterion='margin:Margin': {words}"):
@@ -136,7 +136,7 @@ def test_a_mistake_in_it_is_one_sentence_with_its_line(margin, value, words, tra
 def test_both_engines_give_the_same_tokens(margin, transformers_engine, tmp_path):
     """vLLM's in a process of its own; the command's engine is opened after the criterion is imported."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
-    from harness.decode import open_engine
+    from rlvr_dir.decode import open_engine
     from tests.conftest import vllm_spec
     from tests.decode.requests import assert_same, make_requests
 
@@ -173,10 +173,10 @@ engine: {backend: transformers}
 
 
 def test_a_sweep_varies_its_parameters_and_decodes_anew_where_its_file_has_changed(margin, tmp_path, monkeypatch):
-    from harness.cli.sweep import read
-    from harness.sweep.folder import SweepFolder
-    from harness.sweep.outcome import Places
-    from harness.sweep.run import run_sweep
+    from rlvr_dir.cli.sweep import read
+    from rlvr_dir.sweep.folder import SweepFolder
+    from rlvr_dir.sweep.outcome import Places
+    from rlvr_dir.sweep.run import run_sweep
 
     (tmp_path / "margin.yaml").write_text(SWEEP)
 
@@ -206,10 +206,10 @@ def test_a_sweep_varies_its_parameters_and_decodes_anew_where_its_file_has_chang
 
 def test_a_sweep_goes_on_without_the_point_whose_criterion_fails(margin, tmp_path):
     """Asked for together in one stream, they fail together; apart, only the one does, and its own control."""
-    from harness.cli.sweep import read
-    from harness.sweep.outcome import Places
-    from harness.sweep.run import run_sweep, status
-    from harness.sweep.sweep import open_sweep
+    from rlvr_dir.cli.sweep import read
+    from rlvr_dir.sweep.outcome import Places
+    from rlvr_dir.sweep.run import run_sweep, status
+    from rlvr_dir.sweep.sweep import open_sweep
 
     (tmp_path / "margin.yaml").write_text(SWEEP.replace("[1, 2]", "[100000, 1]"))
     spec, places = read("margin.yaml", ["retries=0"]), Places.under(tmp_path, track=False)

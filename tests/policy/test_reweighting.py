@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.policy.reweighting import PLAIN, reweighting, reweightings, token_weights
-from harness.policy.reweighting.paper import log_perplexity, standardise
+from rlvr_dir.policy.reweighting import PLAIN, reweighting, reweightings, token_weights
+from rlvr_dir.policy.reweighting.paper import log_perplexity, standardise
 from tests.policy.test_advantages import LOGP, MASK
 
 ADVANTAGES = torch.tensor([2.0, -1.0])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from harness.decode import Trace
-from harness.policy.trace import FACTS, LEAST_LOGP, columns, trace
+from rlvr_dir.decode import Trace
+from rlvr_dir.policy.trace import FACTS, LEAST_LOGP, columns, trace
 from tests.policy.rules import decided, requests, rule
 
 

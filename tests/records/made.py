@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from harness.records import RecordConfig, RecordStore, Replay, Row
-from harness.records.entries import encode, scan
-from harness.records.record import JOURNAL
-from harness.spec import Decoding, Pair, Sampling
+from rlvr_dir.records import RecordConfig, RecordStore, Replay, Row
+from rlvr_dir.records.entries import encode, scan
+from rlvr_dir.records.record import JOURNAL
+from rlvr_dir.spec import Decoding, Pair, Sampling
 
 TASK = "tiny_easy"
 PROBLEMS = [f"{TASK}/{i}" for i in range(12)]
@@ -22,7 +22,7 @@ def config(**changes):
 
 
 def made(problem, sample, length=None):
-    """Looks like a `harness.decode.Rollout`; lengths, flags and text vary with the key."""
+    """Looks like a `rlvr_dir.decode.Rollout`; lengths, flags and text vary with the key."""
     rng = np.random.default_rng([sample, *problem.encode()])
     n = int(rng.integers(1, 30)) if length is None else length
     replaced = rng.random(n) < 0.3

@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from harness.errors import UserError
-from harness.evals.from_records import show_record
-from harness.records import RecordStore
-from harness.records.commands import (
+from rlvr_dir.errors import UserError
+from rlvr_dir.records import RecordStore
+from rlvr_dir.records.commands import (
     export_record,
     gc_records,
     list_records,
     verify_records,
 )
-from harness.records.record import JOURNAL
+from rlvr_dir.records.record import JOURNAL
+from rlvr_dir.results.from_records import show_record
 from tests.commands import invoke, run
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, row
 

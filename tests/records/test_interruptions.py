@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from harness.records import Record
-from harness.records import record as module
-from harness.records.record import JOURNAL
+from rlvr_dir.errors import UserError
+from rlvr_dir.records import Record
+from rlvr_dir.records import record as module
+from rlvr_dir.records.record import JOURNAL
 from tests.broken import die_at, files_at_most, in_child
 from tests.records.made import PROBLEMS, fill, made_replay, open_record, read, row
 

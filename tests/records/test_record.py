@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.errors import UserError
-from harness.grading import Verdict
-from harness.records import Record, RecordStore, Row, fingerprint
-from harness.records.commands import verify_records
-from harness.records.entries import decode, encode
-from harness.records.record import JOURNAL, in_order
-from harness.records.row import DELTA_ERROR
-from harness.spec import Decoding, Sampling
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import Verdict
+from rlvr_dir.records import Record, RecordStore, Row, fingerprint
+from rlvr_dir.records.commands import verify_records
+from rlvr_dir.records.entries import decode, encode
+from rlvr_dir.records.record import JOURNAL, in_order
+from rlvr_dir.records.row import DELTA_ERROR
+from rlvr_dir.spec import Decoding, Sampling
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, read, resume, row
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"
@@ -189,7 +189,7 @@ def test_a_trace_is_added_to_what_is_held_and_changes_nothing_exact(tmp_path, wh
 
 
 def test_verdicts_hold_for_text_gold_and_grader_and_are_graded_again_else(tmp_path, monkeypatch):
-    from harness.records import record as module
+    from rlvr_dir.records import record as module
 
     graded, grade_many = [], module.grade_many
 
@@ -503,8 +503,8 @@ def test_a_hub_checkpoint_is_known_by_its_commit(tmp_path, monkeypatch):
 
 def test_tokens_of_a_record_have_the_columns_of_its_traces(tmp_path):
     """Of responses with traces of different widths and without one: what is not there is missing."""
-    from harness.policy.trace import FACTS
     from rlvr_dir import tokens
+    from rlvr_dir.policy.trace import FACTS
 
     def traced(key, width):
         table = np.arange(len(made(*key).token_ids) * width, dtype=np.float32).reshape(-1, width)

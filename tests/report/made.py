@@ -4,12 +4,12 @@ from functools import cache
 
 import numpy as np
 
-from harness.analysis.result import Analysis, columns
-from harness.evals.result import LmEvalResult
-from harness.report.build import build
-from harness.spec import Decoding, Sampling
-from harness.stats import Estimate
-from tests.results import made
+from rlvr_dir.analysis.result import Analysis, columns
+from rlvr_dir.report.build import build
+from rlvr_dir.results.result import LmEvalResult
+from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.stats import Estimate
+from tests.results.made import made
 
 DAPO = {"base": "Qwen/Qwen2.5-32B", "rl": "BytedTsinghua-SIA/DAPO-Qwen-32B"}
 TAUS, GAMMAS = (-0.5, -0.3), (0.05, 0.1)

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from harness.errors import UserError
-from harness.evals.compare import comparison_kind, comparisons
-from harness.evals.settings import settings_of
-from harness.report import figures
-from harness.report.build import build
-from harness.report.groups import grouped
-from harness.report.paper import against_paper
-from harness.report.shapes import in_points
-from harness.spec import Decoding
-from harness.stats import p_value
+from rlvr_dir.errors import UserError
+from rlvr_dir.report import figures
+from rlvr_dir.report.build import build
+from rlvr_dir.report.groups import grouped
+from rlvr_dir.report.paper import against_paper
+from rlvr_dir.report.shapes import in_points
+from rlvr_dir.results.compare import comparison_kind, comparisons
+from rlvr_dir.results.settings import settings_of
+from rlvr_dir.spec import Decoding
+from rlvr_dir.stats import p_value
 from tests.report.made import DAPO, GRID, grid, report, result
 
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from harness.spec import Decoding
+from rlvr_dir.spec import Decoding
 from tests.commands import refused, run
 from tests.report.made import grid
-from tests.results import made
+from tests.results.made import made
 
 
 @pytest.fixture(scope="module")

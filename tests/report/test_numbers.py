@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from harness import stats
-from harness.evals.compare import comparisons
-from harness.evals.settings import settings_of
-from harness.report.build import build
-from harness.report.figures import extrapolates
-from harness.spec import Decoding
+from rlvr_dir import stats
+from rlvr_dir.report.build import build
+from rlvr_dir.report.figures import extrapolates
+from rlvr_dir.results.compare import comparisons
+from rlvr_dir.results.settings import settings_of
+from rlvr_dir.spec import Decoding
 from tests.report.held import number, rows_of
 from tests.report.made import result
 

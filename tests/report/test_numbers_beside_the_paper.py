@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import yaml
 
-from harness.report.paper import against_paper, paper_chapter
-from harness.spec import Decoding
+from rlvr_dir.report.paper import against_paper, paper_chapter
+from rlvr_dir.spec import Decoding
 from tests.report.held import number, rows_of
 from tests.report.made import DAPO, result
 

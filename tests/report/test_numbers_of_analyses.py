@@ -5,11 +5,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from harness.analysis.result import Analysis, columns
-from harness.report.credit import credit_chapter
-from harness.report.responses import gated_chapter, token_chapter
-from harness.report.training import training_chapter
-from harness.stats import Estimate
+from rlvr_dir.analysis.result import Analysis, columns
+from rlvr_dir.report.credit import credit_chapter
+from rlvr_dir.report.responses import gated_chapter, token_chapter
+from rlvr_dir.report.training import training_chapter
+from rlvr_dir.stats import Estimate
 from tests.report.held import ends, number, printed, rows_of
 from tests.report.made import DAPO, tokens
 

@@ -7,9 +7,9 @@ PPL was scored on one benchmark alone.
 import numpy as np
 import pytest
 
-from harness import stats
-from harness.report.build import build
-from harness.spec import Decoding
+from rlvr_dir import stats
+from rlvr_dir.report.build import build
+from rlvr_dir.spec import Decoding
 from tests.report.held import ends, number, rows_of
 from tests.report.made import result
 

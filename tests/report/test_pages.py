@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.report.html import content_hash
-from harness.report.viewer.page import viewer_fragment
-from harness.report.write import write
+from rlvr_dir.report.html import content_hash
+from rlvr_dir.report.viewer.page import viewer_fragment
+from rlvr_dir.report.write import write
 from tests.chromium import settle
 from tests.report.made import report
 

@@ -6,7 +6,7 @@ The tables here are typed from the paper: `*` is bold, `_` underlined.
 import numpy as np
 import pytest
 
-from harness.report import paper
+from rlvr_dir.report import paper
 
 MAIN = """
 14.79 47.46 6.67 27.84 40.62 79.25 20.69 51.52

@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from harness.report import latex, markdown, sheet
-from harness.report.html import safe_link
-from harness.report.model import KIND, SPLIT, Cell, Chapter, Report, Section, Source, cell, frame
-from harness.report.write import write
-from harness.stats import Estimate
+from rlvr_dir.report import latex, markdown, sheet
+from rlvr_dir.report.html import safe_link
+from rlvr_dir.report.model import KIND, SPLIT, Cell, Chapter, Report, Section, Source, cell, frame
+from rlvr_dir.report.write import write
+from rlvr_dir.stats import Estimate
 
 AVG, PASS = (f"AIME24{SPLIT}{title}" for title in ("Avg@32", "Pass@16"))
 TABLE = Section(

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.evals.compare import comparisons
-from harness.evals.settings import settings_of
-from harness.report.sweep import CompleteTrial, DecodingSummary, TrainingSummary, against
-from harness.spec import parse
-from harness.spec.sweep import SweepSpec
+from rlvr_dir.report.sweep import CompleteTrial, DecodingSummary, TrainingSummary, against
+from rlvr_dir.results.compare import comparisons
+from rlvr_dir.results.settings import settings_of
+from rlvr_dir.spec import parse
+from rlvr_dir.spec.sweep import SweepSpec
 from tests.report.made import GAMMAS, GRID, TAUS, grid
 
 SPEC = {

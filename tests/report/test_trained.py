@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from harness.errors import UserError
-from harness.evals.load_results import read_results
-from harness.evals.trainings import trainings_at
-from harness.report.build import build
-from harness.spec import Decoding
+from rlvr_dir.errors import UserError
+from rlvr_dir.report.build import build
+from rlvr_dir.results.load_results import read_results
+from rlvr_dir.results.trainings import trainings_at
+from rlvr_dir.spec import Decoding
 from tests.report.made import result
 
 BASE = "Qwen/Qwen2.5-Math-7B"

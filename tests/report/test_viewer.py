@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from harness.cli import app
-from harness.digest import digest_of
-from harness.errors import UserError
-from harness.records import RecordStore, Replay
-from harness.report.viewer import common_problems, stored_answers, viewer_data, viewer_html
-from harness.report.viewer.page import embedded
-from harness.report.viewer.pieces import Pieces, segments
-from harness.spec import Decoding
+from rlvr_dir.cli import app
+from rlvr_dir.digest import digest_of
+from rlvr_dir.errors import UserError
+from rlvr_dir.records import RecordStore, Replay
+from rlvr_dir.report.viewer import common_problems, stored_answers, viewer_data, viewer_html
+from rlvr_dir.report.viewer.page import embedded
+from rlvr_dir.report.viewer.pieces import Pieces, segments
+from rlvr_dir.spec import Decoding
 from tests.chromium import settle
 from tests.records.made import PROBLEMS, TASK, fill
 from tests.report.viewer_pages import HOSTILE, PLAIN, WORDS, Table, answers, rollout
@@ -33,7 +33,7 @@ def column(data, name):
 def tokenizer():
     from transformers import AutoTokenizer
 
-    from harness.tiny import tiny_pair
+    from rlvr_dir.tiny import tiny_pair
 
     return AutoTokenizer.from_pretrained(tiny_pair().rl)
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.spec import Decoding
-from harness.tiny import benchmark
+from rlvr_dir.spec import Decoding
+from rlvr_dir.tiny import benchmark
 
 RULES = (
     Decoding(mode="base"),
@@ -39,7 +39,7 @@ def tell(process, signum):
 
 def start(err, *options, **environment):
     """Start a server of the tiny pair in a process group of its own, with its standard error at `err`."""
-    command = [sys.executable, "-m", "harness.cli", "serve", "--port", "0", "--enforce-eager", "--kv-cache-gib", "0.5"]
+    command = [sys.executable, "-m", "rlvr_dir.cli", "serve", "--port", "0", "--enforce-eager", "--kv-cache-gib", "0.5"]
     return subprocess.Popen(
         [*command, *options],
         stdout=subprocess.PIPE,

@@ -7,10 +7,10 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from openai import BadRequestError, OpenAI
 
-from harness.decode import open_engine
-from harness.decode.plan import encode_prompt
-from harness.spec import EngineSpec
-from tests.decode.checkpoints import thinking
+from rlvr_dir.checkpoints.chat_template import encode_prompt
+from rlvr_dir.decode import open_engine
+from rlvr_dir.spec import EngineSpec
+from tests.checkpoints.made import thinking
 from tests.serve.server import served
 
 pytestmark = pytest.mark.vllm

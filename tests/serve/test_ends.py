@@ -14,10 +14,10 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from openai import APIConnectionError, APIError, AsyncOpenAI, InternalServerError
 
-from harness.errors import UserError
-from harness.serve.run import Served, check
-from harness.spec import load_eval
-from harness.spec.serving import Address, Limits
+from rlvr_dir.errors import UserError
+from rlvr_dir.serve.run import Served, check
+from rlvr_dir.spec import load_eval
+from rlvr_dir.spec.serving import Address, Limits
 from tests.serve.server import problems, served, start, tell
 
 MESSAGES = [{"role": "user", "content": problems(1)[0][1]}]
@@ -36,7 +36,7 @@ async def turned_away(client):
 def test_semaphores_that_a_killed_process_leaves_are_no_word_to_the_user(given):
     """Ctrl-C ended with "resource_tracker: There appear to be 1 leaked semaphore objects"."""
     leaves = "import os, multiprocessing; kept = multiprocessing.get_context('spawn').Lock(); os._exit(0)"
-    quiet = "from harness.serve.run import quiet_resource_tracker; quiet_resource_tracker(); "
+    quiet = "from rlvr_dir.serve.run import quiet_resource_tracker; quiet_resource_tracker(); "
     environment = {**os.environ, "PYTHONWARNINGS": given}
     for code, warned in ((leaves, True), (quiet + leaves, False)):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
@@ -164,7 +164,7 @@ def test_a_taken_port_is_refused_before_the_checkpoints_are_read():
         ):
             refuse({}, Address(port=port))
         done = subprocess.run(
-            [sys.executable, "-m", "harness.cli", "serve", "--port", str(port)], capture_output=True, text=True
+            [sys.executable, "-m", "rlvr_dir.cli", "serve", "--port", str(port)], capture_output=True, text=True
         )
     assert done.returncode == 2
     assert "reading the checkpoints" not in done.stderr

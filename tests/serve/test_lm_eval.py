@@ -14,11 +14,11 @@ import lm_eval
 from lm_eval.models import openai_completions  # noqa: F401 - registers its models
 from lm_eval.tasks import TaskManager
 
-from harness.evals import evaluate
-from harness.evals.data import tasks_dir
-from harness.evals.lm import RlvrDirLM
-from harness.spec import Decoding, EngineSpec, EvalSpec, Sampling
-from harness.tiny import tiny_pair
+from rlvr_dir.evals import evaluate
+from rlvr_dir.lm_eval_model.lm import RlvrDirLM
+from rlvr_dir.problems.data import tasks_dir
+from rlvr_dir.spec import Decoding, EngineSpec, EvalSpec, Sampling
+from rlvr_dir.tiny import tiny_pair
 
 pytestmark = pytest.mark.vllm
 LIMIT, TASK, TOKENS = 40, "tiny_medium", 500

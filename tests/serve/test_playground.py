@@ -12,8 +12,8 @@ from PIL.PngImagePlugin import PngInfo
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
-from harness.serve.run import EXAMPLE
-from harness.tiny import benchmark
+from rlvr_dir.serve.run import EXAMPLE
+from rlvr_dir.tiny import benchmark
 from tests.chromium import settle
 from tests.serve.server import problems
 

@@ -10,9 +10,9 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 from openai import BadRequestError, NotFoundError, OpenAI
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
-from harness.errors import UserError
-from harness.serve.openai import given_fields
-from harness.serve.request_parser import FIELDS
+from rlvr_dir.errors import UserError
+from rlvr_dir.serve.openai import given_fields
+from rlvr_dir.serve.request_parser import FIELDS
 from tests.cores import core_of
 from tests.serve.server import problems, served
 

@@ -12,9 +12,9 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from openai import AsyncOpenAI, BadRequestError, OpenAI
 
-from harness.decode import Request, open_engine
-from harness.spec import EngineSpec, Sampling
-from harness.tiny import tiny_pair
+from rlvr_dir.decode import Request, open_engine
+from rlvr_dir.spec import EngineSpec, Sampling
+from rlvr_dir.tiny import tiny_pair
 from tests.serve.server import RULES, problems, rule_fields
 
 PROBLEMS, SAMPLES = 10, 5

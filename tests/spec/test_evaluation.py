@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness import grading
-from harness.errors import UserError
-from harness.grading import GRADERS
-from harness.spec import (
+from rlvr_dir import grading
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import GRADERS
+from rlvr_dir.spec import (
     TINY,
     Decoding,
     EngineSpec,
@@ -17,9 +17,9 @@ from harness.spec import (
     preset,
     read_yaml,
 )
-from harness.spec.evaluation import DECODING_OPTIONS
-from harness.spec.presentation import DEFAULT_GRADER, Grader
-from harness.sweep.specs import load
+from rlvr_dir.spec.evaluation import DECODING_OPTIONS
+from rlvr_dir.spec.presentation import DEFAULT_GRADER, Grader
+from rlvr_dir.sweep.specs import load
 
 FILE = """
 tasks: [tiny_easy, tiny_medium]

@@ -3,11 +3,11 @@
 import pytest
 import yaml
 
-from harness.spec import EvalSpec, load_eval
-from harness.spec.keys import keys
-from harness.spec.sweep import SweepSpec
-from harness.sweep.specs import TrainingSweep
-from harness.train.spec import TrainSpec, load_train
+from rlvr_dir.spec import EvalSpec, load_eval
+from rlvr_dir.spec.keys import keys
+from rlvr_dir.spec.sweep import SweepSpec
+from rlvr_dir.sweep.specs import TrainingSweep
+from rlvr_dir.train.spec import TrainSpec, load_train
 from tests.commands import refused, run
 
 GIVEN = {"name": "x", "tasks": ["tiny_easy"], "parameters": {"decode.tau": {"values": [-0.1]}}}

@@ -4,10 +4,10 @@ import warnings
 
 import pytest
 
-from harness.errors import UserError
-from harness.policy.gates.position import DeltaLogp
-from harness.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
-from harness.spec.decoding import parse_decoding
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.gates.position import DeltaLogp
+from rlvr_dir.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
+from rlvr_dir.spec.decoding import parse_decoding
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,14 @@
 import pytest
 from transformers import AutoConfig
 
-from harness.decode.memory import ModelShape
-from harness.errors import UserError
-from harness.spec import Pair, find_pair, load_eval, parse, preset, zoo
-from harness.spec.checkpoints import checkpoints_of
-from harness.spec.pair import pair_of
-from harness.spec.published import KNOWN
-from harness.spec.zoo import ZooPair
-from harness.sweep.specs import load
+from rlvr_dir.checkpoints.memory import ModelShape
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Pair, find_pair, load_eval, parse, preset, zoo
+from rlvr_dir.spec.checkpoints import checkpoints_of
+from rlvr_dir.spec.pair import pair_of
+from rlvr_dir.spec.published import KNOWN
+from rlvr_dir.spec.zoo import ZooPair
+from rlvr_dir.sweep.specs import load
 
 ORZ = {
     "base": "Qwen/Qwen2.5-7B", "rl": "Open-Reasoner-Zero/Open-Reasoner-Zero-7B", "method": "PPO", "size": 7.6,

@@ -5,9 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from harness import stats
-from harness.errors import UserError
-from harness.stats import choice
+from rlvr_dir import stats
+from rlvr_dir.errors import UserError
+from rlvr_dir.stats import choice
 
 
 def drawn(chances, rng, samples=4):
@@ -38,7 +38,7 @@ def test_the_bounds_are_of_the_best_of_each_side():
 def test_equal_contrasts_cost_nothing_and_no_level_is_above_bonferronis():
     d = np.random.default_rng(2).standard_normal(100)
     assert stats.best_difference([d[:, None] / 10], [np.zeros((100, 1))] * 5).contrasts == 5
-    from harness.stats.best import simultaneous_level
+    from rlvr_dir.stats.best import simultaneous_level
 
     assert simultaneous_level([d] * 8) == pytest.approx(0.95, abs=0.006)
     apart = simultaneous_level(np.random.default_rng(3).standard_normal((8, 100)))

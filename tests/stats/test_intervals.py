@@ -7,10 +7,10 @@ import pytest
 from scipy import stats as scipy_stats
 
 from benchmarks.intervals import SIMULATIONS, bench_statistics
-from harness import stats
-from harness.errors import UserError
-from harness.markdown import interval
-from harness.stats.paired import difference_error
+from rlvr_dir import stats
+from rlvr_dir.errors import UserError
+from rlvr_dir.markdown import interval
+from rlvr_dir.stats.paired import difference_error
 
 
 def test_a_score_whose_problems_are_single_coins_has_wilsons_interval():

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats as scipy_stats
 from scipy.special import logit
 
-from harness import stats
-from harness.errors import UserError
+from rlvr_dir import stats
+from rlvr_dir.errors import UserError
 
 X = np.array([[1, 1, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]])
 Y = np.array([[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 0, 1]])

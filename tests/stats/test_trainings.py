@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from harness import stats
-from harness.stats import RunScores, TrainingScores, mean_difference_over_runs
+from rlvr_dir import stats
+from rlvr_dir.stats import RunScores, TrainingScores, mean_difference_over_runs
 
 
 def runs(label, task, by_seed):

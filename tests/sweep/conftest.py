@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.sweep.folder import SweepFolder
-from harness.sweep.study import Study
+from rlvr_dir.sweep.folder import SweepFolder
+from rlvr_dir.sweep.study import Study
 from tests.sweep.host import Host
 from tests.sweep.made import sweep
 

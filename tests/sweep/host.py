@@ -28,8 +28,8 @@ class Forked(multiprocessing.get_context("fork").Process):
 
 
 def worker(folder, records, number, parent):
-    """What `python -m harness.sweep.worker` does."""
-    from harness.sweep.worker import die_with_parent, join
+    """What `python -m rlvr_dir.sweep.worker` does."""
+    from rlvr_dir.sweep.worker import die_with_parent, join
 
     die_with_parent()
     with (Path(folder) / "workers" / f"{number}.log").open("ab") as log:
@@ -40,8 +40,8 @@ def worker(folder, records, number, parent):
 
 def run(out, changes):
     """Run the small sweep, so changed."""
-    from harness.sweep import run as running
-    from harness.sweep.outcome import Places
+    from rlvr_dir.sweep import run as running
+    from rlvr_dir.sweep.outcome import Places
 
     running.subprocess = SimpleNamespace(
         Popen=Forked, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired

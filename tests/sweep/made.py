@@ -1,6 +1,6 @@
 """Small sweeps on the tiny pair, of decodings and of trainings, as their YAML says it."""
 
-from harness.sweep.specs import load
+from rlvr_dir.sweep.specs import load
 
 TRAINING = {
     "name": "trained",

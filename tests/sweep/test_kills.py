@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.sweep.points import key, listed_points
+from rlvr_dir.sweep.points import key, listed_points
 from tests.broken import alive
 from tests.records.made import stored, stored_count
 

@@ -3,13 +3,13 @@
 import pytest
 import yaml
 
-from harness.cli.sweep import read
-from harness.errors import UserError
-from harness.spec import parse
-from harness.sweep import sweeps_dir
-from harness.sweep.lists import Cost, SweepList, cost_table
-from harness.sweep.outcome import Places
-from harness.sweep.sweep import open_sweep
+from rlvr_dir.cli.sweep import read
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import parse
+from rlvr_dir.sweep import sweeps_dir
+from rlvr_dir.sweep.lists import Cost, SweepList, cost_table
+from rlvr_dir.sweep.outcome import Places
+from rlvr_dir.sweep.sweep import open_sweep
 from tests.sweep.made import SMALL, sweep
 
 

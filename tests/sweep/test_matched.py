@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from harness.errors import UserError
-from harness.spec import parse_decoding
-from harness.sweep.matched import tau_for
-from harness.sweep.taus import probe, probe_samples, wanted
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import parse_decoding
+from rlvr_dir.sweep.matched import tau_for
+from rlvr_dir.sweep.taus import probe, probe_samples, wanted
 from tests.sweep.made import sweep
 
 RATIOS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 0.999)

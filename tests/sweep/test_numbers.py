@@ -9,31 +9,31 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness import stats
-from harness.digest import installed
-from harness.evals.data import preflight_of
-from harness.evals.forwards import Answer
-from harness.evals.settings import settings_of
-from harness.markdown import duration
-from harness.records import RecordConfig, RecordStore, fingerprint
-from harness.report.markdown import table
-from harness.report.sweep import CompleteTrial, TrainingSummary, against
-from harness.spec import Decoding, Sampling
-from harness.sweep.confirm import confirm
-from harness.sweep.decoding import DecodingObjective, metrics
-from harness.sweep.decodings import decoding_of
-from harness.sweep.estimate import DecodingEstimate, TrialCost, estimate
-from harness.sweep.lists import Cost
-from harness.sweep.outcome import Outcome, Places
-from harness.sweep.points import listed_points
-from harness.sweep.run import progress_line, status
-from harness.sweep.sweep import open_sweep
-from harness.sweep.training import folder_of, outcome_of, seeds_of
-from harness.tiny import checkpoints
-from harness.train.folder import TrainingFolder, write_json
+from rlvr_dir import stats
+from rlvr_dir.digest import installed
+from rlvr_dir.markdown import duration
+from rlvr_dir.problems.data import preflight_of
+from rlvr_dir.records import RecordConfig, RecordStore, fingerprint
+from rlvr_dir.report.markdown import table
+from rlvr_dir.report.sweep import CompleteTrial, TrainingSummary, against
+from rlvr_dir.results.forwards import Answer
+from rlvr_dir.results.settings import settings_of
+from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.sweep.confirm import confirm
+from rlvr_dir.sweep.decoding import DecodingObjective, metrics
+from rlvr_dir.sweep.decodings import decoding_of
+from rlvr_dir.sweep.estimate import DecodingEstimate, TrialCost, estimate
+from rlvr_dir.sweep.lists import Cost
+from rlvr_dir.sweep.outcome import Outcome, Places
+from rlvr_dir.sweep.points import listed_points
+from rlvr_dir.sweep.run import progress_line, status
+from rlvr_dir.sweep.sweep import open_sweep
+from rlvr_dir.sweep.training import folder_of, outcome_of, seeds_of
+from rlvr_dir.tiny import checkpoints
+from rlvr_dir.train.folder import TrainingFolder, write_json
 from tests.records.made import made as made_rollout
 from tests.records.made import resume
-from tests.results import made
+from tests.results.made import made
 from tests.sweep.made import TRAINING, sweep
 
 TASKS, SAMPLES, LIMIT = ("tiny_easy", "tiny_medium"), 4, 30
@@ -326,7 +326,7 @@ def test_the_confirmation_has_the_new_differences_beside_the_old_ones(swept, mon
                 found.append(one)
         return found
 
-    monkeypatch.setattr("harness.evals.evaluate", evaluate)
+    monkeypatch.setattr("rlvr_dir.evals.evaluate", evaluate)
     monkeypatch.setattr(DecodingObjective, "_open", lambda self, pair: None)
     text = confirm(swept.begun, [5, 6], limit=20)
     best, rows = winner_of(swept.found), {}

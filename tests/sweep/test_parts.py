@@ -7,16 +7,16 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from harness.cli.sweep import read
-from harness.errors import UserError
-from harness.sweep.decoding import metrics
-from harness.sweep.folder import SweepFolder
-from harness.sweep.outcome import Outcome, Places
-from harness.sweep.points import listed_points
-from harness.sweep.run import gpus, status, work
-from harness.sweep.study import Study
-from harness.sweep.sweep import open_sweep
-from harness.sweep.track import SweepRun
+from rlvr_dir.cli.sweep import read
+from rlvr_dir.errors import UserError
+from rlvr_dir.sweep.decoding import metrics
+from rlvr_dir.sweep.folder import SweepFolder
+from rlvr_dir.sweep.outcome import Outcome, Places
+from rlvr_dir.sweep.points import listed_points
+from rlvr_dir.sweep.run import gpus, status, work
+from rlvr_dir.sweep.study import Study
+from rlvr_dir.sweep.sweep import open_sweep
+from rlvr_dir.sweep.track import SweepRun
 from tests.sweep.made import sweep
 from tests.tracking.made import result
 

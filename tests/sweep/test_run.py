@@ -9,18 +9,18 @@ from mlflow.tracking import MlflowClient
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from harness.errors import UserError
-from harness.evals.data import find_benchmark
-from harness.spec import Decoding
-from harness.sweep.confirm import confirm
-from harness.sweep.decoding import unused
-from harness.sweep.estimate import estimate
-from harness.sweep.folder import SweepFolder
-from harness.sweep.outcome import Outcome, Places
-from harness.sweep.points import key
-from harness.sweep.run import best, status
-from harness.sweep.study import Study
-from harness.sweep.sweep import open_sweep
+from rlvr_dir.errors import UserError
+from rlvr_dir.problems.data import find_benchmark
+from rlvr_dir.spec import Decoding
+from rlvr_dir.sweep.confirm import confirm
+from rlvr_dir.sweep.decoding import unused
+from rlvr_dir.sweep.estimate import estimate
+from rlvr_dir.sweep.folder import SweepFolder
+from rlvr_dir.sweep.outcome import Outcome, Places
+from rlvr_dir.sweep.points import key
+from rlvr_dir.sweep.run import best, status
+from rlvr_dir.sweep.study import Study
+from rlvr_dir.sweep.sweep import open_sweep
 from tests.records.made import stored
 from tests.sweep.made import sweep
 

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.errors import UserError
-from harness.spec import Pair, Sampling, parse, read_yaml
-from harness.spec.sweep import SweepSpec
-from harness.sweep import decoding, sweeps_dir
-from harness.sweep.decodings import decoding_of, references, sampling_of
-from harness.sweep.folder import SweepFolder
-from harness.sweep.outcome import Places
-from harness.sweep.points import key, listed_points
-from harness.sweep.specs import load
-from harness.sweep.sweep import open_sweep
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Pair, Sampling, parse, read_yaml
+from rlvr_dir.spec.sweep import SweepSpec
+from rlvr_dir.sweep import decoding, sweeps_dir
+from rlvr_dir.sweep.decodings import decoding_of, references, sampling_of
+from rlvr_dir.sweep.folder import SweepFolder
+from rlvr_dir.sweep.outcome import Places
+from rlvr_dir.sweep.points import key, listed_points
+from rlvr_dir.sweep.specs import load
+from rlvr_dir.sweep.sweep import open_sweep
 from tests.sweep.made import sweep
 
 TAU = {"decode.tau": {"values": [-0.3, -0.1]}}

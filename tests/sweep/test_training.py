@@ -5,18 +5,18 @@ import json
 import pytest
 import yaml
 
-from harness.errors import UserError
-from harness.records import RecordStore
-from harness.sweep import sweeps_dir
-from harness.sweep.confirm import confirm
-from harness.sweep.folder import SweepFolder
-from harness.sweep.outcome import Places
-from harness.sweep.points import key, listed_points
-from harness.sweep.run import run_sweep
-from harness.sweep.specs import load
-from harness.sweep.study import Study
-from harness.sweep.sweep import open_sweep
-from harness.sweep.training import folder_of
+from rlvr_dir.errors import UserError
+from rlvr_dir.records import RecordStore
+from rlvr_dir.sweep import sweeps_dir
+from rlvr_dir.sweep.confirm import confirm
+from rlvr_dir.sweep.folder import SweepFolder
+from rlvr_dir.sweep.outcome import Places
+from rlvr_dir.sweep.points import key, listed_points
+from rlvr_dir.sweep.run import run_sweep
+from rlvr_dir.sweep.specs import load
+from rlvr_dir.sweep.study import Study
+from rlvr_dir.sweep.sweep import open_sweep
+from rlvr_dir.sweep.training import folder_of
 from tests.sweep.made import TRAINING, sweep
 
 TRAIN = {"kind": "train"}

@@ -6,13 +6,13 @@ import mlflow  # noqa: F401
 import torch
 from tqdm import tqdm
 
-import harness.sweep.confirm
-import harness.sweep.worker
-import harness.train.trl  # noqa: F401
-from harness.decode import open_engine
-from harness.evals import evaluate
-from harness.spec import EngineSpec, EvalSpec, Sampling
-from harness.tiny import tiny_pair
+import rlvr_dir.sweep.confirm
+import rlvr_dir.sweep.worker
+import rlvr_dir.train.trl  # noqa: F401
+from rlvr_dir.decode import open_engine
+from rlvr_dir.evals import evaluate
+from rlvr_dir.spec import EngineSpec, EvalSpec, Sampling
+from rlvr_dir.tiny import tiny_pair
 
 torch.set_num_threads(1)
 # tqdm's own lock is one of all forked processes: a child killed while it draws its bar would hold up the next ones.

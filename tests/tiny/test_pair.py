@@ -9,10 +9,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from examples.tiny.measure import sample
 from examples.tiny.recipe import build
-from harness.errors import UserError
-from harness.spec import TINY_STEPS, Pair, find_pair
-from harness.tiny import WEIGHTS, checkpoints, tiny_pair
-from harness.tiny.problems import tuning_problems
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import TINY_STEPS, Pair, find_pair
+from rlvr_dir.tiny import WEIGHTS, checkpoints, tiny_pair
+from rlvr_dir.tiny.problems import tuning_problems
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def flat(model):
 
 
 def test_an_installation_without_the_steps_says_so_in_one_sentence(monkeypatch, tmp_path):
-    monkeypatch.setattr("harness.tiny.WEIGHTS", tmp_path)
+    monkeypatch.setattr("rlvr_dir.tiny.WEIGHTS", tmp_path)
     with pytest.raises(UserError, match=r"'tiny@4' is not in this installation: .*step-4 .*examples/tiny makes them$"):
         checkpoints(Pair(base="elsewhere", rl="tiny@4"))
 

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from examples.tiny import corpus
-from harness.tiny import TINY_TASKS, benchmark
-from harness.tiny import vocabulary as v
-from harness.tiny.problems import DISTRACTORS, benchmark_texts, draw_problem, tuning_problems
+from rlvr_dir.tiny import TINY_TASKS, benchmark
+from rlvr_dir.tiny import vocabulary as v
+from rlvr_dir.tiny.problems import DISTRACTORS, benchmark_texts, draw_problem, tuning_problems
 
 SIGNS = {"gets": 1, "finds": 1, "buys": 1, "loses": -1, "gives": -1, "sells": -1, "sees": 0, "counts": 0, "draws": 0}
 # A change here is a change of the benchmarks: old and new scores cannot be compared, and the pair must be retrained.

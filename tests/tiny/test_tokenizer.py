@@ -8,10 +8,10 @@ from transformers import AutoTokenizer
 
 from examples.tiny.corpus import AUTHORS, drill_words, prompt_words, solution_words
 from examples.tiny.tokenizer import build_tokenizer
-from harness.grading import grade
-from harness.tiny import benchmark, tiny_pair
-from harness.tiny import vocabulary as v
-from harness.tiny.problems import DISTRACTORS, draw_problem
+from rlvr_dir.grading import grade
+from rlvr_dir.tiny import benchmark, tiny_pair
+from rlvr_dir.tiny import vocabulary as v
+from rlvr_dir.tiny.problems import DISTRACTORS, draw_problem
 
 
 @pytest.fixture(scope="module", params=["built", "shipped"])

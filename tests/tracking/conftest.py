@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from harness.tracking.store import TrackingStore
+from rlvr_dir.tracking.store import TrackingStore
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from harness.spec import Decoding, Sampling
-from tests.results import made
+from rlvr_dir.spec import Decoding, Sampling
+from tests.results.made import made
 
 EXTRA = Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
 GRID = (

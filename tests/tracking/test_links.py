@@ -5,9 +5,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from harness.tracking import comparison_link, log_result, run_links, views
-from harness.tracking.store import TrackingStore
-from harness.tracking.views import all_links
+from rlvr_dir.tracking import comparison_link, log_result, run_links, views
+from rlvr_dir.tracking.store import TrackingStore
+from rlvr_dir.tracking.views import all_links
 from tests import commands
 from tests.tracking.made import GRID, result
 

@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from harness.errors import UserError
-from harness.spec import Decoding
-from harness.tracking import (
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Decoding
+from rlvr_dir.tracking import (
     log_result,
     resolve_store,
     result_of_run,
     sync,
     tracking_place,
 )
-from harness.tracking.store import VARIABLE, TrackingStore
+from rlvr_dir.tracking.store import VARIABLE, TrackingStore
 from tests.commands import run
 from tests.tracking.made import GRID, result
 
@@ -46,7 +46,7 @@ def test_a_run_for_a_result(store):
 def test_what_a_killed_process_has_left_is_in_no_view_and_the_result_is_logged(store):
     """The tag by which views find runs is set when everything is there."""
     code = (
-        "import os\nfrom harness.tracking import log\nfrom tests.tracking.made import result\n"
+        "import os\nfrom rlvr_dir.tracking import log\nfrom tests.tracking.made import result\n"
         f"log._fill = lambda *_: os._exit(9)\nlog.log_result(result(), {str(store)!r})"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 9
@@ -67,7 +67,7 @@ def test_logged_twice_is_one_run(store):
 
 
 def test_a_run_rebuilds_its_result_and_compares_like_a_file(store, tmp_path):
-    from harness.evals.load_results import read_results
+    from rlvr_dir.results.load_results import read_results
 
     first, second = result(), result(Decoding(mode="rl"), seed=1)
     run_id = log_result(first, store)
@@ -87,7 +87,7 @@ def test_a_run_rebuilds_its_result_and_compares_like_a_file(store, tmp_path):
 FOUR = """
 import os, sys
 import mlflow.tracking  # once, before the fork: the four then start within the same moment
-from harness.tracking import log_result
+from rlvr_dir.tracking import log_result
 from tests.tracking.made import GRID, result
 
 children = []

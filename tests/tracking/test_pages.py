@@ -11,12 +11,12 @@ import time
 
 import pytest
 
-from harness.tracking import comparison_link, log_result
+from rlvr_dir.tracking import comparison_link, log_result
 from tests.tracking.made import GRID, result
 
 pytestmark = pytest.mark.whole(reason="MLflow's server and a browser")
 
-UI = [sys.executable, "-m", "harness.cli", "ui"]
+UI = [sys.executable, "-m", "rlvr_dir.cli", "ui"]
 
 
 @pytest.fixture(scope="module")

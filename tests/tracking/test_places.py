@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from harness.errors import UserError
-from harness.text import without_passwords
-from harness.tracking import log_result, result_of_run
-from harness.tracking.store import TrackingStore, reason, ui_command
+from rlvr_dir.errors import UserError
+from rlvr_dir.text import without_passwords
+from rlvr_dir.tracking import log_result, result_of_run
+from rlvr_dir.tracking.store import TrackingStore, reason, ui_command
 from tests.tracking.made import GRID, result
 
 

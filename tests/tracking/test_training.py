@@ -5,9 +5,9 @@ import warnings
 
 import pytest
 
-from harness.tracking import Training
-from harness.tracking.store import TrackingStore
-from harness.tracking.training import EXPERIMENT, metrics_of
+from rlvr_dir.tracking import Training
+from rlvr_dir.tracking.store import TrackingStore
+from rlvr_dir.tracking.training import EXPERIMENT, metrics_of
 
 STEP = {
     "accuracy": 0.25, "reward": 0.2, "length": 30.0, "entropy": 0.4, "clip_fraction": 0.01, "weight": None,

@@ -4,11 +4,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from harness.policy.reweighting import reweighting, token_weights
-from harness.tiny import tiny_pair
-from harness.tiny.problems import rl_problems
-from harness.train import DapoSettings, train_dapo
-from harness.train.dapo import make_trainer
+from rlvr_dir.policy.reweighting import reweighting, token_weights
+from rlvr_dir.tiny import tiny_pair
+from rlvr_dir.tiny.problems import rl_problems
+from rlvr_dir.train import DapoSettings, train_dapo
+from rlvr_dir.train.dapo import make_trainer
 
 SMALL = DapoSettings(steps=2, prompts=4, samples=4, minibatches=2, max_response_tokens=48)
 MIXED = SMALL.replace(samples=8, max_generation_rounds=10)  # enough to fill every place

@@ -9,13 +9,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from harness.digest import digest
-from harness.errors import UserError
-from harness.spec.presentation import AFTER, BEFORE
-from harness.train import TrainSpec, load_train
-from harness.train.dapo_math import dapo_math, read_rows
-from harness.train.data import read_problems
-from harness.train.spec import plain
+from rlvr_dir.digest import digest
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec.presentation import AFTER, BEFORE
+from rlvr_dir.train import TrainSpec, load_train
+from rlvr_dir.train.dapo_math import dapo_math, read_rows
+from rlvr_dir.train.data import read_problems
+from rlvr_dir.train.spec import plain
 from tests.commands import refused, run
 
 COUNT = 17_398

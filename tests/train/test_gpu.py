@@ -3,13 +3,13 @@
 import pytest
 from transformers import AutoTokenizer, Qwen2Config
 
-from harness.decode.memory import GIB, ModelShape
-from harness.errors import UserError
-from harness.tiny import tiny_pair
-from harness.train import load_train
-from harness.train.dapo import grpo_config
-from harness.train.gpu import Gpu, fit_gpu, fit_here, longest
-from harness.train.trl import fitted, trl_arguments
+from rlvr_dir.checkpoints.memory import GIB, ModelShape
+from rlvr_dir.errors import UserError
+from rlvr_dir.tiny import tiny_pair
+from rlvr_dir.train import load_train
+from rlvr_dir.train.dapo import grpo_config
+from rlvr_dir.train.gpu import Gpu, fit_gpu, fit_here, longest
+from rlvr_dir.train.trl import fitted, trl_arguments
 
 MATH_7B = Qwen2Config(
     vocab_size=152_064, hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4,

@@ -3,7 +3,7 @@
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 
-from harness.train.reward import accuracy, accuracy_by, overlong
+from rlvr_dir.train.reward import accuracy, accuracy_by, overlong
 
 
 def test_the_last_box_decides():

@@ -7,13 +7,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from harness.decode.adapter import merge_adapter, trained_on
-from harness.errors import UserError
-from harness.spec import Pair
-from harness.tiny import tiny_pair
-from harness.tiny.problems import rl_problems
-from harness.train import TrainingSource, load_train, run_training
-from harness.train.folder import MARK, SeedFolder
+from rlvr_dir.checkpoints.adapter import merge_adapter, trained_on
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Pair
+from rlvr_dir.tiny import tiny_pair
+from rlvr_dir.tiny.problems import rl_problems
+from rlvr_dir.train import TrainingSource, load_train, run_training
+from rlvr_dir.train.folder import MARK, SeedFolder
 from tests.commands import invoke, run
 
 # 8 problems, 4 a step: an epoch has 2 steps, and a run of 5 goes through three orders of them.

@@ -2,7 +2,7 @@
 
 import torch
 
-from harness.train.sampling import join, take_groups
+from rlvr_dir.train.sampling import join, take_groups
 
 
 def batch(prompt, completion, first):

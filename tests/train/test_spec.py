@@ -6,12 +6,12 @@ import pytest
 import yaml
 
 from examples.tiny.recipe import TINY_DAPO
-from harness.errors import UserError
-from harness.train import DapoSettings, TrainSpec, load_train
-from harness.train.data import read_problems
-from harness.train.folder import TrainingFolder
-from harness.train.spec import Validation, check_machine, plain
-from harness.training import estimate
+from rlvr_dir.errors import UserError
+from rlvr_dir.train import DapoSettings, TrainSpec, load_train
+from rlvr_dir.train.data import read_problems
+from rlvr_dir.train.folder import TrainingFolder
+from rlvr_dir.train.spec import Validation, check_machine, plain
+from rlvr_dir.train.training import estimate
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_bad_lines_are_named(tmp_path, line, message):
 
 
 def test_the_tiny_default_is_how_the_shipped_model_was_trained(tmp_path):
-    from harness.cli.train import read
+    from rlvr_dir.cli.train import read
 
     file = tmp_path / "x.yaml"
     file.write_text("seeds: [0, 1]\ndapo: {method: low_prob, alpha: 0.5}\n")

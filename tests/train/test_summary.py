@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from harness import stats
-from harness.errors import UserError
-from harness.stats import avg_at_k, pass_at_k
-from harness.train import load_train
-from harness.train.folder import TrainingFolder, write_json
-from harness.train.forms import Input, SummaryFile
-from harness.train.summary import text, write_summary
+from rlvr_dir import stats
+from rlvr_dir.errors import UserError
+from rlvr_dir.stats import avg_at_k, pass_at_k
+from rlvr_dir.train import load_train
+from rlvr_dir.train.folder import TrainingFolder, write_json
+from rlvr_dir.train.forms import Input, SummaryFile
+from rlvr_dir.train.summary import text, write_summary
 
 STEP = {
     "step": 1, "accuracy": 0.25, "length": 30.0, "entropy": 0.4, "clip_fraction": 0.01, "weight": 1.1,

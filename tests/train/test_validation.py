@@ -4,12 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness import training
-from harness.errors import UserError
-from harness.evals.load_results import read_results
-from harness.records import RecordStore
-from harness.tiny import tiny_pair
-from harness.train.spec import INSTRUCTION, load_train
+from rlvr_dir.errors import UserError
+from rlvr_dir.records import RecordStore
+from rlvr_dir.results.load_results import read_results
+from rlvr_dir.tiny import tiny_pair
+from rlvr_dir.train import training
+from rlvr_dir.train.spec import INSTRUCTION, load_train
 
 SPEC = {
     "validation": {
@@ -24,7 +24,7 @@ SPEC = {
 @pytest.fixture
 def decoded(monkeypatch):
     """The number of rollouts that each call of an engine is asked for."""
-    from harness.decode.engine import Engine
+    from rlvr_dir.decode.engine import Engine
 
     asked, generate = [], Engine.generate
 

@@ -77,7 +77,7 @@ def hook(case):
     from verl.trainer.ppo.v1 import get_trainer_cls
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-    from harness.train.verl import hook as module
+    from rlvr_dir.train.verl import hook as module
 
     rows = {}
     for key, row in case["rows"].items():
@@ -268,7 +268,7 @@ if __name__ == "__main__":
     import yaml
 
     yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # hydra reads 31 files for each configuration
-    os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "harness.train.verl.plugin,harness.train.verl.hook")
+    os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "rlvr_dir.train.verl.plugin,rlvr_dir.train.verl.hook")
     asked = json.load(sys.stdin)
     with contextlib.redirect_stdout(sys.stderr):
         parts = {

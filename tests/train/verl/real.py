@@ -15,12 +15,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from harness.tiny import tiny_pair
-from harness.tiny.problems import rl_problems
-from harness.train import TrainingSource, load_train
-from harness.train.folder import SeedFolder
-from harness.train.run import run_training as train
-from harness.train.verl.spec import PYTHON
+from rlvr_dir.tiny import tiny_pair
+from rlvr_dir.tiny.problems import rl_problems
+from rlvr_dir.train import TrainingSource, load_train
+from rlvr_dir.train.folder import SeedFolder
+from rlvr_dir.train.run import run_training as train
+from rlvr_dir.train.verl.spec import PYTHON
 from tests.train.verl.machine import CPU, vllm_of_the_tests
 
 HOUSE = Path(__file__).parents[3]

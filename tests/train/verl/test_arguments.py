@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from harness.train import load_train
-from harness.train.verl.data import write
-from harness.train.verl.log import translate
-from harness.train.verl.overrides import Place, overrides, quoted
-from harness.train.verl.validate import check_context
+from rlvr_dir.errors import UserError
+from rlvr_dir.train import load_train
+from rlvr_dir.train.verl.data import write
+from rlvr_dir.train.verl.log import translate
+from rlvr_dir.train.verl.overrides import Place, overrides, quoted
+from rlvr_dir.train.verl.validate import check_context
 
-HOUSE = Path(__file__).parents[3] / "harness"
+HOUSE = Path(__file__).parents[3] / "harness" / "rlvr_dir"
 
 
 def values(spec, **place):
@@ -237,7 +237,9 @@ def test_verl_is_imported_in_its_own_processes_alone():
             text = path.read_text()
             assert "import verl" not in text, path
             assert "from verl" not in text, path
-    code = "import sys, harness.train.verl, harness.train.verl.reward; print({'torch', 'pydantic'} & set(sys.modules))"
+    code = (
+        "import sys, rlvr_dir.train.verl, rlvr_dir.train.verl.reward; print({'torch', 'pydantic'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -13,23 +13,23 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from harness.errors import UserError
-from harness.grading import grade
-from harness.policy.reweighting import token_weights
-from harness.spec import read_yaml
-from harness.sweep import sweeps_dir
-from harness.sweep.points import listed_points
-from harness.sweep.specs import TrainingSweep
-from harness.sweep.specs import load as load_sweep
-from harness.tiny import tiny_pair
-from harness.tiny.problems import rl_problems
-from harness.train import load_train
-from harness.train.verl.log import translate
-from harness.train.verl.presets import PRESETS
-from harness.train.verl.run import arguments
-from harness.train.verl.spec import PYTHON
-from harness.train.verl.validate import check_versions
-from tests.decode.checkpoints import edit
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import grade
+from rlvr_dir.policy.reweighting import token_weights
+from rlvr_dir.spec import read_yaml
+from rlvr_dir.sweep import sweeps_dir
+from rlvr_dir.sweep.points import listed_points
+from rlvr_dir.sweep.specs import TrainingSweep
+from rlvr_dir.sweep.specs import load as load_sweep
+from rlvr_dir.tiny import tiny_pair
+from rlvr_dir.tiny.problems import rl_problems
+from rlvr_dir.train import load_train
+from rlvr_dir.train.verl.log import translate
+from rlvr_dir.train.verl.presets import PRESETS
+from rlvr_dir.train.verl.run import arguments
+from rlvr_dir.train.verl.spec import PYTHON
+from rlvr_dir.train.verl.validate import check_versions
+from tests.checkpoints.made import edit
 from tests.grading.test_grade import CASES
 from tests.train.verl.machine import CPU, vllm_of_the_tests
 
@@ -216,7 +216,7 @@ def answers(tmp_path_factory):
 def real(tmp_path_factory):
     """verl's own actor and the launch of its own server, on a CPU that is one of its platforms."""
     folder = tmp_path_factory.mktemp("real")
-    modules = "tests.train.verl.cpu,harness.train.verl.plugin"
+    modules = "tests.train.verl.cpu,rlvr_dir.train.verl.plugin"
     same, launched = engines(folder)
     asked = {"update": real_update(folder), "engines": launched}  # in this order: the second widens the path
     found = inside(

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from harness.grading import code_digest
-from harness.train import TrainingSource, TrainSpec, load_train
-from harness.train.folder import SeedFolder
-from harness.train.run import TrainerError
-from harness.train.run import run_training as train
-from harness.train.verl.run import last_step, saved_steps
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import code_digest
+from rlvr_dir.train import TrainingSource, TrainSpec, load_train
+from rlvr_dir.train.folder import SeedFolder
+from rlvr_dir.train.run import TrainerError
+from rlvr_dir.train.run import run_training as train
+from rlvr_dir.train.verl.run import last_step, saved_steps
 from tests.broken import alive
 
 ROWS = [{"prompt": [{"role": "user", "content": f"{n} + 1?"}], "answer": str(n + 1)} for n in range(4)]
@@ -84,7 +84,7 @@ def test_a_training_from_arguments_to_summary(standin, tmp_path):
     assert folder.facts()["versions"]["verl"] == VERSIONS["verl"]
     arguments = (folder.path / "verl/overrides.txt").read_text().splitlines()
     variables = "+ray_kwargs.ray_init.runtime_env.env_vars"  # of every process: our plugin, and where verl logs
-    assert f"{variables}.VERL_USE_EXTERNAL_MODULES='harness.train.verl.plugin,harness.train.verl.hook'" in arguments
+    assert f"{variables}.VERL_USE_EXTERNAL_MODULES='rlvr_dir.train.verl.plugin,rlvr_dir.train.verl.hook'" in arguments
     assert f"{variables}.VERL_FILE_LOGGER_PATH={folder.path}/verl/log-1.jsonl" in arguments
     assert summary.seeds["4"].dropped == 3 * STEPS
     assert "of the last step that were learned from." in (out / "summary.md").read_text()
@@ -180,7 +180,7 @@ def test_what_a_listener_raises_ends_the_trainer(standin, tmp_path):
 
 
 COMMAND = [
-    sys.executable, "-m", "harness.cli", "train", "--backend", "verl", "--steps", "5", "--no-track",
+    sys.executable, "-m", "rlvr_dir.cli", "train", "--backend", "verl", "--steps", "5", "--no-track",
     "--base", "base/model",
     "--set", "dapo.prompts=4", "--set", "dapo.samples=2", "--set", "dapo.minibatches=2", "--set", "checkpoint_every=2",
     "--set", "verl.gpus_per_node=1",

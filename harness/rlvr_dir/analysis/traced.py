@@ -1,0 +1,120 @@
+"""Token statistics of a pair: base and RL answer the same problems, both score every token, everything is counted.
+
+found = token_statistics(EvalSpec(tasks=("tiny_medium",)), "runs/records")
+"""
+
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from rlvr_dir.analysis.records import TracedRecords
+from rlvr_dir.analysis.result import Analysis, columns
+from rlvr_dir.analysis.selected import selections
+from rlvr_dir.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, TAILS, Generation
+from rlvr_dir.progress import phase, showing
+from rlvr_dir.spec import Decoding, EvalSpec
+from rlvr_dir.stats import share_ratio, token_share
+
+TOP = 10  # likeliest tokens listed a position
+RATIO = 0.08  # of base's tokens that each criterion picks, as in the paper
+TOKENS, WORDS = 50, 100  # tokens and words listed
+SHARE, LEAST = 1e-4, 5  # of all tokens, and at least: how often a word must have been met
+
+
+def token_statistics(
+    spec: EvalSpec, records: str | Path, *, selected: float = RATIO, progress: bool = True
+) -> Analysis:
+    """Decode base and RL, and nothing else of a spec, with traces, and count their tokens.
+
+    What the records hold is not decoded again.
+
+    Raises:
+        UserError: what `evaluate` refuses.
+    """
+    both = spec.model_copy(update={"decodings": (Decoding(mode="base"), Decoding(mode="rl"))})
+    traced = TracedRecords(both, records, top=TOP, progress=progress)
+    drawn = traced.jobs[0].sampling
+    with showing(progress), phase("counting"):
+        base, rl = Generation("base").add_all(traced.read("base")), Generation("rl").add_all(traced.read("rl"))
+        chosen, positions = selections(lambda: traced.read("base"), selected, drawn.top_p)
+    least = word_floor(rl.tokens)
+    ranges = [f"< {DELTA_EDGES[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(DELTA_EDGES)), f"> {DELTA_EDGES[-1]:g}"]
+    tables: dict[str, list[dict[str, Any]]] = {
+        name: [] for name in ("generations", "histograms", "by_delta", "gradient", "selected")
+    }
+    for generation in (base, rl):
+        label = {"generation": generation.who}
+        tables["generations"].append(
+            {
+                **label,
+                "problems": len(generation.problems),
+                "tokens": generation.tokens,
+                "near_zero": generation.histograms["delta_logp"].near_zero,
+            }
+        )
+        for fact, histogram in generation.histograms.items():
+            tables["histograms"] += [{**label, "fact": fact, **row} for row in histogram.rows()]
+        table = generation.by_problem(
+            "in_bin", generation.problems
+        )  # (problems, bins, 3): tokens, sums of p of base and of RL
+        for i, name in enumerate(ranges):
+            p_base, p_rl = (token_share(table[:, i, column], table[:, i, 0]) for column in (1, 2))
+            row = {**label, "delta_logp": name, "tokens": int(table[:, i, 0].sum())}
+            tables["by_delta"].append({**row, **columns(p_base=p_base, p_rl=p_rl)})
+        table = generation.by_problem("mass", generation.problems)  # (problems, bins, 2): tokens, gradient mass
+        whole = table.sum(axis=1)
+        for i, (start, end) in enumerate(pairwise(PROBABILITY_EDGES)):
+            tokens, mass = (token_share(table[:, i, column], whole[:, column]) for column in (0, 1))
+            tables["gradient"].append({**label, "p_from": start, "p_to": end, **columns(tokens=tokens, mass=mass)})
+    for selection in chosen:
+        for kind, counter in (("picked", selection.picked), ("placed", selection.placed)):
+            keys = {
+                "criterion": selection.criterion,
+                "tau": selection.tau,
+                "positions": selection.positions,
+                "kind": kind,
+            }
+            tables["selected"] += [
+                {**keys, "rank": rank, "id": token, "token": text(traced.tokenizer, token), "count": float(count)}
+                for rank, (token, count) in enumerate(counter.most_common(TOKENS), 1)
+            ]
+    likelier = [
+        {"rank": rank, "token": text(traced.tokenizer, word["id"]), **word}
+        for rank, word in enumerate(rl.likelier(least, WORDS), 1)
+    ]
+    facts = {**traced.about, "ratio": selected, "positions": positions, "least": least}
+    sections = {**tables, "tails": _tails(base, rl), "likelier": likelier}
+    return Analysis(kind="tokens", facts=facts, tables={name: tuple(rows) for name, rows in sections.items()})
+
+
+def word_floor(tokens: int) -> int:
+    """Return how often a word must have been met among so many tokens for its mean to be listed.
+
+    >>> word_floor(5_000_000), word_floor(10_000)
+    (500, 5)
+    """
+    return max(LEAST, math.ceil(SHARE * tokens))
+
+
+def text(tokenizer: Any, token: int) -> str:
+    """Write a token as it stands in a response, its leading space shown."""
+    written = tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return written.replace(" ", "␣") if written else str(tokenizer.convert_ids_to_tokens(token))
+
+
+def _tails(base: Generation, rl: Generation) -> list[dict[str, Any]]:
+    """Return each tail's share in both generations, and the greater over the smaller, with intervals over problems."""
+    order = list(dict.fromkeys([*base.problems, *rl.problems]))
+    counts = {
+        generation.who: (generation.by_problem("tails", order), generation.by_problem("tokens", order))
+        for generation in (base, rl)
+    }
+    rows = []
+    for i, (fact, side, edge) in enumerate(TAILS):
+        hits = {model: (tails[:, i], tokens) for model, (tails, tokens) in counts.items()}
+        estimates = {model: token_share(*counts_of_model) for model, counts_of_model in hits.items()}
+        more, less = sorted(hits, key=lambda hit: -(estimates[hit].value or 0.0))
+        ratio = share_ratio(hits[more], hits[less])
+        rows.append({"fact": fact, "side": side, "edge": edge, "more": more, **columns(**estimates, ratio=ratio)})
+    return rows

@@ -1,0 +1,89 @@
+"""How a tokenizer writes a conversation as a prompt and reads it, and what arguments its chat template has."""
+
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from rlvr_dir.errors import UserError
+
+# What a template reads that is no argument of a user's: what transformers hands to it, and its functions.
+_ALWAYS = {
+    "messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "raise_exception",
+    "strftime_now", "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
+}  # fmt: skip
+_GENERATION = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")  # transformers' own tag, around what an assistant wrote
+
+
+def arguments_of(tokenizer: Any) -> frozenset[str]:
+    """Return the names of the arguments that a tokenizer's chat template reads; none where it has no template.
+
+    Raises:
+        jinja2.TemplateSyntaxError: it is no template.
+    """
+    template = tokenizer.chat_template
+    texts = template.values() if isinstance(template, Mapping) else [template] if template else []
+    return frozenset().union(*map(_variables, texts))
+
+
+def _variables(template: str) -> set[str]:
+    from jinja2 import Environment
+    from jinja2.defaults import DEFAULT_NAMESPACE
+    from jinja2.meta import find_undeclared_variables
+
+    parsed = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(_GENERATION.sub("", template))
+    return find_undeclared_variables(parsed) - _ALWAYS - DEFAULT_NAMESPACE.keys()
+
+
+def unread(kwargs: Mapping[str, Any], tokenizer: Any) -> str | None:
+    """Say, in one sentence, which of some arguments the chat template does not read; None where it reads all."""
+    if not kwargs:
+        return None
+    if not tokenizer.chat_template:
+        return f"chat_template_kwargs={dict(kwargs)} is refused: rl's tokenizer has no chat template"
+    arguments = sorted(arguments_of(tokenizer))
+    lost = [name for name in kwargs if name not in arguments]
+    if not lost:
+        return None
+    return (
+        f"chat_template_kwargs: the chat template of {tokenizer.name_or_path} does not read {lost[0]!r}; "
+        f"accepted: {', '.join(arguments) or 'none, it reads no argument'}"
+    )
+
+
+def encode_prompt(tokenizer: Any, prompt: str) -> tuple[int, ...]:
+    """Return the token ids of a prompt; special tokens (BOS) are added unless the chat template has written them."""
+    written = bool(tokenizer.bos_token) and prompt.startswith(tokenizer.bos_token)
+    return tuple(tokenizer.encode(prompt, add_special_tokens=not written))
+
+
+def chat_prompt(
+    tokenizer: Any,
+    messages: list[dict[str, str]],
+    add_generation_prompt: bool = True,
+    kwargs: Mapping[str, Any] | None = None,
+) -> str:
+    """Write a conversation as prompt text, by the tokenizer's chat template, as lm-eval's own models do.
+
+    Without `add_generation_prompt` the last message is left open, to be gone on with. A template that refuses a
+    system's message is given the others. `kwargs` are the template's own arguments.
+
+    Raises:
+        UserError: the tokenizer has no chat template, or it refuses the conversation.
+    """
+    if not tokenizer.chat_template:
+        raise UserError(
+            "chat: the RL model's tokenizer has no chat template; accepted: chat=off, for prompts as they are"
+        )
+    template_kwargs = {
+        "add_generation_prompt": add_generation_prompt,
+        "continue_final_message": not add_generation_prompt,
+    }
+    try:
+        return tokenizer.apply_chat_template(messages, tokenize=False, **template_kwargs, **(kwargs or {}))
+    except Exception as error:  # a template is a stranger's program, and may fail as any
+        others = [message for message in messages if message["role"] != "system"]
+        if len(others) == len(messages):
+            raise UserError(f"chat: the template of {tokenizer.name_or_path} refuses a conversation: {error}") from None
+        warnings.warn("the chat template refuses the system's message, which is left out", stacklevel=3)
+        return chat_prompt(tokenizer, others, add_generation_prompt, kwargs)

@@ -1,0 +1,69 @@
+"""Weight extrapolation, a baseline of one model: theta_RL + gamma (theta_RL - theta_base), written as a checkpoint.
+
+After ExPO (Zheng et al., arXiv 2404.16792), there with alpha for gamma. `rlvr-dir pair expo` calls it.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from rlvr_dir.checkpoints.weights import INDEX, tensor_files, tensor_shapes
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Pair
+
+
+def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
+    """Write the extrapolated checkpoint: RL's files with other weights, in RL's types; computed in float32.
+
+    Raises:
+        UserError: the two checkpoints do not have the same tensors, or are not safetensors; nothing is written then.
+    """
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    rl, base = _both(pair)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in next(iter(rl.values())).parent.iterdir():
+        if path.is_file() and not path.name.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf", INDEX)):
+            shutil.copyfile(path, folder / path.name)
+    places: dict[str, str] = {}
+    for number, file in enumerate(dict.fromkeys(rl.values()), 1):
+        moved = {}
+        with safe_open(file, "pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - not a mapping
+                theta = tensors.get_tensor(name)
+                with safe_open(base[name], "pt") as others:
+                    other = others.get_tensor(name)
+                if theta.is_floating_point():
+                    wide = theta.float()
+                    theta = (wide + gamma * (wide - other.float())).to(theta.dtype)
+                moved[name] = theta
+                places[name] = f"model-{number:05d}.safetensors"
+        save_file(moved, folder / f"model-{number:05d}.safetensors", metadata={"format": "pt"})
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+
+
+def _both(pair: Pair) -> tuple[dict[str, Path], dict[str, Path]]:
+    """Find the files of RL's tensors and of base's, which are the same tensors in the same shapes."""
+    rl, base = _files(pair.rl, pair.rl_revision, "rl"), _files(pair.base, pair.base_revision, "base")
+    if only := set(rl) ^ set(base):
+        raise UserError(
+            f"base={pair.base!r} and rl={pair.rl!r} do not have the same tensors ({min(only)} is in one only); "
+            "accepted: a pair of whole checkpoints of one architecture"
+        )
+    of_rl, of_base = tensor_shapes(rl), tensor_shapes(base)
+    for name, shape in of_rl.items():
+        if shape != of_base[name]:
+            raise UserError(
+                f"{name} is {of_base[name]} in base={pair.base!r} and {shape} in rl={pair.rl!r}; accepted: the same "
+                "shapes"
+            )
+    return rl, base
+
+
+def _files(name: str, revision: str | None, role: str) -> dict[str, Path]:
+    """Map each tensor of a checkpoint to the file that holds it."""
+    files = tensor_files(name, revision, fetch=True)
+    if not files:
+        raise UserError(f"{role}={name!r} holds no model*.safetensors; accepted: a whole checkpoint in them")
+    return files

@@ -1,0 +1,197 @@
+"""Does it fit this machine? What models need in memory, worked out from their configurations before anything is loaded.
+
+`ModelShape` is what decoding and training know of a model's size. vLLM measures for itself what a GPU has room
+for; `vllm_bytes` is what it cannot do without. The reference engine has no paged cache: every row of a batch may
+grow to its longest, and all models keep the keys and values of all of it. On a GPU what does not fit ends a run of
+hours, so it is refused, or decoded fewer rows at a time; which rows share a batch changes no token.
+"""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlvr_dir.checkpoints.beside_vllm import beside_vllm
+from rlvr_dir.errors import UserError
+
+GIB = 2**30
+LIMITED = {"cuda"}  # kinds of device whose memory cannot be lent from anywhere: refused there, elsewhere a warning
+DECISION = 64  # bytes a logit that a decision takes at its peak, both models' float32 logits among them
+VLLM_OWN = 2 * GIB  # CUDA graphs, and the activations of a step of some thousand tokens
+_USABLE = 0.92  # of what is free: the rest is the allocator's waste and the kernels' own
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Hold what a model's memory depends on."""
+
+    tensors: Mapping[str, tuple[int, ...]] = field(repr=False)  # each parameter's shape; tied ones stand here once
+    dtype: str
+    layers: int
+    heads: int  # of a layer's attention
+    kv_heads: int  # of its keys and values
+    head_dim: int
+    hidden: int
+    intermediate: int
+    vocab: int
+    context: int
+
+    @classmethod
+    def of(cls, config: Any, trust_remote_code: bool = False) -> "ModelShape":
+        """Read it from a transformers configuration, of a model that is built without memory."""
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"), beside_vllm(config):
+            model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+        text = config.get_text_config()
+        heads = text.num_attention_heads
+        return cls(
+            tensors={name: tuple(parameter.shape) for name, parameter in model.named_parameters()},
+            dtype=dtype_of(config),
+            layers=text.num_hidden_layers,
+            heads=heads,
+            kv_heads=getattr(text, "num_key_value_heads", None) or heads,
+            head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
+            hidden=text.hidden_size,
+            intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+            vocab=text.vocab_size,
+            context=getattr(text, "max_position_embeddings", None) or 2**31,
+        )
+
+    @property
+    def parameters(self) -> int:
+        """Count the parameters."""
+        return sum(map(prod, self.tensors.values()))
+
+    @property
+    def kv(self) -> int:
+        """Count the numbers that a token leaves in the cache: keys and values of all layers."""
+        return 2 * self.layers * self.kv_heads * self.head_dim
+
+    @property
+    def layer_activations(self) -> int:
+        """Count the numbers that a layer keeps of a token for the gradients."""
+        return 10 * self.hidden + 4 * self.intermediate
+
+
+def dtype_of(config: Any) -> str:
+    """Return the type of a checkpoint's weights, as its configuration says."""
+    return str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
+
+
+def narrowest(dtypes: Iterable[str]) -> str:
+    """Return the type in which checkpoints of these types are decoded: the last one that is not float32, if any."""
+    return reduce(lambda first, other: first if other == "float32" else other, dtypes)
+
+
+def width_of(dtype: str) -> int:
+    """Return the bytes of a number."""
+    return getattr(torch, dtype).itemsize
+
+
+def gib(size: float) -> str:
+    """Write bytes as GiB, without the unit."""
+    return f"{max(size, 0) / GIB:.3g}"
+
+
+def _size(parameters: int) -> str:
+    """Write a number of parameters as `7.6 billion` or `135 million`."""
+    return f"{parameters / 1e9:.2g} billion" if parameters >= 1e9 else f"{parameters / 1e6:.3g} million"
+
+
+def vllm_bytes(shape: ModelShape, width: int, tokens: int) -> int:
+    """Return the bytes of the weights and of the cache of one whole response of so many tokens, its prompt included.
+
+    vLLM refuses to start where a response of the longest length has no room. `width` is bytes a number.
+    """
+    return width * (shape.parameters + shape.kv * tokens)
+
+
+def batch_bytes(shapes: Sequence[ModelShape], rows: int, prompt: int, new: int, width: int) -> int:
+    """Estimate the most that a batch takes beside the weights, if every row becomes `prompt` + `new` tokens long.
+
+    Caches with their room to grow, one layer's keys and values copied for each head that shares them, the prompts'
+    activations and mask, and the decision. `shapes` has one for each model: all caches are kept, and of what one model
+    needs while it reads, the larger counts. `width` is bytes a number.
+    """
+    length = prompt + new
+    room = length + max(32, length // 8)  # of a cache that grows
+    moved = max(shape.kv * length / shape.layers for shape in shapes)  # one layer's at a time
+    caches = sum(shape.kv * room for shape in shapes) + moved
+    heads = max(2 * shape.heads * shape.head_dim * length for shape in shapes)
+    prompts = max(prompt * (8 * shape.hidden + 3 * shape.intermediate) + prompt * prompt for shape in shapes)
+    logits = sum(shape.vocab for shape in shapes) * width + max(shape.vocab for shape in shapes) * DECISION
+    return int(rows * ((caches + heads + prompts) * width + logits))
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Return the memory that a device has left, with what torch keeps there for later; None where nobody says."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return None
+    group = Path("/sys/fs/cgroup")  # a container's share
+    try:
+        limit, used = ((group / f"memory.{name}").read_text().strip() for name in ("max", "current"))
+        return min(free, int(limit) - int(used)) if limit != "max" else free
+    except (OSError, ValueError):
+        return free
+
+
+def check_weights(shapes: Sequence[ModelShape], dtype: str, device: torch.device) -> None:
+    """Check that the reference engine's models fit into what the device has left.
+
+    Raises:
+        UserError: they do not, on a GPU. Elsewhere that is a warning.
+    """
+    free, needed = free_bytes(device), sum(shape.parameters for shape in shapes) * width_of(dtype)
+    if free is None or needed <= _USABLE * free:
+        return
+    sizes = " and ".join(dict.fromkeys(_size(shape.parameters) for shape in shapes))
+    need = f"{len(shapes)} models of {sizes} parameters take {gib(needed)} GiB in {dtype}"
+    if device.type in LIMITED:
+        raise UserError(
+            f"backend='transformers' is refused: {need}, and {device} has {gib(free)} free; accepted: backend=vllm, "
+            "which can cut them over several GPUs (tensor_parallel_size), a narrower dtype, or device=cpu"
+        )
+    warnings.warn(f"{need}, and {gib(free)} GiB of this machine's memory are free", stacklevel=4)
+
+
+def check_rows(
+    shapes: Sequence[ModelShape], prompt: int, new: int, dtype: str, device: torch.device, wanted: int
+) -> int:
+    """Return how many rows to decode at once, at most `wanted`; the weights are loaded. Fewer come with a warning.
+
+    Raises:
+        UserError: not even one row fits, on a GPU.
+    """
+    free = free_bytes(device)
+    if free is None:
+        return wanted
+    bytes_of_row = batch_bytes(shapes, 1, prompt, new, width_of(dtype))
+    rows = min(wanted, int(_USABLE * free / bytes_of_row))
+    if rows == wanted:
+        return wanted
+    need = (
+        f"a row of {prompt} + {new} tokens can take {gib(bytes_of_row)} GiB, "
+        f"and {device} has {gib(free)} free beside the "
+        "weights"
+    )
+    if device.type not in LIMITED:
+        warnings.warn(f"{wanted} rows at a time may be too many: {need}; max_num_seqs sets how many", stacklevel=4)
+        return wanted
+    if not rows:
+        raise UserError(
+            f"max_tokens={new} is refused by backend='transformers': {need}; accepted: fewer of them, or backend=vllm"
+        )
+    warnings.warn(f"{rows} rows are decoded at a time in place of {wanted}: {need}", stacklevel=4)
+    return rows

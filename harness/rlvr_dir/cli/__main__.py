@@ -1,0 +1,5 @@
+"""`python -m rlvr_dir.cli`."""
+
+from rlvr_dir.cli import main
+
+main()

@@ -1,0 +1,210 @@
+"""`rlvr-dir analyse …`: numbers about tokens, texts and trainings, for `rlvr-dir report` to draw."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rlvr_dir.cli.base import echo, group
+from rlvr_dir.cli.options import spec_options
+from rlvr_dir.errors import UserError
+from rlvr_dir.files import check_writable, write_file
+from rlvr_dir.progress import phase
+from rlvr_dir.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
+from rlvr_dir.spec.base import read_jsonl
+
+if TYPE_CHECKING:
+    from rlvr_dir.analysis.result import Analysis
+
+app = group("Token statistics and trainings, for reports.")
+
+AnalysisOut = Annotated[Path, typer.Option(help="Receives the analysis as JSON.")]
+OUT = Path("runs/analysis")
+CREDITED = (
+    "replace,tau=-0.1", "replace,criterion=abs_delta_logp,tau=0.1", "replace,criterion=kl,tau=0.1",
+    "replace,criterion=entropy_base,tau=1",
+)  # fmt: skip
+
+
+@app.command("tokens")
+@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("grader",))
+def analyse_tokens(
+    options: dict[str, Any],
+    ratio: Annotated[
+        float, typer.Option(help="Share of base's tokens that each criterion picks.", min=0, max=1)
+    ] = 0.08,
+    records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
+        "runs/records"
+    ),
+    out: AnalysisOut = OUT,
+) -> None:
+    """Score each token of both models with both: OUT/tokens.json.
+
+    On tiny_medium unless --tasks says otherwise.
+
+    \b
+        rlvr-dir analyse tokens --tasks tiny_easy,tiny_medium --samples 16 --limit 60 --ratio 0.02
+    """
+    with phase("starting"):
+        from rlvr_dir.analysis.traced import token_statistics
+
+    spec = load_eval({"tasks": "tiny_medium"}, options)
+    check_writable(out, records)
+    analysis = token_statistics(spec, records, selected=ratio)
+    _keep(analysis, out)
+
+
+@app.command("gated")
+@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("grader",))
+def analyse_gated(
+    options: dict[str, Any],
+    decoding: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-d", "--decoding", help="A way of decoding with a gate; again for more. Default replace,tau=-0.1."
+        ),
+    ] = None,
+    records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
+        "runs/records"
+    ),
+    out: AnalysisOut = OUT,
+) -> None:
+    """Count where in a response a gate redraws: OUT/gated.json.
+
+    In what runs, at what entropy, and what follows.
+
+    \b
+        rlvr-dir analyse gated --samples 16 --limit 60 -d replace,tau=-0.1 -d replace,criterion=kl,tau=0.1
+    """
+    with phase("starting"):
+        from rlvr_dir.analysis.gated import gated_statistics
+
+    spec = load_eval({"tasks": "tiny_medium"}, {**options, "decodings": decoding or ["replace,tau=-0.1"]})
+    check_writable(out, records)
+    _keep(gated_statistics(spec, records), out)
+
+
+@app.command("credit")
+@spec_options(EvalSpec, Pair, Sampling, EngineSpec)
+def analyse_credit(
+    options: dict[str, Any],
+    decoding: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-d", "--decoding", help=f"A rule whose gate flags tokens; again for more. Default {'; '.join(CREDITED)}."
+        ),
+    ] = None,
+    tokens: Annotated[int, typer.Option(help="Flagged tokens of each problem and rule, drawn by --draw.", min=1)] = 8,
+    noises: Annotated[
+        int, typer.Option(help="Replays of each changed token under fresh noise, beside its own.", min=0)
+    ] = 2,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="In the rules' own responses, set a changed token back to the proposed one.")
+    ] = False,
+    draw: Annotated[int, typer.Option(help="Seed by which tokens are drawn.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is missing and what it takes; run nothing.")] = (
+        False
+    ),
+    records: Annotated[Path, typer.Option(help="Store of rollouts and replays; what it holds is not done again.")] = (
+        Path("runs/records")
+    ),
+    out: AnalysisOut = OUT,
+) -> None:
+    """Change single tokens, replay the rest: OUT/credit.json.
+
+    Does the verdict change? By criterion, depth, size and sign of Δ log p, beside matched tokens that are not flagged.
+
+    \b
+        rlvr-dir analyse credit --samples 8 --limit 60 --tokens 8
+        rlvr-dir analyse credit -d resample,primary=rl,criterion=kl,tau=0.1 --dry-run
+    """
+    with phase("starting"):
+        from rlvr_dir.analysis.credit import credit_statistics
+
+    spec = load_eval({"tasks": "tiny_medium"}, {**options, "decodings": decoding or list(CREDITED)})
+    check_writable(out, records)
+    kwargs: dict[str, Any] = {"tokens": tokens, "noises": noises, "undo": undo, "seed": draw, "dry_run": dry_run}
+    analysis = credit_statistics(spec, records, **kwargs)
+    if analysis is not None:
+        _keep(analysis, out)
+
+
+@app.command("texts")
+@spec_options(Pair, Sampling, EngineSpec, without=Sampling.options().keys() - {"temperature"})
+def analyse_texts(
+    options: dict[str, Any],
+    file: Annotated[Path, typer.Argument(help="JSON lines with 'response' and, if any, 'prompt'.")],
+    out: Annotated[Path | None, typer.Option(help="Receives one JSON object a line; default standard output.")] = None,
+) -> None:
+    """Score given text with both models, teacher-forced.
+
+    Log-probabilities, Δ log p, entropies, KL and ranks of each token."""
+    with phase("starting"):
+        from rlvr_dir.analysis.texts import score_texts
+        from rlvr_dir.decode import open_engine
+        from rlvr_dir.tiny import checkpoints
+
+    if options.get("backend") not in (None, "auto", "transformers"):
+        raise UserError(f"backend={options['backend']!r} is refused: text is scored by transformers; leave it out")
+    spec = load_eval({}, {**options, "backend": "transformers"})
+    temperature = (spec.sampling or Sampling()).criterion_temperature
+    try:
+        rows = [row for _, row in read_jsonl(file, ("response",))]
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({type(error).__name__}); accepted: a file of JSON lines") from None
+    if out is not None:
+        check_writable(out.parent)
+    engine = open_engine(checkpoints(spec.pair), spec.engine)
+    try:
+        lines = (json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), temperature))
+        if out is None:
+            for line in lines:
+                typer.echo(line)
+        else:
+            write_file(out, (f"{line}\n".encode() for line in lines))
+    finally:
+        engine.close()
+
+
+@app.command("curves")
+def analyse_curves(
+    logs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Trainings' folders, sweeps of trainings or logs: PLACE, or METHOD=PLACE; give several of a method."
+        ),
+    ],
+    step: Annotated[int | None, typer.Option(help="Whose gradient mass is shown; default the mean of all.")] = None,
+    out: AnalysisOut = OUT,
+) -> None:
+    """Read training curves of `rlvr-dir train`, TRL or verl.
+
+    Validations, and accuracy, entropy and length of rollouts.
+
+    \b
+        rlvr-dir analyse curves DAPO=runs/train/DAPO Ours=runs/train/low_prob-0.2
+        rlvr-dir analyse curves runs/sweeps/tiny_rollout_top_p
+    """
+    from rlvr_dir.analysis.curves import curves
+    from rlvr_dir.results.trainings import trainings_at
+
+    by_method: dict[str, list[Path]] = {}
+    for log in logs:
+        name, equals, path = log.partition("=")
+        if not equals or Path(log).exists():
+            name, path = "", log
+        if trainings := trainings_at(Path(path)):
+            for training in trainings:
+                training_logs = [training.log(seed) for seed in training.seeds if training.log(seed).is_file()]
+                by_method.setdefault(name if len(trainings) == 1 and name else training.name, []).extend(training_logs)
+            continue
+        if not Path(path).is_file():
+            raise UserError(f"logs={log!r}: there is no such file or training; accepted: PLACE or METHOD=PLACE")
+        by_method.setdefault(name or Path(path).stem, []).append(Path(path))
+    _keep(curves(by_method, step), out)
+
+
+def _keep(analysis: "Analysis", out: Path) -> None:
+    path = analysis.write(out)
+    echo(f"written: {path}; `rlvr-dir report --analysis {path.parent}` draws it")

@@ -1,0 +1,166 @@
+"""Share what every command module needs: how a command and a group are made, and how a line is printed."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.text import visible
+
+N = TypeVar("N", int, float)
+# No rich help: importing it would take half of the time in which `--help` answers.
+PLAIN: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
+
+
+# Of the options that are made from specs, those that `--help` shows; `--help-all` shows the rest, too.
+USUAL = {
+    "tasks", "limit", "pair", "base", "pretrained", "rl", "mode", "criterion", "tau", "gamma", "temperature", "top_p",
+    "max_tokens", "seed", "samples", "backend", "host", "port",
+}  # fmt: skip
+
+
+class Command(TyperCommand):
+    """A command whose help has its options in groups, and whose errors name them as they are typed."""
+
+    def get_help_option_names(self, ctx: Any) -> list[str]:
+        """Return `--help`, and `--help-all` where it shows more."""
+        return [*super().get_help_option_names(ctx), *(["--help-all"] if self._further() else [])]
+
+    def _further(self) -> list[Any]:
+        """Return the options that `--help` leaves out: those that are made from specs, but for the usual ones.
+
+        A handful is shown at once.
+        """
+        further = [param for param in self.params if getattr(param, "rich_help_panel", None)]
+        further = [param for param in further if param.name not in USUAL]
+        return further if len(further) > 5 else []
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and the command's own options first, then those of each group."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        params = self.get_params(ctx)
+        further = [] if ctx.meta.get("help all") else self._further()
+        for param in params:
+            panel = "Arguments" if param.param_type_name == "argument" else "Options"
+            if param not in further and (row := param.get_help_record(ctx)) is not None:
+                groups.setdefault(getattr(param, "rich_help_panel", None) or panel, []).append(row)
+        for title, rows in filter(lambda group: group[1], groups.items()):
+            with formatter.section(title):
+                formatter.write_dl(rows)
+        if further:
+            text = f"--help-all shows {len(further)} more, as {further[0].opts[0]} and {further[-1].opts[0]}."
+            formatter.write(f"\n{text}\n")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Note what was typed."""
+        ctx.meta["words"], ctx.meta["help all"] = list(args), "--help-all" in args
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it; a refusal says `--tau -0.3` where it said `tau=-0.3`."""
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            sentence, *more = str(error).split("\n")
+            raise type(error)(as_options(sentence, self.option_names(ctx.meta["words"])), more) from None
+
+    def option_names(self, words: Sequence[str]) -> dict[str, str]:
+        """Return how each argument is typed as an option here, an option of two names as it was typed.
+
+        An argument has none where a person wrote it otherwise (`tau=3` in some text), nor, unless it was typed as an
+        option, where a file may have said it, or, of a rule, -d.
+        """
+        typed = {word.partition("=")[0] for word in words}
+        texts = [word for word in words if not word.startswith("-")]
+        in_file = any(text.endswith((".yaml", ".yml")) for text in texts)
+        in_rule = any(word.startswith(("-d", "--decoding", "--rule")) for word in words)
+        names: dict[str, str] = {}
+        for param in self.params:
+            spelt = next((name for name in param.opts if name in typed), "")
+            elsewhere = in_file or (in_rule and getattr(param, "rich_help_panel", "") == "Rule")
+            if (spelt or not elsewhere) and param.name != "decoding":
+                names |= {name[2:].replace("-", "_"): spelt or name for name in param.opts if name.startswith("--")}
+        return {name: option for name, option in names.items() if not any(f"{name}=" in text for text in texts)}
+
+
+def as_options(sentence: str, names: Mapping[str, str]) -> str:
+    """Write each `name=value` of a sentence as the option that `names` has for it; others stay.
+
+    >>> as_options("give base= too, or pair=NAME (not x=1)", {"base": "--base", "pair": "--pair"})
+    'give --base too, or --pair NAME (not x=1)'
+    """
+    words = []
+    for word in sentence.split(" "):
+        name, equals, value = word.partition("=")
+        bracket, name = ("(", name[1:]) if name.startswith("(") else ("", name)
+        option = names.get(name) if equals else None
+        words.append(f"{bracket}{option} {value}".rstrip() if option else word)
+    return " ".join(words)
+
+
+class CommandGroup(TyperGroup):
+    """A group that names the nearest of its commands where there is none of a name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command.
+
+        Raises:
+            UserError: there is none of that name.
+        """
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            group_name = f"{ctx.info_name} " if ctx.parent else ""
+            raise unknown(f"{group_name}command", args[0], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
+
+
+class _Typer(typer.Typer):
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Add a command of our class."""
+        return super().command(name, cls=Command, **options)
+
+
+def group(text: str) -> typer.Typer:
+    """Make a group of commands with this help."""
+    return _Typer(help=text, cls=CommandGroup, add_completion=False, **PLAIN)
+
+
+def parse_numbers(name: str, text: str, kind: type[N] = int, least: int | None = None) -> list[N]:
+    """Read the comma-separated numbers of an option.
+
+    Raises:
+        UserError: one is none, or below the `least`.
+    """
+    with suppress(ValueError):
+        values = [kind(part) for part in text.split(",")]
+        if least is None or min(values) >= least:
+            return values
+    accepted = ("whole numbers" if kind is int else "numbers") + ("" if least is None else f" from {least}")
+    raise UserError(f"{name}={text!r} is refused; accepted: {accepted}, comma-separated")
+
+
+def echo(text: object, *, err: bool = False, lines: bool = False) -> None:
+    """Print a line, in which names may be anybody's; with `lines` the line breaks in it are ours and stay."""
+    typer.echo(visible(text, None, "\n" if lines else ""), err=err)
+
+
+def echo_json(data: object) -> None:
+    """Print JSON; what cannot be seen is escaped as JSON does it."""
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    typer.echo("".join(c if visible(c, keep="\n") == c else json.dumps(c)[1:-1] for c in text))
+
+
+def fit_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in plain text, one line a row; its last column is cut where the terminal ends."""
+    cells = [[visible(cell, None) for cell in row] for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
+    room = max(20, shutil.get_terminal_size((120, 24)).columns - sum(widths) - 2 * len(widths))
+    lines = []
+    for *row, last in cells:
+        start = "".join(f"{cell:{width}}  " for cell, width in zip(row, widths, strict=True))
+        lines.append((start + (last if len(last) <= room else f"{last[: room - 1]}…")).rstrip())
+    return "\n".join(lines)

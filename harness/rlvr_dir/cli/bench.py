@@ -1,0 +1,50 @@
+"""`rlvr-dir bench`: speed and memory, measured side by side in one run."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from rlvr_dir.cli.base import group, parse_numbers
+
+app = group("Speed and memory, measured side by side in one run.")
+
+Threads = Annotated[int, typer.Option(help="CPU threads an engine; one is right for tiny models.", min=1)]
+
+
+@app.command("decode")
+def bench_decode_command(
+    sequences: Annotated[str, typer.Option(help="Asked for at once, on 30 prompts; comma-separated.")] = "240",
+    engines: Annotated[str, typer.Option(help="Comma-separated; pair is what others are compared with.")] = (
+        "single,pair,transformers,stock,calls"
+    ),
+    tokens: Annotated[int, typer.Option(help="New tokens of each, at most.", min=1)] = 64,
+    rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
+    threads: Threads = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
+) -> None:
+    """Measure tokens per CPU-second: RL alone, the pair, and others.
+
+    Those are transformers as we and others use it, and one token a call."""
+
+    from rlvr_dir.bench.decode import bench_decode
+
+    measured = bench_decode(
+        sequences=parse_numbers("sequences", sequences, least=1), kinds=engines.split(","), tokens=tokens,
+        rounds=rounds, threads=threads, say=lambda text: typer.echo(text, err=True),
+    )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(measured))
+        return
+    typer.echo(f"{measured['machine']}, {measured['date']}; {tokens} tokens a sequence, {threads} thread(s)")
+    for size in measured["sizes"]:
+        typer.echo(f"\n{size['sequences']} sequences")
+        for kind, speed in size["tokens_per_cpu_second"].items():
+            ratio = size["ratios"].get(f"pair_to_{kind}")
+            typer.echo(
+                f"{kind:>14}  {speed:>10,.0f} tokens per CPU-second" + (f"   pair: {ratio:.2f} x" if ratio else "")
+            )
+    typer.echo(
+        "\nTwo forwards that share nothing: pair at 0.50 x single. stock: transformers with its own caches and "
+        "attention. calls: two engines, one token a call."
+    )

@@ -1,0 +1,76 @@
+"""`rlvr-dir data`: files of problems, for machines that reach no hub and for the presets of `rlvr-dir train`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlvr_dir.errors import UserError, unknown
+
+TRAINING = "dapo-math-17k"
+
+
+def data_command(
+    names: Annotated[list[str], typer.Argument(help=f"{TRAINING}, or benchmarks: aime24 aime25 amc minerva.")],
+    source: Annotated[
+        Path | None,
+        typer.Option(help=f"A copy: of {TRAINING} a .parquet or .jsonl, of a benchmark its folder; default the hub."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder that receives NAME.jsonl.")] = Path(),
+    digest: Annotated[str | None, typer.Option(help="What the file's has to be, as this command prints it.")] = None,
+) -> None:
+    """Make files of problems out of the hub's data sets.
+
+    Or of a copy of them.
+
+    A training of a preset reads dapo-math-17k.jsonl; verl.val_data and RLVR_DIR_DATA take the benchmarks. For example:
+
+    \b
+        rlvr-dir data dapo-math-17k
+        rlvr-dir data dapo-math-17k --source copies/dapo-math-17k.parquet
+        rlvr-dir data aime24 aime25 amc --out benchmarks
+    """
+    if digest is not None and len(names) > 1:
+        raise UserError(f"digest={digest!r} is refused with {len(names)} names: it is of one file")
+    for name in names:
+        _make(name, source, out / f"{name}.jsonl", digest)
+
+
+def _make(name: str, source: Path | None, file: Path, wanted: str | None) -> None:
+    """Write one file, whole or not at all, and say what it holds."""
+    from rlvr_dir.digest import digest
+    from rlvr_dir.files import make_folder, write_file
+    from rlvr_dir.progress import say
+
+    text, description = _training(source) if name == TRAINING else _benchmark(name, source)
+    content_digest = digest(text)
+    if wanted is not None and content_digest != wanted:
+        raise UserError(
+            f"{name} has the digest {content_digest} ({description}), and digest={wanted!r} was asked for; not written"
+        )
+    if file.is_file() and digest(file.read_bytes()) != content_digest:
+        raise UserError(f"{file} is there with other content; move it away, or give another --out")
+    make_folder(file.parent)
+    write_file(file, text)
+    say(f"{file}: {description}, digest {content_digest}")
+
+
+def _training(source: Path | None) -> tuple[str, str]:
+    from rlvr_dir.train.dapo_math import dapo_math, download, read_rows
+
+    dataset = dapo_math(read_rows(source or download()))
+    ambiguous = f", {dataset.ambiguous} left out that have different answers" if dataset.ambiguous else ""
+    return dataset.text, f"{len(dataset.problems):,} problems of {dataset.rows:,} rows{ambiguous}"
+
+
+def _benchmark(name: str, source: Path | None) -> tuple[str, str]:
+    import json
+
+    from rlvr_dir.problems.benchmark import SOURCES
+    from rlvr_dir.problems.data import find_benchmark
+
+    if name not in SOURCES:
+        raise unknown("name", name, (TRAINING, *SOURCES))
+    rows = find_benchmark(name, None if source is None else str(source)).problems
+    lines = (json.dumps({key: row[key] for key in ("id", "problem", "answer")}, ensure_ascii=False) for row in rows)
+    return "".join(line + "\n" for line in lines), f"{len(rows)} problems"

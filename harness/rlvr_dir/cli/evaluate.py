@@ -1,0 +1,226 @@
+"""`rlvr-dir eval`, `compare` and `demo`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rlvr_dir.cli.base import echo
+from rlvr_dir.cli.options import spec_options
+from rlvr_dir.cli.track import Tracking
+from rlvr_dir.files import check_writable
+from rlvr_dir.progress import phase, say
+from rlvr_dir.spec import TINY, Decoding, EngineSpec, EvalSpec, Pair, Sampling, load_eval, read_yaml
+
+if TYPE_CHECKING:
+    from rlvr_dir.results import EvalResult
+    from rlvr_dir.results.result import TaskResult
+
+
+@spec_options(EvalSpec, Pair, Decoding, Sampling, EngineSpec)
+def evaluate_command(
+    options: dict[str, Any],
+    file: Annotated[Path | None, typer.Argument(help="A YAML file of an evaluation; options win over it.")] = None,
+    decoding: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-d", "--decoding", help="One way of decoding, as 'rl' or 'replace,tau=-0.3'; give it again for more."
+        ),
+    ] = None,
+    controls: Annotated[
+        bool,
+        typer.Option(
+            "--controls", help="Add base, rl, the gamma = 0 of each extrapolation and the veto of each replacement."
+        ),
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Receives one JSON file a result, and the MLflow store.")] = Path("runs"),
+    track: Annotated[bool, typer.Option(help="Log each result to MLflow.")] = True,
+    tracking: Tracking = None,
+    records: Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")] = None,
+) -> None:
+    """Score ways of decoding a pair on benchmarks, in one engine start.
+
+    The pair's chat template is applied; tasks and their data are checked before any model loads. Every rollout is kept
+    as it finishes: interrupt it, run it again, and it goes on. For example:
+
+    \b
+        rlvr-dir eval --tasks tiny_easy,tiny_medium --mode replace --tau -0.3 --samples 8 --limit 40
+        rlvr-dir eval --tasks tiny_medium -d replace,tau=-0.1 -d extrapolate,tau=-0.1,gamma=0.1 --controls --samples 8
+        rlvr-dir eval spec.yaml --limit 10
+    """
+    spec = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
+    with phase("starting"):
+        from rlvr_dir.problems.data import preflight_of
+
+        preflight_of(spec)  # so that a mistake is said before torch is imported
+        from rlvr_dir.evals.loop import evaluate_all
+        from rlvr_dir.results.compare import compare, markdown
+        from rlvr_dir.results.result import EvalResult
+        from rlvr_dir.results.settings import settings_of
+        from rlvr_dir.results.show import score, tables, warnings
+        from rlvr_dir.tracking import comparison_link, log_result, tracking_place
+        from rlvr_dir.tracking.store import ui_command
+
+    announce_tiny(spec)
+    place = tracking_place(out, tracking, track=track)
+    store = records or out / "records"
+    check_writable(out, store)
+
+    def keep(result: "TaskResult") -> None:
+        result.write(out)
+        say(f"{result.benchmark}  {result.label}  {score(result)}")
+        if place is not None:
+            with phase("logging to MLflow"):
+                log_result(result, place)
+
+    try:
+        results = evaluate_all(spec, records=store, on_result=keep)
+    except KeyboardInterrupt:
+        say(f"interrupted; what was decoded is kept in {store}, and the same command goes on from there")
+        raise
+    echo(tables(results), lines=True)
+    ours = [result for result in results if isinstance(result, EvalResult)]
+    if len(spec.decodings) > 1 and (settings := settings_of(ours)):
+        echo("\n" + markdown(compare(settings)), lines=True)
+    for sentence in warnings(results):
+        say(sentence)
+    say(f"written to {out}: one JSON file a result; rollouts in {store}")
+    say(f"next: `rlvr-dir report {out} --out report` makes a page of it; more --samples decode only what is missing")
+    if place is not None:
+        for task in dict.fromkeys(result.task for result in results):
+            comparison_link(place, f"rlvr-dir-{task}")  # which makes the view that `ui` leads to
+        say(f"in MLflow, side by side: `{ui_command(place)}`")
+
+
+def announce_tiny(spec: EvalSpec) -> None:
+    """Say that the tiny pair is used: its scores are a check of the pipeline."""
+    if spec.pair == TINY:
+        echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
+
+
+Results = Annotated[
+    list[str],
+    typer.Argument(
+        help="Result files or folders of them, records (folder, or the beginning of a hash) or run:ID, each as "
+        "PLACE or NAME=PLACE: what RL is called there."
+    ),
+]
+Store = Annotated[Path, typer.Option(help="Folder of records, for hashes.")]
+Partial = Annotated[
+    bool, typer.Option("--partial", help="Of unfinished records: the samples that every problem has, marked.")
+]
+Runs = Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")]
+
+
+def read(results: list[str], store: Path, runs: Path, tracking: str | None, **options: Any) -> "list[EvalResult]":
+    """Read the results at some places; `how` is asked of records."""
+    from rlvr_dir.results.load_results import read_results
+
+    def of_run(run_id: str) -> "EvalResult":
+        from rlvr_dir.tracking import resolve_store, result_of_run
+
+        return result_of_run(run_id, resolve_store(runs, tracking))
+
+    return read_results(results, store, run=of_run, **options)
+
+
+@spec_options(EvalSpec, only=("grader", "data_dir"))
+def table_command(
+    options: dict[str, Any],
+    results: Results,
+    csv: Annotated[Path | None, typer.Option(help="File to write; default standard output.")] = None,
+    store: Store = Path("runs/records"),
+    partial: Partial = False,
+    runs: Runs = Path("runs"),
+    tracking: Tracking = None,
+) -> None:
+    """Write the responses of results as CSV, one a row.
+
+    \b
+        rlvr-dir table runs/demo --csv responses.csv
+    """
+    from rlvr_dir.errors import UserError
+    from rlvr_dir.files import write_file
+    from rlvr_dir.results.frames import frame
+
+    table = frame(read(results, store, runs, tracking, partial=partial, **options))
+    text = table.to_csv(index=False)
+    if csv is None:
+        echo(text.rstrip("\n"), lines=True)
+        return
+    if csv.is_dir():
+        raise UserError(f"csv={str(csv)!r} is a folder; accepted: a file to write")
+    write_file(csv, text)
+    echo(f"written: {csv}, {len(table):,} responses of {table['config_hash'].nunique()} results", err=True)
+
+
+@spec_options(EvalSpec, only=("grader", "data_dir"))
+def compare_command(
+    options: dict[str, Any],
+    results: Results,
+    against: Annotated[
+        str | None,
+        typer.Option(help="The reference: a label as printed, a mode, a NAME. Default base for rl, rl for others."),
+    ] = None,
+    across: Annotated[
+        str,
+        typer.Option(
+            help="In what, comma-separated, compared results may differ: grader, data, problems (the common "
+            "ones are taken), temperature, top_p, max_tokens."
+        ),
+    ] = "",
+    gain: Annotated[
+        float | None,
+        typer.Option(help="In points: say how many problems would be needed to find such a gain with 80 % chance."),
+    ] = None,
+    equal_forwards: Annotated[
+        bool,
+        typer.Option(
+            "--equal-forwards", help="Add what one model does with as many forwards as two, and token budgets."
+        ),
+    ] = False,
+    crossing: Annotated[
+        bool, typer.Option("--crossing", help="Say at which k base's Pass@k is first above RL's beyond chance.")
+    ] = False,
+    store: Store = Path("runs/records"),
+    partial: Partial = False,
+    runs: Runs = Path("runs"),
+    tracking: Tracking = None,
+) -> None:
+    """Compare results in pairs, with intervals and Holm's correction.
+
+    Only results that are alike meet; p values are corrected over the whole table.
+
+    \b
+        rlvr-dir compare runs/demo --against "replace τ-0.1"
+        rlvr-dir compare runs/demo --gain 1
+        rlvr-dir compare runs/demo --equal-forwards
+        rlvr-dir compare DAPO=runs/dapo Ours=runs/low_prob --against DAPO
+        rlvr-dir compare 3f2a 9c01/aime24 --store runs/records --partial
+    """
+    from rlvr_dir.results import forwards
+    from rlvr_dir.results.compare import compare, markdown, problems_needed, unmatched_reasons
+    from rlvr_dir.results.settings import settings_of
+
+    to_compare = read(results, store, runs, tracking, partial=partial, **options)
+    names = [name.strip() for name in across.split(",") if name.strip()]
+    settings = settings_of(to_compare, names)
+    rows = compare(settings, against, names)
+    needed = "" if gain is None else f"\n\n{problems_needed(rows, gain / 100)}"
+    needed += f"\n\n{forwards.crossings(rows)}" if crossing else ""
+    needed += f"\n\n{forwards.markdown(forwards.equal_forwards(settings, names))}" if equal_forwards else ""
+    echo(markdown(rows, unmatched_reasons(settings, rows, names)) + needed, lines=True)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Receives the table, the results and the MLflow store.")] = Path(
+        "runs/demo"
+    ),
+    problems: Annotated[int, typer.Option(help="Of each benchmark.", min=2)] = 60,
+    samples: Annotated[int, typer.Option(help="Responses a problem.", min=2)] = 16,
+    backend: Annotated[str, typer.Option(help="auto, vllm or transformers.")] = "auto",
+) -> None:
+    """Decode the tiny pair every way; print one table."""
+    from rlvr_dir.cli.demo import run_demo
+
+    run_demo(out, problems=problems, samples=samples, backend=backend, say=lambda text: echo(text, lines=True))

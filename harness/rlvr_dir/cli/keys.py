@@ -1,0 +1,28 @@
+"""`rlvr-dir keys`: what the YAML files of evaluations, sweeps and trainings can say."""
+
+from typing import Annotated
+
+import typer
+
+from rlvr_dir.cli.base import echo
+from rlvr_dir.errors import unknown
+
+
+def keys_command(kind: Annotated[str, typer.Argument(help="eval, sweep, train, or sweep-of-trainings.")]) -> None:
+    """Print the keys of a YAML file, with defaults and meanings.
+
+    What is printed is a file to begin with:
+
+    \b
+        rlvr-dir keys train > mine.yaml
+    """
+    from rlvr_dir.spec import EvalSpec
+    from rlvr_dir.spec.keys import keys
+    from rlvr_dir.spec.sweep import SweepSpec
+    from rlvr_dir.sweep.specs import TrainingSweep
+    from rlvr_dir.train.spec import TrainSpec
+
+    of = {"eval": EvalSpec, "sweep": SweepSpec, "train": TrainSpec, "sweep-of-trainings": TrainingSweep}
+    if kind not in of:
+        raise unknown("kind", kind, of)
+    echo("\n".join(keys(of[kind])), lines=True)

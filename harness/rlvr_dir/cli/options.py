@@ -1,0 +1,100 @@
+"""Command-line options made from spec classes: an option is declared once, as a field with its description.
+
+    @spec_options(Sampling, EngineSpec, only=("seed", "dtype"))
+    def command(file: ..., options: dict[str, Any]) -> None:
+
+`options` then holds what was given, by the field's name (`pretrained` and `revision` for `rl` and `rl_revision`, which
+are options, too), for `rlvr_dir.spec.load_eval`.
+"""
+
+import inspect
+from collections.abc import Callable, Collection
+from functools import wraps
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+from pydantic import BeforeValidator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from rlvr_dir.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling, Spec
+from rlvr_dir.spec.pair import OPTIONS
+from rlvr_dir.spec.presentation import Presentation
+from rlvr_dir.spec.serving import Address, Limits
+
+# The groups of a command's help, after its own options.
+GROUPS: dict[type[Spec], str] = {
+    EvalSpec: "Benchmarks", Pair: "Models", Decoding: "Rule", Sampling: "Sampling", Address: "Server", Limits: "Limits",
+    EngineSpec: "Engine",
+}  # fmt: skip
+
+
+# Keys of an evaluation's file that are no options: those of a pair, a rule and a sampling say the same, and -d.
+_SAID_OTHERWISE = ("pair", "decodings", "sampling")
+
+
+def spec_options(
+    *specs: type[Spec], only: Collection[str] = (), without: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each field of some specs; `only` and `without` choose among them by name.
+
+    Every option is None where it is not given, so that a file can say it; the help names the field's own default.
+    Fields that hold other specs or free mappings get none.
+    """
+    options_of_specs = {name: option for spec in specs for name, option in _options(spec) if name not in without}
+    if only:
+        options_of_specs = {name: options_of_specs[name] for name in only}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**arguments: Any) -> None:
+            options = {name: arguments.pop(name) for name in options_of_specs}
+            command(**arguments, options={name: value for name, value in options.items() if value is not None})
+
+        signature = inspect.signature(command, eval_str=True)
+        own = [parameter for name, parameter in signature.parameters.items() if name != "options"]
+        ours = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            for name, annotation in options_of_specs.items()
+        ]
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        vars(run)["__signature__"] = signature.replace(parameters=[*ours, *parameters])
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*ours, *parameters)}
+        return run
+
+    return decorate
+
+
+def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
+    """Return the options of a spec, by name; a pair may also be named as a whole."""
+    options = [("pair", _option(EvalSpec.model_fields["pair"], str, GROUPS[Pair]))] if spec is Pair else []
+    for field, info in sorted(spec.options().items(), key=lambda item: item[0] in Presentation.model_fields):
+        kind = _kind(info)
+        if info.description and kind is not None and not (spec is EvalSpec and field in _SAID_OTHERWISE):
+            name = OPTIONS.get(field, field)
+            options.append((name, _option(info, kind, GROUPS.get(spec), *(() if name == field else (name, field)))))
+    return options
+
+
+def _option(info: FieldInfo, kind: type, panel: str | None, *names: str) -> Any:
+    default = None if info.default in (None, (), PydanticUndefined, False) else info.default
+    default_words = "" if default is None or f"{default}" in (info.description or "") else f" Default {default}."
+    spelt = [f"--{name.replace('_', '-')}" for name in names]
+    return Annotated[
+        kind | None, typer.Option(*spelt, help=f"{info.description}{default_words}", rich_help_panel=panel)
+    ]
+
+
+def _kind(info: FieldInfo) -> type | None:
+    """Return the type of a field as a command line has it: numbers and switches by themselves, names as text."""
+    every = [info.annotation, *get_args(info.annotation)]
+    if any(isinstance(validator, BeforeValidator) for validator in info.metadata):
+        every = []  # read from text, whatever it becomes
+    if any(isinstance(type_, type) and issubclass(type_, dict) for type_ in every) or dict in [
+        get_origin(type_) for type_ in every
+    ]:
+        return None
+    for kind in (bool, int, float):
+        if kind in every and "auto" not in str(info.annotation):
+            return kind
+    return str

@@ -1,0 +1,109 @@
+"""`rlvr-dir pair`: the pairs that have names, whether two checkpoints fit together, and extrapolated weights."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rlvr_dir.cli.base import echo, echo_json, group
+from rlvr_dir.cli.options import spec_options
+from rlvr_dir.errors import UserError
+from rlvr_dir.files import check_writable
+from rlvr_dir.progress import phase
+from rlvr_dir.spec import EngineSpec, Pair, parse
+from rlvr_dir.spec.pair import PAIR_OPTIONS, pair_of
+
+app = group("Pairs by name, whether two checkpoints fit together, extrapolated weights.")
+TWO = ("pair", "base", "pretrained")  # what may be named without an option
+OF_ENGINE = ("max_model_len", "dtype", "chat_template_kwargs")
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+
+@app.command("list")
+def list_command(as_json: AsJson = False) -> None:
+    """List the pairs that --pair NAME knows.
+
+    A question mark stands behind what nobody has verified. A name takes a checkpoint, or any revision of the RL
+    repository, after an @: nemotron-1.5b@brorl.
+    """
+    from rlvr_dir.spec import TINY_RL, zoo
+
+    if as_json:
+        echo_json([{"name": name, **pair.model_dump(mode="json")} for name, pair in zoo().items()])
+        return
+    from rlvr_dir.checkpoints.pair_check import zoo_table
+
+    echo(zoo_table(list(zoo().items())), lines=True)
+    echo("")
+    echo("?: not verified. base / RL where they differ, – where it is not known.")
+    echo(f"tiny is the pair that ships, {', '.join(TINY_RL)} its RL after so many steps.")
+
+
+@app.command("check")
+@spec_options(Pair, EngineSpec, only=(*PAIR_OPTIONS, *OF_ENGINE))
+def check_command(
+    options: dict[str, Any],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="BASE RL", help="Two checkpoints; or one NAME, or a folder.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether two checkpoints fit together.
+
+    What will be warned of, and why not. Reads no weights.
+
+    Configurations, tokenizers and the headers of local weights are read, from a folder, the hub's cache or the hub;
+    the checks are those with which every engine begins. Exit status: 0 it runs, 1 it does not, 2 it cannot be told.
+    For example:
+
+    \b
+        rlvr-dir pair check orz-7b
+        rlvr-dir pair check Qwen/Qwen2.5-7B Open-Reasoner-Zero/Open-Reasoner-Zero-7B --max-model-len 16384
+        rlvr-dir pair check runs/train/mine/seed-0
+    """
+    names = names or []
+    if names and (doubled := [name for name in TWO if name in options]):
+        raise UserError(f"{doubled[0]}={options[doubled[0]]!r} and {names[0]!r} both name a pair; give one of them")
+    if len(names) > 2:
+        raise UserError(f"{len(names)} checkpoints are named; accepted: BASE RL, or the name or the folder of a pair")
+    engine = parse(EngineSpec, {name: options.pop(name) for name in OF_ENGINE if name in options})
+    two = {"base": names[0], "pretrained": names[-1]} if len(names) == 2 else dict(zip(["pair"], names, strict=False))
+    pair = pair_of({**two, **options})
+    if pair is None:
+        raise UserError("no pair is named; accepted: BASE RL, or the name or the folder of a pair")
+    from rlvr_dir.checkpoints.pair_check import examine
+
+    report = examine(pair, engine, names[0] if len(names) == 1 else options.get("pair", ""))
+    if as_json:
+        echo_json(report.plain())
+    else:
+        for line in report.lines():
+            echo(line)
+    if report.verdict != "runs":
+        raise typer.Exit(1 if report.verdict == "refused" else 2)
+
+
+@app.command("expo")
+def expo_command(
+    base: Annotated[str, typer.Argument(help="Directory or hub id.")],
+    rl: Annotated[str, typer.Argument(help="Directory or hub id.")],
+    gamma: Annotated[float, typer.Option(help="Strength: 0 is RL, -1 base, above 0 beyond RL.", min=-1, max=100)],
+    out: Annotated[Path, typer.Option(help="Receives the checkpoint; it is as large as RL's.")],
+) -> None:
+    """Write RL's weights extrapolated: theta_RL + gamma (theta_RL - theta_base).
+
+    A baseline of one model (ExPO, arXiv 2404.16792), decoded as any RL model is. For example:
+
+    \b
+        rlvr-dir pair expo my-base my-rl --gamma 0.5 --out runs/expo-0.5
+        rlvr-dir eval --base my-base --pretrained runs/expo-0.5 -d rl --tasks aime24
+    """
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"out={str(out)!r} is not empty; accepted: a new folder")
+    pair = parse(Pair, {"base": base, "rl": rl})
+    check_writable(out)
+    with phase("extrapolating"):
+        from rlvr_dir.checkpoints.expo import write_expo
+
+        write_expo(pair, gamma, out)
+    echo(f"written: {out}; `rlvr-dir eval --base {base} --pretrained {out} -d rl` decodes it")

@@ -1,0 +1,246 @@
+"""`rlvr-dir sweep`: grids and searches."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlvr_dir.cli.base import echo, fit_table, group, parse_numbers
+from rlvr_dir.errors import UserError
+from rlvr_dir.progress import phase, say
+from rlvr_dir.spec import parse, read_yaml
+from rlvr_dir.spec.evaluation import load_criteria
+
+if TYPE_CHECKING:
+    from rlvr_dir.spec.search import Search
+    from rlvr_dir.sweep.folder import SweepFolder
+    from rlvr_dir.sweep.sweep import Sweep
+
+app = group("Grids and searches over ways of decoding, or trainings.")
+
+OUT = Path("runs")
+SweepOut = Annotated[Path, typer.Option(help="Receives sweeps/NAME, the records and the MLflow store.")]
+Records = Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")]
+Track = Annotated[bool, typer.Option(help="Log to MLflow.")]
+SweepName = Annotated[
+    str, typer.Argument(help="The sweep's name, its folder, or its file, which alone names criteria of your own.")
+]
+
+
+@app.command("list")
+def sweep_list(
+    long: Annotated[bool, typer.Option("--long", help="Print what each is for, too, in full.")] = False,
+) -> None:
+    """List the sweeps that ship with rlvr-dir."""
+    from rlvr_dir.spec.base import load_yaml
+    from rlvr_dir.sweep import sweeps_dir
+
+    rows = []
+    for path in [*sorted(sweeps_dir().glob("*.yaml")), *sorted(sweeps_dir().glob("lists/*.yaml"))]:
+        text = path.read_text(encoding="utf-8")
+        description = text.split("\nname:")[0].replace("\n# ", " ").removeprefix("# ")
+        spec = load_yaml(text)
+        pair = spec.get("pair") or spec.get("train", {}).get("preset") or "tiny"
+        pairs = ", ".join(map(str, pair)) if isinstance(pair, list) else str(pair)
+        rows.append([path.stem, "a list" if "sweeps" in spec else pairs, description])
+    if long:
+        for name, _, description in rows:
+            echo(f"{name}: {description}")
+        return
+    echo(fit_table(["sweep", "pair", "about"], rows), lines=True)
+
+
+@app.command("run")
+def sweep_run(
+    file: Annotated[str, typer.Argument(help="A YAML file, or the name of a sweep that ships with rlvr-dir.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print points, what the records hold, and what is missing; run nothing.")
+    ] = False,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Add the points that the file has more than before.")
+    ] = False,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a key, as sampling.samples=8; give it again for more.")
+    ] = None,
+    out: SweepOut = OUT,
+    records: Records = None,
+    track: Track = True,
+) -> None:
+    """Run a sweep, or go on with it after an interruption.
+
+    A file may also name several sweeps, which then run one after the other.
+
+    \b
+        rlvr-dir sweep run tiny_tau_gamma
+        rlvr-dir sweep run sweeps/dapo32b_tau_gamma.yaml --dry-run
+        rlvr-dir sweep run paper --dry-run
+    """
+    if sweeps := _listed_sweeps(file, change or [], extend):
+        if dry_run:
+            _show_costs(sweeps, out, records)
+            return
+        for name in sweeps:
+            say(f"sweep {name}")
+            sweep_run(name, out=out, records=records, track=track)
+        return
+    spec = read(file, change or [])
+    estimate = _open(spec, out, records).objective.estimate()
+    echo(estimate.text(points=dry_run), err=not dry_run, lines=True)
+    if not dry_run:
+        _run(spec, out, records, track, extend=extend)
+
+
+def _listed_sweeps(file: str, changes: list[str], extend: bool) -> dict[str, str]:
+    """Return the sweeps that a file names, with what each makes; none where it is a sweep itself."""
+    data = read_yaml(_file_of(file))
+    if not isinstance(data, dict) or "sweeps" not in data:
+        return {}
+    from rlvr_dir.sweep.lists import SweepList, check_options
+
+    check_options(changes, extend)
+    return parse(SweepList, data).sweeps
+
+
+def _show_costs(sweeps: dict[str, str], out: Path, records: Path | None) -> None:
+    """Print what is left of several sweeps, a line each, and all of them."""
+    from rlvr_dir.sweep.lists import cost_table
+
+    costs = {
+        name: (makes, _open(read(name, []), out, records).objective.estimate().total) for name, makes in sweeps.items()
+    }
+    echo(cost_table(costs), lines=True)
+
+
+@app.command("resume")
+def sweep_resume(name: SweepName, out: SweepOut = OUT, records: Records = None, track: Track = True) -> None:
+    """Go on with a sweep as it was begun."""
+    spec, place = _stored(name, out)[1], _place(name, out)
+    _run(spec, place, records, track)
+
+
+@app.command("status")
+def sweep_status(name: SweepName, out: SweepOut = OUT) -> None:
+    """Show trials done and failed, and the best so far."""
+    from rlvr_dir.sweep.run import status
+
+    echo(status(*_stored(name, out)), lines=True)
+
+
+@app.command("best")
+def sweep_best(name: SweepName, out: SweepOut = OUT) -> None:
+    """Show the best point with its controls."""
+    from rlvr_dir.sweep.run import best
+
+    echo(best(*_stored(name, out)), lines=True)
+
+
+@app.command("confirm")
+def sweep_confirm(
+    name: SweepName,
+    seeds: Annotated[str, typer.Option(help="Comma-separated; none that the sweep has used.")] = "1",
+    tasks: Annotated[
+        str | None, typer.Option(help="Benchmarks, comma-separated: the sweep's own and others. Default its own.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="First problems only, of each benchmark's.")] = None,
+    out: SweepOut = OUT,
+    records: Records = None,
+    track: Track = True,
+) -> None:
+    """Evaluate the winner again, with new seeds and problems.
+
+    Decode, or train, it and its controls: what is left of its lead?
+
+    On problems that did not choose it, where there are any: those that `confirm: {split: 0.5}` held out, those beyond
+    the sweep's limit, or other benchmarks (--tasks). Each row says which.
+    """
+    from rlvr_dir.sweep.confirm import confirm
+
+    chosen = [task.strip() for task in tasks.split(",")] if tasks else None
+    sweep = _open(_stored(name, out)[1], _place(name, out), records, track)
+    echo(confirm(sweep, parse_numbers("seeds", seeds), chosen, limit=limit), lines=True)
+
+
+@app.command("work")
+def sweep_work(name: SweepName, out: SweepOut = OUT, records: Records = None) -> None:
+    """Join a running sweep from another machine.
+
+    It must see the sweep's folder and storage (PostgreSQL)."""
+    from rlvr_dir.sweep.worker import join
+
+    join(_stored(name, out)[0].path, records)
+
+
+def read(file: str, changes: list[str]) -> "Search":
+    """Read the sweep of a file or of a shipped name, with `a.b=value` changes.
+
+    Raises:
+        UserError: no such file, not YAML, or what its kind refuses.
+    """
+    from rlvr_dir.sweep.specs import load
+
+    data = read_yaml(_file_of(file), changes)
+    load_criteria(data)
+    return load(data)
+
+
+def _file_of(name: str) -> Path:
+    """Return the file of that name, or of the sweep, or list of sweeps, of that name that ships.
+
+    Raises:
+        UserError: there is none.
+    """
+    from rlvr_dir.sweep import sweeps_dir
+
+    file = f"{name.removesuffix('.yaml')}.yaml"
+    for path in (Path(name), sweeps_dir() / file, sweeps_dir() / "lists" / file):
+        if path.is_file():
+            return path
+    names = ", ".join(sorted(path.stem for path in sweeps_dir().rglob("*.yaml")))
+    raise UserError(f"sweep={name!r} is no file, and none that ships: {names}")
+
+
+def _place(name: str, out: Path) -> Path:
+    """Return the `out` of a sweep; where it is named by its folder, `OUT/sweeps/NAME`, that folder's."""
+    path = Path(name)
+    return path.resolve().parents[1] if (path / "sweep.yaml").is_file() else out
+
+
+def _stored(name: str, out: Path) -> "tuple[SweepFolder, Search]":
+    from rlvr_dir.sweep.folder import SweepFolder
+
+    name = read(name, []).name if Path(name).is_file() else name
+    folder = SweepFolder(Path(name)) if (Path(name) / "sweep.yaml").is_file() else SweepFolder(out / "sweeps" / name)
+    spec = folder.stored()
+    if spec is None:
+        stored = ", ".join(sorted(path.parent.name for path in out.glob("sweeps/*/sweep.yaml"))) or "none"
+        raise UserError(f"sweep={name!r} has not been begun in {str(out)!r}; there are: {stored}")
+    if (path := folder.path.resolve()).name != spec.name:
+        own = str(path.with_name(spec.name))
+        raise UserError(f"sweep={name!r} is the folder of sweep {spec.name!r}; accepted: {own!r}")
+    return folder, spec
+
+
+def _open(spec: "Search", out: Path, records: Path | None, track: bool = False) -> "Sweep":
+    with phase("starting"):
+        from rlvr_dir.sweep.outcome import Places
+        from rlvr_dir.sweep.sweep import open_sweep
+
+    return open_sweep(spec, Places.under(out, records=records, track=track), say)
+
+
+def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend: bool = False) -> None:
+    from rlvr_dir.sweep.run import run_sweep
+
+    sweep = _open(spec, out, records, track)
+    folder = sweep.folder.path
+    try:
+        summary = run_sweep(spec, sweep.places, extend=extend, say=say)
+    except KeyboardInterrupt:
+        say(f"interrupted; the same command goes on, or `rlvr-dir sweep resume {folder}`")
+        raise
+    echo(summary.shown(), lines=True)
+    say(f"written to {folder}: summary.md with all tables and figures, summary.json, results")
+    if summary.failed:
+        count = f"{summary.failed} points failed"
+        say(f"{count}; `rlvr-dir sweep status {folder}` says why, and the same command tries again")
+        raise typer.Exit(1)

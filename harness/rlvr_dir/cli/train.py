@@ -1,0 +1,160 @@
+"""`rlvr-dir train`: DAPO with reweighted advantages."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rlvr_dir.cli.base import echo, parse_numbers
+from rlvr_dir.cli.track import Tracking
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.reweighting import default_alphas, method_names
+from rlvr_dir.progress import phase, say
+from rlvr_dir.spec import read_yaml
+from rlvr_dir.spec.base import set_key
+
+if TYPE_CHECKING:
+    from rlvr_dir.train.folder import SeedFolder
+    from rlvr_dir.train.spec import TrainSpec
+
+
+def train_command(
+    file: Annotated[Path | None, typer.Argument(help="A YAML file; options change what it says.")] = None,
+    backend: Annotated[str | None, typer.Option(help="trl (default, one machine) or verl (a cluster).")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="The paper's training, for verl: qwen25-math-7b or qwen3-8b-base.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help=f"How advantages are reweighted, default none: {method_names()}.")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help=f"Its strength; default {default_alphas()}.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Comma-separated, as 0,1,2.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Of generation; each makes several updates.")] = None,
+    rollout_top_p: Annotated[float | None, typer.Option(help="Of the rollouts; 1 is the policy itself.")] = None,
+    base: Annotated[str | None, typer.Option(help="Directory or hub id; default the tiny pair's base.")] = None,
+    data: Annotated[str | None, typer.Option(help="JSONL file of problems and answers; default the tiny task.")] = None,
+    validate: Annotated[
+        str | None, typer.Option(help="Benchmarks, comma-separated, or none; with the tiny base tiny_medium.")
+    ] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a key, as dapo.samples=8; give it again for more.")
+    ] = None,
+    against: Annotated[Path | None, typer.Option(help="Folder of a training to compare with, seed by seed.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Default runs/train/NAME, by file or method.")] = None,
+    track: Annotated[bool, typer.Option(help="Log each seed to MLflow, step by step.")] = True,
+    tracking: Tracking = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Open the data, print the training and its work; run nothing.")
+    ] = False,
+) -> None:
+    """Train with DAPO and save the result as a pair with its base.
+
+    Interrupt it, even with kill -9, and run the same command again: it goes on from its last checkpoint. For example:
+
+    \b
+        rlvr-dir train --seeds 0,1,2
+        rlvr-dir train --method low_prob --alpha 0.2 --seeds 0,1,2 --against runs/train/DAPO
+        rlvr-dir train --preset qwen25-math-7b --method low_prob --dry-run
+    """
+    with phase("starting"):
+        import yaml
+
+        from rlvr_dir.train.spec import check_machine, plain
+        from rlvr_dir.train.training import benchmarks
+
+    options = {
+        "backend": backend, "preset": preset, "base": base, "data": data,
+        "seeds": None if seeds is None else parse_numbers("seeds", seeds),
+        "dapo.method": method, "dapo.alpha": alpha,
+        "dapo.steps": steps, "dapo.top_p": rollout_top_p,
+        "validation.tasks": None if validate is None else [t for t in validate.split(",") if t not in ("", "none")],
+    }  # fmt: skip
+    spec = read(file, {name: value for name, value in options.items() if value is not None}, change or [])
+    if against is not None and not spec.validation.tasks:
+        raise UserError(
+            f"against={str(against)!r} compares validations, and this training has none; accepted: validate=TASKS, or "
+            "no against"
+        )
+    benchmarks(spec, spec.validation.tasks)
+    check_machine(spec)
+    where = out or Path("runs/train") / (file.stem if file else spec.dapo.label.replace(" α", "-").replace(" ", "-"))
+    if dry_run and spec.backend == "verl":
+        _show_verl(spec, where)
+        return
+    if dry_run:
+        with phase("opening the data"):
+            from rlvr_dir.train.training import estimate
+
+            work = estimate(spec, where)
+        text = yaml.safe_dump({**plain(spec), "out": str(where)}, sort_keys=False, allow_unicode=True)
+        echo(text.rstrip(), lines=True)
+        say(work)
+        return
+    with phase("starting"):
+        from rlvr_dir.tracking import Training, tracking_place
+        from rlvr_dir.train.run import TrainerError
+        from rlvr_dir.train.summary import taught_nothing, text
+        from rlvr_dir.train.training import run
+
+    beside = where.parents[1] if where.parent.name == "train" else where.parent
+    tracker = Training(tracking_place(beside, tracking, track=track), spec.dapo.label, plain(spec))
+
+    def done(seed: int, folder: "SeedFolder") -> None:
+        files = [folder.log, folder.done, folder.rl / "README.md", folder.path / "verl/overrides.txt"]
+        tracker.done(seed, folder.facts() or {}, folder.records(), [file for file in files if file.is_file()])
+
+    try:
+        summary = run(spec, where, against=against, say=say, on_record=tracker.record, on_seed=done)
+    except KeyboardInterrupt:
+        say(f"interrupted; the same command goes on from the last checkpoint in {where}")
+        raise
+    except TrainerError as error:
+        say(f"error: {error}")
+        raise typer.Exit(1) from None
+    finally:
+        tracker.interrupted()
+    echo(text(summary), lines=True)
+    say(f"written to {where}: summary.md, and for each seed a log, the model (rl) and the pair (pair.json)")
+    if untaught := summary.untaught:  # an exit status for scripts that would go on with the model
+        whole: int = summary.training["dapo"]["steps"]
+        say(f"error: seed {', '.join(untaught)}: {taught_nothing(whole, whole)}")
+        raise typer.Exit(1)
+
+
+def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "TrainSpec":
+    """Read the training of a file, changed by options and by `a.b=value` changes.
+
+    Raises:
+        UserError: no such file, not YAML, or what `load_train` refuses.
+    """
+    from rlvr_dir.train.defaults import complete
+
+    data = read_yaml(file, changes)
+    for name, value in options.items():
+        set_key(data, name, value)
+    return complete(data)
+
+
+def _show_verl(spec: "TrainSpec", out: Path) -> None:
+    """Print verl's arguments for the first seed, checked by verl where its environment is there, and the work."""
+    from rlvr_dir.train.training import estimate, list_obstacles
+    from rlvr_dir.train.verl.run import arguments
+    from rlvr_dir.train.verl.spec import Verl
+    from rlvr_dir.train.verl.validate import check_arguments
+
+    lines = arguments(spec, spec.seeds[0], out, spec.base)
+    python = (spec.verl or Verl()).python
+    if Path(python).expanduser().exists():
+        check_arguments(python, lines)
+        say(f"verl in {python} takes all {len(lines)} arguments")
+    else:
+        say(f"not checked: there is no {python}, which `make verl-env` makes (verl.python names another)")
+    for line in lines:
+        echo(line.text)
+    with phase("opening the data"):
+        missing = list_obstacles(spec)
+    for sentence in missing:
+        say(f"not here: {sentence}")
+    with suppress(UserError):  # said above
+        say(estimate(spec, out))

@@ -1,0 +1,203 @@
+"""From a request to what an engine needs: token ids, a rule, a noise key, a length; and back to a rollout."""
+
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlvr_dir.checkpoints.chat_template import encode_prompt
+from rlvr_dir.checkpoints.compat import Checkpoints
+from rlvr_dir.checkpoints.context import Context
+from rlvr_dir.decode.trace import MAX_TOP, Trace, columns
+from rlvr_dir.decode.types import BrokenLogits, Plan, Request, Rollout
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.noise import request_key
+from rlvr_dir.policy.own import NotLoaded
+from rlvr_dir.policy.rule import Rule
+from rlvr_dir.spec import Decoding, Pair, Sampling, check_together
+
+ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
+DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
+
+
+def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) -> Rule:
+    """Return what a decoding and its sampling ask of the mathematics.
+
+    Temperature 0 takes the likeliest token in place of a draw; its criteria look at temperature 1.
+    """
+    since, until = decoding.tokens(sampling.max_tokens)
+    return Rule(
+        gate=decoding.gate,
+        primary=decoding.primary,
+        gamma=decoding.gamma if decoding.gated else 0.0,
+        veto=decoding.mode == "veto",
+        top_p=sampling.top_p,
+        greedy=sampling.greedy,
+        temperature=sampling.criterion_temperature,
+        since=since,
+        until=inf if until is None else until,
+        trace=trace,
+    )
+
+
+def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list[Plan]:
+    """Plan all requests, each prompt tokenised once.
+
+    A response is given what the context leaves: `max_tokens`, or the context minus the prompt.
+
+    Raises:
+        UserError: a prompt is empty or leaves no room for a single token, or a decoding does not go with its sampling.
+    """
+    requests = list(requests)
+    for request in requests:
+        if isinstance(gate := request.decoding.gate, NotLoaded):
+            raise UserError(f"criterion={gate.criterion!r} is not loaded: only what you name yourself is; accepted: -d")
+    encoded: dict[str, tuple[int, ...]] = {}
+    plans = []
+    for request in requests:
+        ids = request.prompt_token_ids
+        if ids is None:
+            ids = encoded.get(request.prompt)
+            if ids is None:
+                ids = encoded[request.prompt] = encode_prompt(checkpoints.tokenizer, request.prompt)
+        if not ids:
+            raise UserError(f"problem={request.problem!r}: its prompt is empty; accepted: at least one token")
+        limit = checkpoints.context.limit(request.decoding)
+        room = limit - len(ids)
+        most = min(request.sampling.max_tokens, room)
+        if room < 1:
+            raise UserError(
+                f"problem={request.problem!r}: its prompt has {len(ids)} tokens, which leaves no room for a response; "
+                f"accepted: fewer than max_model_len={limit}"
+            )
+        for name, token_ids in (("prompt_token_ids", ids), ("begun", request.begun)):
+            if token_ids and (min(token_ids) < 0 or max(token_ids) >= checkpoints.vocab_size):
+                raise UserError(
+                    f"problem={request.problem!r}: {name} has an id outside the vocabulary; "
+                    f"accepted: 0 to {checkpoints.vocab_size - 1}"
+                )
+        if request.begun:
+            _check_begun(request, checkpoints, most)
+        if request.trace is not None and not 0 <= request.trace <= MAX_TOP:
+            raise UserError(f"trace={request.trace} is refused; accepted: 0 to {MAX_TOP} likeliest tokens, or None")
+        if columns(request.trace or 0) >= checkpoints.vocab_size:
+            raise UserError(
+                f"trace={request.trace} is refused: a vocabulary of {checkpoints.vocab_size} tokens is too small for it"
+            )
+        if (
+            request.trace is not None
+            and checkpoints.shared < checkpoints.vocab_size
+            and not request.decoding.reads_base
+        ):
+            raise UserError(
+                f"mode={request.decoding.mode!r} is refused where every token's facts are asked for (a trace): RL may "
+                "write tokens that base does not know, which have no divergence; accepted: a pair with one vocabulary"
+            )
+        sampling = request.sampling
+        check_together(request.decoding, sampling)
+        plans.append(
+            Plan(
+                rule=rule_of(request.decoding, sampling, request.trace),
+                key=request_key(sampling.seed, request.problem, request.sample),
+                start=len(ids),
+                end=min(checkpoints.eos_token_ids),
+                request=request,
+                begun=len(request.begun),
+                token_ids=(*ids, *request.begun),
+                max_new_tokens=most - len(request.begun),
+            )
+        )
+    return plans
+
+
+def warn_of_cuts(plans: Sequence[Plan], context: Context) -> None:
+    """Warn of responses that may have to end before `max_tokens` because the context does: how many and where.
+
+    Once for each `max_tokens` and length: a sweep asks its engine again and again.
+    """
+    cut: dict[tuple[int, int], dict[tuple[int, ...], int]] = defaultdict(dict)
+    lengths = set()
+    for plan in plans:
+        most = plan.request.sampling.max_tokens
+        prompt, room = plan.token_ids[: plan.start], plan.begun + plan.max_new_tokens
+        lengths.add(prompt)
+        if room < most:
+            cut[most, context.limit(plan.request.decoding)][prompt] = room
+    for (most, limit), rooms in cut.items():
+        if (most, limit) in context.told:
+            continue
+        context.told.add((most, limit))
+        least, largest = min(rooms.values()), max(rooms.values())
+        after = f"{least}" if least == largest else f"{least} to {largest}"
+        warnings.warn(
+            f"max_tokens={most} has no room after {len(rooms)} of {len(lengths)} prompts: responses are cut after "
+            f"{after} tokens, {context.limit_reason(limit)}; accepted: max_tokens up to {least}, or "
+            f"max_model_len={limit - least + most}",
+            stacklevel=3,
+        )
+
+
+def _check_begun(request: Request, checkpoints: Checkpoints, most: int) -> None:
+    """Refuse a response that cannot be gone on with from the tokens it has.
+
+    Raises:
+        UserError: it has ended.
+    """
+    start = f"problem={request.problem!r}: begun has {len(request.begun)} tokens and"
+    if len(request.begun) >= most:
+        raise UserError(f"{start} leaves no room for another; accepted: fewer than {most}")
+    if checkpoints.eos_token_ids & set(request.begun):
+        raise UserError(f"{start} one that ends a response; accepted: tokens before it")
+    if request.stop:
+        raise UserError(f"{start} stop={request.stop!r} could lie across its end; accepted: no stop strings")
+
+
+def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterable[str]) -> BrokenLogits:
+    """Make the error for logits that are no distribution, `after` so many tokens of a response.
+
+    `roles` are those of the models that gave them, as far as it is known.
+    """
+    named_roles = tuple(roles)
+    names = " and ".join(map(pair.argument, named_roles or pair.models))
+    request = plan.request
+    return BrokenLogits(
+        f"{'' if named_roles else 'one of '}{names}: NaN or infinite logits after {after} tokens of "
+        f"the response to problem={request.problem!r} (sample={request.sample}, {request.decoding.label()}), so no "
+        "token can be drawn; responses that were finished before stand; accepted: a checkpoint with finite logits"
+        + ("" if dtype == "float32" else f", or dtype=float32 if {dtype} is too narrow for it")
+    )
+
+
+def written(tokenizer: Any, token_ids: Sequence[int]) -> str:
+    """Return the text of a response, without special tokens."""
+    return tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def rollout(
+    plan: Plan,
+    tokenizer: Any,
+    token_ids: Sequence[int],
+    replaced: ArrayLike,
+    changed: ArrayLike,
+    delta_logp: ArrayLike,
+    finish_reason: Literal["stop", "length"],
+    trace: np.ndarray | None = None,
+) -> Rollout:
+    """Make the rollout of a finished plan; text without special tokens, cut before a stop string."""
+    text = written(tokenizer, (*plan.request.begun, *token_ids))
+    cuts = [at for at in (text.find(stop) for stop in plan.request.stop) if at >= 0]
+    return Rollout(
+        request=plan.request,
+        prompt_token_ids=plan.token_ids[: plan.start],
+        token_ids=tuple(token_ids),
+        text=text[: min(cuts)] if cuts else text,
+        finish_reason=finish_reason,
+        replaced=np.asarray(replaced, dtype=bool),
+        changed=np.asarray(changed, dtype=bool),
+        delta_logp=np.clip(np.asarray(delta_logp, dtype=np.float32), -DELTA_LIMIT, DELTA_LIMIT),
+        trace=None if trace is None else Trace(np.asarray(trace, dtype=np.float32)),
+    )

@@ -1,0 +1,1 @@
+"""Several engines on one machine or many, through Ray."""

@@ -1,0 +1,27 @@
+"""The choice of a single engine; `rlvr_dir.decode` opens one or several."""
+
+from importlib.util import find_spec
+
+from rlvr_dir.decode.engine import Engine
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import EngineSpec, Pair
+
+
+def single_engine(pair: Pair, spec: EngineSpec) -> Engine:
+    """Return the engine that `spec.backend` names, its weights not loaded yet.
+
+    Raises:
+        UserError: the checkpoints do not fit together, vLLM is asked for and absent, or a setting cannot be served.
+    """
+    installed = find_spec("vllm") is not None
+    if spec.backend == "vllm" and not installed:
+        raise UserError(
+            "backend='vllm': vLLM is not installed; install the extra [cpu] or [gpu], or use backend=transformers"
+        )
+    if spec.backend == "transformers" or not installed:
+        from rlvr_dir.decode.transformers_pair import TransformersPair
+
+        return TransformersPair(pair, spec)
+    from rlvr_dir.decode.vllm_pair.engine import VllmPair
+
+    return VllmPair(pair, spec)

@@ -1,0 +1,520 @@
+"""The product engine: opens vLLM on a pair, feeds it requests, yields rollouts as they finish."""
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from rlvr_dir.checkpoints.beside_vllm import on_cpu
+from rlvr_dir.checkpoints.compat import ties_head
+from rlvr_dir.checkpoints.precision import exact_float32
+from rlvr_dir.decode.plan import broken_logits, plan_requests, rollout
+from rlvr_dir.decode.progress import Progress, reporting
+from rlvr_dir.decode.trace import MAX_TOP, columns
+from rlvr_dir.decode.types import BrokenLogits, Plan, Request, Rollout
+from rlvr_dir.decode.vllm_pair import batch_invariance, channel
+from rlvr_dir.decode.vllm_pair.plugin import ARCHITECTURE, EXTRA_ARG
+from rlvr_dir.decode.vllm_pair.self_test import TestedPair, self_test
+from rlvr_dir.decode.vllm_pair.start import (
+    LEVEL,
+    QUIET,
+    Log,
+    clean_up,
+    in_process,
+    lost,
+    prepare,
+    start_vllm,
+)
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.gates import GateError
+from rlvr_dir.policy.trace import FACTS
+from rlvr_dir.progress import note, phase
+from rlvr_dir.spec import EngineSpec, Pair
+
+CPU_KV_CACHE_GIB = 2.0
+COMPILED_FROM = 300_000  # tokens that take as long eagerly as compiled, on a CPU (reports/performance.md)
+# On a CPU vLLM gives a core in a process of its own a worker in yet another one, and each of the two spins while the
+# other one works, which costs as much processor time again as half of the decoding. This core computes by itself.
+ALONE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself
+
+_REFUSED_ARGS = {
+    "speculative_config": "drafts would be verified by one model only",
+    "pipeline_parallel_size": "the two submodels are not cut into stages",
+    "enable_lora": "an adapter would apply to one submodel only (RL as an adapter of base is given as rl)",
+    "logits_processors": "the pair's own processor decides each token",
+    "logprobs_mode": "the log-probability channel carries the facts of each token",
+    "hf_overrides": "they name the pair model",
+    "quantization": "quantised weights have not been tested with a pair",
+    "quantization_config": "quantised weights have not been tested with a pair",
+}
+
+# Arguments of vLLM that say where things lie, how fast they go and what is shown; any other is part of a record's hash.
+_HARMLESS_ARGS = {
+    "async_scheduling", "compilation_config", "cpu_offload_gb", "cudagraph_capture_sizes", "disable_log_stats",
+    "distributed_executor_backend", "download_dir", "enable_chunked_prefill", "enable_prefix_caching",
+    "kv_cache_memory_bytes", "max_cudagraph_capture_size", "max_parallel_loading_workers", "use_tqdm_on_load",
+}  # fmt: skip
+
+_open_here: set[int] = set()  # engines whose workers live in this process: vLLM's distributed state is global
+
+
+class _Broken(Exception):
+    """A response came back with a token that was drawn from logits that are no distribution."""
+
+    def __init__(self, plan: Plan, token_ids: list[int], roles: tuple[str, ...] | None) -> None:
+        """Take the tokens before it and, if the request was traced, whose logits they were."""
+        super().__init__(plan, token_ids, roles)
+        self.plan, self.token_ids, self.roles = plan, token_ids, roles
+
+
+class VllmPair(TestedPair):
+    """Both models in one vLLM engine; implements `Engine`."""
+
+    def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
+        """Check the settings and the checkpoints; `start` starts vLLM.
+
+        Raises:
+            UserError: the checkpoints do not fit together, or a setting cannot be served with a pair.
+        """
+        spec = spec or EngineSpec()
+        refuse(spec)
+        super().__init__(pair, spec)
+        logging.getLogger("vllm").setLevel(os.environ.setdefault(LEVEL, QUIET))  # vLLM reads it, too, but not at once
+        os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+        self._numbers = count()
+        self._generating = False
+        self._llm: Any = None
+        self._engine: Any = None
+        self._log: Log | None = None
+        self._eager = bool(spec.enforce_eager)
+        self._lost = False  # whether vLLM's processes ended by themselves
+        self.self_test = "off"
+
+    def load(self) -> None:
+        """Start vLLM and test that both submodels compute what they should; see `start`.
+
+        Raises:
+            UserError: vLLM cannot hold the pair, or the self-test found a submodel with wrong logits.
+        """
+        if self.spec.deterministic:
+            batch_invariance.refuse()  # here, not where it is made: a pool's first process may have no GPU
+        batch_invariance.switch(self.spec.deterministic)
+        if self.dtype == "float32":
+            exact_float32()
+        self._eager = self._starts_eager()
+        self.merge()
+        arguments = self._arguments()
+        with phase("loading vLLM"):
+            self._log = prepare(self.spec)
+        if _open_here and in_process():
+            raise UserError(
+                "backend='vllm': another vLLM engine is open in this process, which can hold one; close it first"
+            )
+        if on_cpu() and not in_process() and self.spec.tensor_parallel_size == 1:
+            arguments.setdefault("distributed_executor_backend", ALONE)
+        self._llm = start_vllm(self.make_llm, arguments, self._log)
+        self._engine, self._lost = self._llm.llm_engine, False
+        self._tell_room()
+        if in_process():
+            _open_here.add(id(self))
+        elif self._eager and on_cpu():
+            self.ask_worker("rlvr_compile_nothing")  # in this process `_step` sees to it, step by step
+        if self.spec.self_test:
+            try:
+                with phase("self-test"):
+                    self.self_test = self_test(self, full=self.spec.self_test == "full")
+            except BaseException:
+                self.close()
+                raise
+
+    def _tell_room(self) -> None:
+        """Tell how many responses of full length the KV cache holds; what is beyond is preempted and read again."""
+        cache, length, most = self._engine.vllm_config.cache_config, self.context.length, self.spec.max_num_seqs
+        tokens = cache.num_gpu_blocks * cache.block_size
+        room = (
+            f"the KV cache has room for {tokens:,} tokens, {tokens // length:,} responses of full length ({length:,})"
+        )
+        note(room)
+        if 4 * (tokens // length) < most:
+            warnings.warn(
+                f"{room}, and max_num_seqs={most}: where responses grow long, most of a batch waits and is read again; "
+                "a smaller max_model_len or max_num_seqs, or more memory for the cache, avoids that",
+                stacklevel=4,
+            )
+
+    def make_llm(self, **arguments: Any) -> Any:
+        """Start vLLM: `vllm.LLM(**arguments)`, or what a subclass has in its place."""
+        from vllm import LLM
+
+        return LLM(**arguments)
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of `vllm.LLM`."""
+        spec, pair = self.spec, self.pair
+        arguments: dict[str, Any] = {
+            **self._models(),
+            "trust_remote_code": pair.trust_remote_code,
+            "dtype": self.dtype,
+            "max_model_len": max(self.context.length, self.context.rl_alone),
+            "max_num_seqs": spec.max_num_seqs,
+            "tensor_parallel_size": spec.tensor_parallel_size,
+            "gpu_memory_utilization": spec.gpu_memory_utilization,
+            "enforce_eager": self._eager,
+            "seed": 0,  # vLLM's own noise is never used
+            "disable_log_stats": True,
+            "use_tqdm_on_load": not self.checkpoints.small,
+            "logits_processors": ["rlvr_dir.decode.vllm_pair.processor:PairProcessor"],
+            "logprobs_mode": "processed_logits",
+            "worker_extension_cls": "rlvr_dir.decode.vllm_pair.worker.PairWorker",
+            "max_logprobs": 1 + columns(MAX_TOP),
+        }
+        if spec.max_num_batched_tokens is not None:
+            arguments["max_num_batched_tokens"] = spec.max_num_batched_tokens
+        if spec.block_size is not None:
+            arguments["block_size"] = spec.block_size
+        if spec.kv_cache_gib is not None or on_cpu():
+            arguments["kv_cache_memory_bytes"] = int((spec.kv_cache_gib or CPU_KV_CACHE_GIB) * 2**30)
+        if spec.max_num_seqs > DEFAULT_GRAPHS and not (self._eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
+            # beyond its default vLLM would decode full batches without a graph; sizes go up in steps of 16
+            arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
+        for name in spec.vllm_args:
+            if name in arguments and name not in ("disable_log_stats", "use_tqdm_on_load"):
+                raise UserError(
+                    f"vllm_args: {name} is refused there; it is set by the pair or by the setting of its own"
+                )
+        arguments |= spec.vllm_args
+        widths = {config.get_text_config().hidden_size for config in self.checkpoints.configs.values()}
+        if spec.tensor_parallel_size > 1 and len(widths) > 1:
+            # a process has one workspace for sums fused with norms, which vLLM sizes by the first submodel
+            compilation = arguments.get("compilation_config") or {}
+            compilation = compilation if isinstance(compilation, dict) else {"mode": compilation}
+            passes = {**(compilation.get("pass_config") or {}), "fuse_allreduce_rms": False}
+            arguments["compilation_config"] = {**compilation, "pass_config": passes}
+        return arguments
+
+    def _starts_eager(self) -> bool:
+        """Tell whether vLLM shall compile nothing: as is asked, or on a CPU where little is to be decoded."""
+        wanted, work = self.spec.enforce_eager, self.work
+        if wanted is not None or work is None or not on_cpu():
+            return bool(wanted)
+        eager = work < COMPILED_FROM
+        effect, other = ("compiles nothing", "--no-") if eager else ("compiles the models first", "--")
+        expected = f"some {work:,} tokens are expected, and on a CPU that pays from about {COMPILED_FROM:,}"
+        why = expected if work else "it starts sooner so on a CPU"
+        note(f"vLLM {effect}: {why} ({other}enforce-eager says otherwise)")
+        return eager
+
+    def settled(self) -> EngineSpec:
+        """Return the settings, with it decided whether vLLM compiles."""
+        return self.spec.replace(enforce_eager=self._starts_eager())
+
+    def _models(self) -> dict[str, Any]:
+        """Return what vLLM is opened on: RL, with the others' weights beside it."""
+        pair, checkpoints = self.loaded, self.checkpoints
+        longest = max(self.context.length, self.context.rl_alone)  # base is computed where RL alone is read, too
+        models = {}
+        for role in sorted(self.roles, key=lambda role: role != "rl"):
+            config, (place, revision) = checkpoints.configs[role], pair.models[role]
+            models[role] = {
+                "place": place,
+                "revision": revision,
+                "tied": ties_head(config),
+                "positions": longest if role in self.context.beyond else None,  # else rotary angles end before
+            }
+        named: dict[str, Any] = {
+            "architectures": [ARCHITECTURE],
+            "rlvr": {
+                "models": models,
+                "architecture": (checkpoints.configs["rl"].architectures or ["unknown"])[0],
+                "vocab": checkpoints.vocab_size,
+                "shared": checkpoints.shared,
+                "stand_in": checkpoints.stand_in,
+            },
+        }
+        if self.head_dtype != self.dtype:
+            named["head_dtype"] = self.head_dtype
+        if models["rl"]["positions"]:
+            named["max_position_embeddings"] = longest
+        tokenizer = self.pair.models["rl" if checkpoints.tokenizer.name_or_path == self.pair.rl else "base"]
+        return {
+            "model": pair.models["rl"].place,
+            "revision": pair.models["rl"].revision,
+            "tokenizer": tokenizer.place,
+            "tokenizer_revision": tokenizer.revision,
+            "hf_overrides": named,
+        }
+
+    @property
+    def head_dtype(self) -> str:
+        """float32, or the model's own type where vLLM knows no other (0.25) or has no batch-invariant kernel for it."""
+        if self.dtype == "float32":
+            return self.dtype
+        from vllm.model_executor.layers.logits_processor import LogitsProcessor
+        from vllm.platforms import current_platform
+
+        mixed = hasattr(LogitsProcessor, "_apply_head")
+        if self.spec.deterministic:  # before Hopper vLLM replaces matrix products, and not the one of two types
+            mixed = mixed and current_platform.has_device_capability(90)
+        return "float32" if mixed else self.dtype
+
+    def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+        """Yield rollouts as they finish; see `Engine.decode`."""
+        return self._generate(iter(plans), plans, progress)
+
+    def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
+        """Yield rollouts as they finish; see `Engine.serve`. What comes in joins the running batch."""
+        self.start()
+        return self._generate(map(self._plan, waiting), (), progress)  # a generator would not go on once it has ended
+
+    def _plan(self, request: Request) -> Plan:
+        return plan_requests([request], self.checkpoints)[0]
+
+    def _generate(self, waiting: Iterator[Plan], known: Sequence[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+        try:
+            yield from self._stream(waiting, known, progress)
+        except _Broken as broken:
+            raise self._explained(broken) from None
+
+    def _explained(self, broken: "_Broken") -> BrokenLogits:
+        """Make the error for a broken response; whose logits did it is found by decoding that token again, traced."""
+        plan, roles = broken.plan, broken.roles
+        if roles is None:
+            once_more = replace(
+                plan,
+                request=replace(plan.request, trace=0),
+                rule=replace(plan.rule, trace=0),
+                begun=plan.begun + len(broken.token_ids),
+                token_ids=(*plan.token_ids, *broken.token_ids),
+                max_new_tokens=1,
+            )
+            try:
+                list(self._stream(iter([once_more]), [once_more]))
+            except _Broken as again:
+                roles = again.roles
+        if not self._engine.has_unfinished_requests():  # of others, beside ours
+            with suppress(UserError):
+                self.forget_prompts()
+            self.ask_worker("rlvr_clear")
+        if len(self.roles) > 2:
+            roles = None  # what was traced are the two policies that are decided between, each made of several models
+        return broken_logits(plan, self.pair, self.dtype, plan.begun + len(broken.token_ids), roles or ())
+
+    def _stream(
+        self, waiting: Iterator[Plan], known: Sequence[Plan], progress: bool | Progress = False
+    ) -> Iterator[Rollout]:
+        if self._generating:
+            raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
+        self._generating = True
+        running: dict[str, Plan] = {}
+        try:
+            with reporting(progress, known) as bar:
+                bar.set_phase("prefilling")
+                while True:
+                    while len(running) < 2 * self.spec.max_num_seqs and (plan := next(waiting, None)) is not None:
+                        running[self._submit(plan)] = plan
+                    if not running:
+                        return
+                    yield from self._finished(running, bar)
+                    if progress and bar.looks and any(lengths := self._lengths()):
+                        bar.show(lengths)
+                        bar.set_phase("generating")
+        finally:
+            self._generating = False
+            if running and not self._lost:
+                self._engine.abort_request(list(running))
+
+    def _finished(self, running: dict[str, Plan], bar: Progress) -> Iterator[Rollout]:
+        """Take a step, and yield the rollouts that it has finished.
+
+        Raises:
+            _Broken: one of them is broken; after the others.
+        """
+        broken: _Broken | None = None
+        for output in self._step():
+            plan = running.pop(output.request_id, None) if output.finished else None
+            if plan is None:  # a plain vLLM request that somebody put beside ours
+                continue
+            try:
+                done = self._rollout(plan, output.outputs[0])
+            except _Broken as error:
+                broken = error
+                continue
+            bar.set_phase("generating")
+            bar.finished(done)
+            yield done
+        if broken is not None:
+            raise broken
+
+    def _step(self) -> list[Any]:
+        """Take vLLM's next step and return what it has finished.
+
+        Raises:
+            EngineLost: its processes are gone.
+        """
+        from torch.compiler import set_stance
+
+        # Even so vLLM would compile a helper of its sampler: 3 to 10 seconds before the first token.
+        eager = self._eager and on_cpu() and in_process()
+        with self._lost_noticed(), set_stance("force_eager") if eager else nullcontext():
+            return self._engine.step()
+
+    @contextmanager
+    def _lost_noticed(self) -> Iterator[None]:
+        """Raise EngineLost where vLLM says that its processes are gone."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            yield
+        except GateError as error:  # of a core in this process
+            self._lost = True
+            raise UserError(f"{error}; responses that were finished before stand") from None
+        except EngineDeadError as error:
+            self._lost = True
+            raise lost(error, self._log) from None
+
+    def sampling_params(self, plan: Plan, kind: Any = None) -> Any:
+        """Return vLLM's `SamplingParams` of a plan: greedy, without a sampler of its own.
+
+        `kind` is how vLLM returns the response (a `RequestOutputKind`): as a whole (None), or in pieces, whose text is
+        then written as well.
+        """
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        return SamplingParams(
+            temperature=0.0,  # greedy over the forced row picks the decided token
+            max_tokens=plan.max_new_tokens,
+            stop_token_ids=sorted(self.checkpoints.eos_token_ids),
+            stop=list(plan.request.stop) or None,
+            detokenize=kind is not None or bool(plan.request.stop),
+            skip_special_tokens=True,
+            # the chosen token's number only, or with it those that carry its statistics
+            logprobs=0 if plan.request.trace is None else 1 + columns(plan.request.trace),
+            flat_logprobs=True,
+            output_kind=kind or RequestOutputKind.FINAL_ONLY,
+            extra_args={EXTRA_ARG: plan.plain()},
+        )
+
+    def _submit(self, plan: Plan) -> str:
+        """Hand one plan to vLLM; return the request's name."""
+        name = f"rlvr-{next(self._numbers)}"
+        prompt = {"type": "token", "prompt_token_ids": list(plan.token_ids)}
+        with self._lost_noticed():
+            self._engine.add_request(name, prompt, self.sampling_params(plan))
+        return name
+
+    def _rollout(self, plan: Plan, completion: Any) -> Rollout:
+        flat = completion.logprobs
+        token_ids = list(completion.token_ids)
+        logits = np.array([flat.logprobs[start] for start in flat.start_indices], dtype=np.float64)
+        named = [flat.token_ids[start] for start in flat.start_indices]
+        if named != token_ids:
+            raise RuntimeError("vLLM returned the facts of other tokens than those it emitted")
+        replaced, changed, delta_logp = channel.decode(logits)
+        reason = "length" if completion.finish_reason == "length" else "stop"
+        trace = None
+        if plan.request.trace is not None:
+            spans = zip(flat.start_indices, flat.end_indices, strict=True)
+            returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
+            trace = channel.decode_trace(token_ids, returned, columns(plan.request.trace))
+        if (broken := np.isnan(delta_logp)).any():
+            first = int(broken.argmax())
+            roles = None
+            if trace is not None:
+                logp = {role: trace[first, FACTS.index(f"logp_{role}")] for role in self.roles[:2]}
+                roles = tuple(role for role in logp if np.isnan(logp[role]))
+            raise _Broken(plan, token_ids[:first], roles)
+        return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, trace)
+
+    def forget_prompts(self) -> None:
+        """Empty the prefix cache, so that prompts are computed again.
+
+        Raises:
+            UserError: vLLM keeps it, since a request still uses it.
+        """
+        if not self._llm.reset_prefix_cache():
+            raise UserError(
+                "vLLM has not emptied its prefix cache, of which a request still uses a part: prompts would not be "
+                "computed again; accepted: no other request meanwhile (at the start self_test=False does without)"
+            )
+
+    def ask_worker(self, method: str, *args: Any) -> Any:
+        """Return what a method of `PairWorker` answers, in the first of vLLM's workers."""
+        with self._lost_noticed():
+            return self._llm.collective_rpc(method, args=args)[0]
+
+    def _lengths(self) -> list[int]:
+        """Return the tokens of each running request, for the progress bar only; none where vLLM does not tell."""
+        states = getattr(self._engine.output_processor, "request_states", {})
+        return [state.detokenizer.num_output_tokens() for state in states.values() if state.detokenizer]
+
+    def info(self) -> dict[str, Any]:
+        """Return what is run; see `Engine.info`."""
+        import vllm
+
+        from rlvr_dir.decode.vllm_pair.step import decision_path
+
+        device = "cpu" if on_cpu() else "cuda"
+        path = decision_path(device)
+        return self.facts(
+            backend="vllm",
+            vllm=vllm.__version__,
+            device=device,
+            **({"decision": path} if path != "torch" else {}),  # near-ties may fall otherwise than in torch
+            tensor_parallel_size=self.spec.tensor_parallel_size,
+            self_test=self.self_test,
+            **({"deterministic": True} if self.spec.deterministic else {}),  # others' records keep their hash
+            **({"vllm_args": args} if (args := _telling_args(self.spec)) else {}),
+        )
+
+    def close(self) -> None:
+        """Shut the engine down and free its memory; see `Engine.close`."""
+        self.started = False
+        if self._llm is None:
+            return
+        with phase("ending vLLM"):  # seconds on a crowded machine
+            self._engine.engine_core.shutdown()
+            self._llm = self._engine = None
+            if id(self) in _open_here:
+                _open_here.discard(id(self))
+                clean_up()
+        if self._log is not None:
+            self._log.discard()
+        self.remove_merged()
+
+
+def refuse(spec: EngineSpec) -> None:
+    """Turn down, before anything loads, settings that cannot work with a pair.
+
+    Raises:
+        UserError: naming the setting and why.
+    """
+    if spec.pipeline_parallel_size != 1:
+        raise UserError(
+            f"pipeline_parallel_size={spec.pipeline_parallel_size} is refused with a pair: "
+            f"{_REFUSED_ARGS['pipeline_parallel_size']}; accepted: 1 (use tensor_parallel_size)"
+        )
+    for name, why in _REFUSED_ARGS.items():
+        if name in spec.vllm_args:
+            raise UserError(f"vllm_args: {name} is refused with a pair: {why}")
+
+
+def _telling_args(spec: EngineSpec) -> dict[str, Any]:
+    """Return the user's own arguments of vLLM that can change a token (`kv_cache_dtype`), as plain values."""
+    hashed = {name: value for name, value in spec.vllm_args.items() if name not in _HARMLESS_ARGS}
+    return json.loads(json.dumps(hashed, sort_keys=True, default=str))
+
+
+def _sizes_graphs(vllm_args: dict[str, Any]) -> bool:
+    """Tell whether a user's own arguments say for which sizes CUDA graphs are captured."""
+    compilation = vllm_args.get("compilation_config", {})
+    own = {*vllm_args, *(compilation if isinstance(compilation, dict) else ("cudagraph_capture_sizes",))}
+    return bool(own & {"cudagraph_capture_sizes", "max_cudagraph_capture_size"})

@@ -1,0 +1,173 @@
+"""The models of a pair as one vLLM model: complete submodels of any architecture vLLM knows, run side by side.
+
+All submodels' attention layers land in the same KV cache manager, so paging, prefix cache, chunked prefill and
+preemption serve them together. vLLM is opened on one checkpoint; the others' weights are secondary sources.
+"""
+
+import copy
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+import torch
+from torch import nn
+from vllm.compilation.backends import set_model_tag
+from vllm.config import VllmConfig
+from vllm.config.utils import replace
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+from vllm.model_executor.models.utils import init_vllm_registered_model, maybe_prefix
+from vllm.transformers_utils.config import get_config
+
+from rlvr_dir.decode.vllm_pair.loading import load_whole
+from rlvr_dir.decode.vllm_pair.plugin import CONTEXT_KEY
+from rlvr_dir.decode.vllm_pair.step import rehearse
+from rlvr_dir.policy.combine import combination_of
+
+PROFILED = ("cuda", "xpu")  # devices whose memory vLLM measures in a dummy step before it sizes the KV cache
+
+
+class RLVRPairForCausalLM(nn.Module):
+    """Runs its models on the same tokens; `compute_logits` returns RL's logits and keeps the others' beside them.
+
+    `config.rlvr` says what they are:
+
+    - `models`: role -> `place`, `revision`, whether its own configuration ties the output layer to the input embeddings
+      (`tied`) and how many `positions` it is read at. vLLM was opened on the first of them. A model that is paired with
+      itself is `rl` alone: one set of weights, one forward.
+    - `architecture` names the submodels' class.
+    - `vocab` real tokens, of which all models know the first `shared`; base reads `stand_in` in place of another.
+    """
+
+    base_ids: torch.Tensor  # what base reads of a step, where it does not know all of RL's tokens
+    rl: Any  # vLLM's models, as `_submodel` gives them; and one of each other role
+    base: Any
+
+    def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
+        super().__init__()
+        self.facts = vllm_config.model_config.hf_config.rlvr
+        self.shared: int = self.facts["shared"]
+        self.combination = combination_of(self.facts["models"], self.facts["vocab"], self.shared)
+        self.checkpoints: dict[str, str] = {}  # role -> what its weights are loaded from
+        self.secondary_weights: list[DefaultModelLoader.Source] = []
+        self.widths: dict[str, int] = {}  # role -> its hidden size
+        for role in self.facts["models"]:
+            self.build(role, vllm_config, maybe_prefix(prefix, role))
+        if self.shared < self.facts["vocab"]:
+            tokens = vllm_config.scheduler_config.max_num_batched_tokens
+            self.base_ids = torch.zeros(tokens, dtype=torch.long)  # on vLLM's default device, as its models are built
+        self.logits: dict[str, torch.Tensor | None] = {}  # beside RL's, of the step in hand: same rows, same stream
+        self.watched: list[tuple[int, int]] | None = None  # of each step: rows, and rows whose two halves are the same
+        self._rehearsed = False
+        vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
+
+    def build(self, role: str, vllm_config: VllmConfig, prefix: str) -> None:
+        """Make a submodel, and say where its weights come from: the first one's are what vLLM was opened on."""
+        model, first = self.facts["models"][role], not self.widths
+        place, revision = model["place"], model["revision"]
+        config = vllm_config.model_config.hf_config if first else own_config(vllm_config, model)
+        setattr(self, role, submodel(vllm_config, prefix, model["tied"], None if first else config, rlvr_role=role))
+        self.checkpoints[role] = place
+        if not first:
+            source = DefaultModelLoader.Source(model_or_path=place, revision=revision, prefix=f"{role}.")
+            self.secondary_weights.append(source)
+        self.widths[role] = config.get_text_config().hidden_size
+
+    def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Return RL's input embeddings, (tokens,) -> (tokens, hidden); part of vLLM's model interface."""
+        return self.rl.embed_input_ids(input_ids)
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        positions: torch.Tensor,
+        intermediate_tensors: Any = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **_: Any,
+    ) -> torch.Tensor:
+        """Return the models' hidden states side by side: (tokens,) -> (tokens, sum of their hidden sizes).
+
+        Each is copied out before the next one runs. Under piecewise CUDA graphs a submodel's output lies in memory that
+        vLLM's graph pool hands to the next submodel ("only safe for the last graph"): RL's, read after base has run, is
+        base's own hidden state, and every Delta log p is 0 without a word.
+        """
+        if len(self.widths) == 1:
+            return self.rl(input_ids, positions, intermediate_tensors, None)
+        side_by_side, start = torch.empty(0), 0
+        for role, width in self.widths.items():
+            hidden = getattr(self, role)(self._as_known(role, input_ids), positions, intermediate_tensors, None)
+            if not start:
+                side_by_side = hidden.new_empty((hidden.shape[0], sum(self.widths.values())))
+            side_by_side[:, start : start + width] = hidden
+            start += width
+        return side_by_side
+
+    def _as_known(self, role: str, input_ids: torch.Tensor) -> torch.Tensor:
+        """Return the tokens as a model reads them, (tokens,), (tokens,): base a stand-in for each it does not know.
+
+        They lie where they lay before: a CUDA graph of base reads its input at the place where it was captured.
+        """
+        if role != "base" or self.shared == self.facts["vocab"] or input_ids is None:
+            return input_ids
+        ids = self.base_ids[: input_ids.shape[0]]
+        ids.copy_(input_ids.where(input_ids < self.shared, self.facts["stand_in"]))
+        return ids
+
+    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
+        """Return RL's logits, (rows, all hidden) -> (rows, vocab); the others' of the same rows stay on `logits`.
+
+        All are None on ranks that do not sample. The first step is the one whose memory is measured.
+        """
+        halves = dict(zip(self.widths, hidden_states.split(list(self.widths.values()), dim=-1), strict=True))
+        if self.watched is not None:  # by the self-test alone: it waits for the device
+            rl, base = halves["rl"], halves["base"]
+            same = int((rl == base).all(dim=-1).sum()) if rl.shape == base.shape else 0
+            self.watched.append((len(rl), same))
+        logits: dict[str, Any] = {
+            role: getattr(self, role).compute_logits(half.contiguous()) for role, half in halves.items()
+        }
+        if not self._rehearsed and logits["rl"] is not None and logits["rl"].device.type in PROFILED:
+            rehearse(logits, self.combination)
+        self._rehearsed = True
+        rl = logits.pop("rl")
+        self.logits = logits
+        return rl
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
+        """Load the first model's weights from names without another one's prefix (`base.`). See `load_whole`."""
+        first, *others = self.checkpoints
+        prefixes = tuple(f"{role}." for role in others)
+        named = ((name if name.startswith(prefixes) else f"{first}.{name}", weight) for name, weight in weights)
+        return load_whole(self, self.checkpoints, named)
+
+
+def own_config(vllm_config: VllmConfig, model: dict[str, Any]) -> Any:
+    """Return a submodel's own configuration, with what was settled for all: where logits are computed, positions."""
+    model_config = vllm_config.model_config
+    config = get_config(model["place"], model_config.trust_remote_code, revision=model["revision"])
+    if (dtype := getattr(model_config.hf_config, "head_dtype", None)) is not None:
+        config.head_dtype = dtype
+    if model["positions"]:
+        config.max_position_embeddings = model["positions"]
+    return config
+
+
+def submodel(vllm_config: VllmConfig, prefix: str, tied: bool, own: Any = None, **facts: str) -> nn.Module:
+    """Make one submodel, its compile cache named by the `facts` that tell its code from others', `rlvr_role` first.
+
+    `own` is its configuration where that is not the one that vLLM was opened on.
+
+    Without the role in its configuration two submodels would share one cache key, and with some settings the second
+    would load the first one's compiled code, KV cache and all (logits off by whole units).
+
+    `tied` is what the submodel's own configuration says: vLLM's is the first one's, and newer versions untie it, for
+    all, where its files hold an `lm_head.weight`.
+    """
+    additional = vllm_config.additional_config
+    if own is not None:
+        facts["rlvr_config"] = sha256(own.to_json_string(use_diff=False).encode()).hexdigest()
+    tagged = replace(vllm_config, additional_config={**(additional if isinstance(additional, dict) else {}), **facts})
+    architecture = vllm_config.model_config.hf_config.rlvr["architecture"]
+    config = copy.deepcopy(own or vllm_config.model_config.hf_config)
+    config.tie_word_embeddings = config.get_text_config().tie_word_embeddings = tied
+    with set_model_tag(f"rlvr_{facts['rlvr_role']}"):
+        return init_vllm_registered_model(tagged, prefix=prefix, hf_config=config, architectures=[architecture])

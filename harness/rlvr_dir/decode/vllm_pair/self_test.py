@@ -1,0 +1,366 @@
+"""The start-up self-test: refuses to run when a submodel's logits are wrong.
+
+It looks at the two submodels apart, on text that base draws at T = 1: on text that RL would write both agree, and one
+that stands in for the other is not seen. Every mistake below would otherwise give plausible wrong numbers.
+
+- **Three routes through the engine** to the same positions must lead to the same log-probabilities: token by token, as
+  the text was drawn; in steps that admit a request while others decode; and all at once, every position at the end of
+  a prompt of its own. Under CUDA graphs they run three kinds of code (whole graphs, piecewise graphs, none). Two
+  submodels that write into each other's memory or KV cache differ on some route.
+- **The submodels are themselves**: their weights are those of their own checkpoint's files and not of another's, the
+  logits are not flat; and where the files of base and RL differ, so do their hidden states and logits.
+- **transformers**, on the same text, where the checkpoints are small or everything is asked for (`self_test=full`).
+
+Where the pair's change is carried over to a third model, "base" and "rl" are the two policies that stand for them
+(`rlvr_dir.policy.combine.Carried`), and all three submodels' weights are looked at.
+"""
+
+import gc
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import permutations
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import torch
+
+from rlvr_dir.checkpoints.weights import corners, tensor_files
+from rlvr_dir.decode.engine import Engine
+from rlvr_dir.decode.lock_step import as_known
+from rlvr_dir.decode.progress import Progress
+from rlvr_dir.decode.types import BrokenLogits, Request, Rollout
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.combine import combination_of
+from rlvr_dir.spec import Decoding, EngineSpec, Sampling
+
+PROMPTS = ("1 + 1 = 2, 2 + 2 =", "Find all real x such that", "The capital of", "def f(n):")
+TEXTS, TOKENS, PIECE = 16, 16, 8  # of texts, of tokens of each, and of those that one prompt leaves to be decoded
+# Nats, root mean square over the text, that log-probabilities and entropies may differ by on two routes or from
+# transformers: never more than LIMIT, nor FLOOR and five times what the other submodel's differ by.
+LIMIT = {"float32": 0.01, "bfloat16": 0.2, "float16": 0.05}
+FLOOR = {"float32": 0.001, "bfloat16": 0.02, "float16": 0.005}
+FLAT = 1e-4  # nats from the entropy of a uniform distribution
+STRANGERS = 5.0  # nats of KL, either way, on average: a language model and noise
+SAMPLED = 64  # of the tensors in which two checkpoints differ
+HEAD = "lm_head.weight"
+_ADVICE = (
+    "vLLM's compile cache may hold another model's code: clear it, or try enforce_eager=True; self_test=False runs all "
+    "the same, at your own risk"
+)
+FACTS = {"base": ("logp_base", "entropy_base"), "rl": ("logp_rl", "entropy_rl")}
+
+
+class TestedPair(Engine):
+    """An engine as the test needs it: its worker answers questions, and prompts can be made to be computed again."""
+
+    @abstractmethod
+    def ask_worker(self, method: str, *args: Any) -> Any:
+        """Return what a method of `PairWorker` answers, in the first of the workers."""
+
+    @abstractmethod
+    def forget_prompts(self) -> None:
+        """Empty the prefix cache, so that prompts are computed again."""
+
+
+def self_test(engine: TestedPair, full: bool = False) -> str:
+    """Run the test; return what it compared with: `transformers` or `engine`.
+
+    Args:
+        engine: has been started.
+        full: compares with transformers whatever the size, on a GPU that has room, one model after the other.
+
+    Raises:
+        UserError: a submodel's logits are wrong.
+    """
+    distinct = _distinct(engine)
+    try:
+        texts = _watch(engine, "token by token", distinct, _draw)
+        joined = _watch(engine, "in steps that admit requests", distinct, _joined, texts)
+        at_once = _watch(engine, "where all is read at once", distinct, _at_once, texts)
+    except BrokenLogits as error:
+        raise UserError(f"self-test: {error}") from None
+    _check_each(engine, texts, distinct)
+    _compare_routes(engine, texts, joined, "in steps that admit requests")
+    _compare_routes(engine, texts, at_once, "where all is read at once")
+    here = "load_format" not in engine.spec.vllm_args  # else transformers finds no weights in the checkpoint's folder
+    if not (full or (engine.checkpoints.small and here)):
+        return "engine"
+    _compare_with_transformers(engine, texts, full)
+    return "transformers"
+
+
+# The routes --------------------------------------------------------------------------------------------------------
+
+
+def _watch(
+    engine: TestedPair, route: str, distinct: bool, decode: Callable[..., Iterable[Rollout]], *args: Any
+) -> list[Rollout]:
+    """Return the rollouts of `decode`, while the worker compares the hidden states of the two submodels.
+
+    Raises:
+        UserError: they are the same in most rows, although the checkpoints are `distinct`.
+    """
+    if not distinct:
+        return list(decode(engine, *args))
+    engine.ask_worker("rlvr_watch")
+    done = list(decode(engine, *args))
+    rows, same = engine.ask_worker("rlvr_watched")
+    if 2 * same > rows:
+        raise UserError(
+            f"self-test: both submodels have the same hidden states {route} ({same} of {rows} rows), although their "
+            f"weights differ; one has run in the other's place or memory; {_ADVICE}"
+        )
+    return done
+
+
+def _draw(engine: TestedPair) -> list[Rollout]:
+    """Draw the texts from base token by token: after the first step nobody joins."""
+    room = engine.max_model_len
+    prompts = [tuple(engine.tokenizer.encode(text))[: max(1, room // 2)] for text in PROMPTS]
+    tokens = min(TOKENS, room - max(map(len, prompts)))
+    requests = [_request(i, prompts[i % len(prompts)], tokens) for i in range(TEXTS)]
+    size = min(TEXTS, engine.spec.max_num_seqs)
+    drawn = []
+    for start in range(0, TEXTS, size):
+        drawn += engine.generate(requests[start : start + size])
+    return drawn
+
+
+def _joined(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
+    """Decode the same tokens in pieces: each after a prompt that ends where it begins, and admitted by itself."""
+    engine.forget_prompts()
+    pieces = [
+        _continued(text, start, min(PIECE, text.n_tokens - start))
+        for text in texts
+        for start in range(0, text.n_tokens, PIECE)
+    ]
+    return engine.serve(_OneByOne(pieces), Progress(0, False))
+
+
+def _at_once(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
+    """Decode every second position at the end of a prompt of its own."""
+    engine.forget_prompts()
+    return engine.generate([_continued(text, start, 1) for text in texts for start in range(0, text.n_tokens, 2)])
+
+
+def _request(i: int, prompt: tuple[int, ...], tokens: int) -> Request:
+    sampling = Sampling(temperature=1.0, top_p=1.0, max_tokens=tokens)
+    return Request("", "self-test", i, Decoding(mode="base"), sampling, prompt_token_ids=prompt, trace=0)
+
+
+def _continued(text: Rollout, start: int, tokens: int) -> Request:
+    """Ask for the same text again from token `start` on, by the same noise."""
+    return _request(text.request.sample, text.prompt_token_ids + text.token_ids[:start], tokens)
+
+
+class _OneByOne:
+    """An iterator that pretends to have ended after every request, so that the engine takes a step in between."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._requests, self._pause = iter(requests), False
+
+    def __iter__(self) -> Iterator[Request]:
+        return self
+
+    def __next__(self) -> Request:
+        self._pause = not self._pause
+        if not self._pause:
+            raise StopIteration
+        return next(self._requests)
+
+
+def _compare_routes(engine: TestedPair, texts: Sequence[Rollout], again: Iterable[Rollout], route: str) -> None:
+    """Compare what the texts' tokens were given by another route, as far as it draws them again.
+
+    Raises:
+        UserError: a submodel differs, or has become the other one.
+    """
+    drawn = {text.request.sample: text for text in texts}
+    log_ratio: list[np.ndarray] = []
+    errors: dict[str, list[np.ndarray]] = {role: [] for role in _roles(engine)}
+    for other in again:
+        text = drawn[other.request.sample]
+        start = len(other.prompt_token_ids) - len(text.prompt_token_ids)
+        pairs = zip(other.token_ids, text.token_ids[start:], strict=False)
+        same = [first == second for first, second in pairs]
+        common = (same.index(False) + 1) if False in same else len(same)  # what follows another token is another text
+        part = slice(start, start + common)
+        for role, parts in errors.items():
+            now = _facts(other, role)[:common]
+            if False in same:
+                now[-1, 0] = np.nan  # log p of another token; the entropies of the position compare
+            parts.append(now - _facts(text, role)[part])
+        log_ratio.append(_log_ratio(text)[part])
+    stacked = {role: np.concatenate(parts) for role, parts in errors.items()}
+    _judge(engine, stacked, np.concatenate(log_ratio), f"against its own, {route}")
+
+
+def _facts(rollout: Rollout, role: str) -> np.ndarray:
+    """Return log p of each proposed token under one model, and the model's entropy there: (tokens, 2) float64."""
+    return np.stack([_fact(rollout, name) for name in FACTS[role]], axis=1).astype(np.float64)
+
+
+def _fact(rollout: Rollout, name: str) -> np.ndarray:
+    assert rollout.trace is not None
+    return rollout.trace.fact(name)
+
+
+def _log_ratio(rollout: Rollout) -> np.ndarray:
+    """Return log p of each proposed token under RL minus that under base: (tokens,) float64."""
+    return _facts(rollout, "rl")[:, 0] - _facts(rollout, "base")[:, 0]
+
+
+def _judge(engine: TestedPair, errors: dict[str, np.ndarray], apart: np.ndarray, against: str) -> None:
+    """Refuse submodels whose facts are off by more than rounding.
+
+    Rounding depends on the models, but it is much the same for the two of a pair: it is the other submodel's error that
+    says what is too much for one of them, beneath a limit for both.
+
+    Args:
+        engine: for its dtype.
+        errors: of each submodel, (positions, 2): what its log p and its entropy differ by; NaN where they cannot.
+        apart: (positions,) log p under RL minus log p under base.
+        against: with what they were compared.
+
+    Raises:
+        UserError: an error is too large, or leads from a submodel to the other one.
+    """
+    size = {role: float(np.sqrt(np.nanmean(error**2))) for role, error in errors.items()}
+    for role, error in errors.items():
+        if not np.isfinite(error[:, 1]).all():
+            raise _wrong(role, f"are not finite {against}")
+        other = "rl" if role == "base" else "base"
+        finite = np.isfinite(error[:, 0])
+        towards = apart[finite] if role == "base" else -apart[finite]
+        if squared := float(towards @ towards):
+            moved = float(error[finite, 0] @ towards) / squared  # 1: log p has become the other model's
+            noise = float(np.sqrt(np.mean((error[finite, 0] - moved * towards) ** 2) / squared))
+            if moved > max(0.5, 6 * noise):
+                raise _wrong(role, f"are {other}'s ({moved:.0%} of the way from its own) {against}")
+        most = LIMIT.get(engine.dtype, LIMIT["bfloat16"])
+        if other in size:
+            most = min(most, FLOOR.get(engine.dtype, FLOOR["bfloat16"]) + 5 * size[other])
+        if size[role] > most:
+            raise _wrong(role, f"are off by {size[role]:.3g} nats {against} (root mean square; accepted: {most:.3g})")
+
+
+def _wrong(role: str, how: str) -> UserError:
+    return UserError(f"self-test: the {role} submodel's log-probabilities {how}; {_ADVICE}")
+
+
+def _roles(engine: TestedPair) -> tuple[str, ...]:
+    return engine.roles[:2]
+
+
+# Each submodel by itself -------------------------------------------------------------------------------------------
+
+
+def _check_each(engine: TestedPair, texts: Sequence[Rollout], distinct: bool) -> None:
+    """Check that both submodels are language models, and two where the checkpoints are `distinct`.
+
+    Raises:
+        UserError: they are not.
+    """
+    uniform = float(np.log(engine.checkpoints.vocab_size))
+    facts = {role: np.concatenate([_facts(text, role) for text in texts]) for role in FACTS}
+    for role in _roles(engine):
+        if not np.isfinite(facts[role]).all() or uniform - facts[role][:, 1].mean() < FLAT:
+            raise _wrong(role, "are those of a model without an output layer: every token is as likely as any other")
+    kl = [np.concatenate([_fact(text, name) for text in texts]).mean() for name in ("kl_rl_base", "kl_base_rl")]
+    if min(kl) > STRANGERS:
+        raise _wrong("rl", f"have nothing in common with base's: {min(kl):.1f} nats of KL (accepted: {STRANGERS:.0f})")
+    if distinct and max(np.abs(_log_ratio(text)).max() for text in texts) < 1e-6:
+        raise _wrong("rl", "are base's on every token, although the two checkpoints differ")
+
+
+def _distinct(engine: TestedPair) -> bool:
+    """Tell whether the checkpoints are known to differ before the output layer; check that submodels hold their own.
+
+    Read are the first numbers of tensors, from safetensors files here (a directory, or the hub's cache).
+
+    Raises:
+        UserError: a submodel holds another checkpoint's numbers.
+    """
+    pair = engine.loaded
+    if pair.single:
+        return False
+    files = {role: tensor_files(*model) for role, model in pair.models.items()}
+    names = sorted(
+        set.intersection(*(set(weights) for weights in files.values())), key=lambda name: crc32(name.encode())
+    )
+    numbers: dict[str, dict[str, list[float]]] = {}
+    dtype = getattr(torch, engine.dtype)
+    for name, *corner_pair in zip(names, *(corners(weights, names) for weights in files.values()), strict=True):
+        own = {
+            role: tensor.to(dtype).float().flatten().tolist()
+            for role, (_, tensor) in zip(files, corner_pair, strict=True)
+        }
+        if own["base"] != own["rl"]:
+            numbers[name] = own
+        if len(numbers) == SAMPLED:
+            break
+    in_worker = engine.ask_worker("rlvr_corners", [f"{role}.{name}" for name in numbers for role in files])
+    for name, own in numbers.items():
+        for role, other in permutations(files, 2):
+            if own[role] != own[other] and in_worker.get(f"{role}.{name}") == own[other]:
+                raise UserError(f"self-test: the {role} submodel holds {other}'s {name} and not its own; {_ADVICE}")
+    return bool(numbers.keys() - {HEAD})
+
+
+# transformers ------------------------------------------------------------------------------------------------------
+
+
+def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], full: bool) -> None:
+    """Compare the facts with those that transformers computes of the same checkpoints, one in memory at a time.
+
+    Raises:
+        UserError: they differ.
+    """
+    from rlvr_dir.decode.transformers_pair import TransformersPair
+
+    device = _device(engine) if full else "cpu"
+    reference = TransformersPair(engine.loaded, EngineSpec().replace(dtype=engine.dtype, device=device))
+    logits: dict[str, list[torch.Tensor]] = {}
+    for role in engine.roles:
+        model: Any = reference.load_model(role)
+        logits[role] = [_reference_logits(engine, model, text, role) for text in texts]
+        del model
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    by_text = zip(*logits.values(), strict=True)
+    policies = [combination_of(logits).policies(dict(zip(logits, pair_logits, strict=True))) for pair_logits in by_text]
+    both: dict[str, Any] = dict(zip(("base", "rl"), zip(*policies, strict=True), strict=True))
+    expected = {
+        role: np.concatenate([_facts_of(*facts) for facts in zip(both[role], texts, strict=True)])
+        for role in _roles(engine)
+    }
+    apart = expected["rl"][:, 0] - expected.get("base", expected["rl"])[:, 0]
+    errors = {role: np.concatenate([_facts(text, role) for text in texts]) - facts for role, facts in expected.items()}
+    _judge(engine, errors, apart, "against transformers on the same checkpoint")
+
+
+@torch.inference_mode()
+def _reference_logits(engine: TestedPair, model: Any, text: Rollout, role: str) -> torch.Tensor:
+    """Compute the logits of a text's tokens by transformers, which reads it at once: (tokens, vocab) float32."""
+    ids = torch.tensor([*text.prompt_token_ids, *text.token_ids], device=model.device)
+    known_ids = as_known(engine.checkpoints, role, ids[None, :-1])
+    logits = model(known_ids).logits[0, len(text.prompt_token_ids) - 1 :, : engine.checkpoints.shared]
+    return logits.float().cpu()
+
+
+def _facts_of(logits: torch.Tensor, text: Rollout) -> np.ndarray:
+    """Return `_facts` as the logits have them. The text is base's: proposed and kept."""
+    logp = torch.log_softmax(logits, -1)
+    own = logp.gather(1, torch.tensor(text.token_ids)[:, None])[:, 0]
+    return torch.stack([own, -(logp.exp() * logp).sum(-1)], dim=1).double().numpy()
+
+
+def _device(engine: TestedPair) -> str:
+    """Choose a GPU with room for twice a model's files, beside what vLLM has taken; else the CPU."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    files = tensor_files(engine.loaded.base, engine.loaded.base_revision)
+    size = sum(file.stat().st_size for file in set(files.values()))
+    return "cuda" if size and torch.cuda.mem_get_info()[0] > 2 * size else "cpu"

@@ -1,0 +1,267 @@
+"""Starts vLLM: quietly, and with any failure said in one sentence that names the cause.
+
+Where vLLM's core has a process of its own, the error that reaches us says no more than that it failed; the cause is
+among what that process printed. So that goes to a file, which is read, and kept where something failed.
+"""
+
+import gc
+import os
+import re
+import signal
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from weakref import finalize
+
+from rlvr_dir.checkpoints.beside_vllm import on_cpu
+from rlvr_dir.checkpoints.weights import PICKLE
+from rlvr_dir.decode.types import EngineLost
+from rlvr_dir.errors import UserError
+from rlvr_dir.progress import phase
+from rlvr_dir.spec import EngineSpec
+from rlvr_dir.watch import owning
+
+LEVEL = "VLLM_LOGGING_LEVEL"
+QUIET = "ERROR"  # the level that vLLM logs at where the user has not chosen one
+
+_LONGEST = 107 - len("/") - 36  # a socket's path has 107 characters at most on Linux; vLLM names its sockets by a UUID
+
+# What vLLM's log puts before each line: `(EngineCore pid=7) ERROR 11-21 21:49:22 [core.py:1510] `.
+_PREFIX = re.compile(r"^(?P<who>\([^()]* pid=\d+\)|) ?(?:[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ?)?")
+_PROGRESS = re.compile(r"%|loading|compil|captur", re.IGNORECASE)
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = ("During handling of the above", "The above exception was the direct cause")
+_PLAIN = {"UserError", "ValueError", "RuntimeError"}  # kinds that add nothing to their text
+# Errors that pass another process's on, and kinds that follow from its end.
+_PASSED_ON = re.compile(r"initialization failed|[Ss]ee (root cause|stack trace)|died unexpectedly")
+_FOLLOWS = {"BrokenPipeError", "ConnectionResetError", "EOFError", "EngineDeadError", "KeyboardInterrupt", "SystemExit"}
+
+
+class Log:
+    """A file that an engine's processes print into. It is removed with this object, unless it is told to `keep`."""
+
+    def __init__(self) -> None:
+        file, name = tempfile.mkstemp(prefix="rlvr-dir-vllm-", suffix=".log")
+        os.close(file)
+        self.path = Path(name)
+        self._removal = finalize(self, self.path.unlink, missing_ok=True)
+
+    def text(self) -> str:
+        """Read all that was printed; nothing where somebody has removed the file."""
+        try:
+            return self.path.read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def last(self) -> str:
+        """Return what was printed last of the progress."""
+        lines = [line for line in re.split(r"[\r\n]+", self.text()) if _PROGRESS.search(line)]
+        return " ".join(_PREFIX.sub("", lines[-1]).split())[:70] if lines else ""
+
+    def keep(self, text: str = "") -> Path:
+        """Leave the file for the user to read, with what this process knows at its end."""
+        with self.path.open("a") as file:
+            file.write(text)
+        self._removal.detach()
+        return self.path
+
+    def discard(self) -> None:
+        """Remove the file, unless it is kept."""
+        self._removal()
+
+
+def prepare(spec: EngineSpec) -> Log | None:
+    """Import vLLM and settle how it starts processes; return where they will print, None where there will be none.
+
+    On a CPU one process does everything, unless the user has said otherwise: no start-up cost, and scripts need no
+    guard. Elsewhere processes are spawned: forked after OpenMP or CUDA have started threads, a second engine can hang.
+
+    Raises:
+        UserError: vLLM cannot be imported.
+    """
+    try:
+        with lasting():
+            from vllm import LLM  # noqa: F401
+    except RuntimeError as error:
+        if "torchvision::nms" not in str(error):
+            raise
+        raise UserError(
+            "vLLM cannot be imported beside a torchvision built for another torch; "
+            "run: pip uninstall torchvision torchaudio torchcodec"
+        ) from None
+    if on_cpu():
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    else:
+        os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    if len(tempfile.gettempdir()) > _LONGEST and os.access("/tmp", os.W_OK):
+        os.environ.setdefault("VLLM_RPC_BASE_PATH", "/tmp")
+    if (in_process() and spec.tensor_parallel_size == 1) or os.environ.get(LEVEL) != QUIET:
+        return None  # the user has asked to see what vLLM logs
+    return Log()
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """Import within without collecting garbage, then or later, among what was imported.
+
+    700,000 objects that stay would be walked through some nine times, up to a third of an import of vLLM, and again as
+    an engine starts. What is garbage before is collected first: frozen, it would never be.
+    """
+    collected = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        if collected:
+            gc.enable()
+
+
+def in_process() -> bool:
+    """Say whether vLLM's core runs in this process."""
+    import vllm.envs
+
+    return not vllm.envs.VLLM_ENABLE_V1_MULTIPROCESSING
+
+
+def start_vllm(make: Callable[..., Any], arguments: dict[str, Any], log: Log | None) -> Any:
+    """Return `make(**arguments)`, a `vllm.LLM`; what its processes print goes to `log`, if there is one.
+
+    Raises:
+        UserError: vLLM does not start. It says why, what would be accepted, and where everything can be read.
+    """
+    try:
+        with phase("starting vLLM", log.last if log else ""), owning(log.path if log else None):
+            llm = make(**arguments)
+        _end_waits(llm.llm_engine.engine_core)
+        return llm
+    except Exception as error:
+        if isinstance(error, UserError):
+            sentence = str(error)
+        elif isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+            sentence = f"vllm_args: {error}"
+        else:
+            cause = explain(cause_of(error, log.text() if log else ""), arguments)
+            path = (log or Log()).keep(traceback.format_exc())
+            sentence = f"vLLM does not start: {cause}; all that it said is in {path}"
+    if in_process():  # here, where `error` no longer holds on to half an engine
+        clean_up()
+    raise UserError(sentence)
+
+
+def _end_waits(client: Any) -> None:
+    """Have whoever waits for the core's answers told when no more can come.
+
+    vLLM notices a core that was killed and stops to listen, but leaves the main thread waiting at its queue for ever.
+    """
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    listener = getattr(client, "output_queue_thread", None)  # where the core has a process of its own
+    if listener is None:
+        return
+    outputs, answers = client.outputs_queue, client.utility_results
+
+    def tell() -> None:
+        listener.join()
+        outputs.put(EngineDeadError())
+        for future in list(answers.values()):
+            if not future.done():
+                future.set_exception(EngineDeadError())
+
+    Thread(target=tell, name="rlvr-dir-core-lost", daemon=True).start()
+
+
+def lost(error: Exception, log: Log | None) -> EngineLost:
+    """Return the error for processes that ended while they decoded."""
+    cause = printed_cause(log.text()) if log else str(error)
+    cause = cause or "they printed no error, as when they are killed or memory runs out"
+    where = f"; all that they said is in {log.keep()}" if log else ""
+    return EngineLost(
+        f"vLLM's processes ended while they decoded: {cause}; what was recorded is kept, and the same command goes on "
+        f"from there{where}"
+    )
+
+
+def clean_up() -> None:
+    """Give back what an engine in this process leaves behind: process groups, and the memory of its tensors."""
+    from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
+
+    cleanup_dist_env_and_memory()
+
+
+def cause_of(error: BaseException, printed: str) -> str:
+    """Say what failed first: the last line of its traceback where a process printed one, else the error itself."""
+    if cause := printed_cause(printed):
+        return cause
+    ended = re.search(r"'[\w-]+': -(\d+)", str(error))  # the exit status of a process
+    if ended:
+        name = signal.Signals(int(ended[1])).name
+        return f"its process was ended by {name}" + (", as Linux does where memory runs out" if ended[1] == "9" else "")
+    return _said(type(error).__name__, str(error))
+
+
+def printed_cause(printed: str) -> str | None:
+    """Return the first error that processes printed and that does not follow from another one's."""
+    errors = ((kind, text) for kind, text in _errors(printed) if kind not in _FOLLOWS and not _PASSED_ON.search(text))
+    return next((_said(kind, text) for kind, text in errors), None)
+
+
+def _errors(printed: str) -> Iterator[tuple[str, str]]:
+    """Yield kind and text of each traceback's error, process by process; of a chain of them the last."""
+    processes: dict[str, list[str]] = {}
+    for line in printed.splitlines():
+        if prefix := _PREFIX.match(line):
+            processes.setdefault(prefix["who"], []).append(line[prefix.end() :])
+    for lines in processes.values():
+        for block in "\n".join(lines).split(_TRACEBACK)[1:]:
+            stack = block.splitlines()[1:]
+            ends = [at for at, line in enumerate(stack) if line[:1].strip()]  # code is indented
+            if ends and not any(stack[at].startswith(_CHAINED) for at in ends):
+                error = stack[ends[0] : ends[1] if len(ends) > 1 else None]
+                kind, _, text = "\n".join(error).partition(":")
+                yield kind.rpartition(".")[2], text.strip()
+
+
+def _said(kind: str, text: str) -> str:
+    """Put an error as part of a sentence, without what pydantic puts around it or vLLM's link to its manual."""
+    inner = re.search(r"Value error, (.*?)\s*(\[type=|$)", text, re.DOTALL)
+    lines = (inner[1] if inner else text).strip().splitlines() or [""]
+    line = re.sub(r"\s*See https?://\S+.*$", "", lines[0]).rstrip(". ")
+    return line if line and (inner or kind in _PLAIN) else f"{kind}: {line}".rstrip(": ")
+
+
+def explain(cause: str, arguments: dict[str, Any]) -> str:
+    """Put the cause in our words, with what would be accepted, where it is one of those that users meet."""
+    length = re.search(r"max seq len \((\d+)\), \(([\d.]+) GiB KV.*memory \(([\d.]+) GiB\)", cause)
+    if length:
+        most = re.search(r"maximum model length is (\d+)", cause)
+        return (
+            f"max_model_len={length[1]} does not fit: one response of that length takes {length[2]} GiB of KV cache, "
+            f"and there are {length[3]}; accepted: "
+            + (f"max_model_len up to {most[1]}, or " if most else "")
+            + "more room for the cache (gpu_memory_utilization, kv_cache_gib, tensor_parallel_size)"
+        )
+    free = re.search(r"Free memory on device \S+ \(([\d.]+)/([\d.]+) GiB\)", cause)
+    if free:
+        share = int(100 * float(free[1]) / float(free[2])) / 100
+        return (
+            f"gpu_memory_utilization={arguments['gpu_memory_utilization']} is refused: of the GPU's {free[2]} GiB, "
+            f"{free[1]} are free; accepted: up to {share}, or a GPU that nobody else uses"
+        )
+    if re.search("out of memory|No available memory for the cache", cause, re.IGNORECASE):
+        return (
+            f"both models do not fit ({cause}); accepted: tensor_parallel_size above "
+            f"{arguments['tensor_parallel_size']}, max_num_seqs below {arguments['max_num_seqs']}, a smaller "
+            "max_num_batched_tokens, or a GPU that nobody else uses"
+        )
+    if "before the current process has finished its bootstrapping" in cause or "freeze_support" in cause:
+        return (
+            "its core is a process of its own, which imports the main script again; accepted: a script that opens the "
+            "engine below `if __name__ == '__main__':`"
+        )
+    return PICKLE if "weights_only" in cause else cause

@@ -1,0 +1,96 @@
+"""The decision of one step: both models' logits in, one forced token a row out.
+
+On a GPU with Triton it is the kernels of `rlvr_dir.policy.fused`, elsewhere torch's `decide`, its reference. The
+environment variable RLVR_DIR_DECISION says otherwise: `torch`, or `triton` (on a CPU in Triton's interpreter only).
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from functools import cache
+
+import torch
+
+from rlvr_dir.decode.plan import DELTA_LIMIT
+from rlvr_dir.decode.vllm_pair import channel
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.algorithm import Decision, decide
+from rlvr_dir.policy.combine import Combination
+from rlvr_dir.policy.fused import AT_ONCE, decide_fused, fused_available
+from rlvr_dir.policy.fused import force as force_fused
+from rlvr_dir.policy.gates import gate_of, gates
+from rlvr_dir.policy.rule import Rule, Rules
+from rlvr_dir.policy.step import Requests
+
+PATHS = ("triton", "torch")
+VARIABLE = "RLVR_DIR_DECISION"
+
+log = logging.getLogger("rlvr_dir")
+
+
+@cache
+def decision_path(device_type: str) -> str:
+    """Return which of PATHS decides on a device of this type (`cuda`, `cpu`, ...), said in the log the first time.
+
+    Raises:
+        UserError: RLVR_DIR_DECISION names no path.
+    """
+    wanted = os.environ.get(VARIABLE, "auto")
+    if wanted not in ("auto", *PATHS):
+        raise UserError(f"{VARIABLE}={wanted!r} is not known; accepted: auto, {', '.join(PATHS)}")
+    path = wanted if wanted != "auto" else "triton" if fused_available(device_type) else "torch"
+    slow = path == "torch" and wanted == "auto" and device_type == "cuda"
+    log.log(
+        logging.WARNING if slow else logging.INFO,
+        "the decision of a step runs in %s on %s%s",
+        path,
+        device_type,
+        ": Triton is not installed, so a step takes longer" if slow else "",
+    )
+    return path
+
+
+def decide_step(
+    logits: Mapping[str, torch.Tensor], rules: Rules, requests: Requests, combination: Combination
+) -> Decision:
+    """Decide n rows, by the path of their device: see `decide`."""
+    path = decide_fused if decision_path(logits["rl"].device.type) == "triton" else decide
+    return path(logits, rules, requests, combination)
+
+
+def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None) -> None:
+    """Leave one finite logit a row, the channel's number on the decided token; (n, vocab), in place.
+
+    Rows that are not `decided` (n,) bool are left as they are.
+    """
+    if decision_path(logits.device.type) == "triton":
+        force_fused(logits, decision, decided, band=channel.BAND, limit=DELTA_LIMIT)
+        return
+    token = decision.token[:, None]
+    facts = channel.encode(decision.replaced, decision.changed, decision.delta_logp).to(logits.dtype)[:, None]
+    if decided is None:
+        logits.fill_(float("-inf"))
+    else:
+        facts = torch.where(decided[:, None], facts, logits.gather(1, token))
+        logits.masked_fill_(decided[:, None], float("-inf"))
+    logits.scatter_(1, token, facts)
+
+
+def rehearse(logits: Mapping[str, torch.Tensor], combination: Combination) -> None:
+    """Decide and force once, as a step does, and forget it: vLLM's memory profile then knows the peak.
+
+    Its own dummy run of the sampler leaves out custom processors (V1 passes an empty list, V2 returns before them). The
+    rules are those that take most memory: the divergence of all rows in torch's path, with a veto, and as many rows as
+    are decided at once with a gate that sorts both policies. The kernels get the numbers that a step gives them, and so
+    are compiled here and not in the first request.
+    """
+    rl = logits["rl"].to(torch.float32, copy=True)  # V2 has such a copy
+    n, device = rl.shape[0], rl.device
+    plain, sorting = gate_of({"criterion": "kl", "tau": 0.0}), next(gate() for gate in gates().values() if gate.redraws)
+    rehearsed = [sorting if i < AT_ONCE else plain for i in range(n)]
+    rules = [Rule(gate, gamma=0.1, temperature=0.9, top_p=0.95, veto=gate is plain) for gate in rehearsed]
+    numbers = torch.arange(n, device=device)
+    requests = Requests(numbers, numbers, numbers)
+    decision = decide_step({**logits, "rl": rl}, Rules.compile(rules, device), requests, combination)
+    for decided in (None, numbers >= 0):
+        force(rl, decision, decided)

@@ -1,0 +1,420 @@
+"""The loop of every evaluation, to be read from top to bottom.
+
+    results = evaluate(EvalSpec(tasks=("tiny_easy",), decodings=("base", "rl")), records="runs/records")
+
+1. what is asked: a job for each decoding on each task, with its requests and the record they belong to;
+2. what the store holds is read, and only the rest is decoded, all jobs in one engine stream;
+3. every rollout is stored durably before anything else happens to it, then graded while others are decoded;
+4. a job's result is given as soon as its last response is there.
+
+`rlvr-dir eval`, the lm-eval adapter, sweeps, the validation of trainings and traces all come through here.
+"""
+
+import os
+import platform
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from rlvr_dir.decode import Engine, Request, Rollout
+from rlvr_dir.decode.progress import Progress
+from rlvr_dir.decode.trace import columns
+from rlvr_dir.digest import digest, installed
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import DEFAULT_GRADER, Gold, Verdict, grade_many, grader_name
+from rlvr_dir.problems.benchmark import Benchmark, BenchmarkFacts
+from rlvr_dir.problems.data import preflight_of
+from rlvr_dir.problems.generation import template_name
+from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, computed_scores
+from rlvr_dir.problems.prompts import prompt_sets
+from rlvr_dir.progress import phase, showing
+from rlvr_dir.records import Key, Record, RecordConfig, RecordStore, Row, judge_name
+from rlvr_dir.records.config import NOT_HASHED
+from rlvr_dir.records.verdicts import versions as grading_versions
+from rlvr_dir.results.from_records import provenance
+from rlvr_dir.results.result import EvalResult, LmEvalResult, lm_eval_refusal, result_from
+from rlvr_dir.spec import Decoding, EvalSpec, Pair, Sampling
+
+GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which waits for hard answers
+_KEPT = ("file", "problems", "presentation", "grader")  # of a benchmark's facts, in its records
+
+
+def evaluate(
+    spec: EvalSpec,
+    *,
+    engine: Engine | None = None,
+    records: str | Path | None = None,
+    progress: bool = True,
+    on_result: Callable[[EvalResult], None] | None = None,
+) -> list[EvalResult]:
+    """Evaluate every decoding on every task in one engine stream: results in that order, decoding by decoding.
+
+    Args:
+        engine: an open engine, whose pair is then evaluated; else that of `spec.pair` is opened, loads its weights only
+            if something has to be decoded, and is closed here.
+        records: a folder that holds every rollout as it finishes; what it holds already is not decoded again, so an
+            interrupted evaluation goes on where it stopped.
+        on_result: told of each result as soon as it is there, in the order of completion.
+
+    Prompts go through the pair's chat template where it has one.
+
+    Raises:
+        UserError: what `preflight` refuses, or a task of lm-eval's, before any model loads; what the engine refuses.
+    """
+    benchmarks = preflight_of(spec)
+    refuse_lm_eval_tasks(benchmarks, "compared")
+    kwargs: dict[str, Any] = {"engine": engine, "records": records, "progress": progress, "on_result": on_result}
+    results = evaluate_all(spec, benchmarks=benchmarks, **kwargs)
+    return [result for result in results if isinstance(result, EvalResult)]
+
+
+def refuse_lm_eval_tasks(benchmarks: Mapping[str, Benchmark], what: str) -> None:
+    """Refuse tasks of lm-eval's, whose scores have units of their own, where `what` is done with a score.
+
+    Raises:
+        UserError: naming the task and what is accepted.
+    """
+    for task, benchmark in benchmarks.items():
+        if isinstance(benchmark, LmEvalBenchmark):
+            raise lm_eval_refusal(task, what)
+
+
+def evaluate_all(
+    spec: EvalSpec,
+    *,
+    engine: Engine | None = None,
+    records: str | Path | None = None,
+    progress: bool = True,
+    on_result: Callable[[Any], None] | None = None,
+    benchmarks: Mapping[str, Benchmark] | None = None,
+) -> list[EvalResult | LmEvalResult]:
+    """Evaluate as `evaluate` does, tasks of lm-eval's among others; `benchmarks` are those that `preflight_of` found.
+
+    Raises:
+        UserError: what `preflight` refuses, before any model loads, or what the engine refuses.
+    """
+    benchmarks = preflight_of(spec) if benchmarks is None else benchmarks
+    with showing(progress), opened(spec, engine) as engine:
+        jobs = jobs_of(spec, engine, benchmarks=benchmarks)
+        context = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
+        context |= {"part": spec.part.words} if spec.part.words else {}
+        store = RecordStore(records) if records else None
+        results: dict[int, EvalResult | LmEvalResult] = {}
+        for done in run_jobs(engine, jobs, store, progress=progress):
+            result = results[jobs.index(done.job)] = done.result(context)
+            if on_result is not None:
+                on_result(result)
+        return [results[index] for index in range(len(jobs))]
+
+
+# 1. What is asked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One decoding of one task: requests that differ in problem and sample only, and the settings of their record.
+
+    `golds` has the gold answer of each `request.problem`; it is empty where they are not known here.
+    `lm_eval_task` is the task of lm-eval's that then scores the responses, where it is at hand; `chat` says through
+    which chat template the prompts went. A job that is `inspect_only` counts in no result of its record.
+    """
+
+    task: str
+    pair: Pair
+    requests: tuple[Request, ...]
+    config: RecordConfig
+    golds: Mapping[str, Gold]
+    benchmark: BenchmarkFacts
+    lm_eval_task: LmEvalBenchmark | None = None
+    chat: str | None = None
+    inspect_only: bool = False
+
+    @property
+    def decoding(self) -> Decoding:
+        """Return how all of it is decoded."""
+        return self.requests[0].decoding
+
+    @property
+    def sampling(self) -> Sampling:
+        """Return how all of it is drawn."""
+        return self.requests[0].sampling
+
+    @property
+    def grader(self) -> str:
+        """Return the name of who grades it, with its version, where gold answers are known."""
+        return grader_name(self.benchmark.grader or DEFAULT_GRADER)
+
+    @property
+    def record_task(self) -> str:
+        """Return the task that its record and its problems are named after: its own, or the one that it grades."""
+        return self.benchmark.of or self.task
+
+    @property
+    def record(self) -> str:
+        """Return the name of its record, `<record hash>/<task>`."""
+        return f"{self.config.hash()}/{self.record_task}"
+
+    def read(self, store: RecordStore) -> Record | None:
+        """Return its record as it is now, without a lock; None where there is none."""
+        try:
+            return store.read(*self.record.split("/"))
+        except UserError:
+            return None
+
+    def open(self, store: RecordStore | None) -> Record:
+        """Open its record for writing, and note what its results need to be made again; in memory without a store.
+
+        Raises:
+            UserError: another process writes it, or the disk is full.
+        """
+        prompts = {request.problem: digest(request.prompt) for request in self.requests}
+        kept = {name: value for name in _KEPT if (value := getattr(self.benchmark, name)) is not None}
+        places = {role: place for role, (place, _) in self.pair.models.items()}
+        metadata = {**places, "chat": self.chat, **kept}
+        trace = self.requests[0].trace
+        kwargs = {
+            "about": metadata,
+            "trace_columns": 0 if trace is None else columns(trace),
+            "inspect_only": self.inspect_only,
+        }
+        requested = prompts, self.sampling.samples
+        if store is None:
+            return Record.without_file(self.config, self.record_task).request(*requested, **kwargs)
+        return store.open(self.config, self.record_task, *requested, **kwargs)
+
+
+def jobs_of(
+    spec: EvalSpec, engine: Engine, *, trace: int | None = None, benchmarks: Mapping[str, Benchmark] | None = None
+) -> list[Job]:
+    """Return a job for every decoding of every task, decoding by decoding; `trace` is that of the requests.
+
+    `benchmarks` are those that `preflight_of` found.
+
+    Sample 0 of every problem comes first: what is there when it is interrupted, or looked at, is a smaller whole.
+    """
+    jobs: list[Job] = []
+    with phase("making prompts"):
+        sets = [(prompts, prompts.benchmark.facts) for prompts in prompt_sets(spec, engine, benchmarks)]
+        for decoding, (prompts, facts) in product(spec.decodings, sets):
+            benchmark, record_task = prompts.benchmark, facts.of or prompts.benchmark.name
+            kwargs: dict[str, Any] = {"decoding": decoding, "sampling": prompts.sampling, "stop": prompts.stop}
+            requests = [
+                Request(prompt=prompt, problem=f"{record_task}/{key}", sample=sample, trace=trace, **kwargs)
+                for sample in range(prompts.sampling.samples)
+                for key, prompt in prompts.prompts.items()
+            ]
+            lm_eval_task = benchmark if isinstance(benchmark, LmEvalBenchmark) else None
+            golds = {} if lm_eval_task else {f"{record_task}/{key}": benchmark.golds[key] for key in prompts.prompts}
+            job = make_job(benchmark.name, requests, engine, facts, golds, jobs[0] if jobs else None)
+            jobs.append(replace(job, lm_eval_task=lm_eval_task, chat=template_name(engine)))
+    return jobs
+
+
+def make_job(
+    task: str,
+    requests: Sequence[Request],
+    engine: Engine,
+    benchmark: BenchmarkFacts,
+    golds: Mapping[str, Gold],
+    like: Job | None,
+) -> Job:
+    """Make a job of requests; the first one's prompt stands for how they are made.
+
+    `like` is another job on this engine: its checkpoints are not read again to identify them.
+    """
+    info, first = engine.info(), requests[0]
+    pair = Pair(**info["pair"])
+    data, weights = benchmark.of_data or benchmark.data, like.config.weights if like else None
+    identity: dict[str, Any] = {
+        "prompt": digest(first.prompt),
+        "data": data,
+        "stop": tuple(first.stop),
+        "weights": weights,
+    }
+    config = RecordConfig.of(pair, first.decoding, first.sampling, info, **identity)
+    return Job(task, pair, tuple(requests), config, golds, benchmark)
+
+
+# 2. to 4. Read what is held, decode the rest, store, grade, give
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompletedJob:
+    """A job that is complete: a response to every request, with its verdict where gold answers are known.
+
+    `record` is open no more; without a store it is in memory. `decoded` counts the rollouts that it did not have;
+    `tokens_per_second` is the stream's mean speed until then, None where nothing was decoded. `info` is what the engine
+    says of itself.
+    """
+
+    job: Job
+    record: Record
+    responses: Mapping[Key, Row]
+    verdicts: Mapping[Key, Verdict]
+    info: Mapping[str, Any]
+    decoded: int
+    tokens_per_second: float | None
+
+    def result(self, about: Mapping[str, Any], scores: Mapping[str, Any] | None = None) -> EvalResult | LmEvalResult:
+        """Return the numbers of a job whose gold answers are known, or which lm-eval scores.
+
+        `about` is put into the provenance; `scores` are what `task_scores` gives, where lm-eval has scored it already.
+        """
+        job, record, task, speed = self.job, self.record, self.job.lm_eval_task, self.tokens_per_second
+        names = [*dict.fromkeys(request.problem for request in job.requests)]
+        grader = (job.grader, grading_versions(job.grader)) if task is None else (task.grader, task.graded_with)
+        facts = provenance(record, job.benchmark, *grader) | {**about}
+        facts["engine"] |= {name: self.info[name] for name in NOT_HASHED if name in self.info}
+        tokens = sum(row.n_tokens for row in self.responses.values())
+        seconds = tokens / speed if speed and self.decoded == len(self.responses) else 0.0
+        fields: dict[str, Any] = {"seconds": seconds, "provenance": facts}
+        if task is None:
+            return result_from(record, job.task, names, job.sampling.samples, verdicts=self.verdicts, **fields)
+        scores = scores or computed_scores(task, self.responses)
+        return result_from(record, job.task, names, job.sampling.samples, scores=scores, **fields)
+
+
+class EvalProgress(Progress):
+    """One bar over all jobs, with the score so far of the one that was decoded last; requests are tagged with theirs.
+
+    `right` has an entry a graded response, job by job.
+    """
+
+    def __init__(self, jobs: Sequence[Job], right: Sequence[list[bool]], total: int, enabled: bool) -> None:
+        super().__init__(total, enabled)
+        self._jobs, self._right, self._current = jobs, right, -1
+
+    def finished(self, rollout: Rollout) -> None:
+        """Count one more rollout."""
+        self._current = rollout.request.tag
+        super().finished(rollout)
+
+    def note(self) -> str:
+        """Return the interim Avg of what is being decoded: of finished responses, so that long ones are missing."""
+        if self._current < 0 or not (right := self._right[self._current]):
+            return ""
+        job = self._jobs[self._current]
+        score = f"{100 * sum(right) / len(right):.1f} so far ({len(right)}/{len(job.requests)})"
+        return f" | {job.task} {job.decoding.label()}: {score}"
+
+
+def run_jobs(
+    engine: Engine, jobs: Sequence[Job], store: RecordStore | None = None, *, progress: bool = False
+) -> Iterator[CompletedJob]:
+    """Decode what no record holds, and yield each job when it is complete, in the order of completion.
+
+    All of it is one stream: while the last rollouts of one job finish, those of the next are running. The engine is
+    asked for nothing if nothing is missing. Jobs that share a record with an earlier one come after all others: what
+    they ask is held by then.
+
+    Raises:
+        UserError: another process writes one of the records, a request cannot be served, or the disk is full.
+    """
+    first = {job.record: job for job in reversed(jobs)} if store else {}
+    later = [job for job in jobs if store and first[job.record] is not job]
+    yield from _run([job for job in jobs if job not in later], engine, store, progress=progress)
+    for job in later:
+        yield from _run([job], engine, store, progress=progress)
+
+
+def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, progress: bool) -> Iterator[CompletedJob]:
+    """Run jobs of which no two share a record."""
+    with ExitStack() as stack:
+        records = [stack.enter_context(job.open(store)) for job in jobs]
+        requests = [replace(request, tag=index) for index, job in enumerate(jobs) for request in job.requests]
+        stored = [(request, records[request.tag].get((request.problem, request.sample))) for request in requests]
+        missing = [request for request, row in stored if row is None]
+        right: list[list[bool]] = [[] for _ in jobs]
+        board = stack.enter_context(closing(EvalProgress(jobs, right, len(missing), progress and bool(missing))))
+        pool = ThreadPoolExecutor(GRADERS, "grader")
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        keeper = stack.enter_context(ThreadPoolExecutor(1, "keeper"))  # ends before the records close
+        responses: list[dict[Key, Row]] = [{} for _ in jobs]
+        graded: list[dict[Key, Future[Verdict]]] = [{} for _ in jobs]
+        decoded, open_jobs = [0] * len(jobs), {*range(len(jobs))}
+
+        def rows() -> Iterator[tuple[Request, Row, str | None]]:
+            """Yield what is held, then what is decoded, with its text, stored before anybody sees it."""
+            yield from ((request, row, None) for request, row in stored if row is not None)
+            waiting: deque[tuple[Rollout, Future[Row]]] = deque()
+            for rollout in engine.generate(missing, progress=board) if missing else ():
+                waiting.append((rollout, keeper.submit(keep, rollout)))
+                while waiting and waiting[0][1].done():
+                    yield finished(*waiting.popleft())
+            while waiting:
+                yield finished(*waiting.popleft())
+
+        def keep(rollout: Rollout) -> Row:
+            """Compress a response and store it, beside decoding: one after the other, as they come."""
+            row = Row.from_rollout(rollout)
+            records[rollout.request.tag].add(row)
+            return row
+
+        def finished(rollout: Rollout, row: Future[Row]) -> tuple[Request, Row, str]:
+            """Count a response when it is stored."""
+            decoded[rollout.request.tag] += 1
+            return rollout.request, row.result(), rollout.text
+
+        def grade(index: int, row: Row, text: str | None) -> Verdict:
+            """Grade a response beside decoding, unless its record has a verdict that still holds."""
+            job, gold = jobs[index], jobs[index].golds[row.problem]
+            verdict = records[index].verdict(judge_name(job.grader, job.task, job.record_task), row, gold)
+            if verdict is None:
+                text = row.text if text is None else text
+                [verdict] = grade_many([(gold, text, row.finish_reason)], grader=job.grader)
+            right[index].append(verdict.correct)
+            return verdict
+
+        for request, row, text in rows():
+            index, job, record = request.tag, jobs[request.tag], records[request.tag]
+            responses[index][row.key] = row
+            if job.golds:
+                graded[index][row.key] = pool.submit(grade, index, row, text)
+            if len(responses[index]) < len(job.requests):
+                continue
+            record.finish()
+            with phase("grading"):
+                verdicts = {key: future.result() for key, future in graded[index].items()}
+            if verdicts:
+                graded_rows = [(responses[index][key], job.golds[key[0]], verdict) for key, verdict in verdicts.items()]
+                record.judge(judge_name(job.grader, job.task, job.record_task), graded_rows)
+            record.close()
+            speed = board.speed if decoded[index] else None
+            open_jobs.remove(index)
+            yield CompletedJob(job, record, responses[index], verdicts, engine.info(), decoded[index], speed)
+            responses[index], graded[index] = {}, {}
+        if open_jobs:
+            lacking = ", ".join(f"{jobs[index].task} {jobs[index].decoding.label()}" for index in sorted(open_jobs))
+            raise RuntimeError(f"the engine did not return every response of {lacking}")
+
+
+# What an evaluation stands on
+
+
+@contextmanager
+def opened(spec: EvalSpec, engine: Engine | None = None) -> Iterator[Engine]:
+    """Give an engine as it is, left open; or that of a spec, its weights loaded when needed, closed in the end."""
+    if engine is not None:
+        yield engine
+        return
+    with phase("starting"):
+        from rlvr_dir.decode import open_engine
+        from rlvr_dir.tiny import checkpoints
+
+        engine = open_engine(checkpoints(spec.pair), spec.engine, lazily=True)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what can change a score."""
+    names = ("rlvr-dir", "lm-eval", "math-verify", "latex2sympy2-extended", "sympy", "datasets")
+    return {"python": platform.python_version(), **installed(*names)}

@@ -1,0 +1,89 @@
+"""Rollouts with their traces: the value of every criterion at every position, scored by both models as they decode."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from rlvr_dir.decode import Engine, Trace
+from rlvr_dir.evals.loop import Job, jobs_of, opened, run_jobs
+from rlvr_dir.policy.gates import Gate
+from rlvr_dir.progress import showing
+from rlvr_dir.records import RecordStore, Row
+from rlvr_dir.spec import Decoding, EvalSpec
+
+
+def traced(
+    spec: EvalSpec,
+    records: str | Path,
+    *,
+    engine: Engine | None = None,
+    top: int = 0,
+    progress: bool = True,
+    inspect_only: bool = False,
+) -> list[Job]:
+    """Decode, or complete, rollouts with their traces in the record store; `rollouts` reads them back.
+
+    The tokens are those of an evaluation without traces, so a record serves both; what it holds without a trace is
+    decoded once more. `top` likeliest tokens of each model are kept a position. Responses that are `inspect_only` count
+    in no result of its record, which other commands may have made.
+
+    Raises:
+        UserError: what `evaluate` refuses.
+    """
+    with showing(progress), opened(spec, engine) as engine:
+        jobs = [replace(job, inspect_only=inspect_only) for job in jobs_of(spec, engine, trace=top)]
+        for _ in run_jobs(engine, jobs, RecordStore(records), progress=progress):
+            pass
+    return jobs
+
+
+def rollouts(job: Job, records: str | Path) -> Iterator[Row]:
+    """Yield the stored rollouts of a finished job, in the order of its requests."""
+    record = RecordStore(records).read(*job.record.split("/"))
+    for request in job.requests:
+        yield record.rows[request.problem, request.sample].load()
+
+
+def trace_of(rollout: Row) -> Trace:
+    """Return the trace that a rollout was stored with.
+
+    Raises:
+        ValueError: it was stored without one.
+    """
+    if (table := rollout.trace) is None:
+        raise ValueError(f"{rollout.problem} sample {rollout.sample} has no trace")
+    return Trace(table)
+
+
+def criterion_values(
+    spec: EvalSpec,
+    records: str | Path,
+    *,
+    gates: Sequence[Gate] = (),
+    engine: Engine | None = None,
+    progress: bool = True,
+) -> dict[Decoding, dict[Gate, np.ndarray]]:
+    """Return the values of criteria at every position of the rollouts of a spec: of the token proposed there.
+
+    Returns:
+        By decoding and gate, as it is `asked`, (positions,) float32: all tokens of all responses, tasks and problems
+        in order. Of a decoding with a gate its own, of others (base's own generation, say) the `gates`.
+
+    Raises:
+        UserError: a gate whose value a trace does not tell.
+    """
+    parts: dict[Decoding, dict[Gate, list[np.ndarray]]] = {
+        decoding: {gate.asked(): [] for gate in (gates if decoding.gate is None else (decoding.gate,))}
+        for decoding in spec.decodings
+    }
+    for job in traced(spec, records, engine=engine, progress=progress):
+        for rollout in rollouts(job, records):
+            trace = trace_of(rollout)
+            for gate, values in parts[job.decoding].items():
+                values.append(trace.value(gate))
+    return {
+        decoding: {gate: np.concatenate(values) for gate, values in by_gate.items()}
+        for decoding, by_gate in parts.items()
+    }

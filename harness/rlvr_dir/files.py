@@ -1,0 +1,134 @@
+"""Writes that survive: a file is the old one or the new one, never half of one, and a full disk is one sentence."""
+
+import errno
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from rlvr_dir.errors import UserError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+REFUSALS = (
+    *FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
+)  # fmt: skip
+LONGEST_NAME = 200  # characters of a file's name, which file systems hold to 255 bytes
+_PROBE = 65_536  # bytes; with less room than that nothing worth having fits
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+def shipped(name: str) -> Path:
+    """Return a file or folder that ships with the program: of a checkout, or the copy in the installed package."""
+    package = Path(__file__).parent
+    copy = package / "_data" / name
+    return copy if copy.exists() else package.parents[1] / name
+
+
+def disk_error(error: OSError, path: Path, kept: str) -> UserError:
+    """Return the sentence for a write that failed; `kept` says what is safe."""
+    reason = "no space is left for it" if error.errno in FULL else (error.strerror or str(error))
+    return UserError(f"{path} cannot be written ({reason}); {kept}")
+
+
+def folder_name(what: str, name: str) -> str:
+    """Return `name` if it can be a folder's name as it is.
+
+    Raises:
+        UserError: it holds a slash, a space or the like, or is too long.
+    """
+    if len(name) > LONGEST_NAME:
+        raise UserError(f"{what}={name[:40]!r}... has {len(name)} characters; accepted: at most {LONGEST_NAME}")
+    if not _NAME.fullmatch(name):
+        raise UserError(f"{what}={name!r} is refused: it names a folder; accepted: letters, digits, '.', '_' and '-'")
+    return name
+
+
+def write_file(
+    path: Path, data: str | bytes | Iterable[bytes], kept: str = "what was there before is untouched"
+) -> None:
+    """Replace `path` by `data`, whole or in pieces: write a new file beside it, sync, rename over it, sync the folder.
+
+    No link is followed, neither by the new file nor at `path`. Text is written as UTF-8, a lone surrogate (as in an
+    argument that is no UTF-8) as JSON escapes it.
+
+    Raises:
+        UserError: the file system refused.
+    """
+    beside = path.with_name(f".{path.name[:60]}.{secrets.token_hex(4)}.new")
+    data = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+    created = False
+    try:
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        created = True
+        try:
+            for piece in (data,) if isinstance(data, bytes) else data:
+                view = memoryview(piece)
+                while view:  # the system may cut a write short
+                    view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(beside, path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        if created:
+            beside.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise disk_error(error, path, kept) from None
+        raise
+
+
+def check_writable(*folders: Path, make: bool = True) -> None:
+    """Create folders that will receive files, and write one into each: what cannot be kept is not worth decoding.
+
+    Without `make` nothing is created for what may yet be refused: the file is written into the nearest folder above
+    that is there. (One created and removed again could be removed under another process that begins there too.)
+
+    Raises:
+        UserError: one cannot be created or written to, or its disk is full.
+    """
+    for folder in folders:
+        if make:
+            make_folder(folder)
+        existing = next(parent for parent in (folder, *folder.absolute().parents) if os.path.lexists(parent))
+        probe = existing / ".writable"
+        write_file(probe, bytes(_PROBE), "nothing was begun")
+        probe.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names that were created in or renamed into `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folder(folder: Path) -> None:
+    """Create `folder` and its parents.
+
+    Raises:
+        UserError: it cannot be created.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise disk_error(error, folder, "nothing was written") from None
+
+
+def set_aside(path: Path) -> Path:
+    """Keep a second name for a damaged file, `<stem>.corrupt-<n><suffix>`, so that it can be replaced."""
+    n = 1
+    while True:
+        aside = path.with_name(f"{path.stem}.corrupt-{n}{path.suffix}")
+        try:
+            os.link(path, aside)
+            return aside
+        except FileExistsError:
+            n += 1
+        except OSError:  # a file system without hard links
+            write_file(aside, path.read_bytes())
+            return aside

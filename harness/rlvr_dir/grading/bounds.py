@@ -1,0 +1,89 @@
+r"""Which texts are not handed to a computer algebra system: those that ask it for a number nobody could write down.
+
+Exponents, factorials, binomials and the limits of sums are *operands*: `9^{9^{9^9}}` is ten characters and no computer
+holds its value. An operand may not exceed MAX_OPERAND, nor be built from a power or a factorial of numbers.
+"""
+
+import re
+
+from rlvr_dir.grading.normalise import brackets
+
+MAX_OPERAND = 10_000
+MAX_POWER = 100_000  # of powers of powers, multiplied
+MAX_TOWER = 2  # e^{-x^{2}} has two levels
+MAX_DEPTH = 12  # brackets in brackets; the deepest gold of the four benchmarks has 4
+_OPERATOR = re.compile(r"\^|!|\\(?:[dt]?binom|sum|prod|int|lim)(?![A-Za-z])")
+_BARE = re.compile(r"\s*[+-]?\s*(?:\\[A-Za-z]+|\d+|\S)")
+_LITERAL = re.compile(r"\d+(?:\.\d+)?")
+_NUMERIC_POWER = re.compile(r"(?:\d|[)}])\s*(?:\^|!|\*\*|[eE][+-]?\d)")
+
+
+def too_large(text: str) -> bool:
+    """Tell whether `text` nests too deep, or has an operand beyond the bounds; linear in the length of the text."""
+    if text.count("!") > 3 or text.count("^^"):
+        return True
+    depth = 0
+    stack: list[int] = []
+    group_end: dict[int, int] = {}  # where each bracket opens -> where it closes
+    group_start: dict[int, int] = {}
+    for end, step in brackets(text):
+        depth += step
+        if depth > MAX_DEPTH:
+            return True
+        if step == 1:
+            stack.append(end - 1)
+        elif stack:
+            start = stack.pop()
+            group_end[start], group_start[end] = end, start
+    raised, plain = 1, 1
+    exponents: list[int] = []  # where the exponents end that enclose this place
+    for match in _OPERATOR.finditer(text):
+        operands = _operands(text, match, group_end, group_start)
+        if any(_beyond(operand) for operand in operands):
+            return True
+        if match[0] == "^":
+            exponents = [end for end in exponents if end > match.start()]
+            at = match.end()
+            while at < len(text) and (text[at].isspace() or text[at] in "_^"):
+                at += 1
+            exponents.append(group_end.get(at, at))
+            value = max([1, *(int(float(x)) for operand in operands for x in _LITERAL.findall(operand))])
+            if text[: match.start()].rstrip()[-1:] in (")", "}", "]"):  # (10^{99})^{99}: they multiply
+                raised *= value
+            elif text[: match.start()].rstrip()[-1:].isdigit():
+                plain = max(plain, value)
+            if len(exponents) > MAX_TOWER or raised * (plain if raised > 1 else 1) > MAX_POWER:
+                return True
+    return False
+
+
+def _operands(text: str, match: re.Match[str], ends: dict[int, int], starts: dict[int, int]) -> list[str]:
+    """Return the texts that the operator works on: before a `!`, behind a `^`, limits or arguments of the others."""
+    if match[0] == "!":
+        before = text[: match.start()].rstrip()
+        if len(before) in starts:
+            return [before[starts[len(before)] :]]
+        digits = re.search(r"\d*\Z", before)
+        return [digits[0] if digits else ""]
+    found, at = [], match.end()
+    for _ in range(1 if match[0] == "^" else 2):
+        while at < len(text) and text[at] in " _^":
+            at += 1
+        if at in ends:
+            found.append(text[at : ends[at]])
+            at = ends[at]
+        elif bare := _BARE.match(text, at):
+            chained = match[0] == "^" and text[bare.end() :].lstrip().startswith("^")  # 9^9^9: no TeX, but a tower
+            found.append(bare[0] + "^" * chained)
+            at = bare.end()
+    return found
+
+
+def _beyond(operand: str) -> bool:
+    if operand.endswith("^"):
+        return True
+    if len(operand) > 1 and _NUMERIC_POWER.search(operand.strip("{}()[] ") + " "):
+        inner = re.sub(r"10\s*\^\s*\{?\s*-\s*\d{1,3}\s*\}?", "1", operand)  # e^{-10^{-3} t}: a small number
+        if _NUMERIC_POWER.search(inner.strip("{}()[] ") + " "):
+            return True
+    return any(len(x.split(".")[0]) > 6 or float(x) > MAX_OPERAND for x in _LITERAL.findall(operand))

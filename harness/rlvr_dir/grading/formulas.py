@@ -1,0 +1,176 @@
+r"""Whether two formulas are the same: read by math-verify's parser, compared by values, then by math-verify.
+
+`parse` of math-verify looks for an answer in prose and guesses: it drops a last letter that might be a unit
+(`\frac{1}{\sqrt{2}} c`), the prime of `y'` and the case of letters, and where it cannot read a formula it takes the
+last number in it. Here a formula is read whole, with its letters as they are, or not at all.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from rlvr_dir.grading.normalise import split
+from rlvr_dir.grading.structure import COMMA, ORDER
+from rlvr_dir.grading.units import read_unit
+
+NEAR = 0.01  # relative: 2/3 \approx 0.67
+MOST_FACTORS = 300  # of a product that is multiplied out
+
+_DEGREES = re.compile(r"(-?\d+(?:\.\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*\^\{\\circ\}")
+_TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+_BOUND = re.compile(r"\\(?:sum|prod|bigcup|bigcap)\s*_\s*\{\s*([a-z])\s*=")
+_DERIVED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])'+\s*\(\s*[a-z]\s*\)|\{\s*d\s*([A-Za-z])\s*\(\s*[a-z]\s*\)\s*\}")
+_UNREADABLE = re.compile(
+    r"\d\s+\.?\d|\d\s*_|''|[A-Za-z}\d)]\s*'|\\ldots|\?|:\s*0\d"  # 1 2 would be 1 + 2
+    # what takes seconds, and is no answer: more than nine unions, letters in a matrix of five rows and columns
+    r"|(?:\\cup.*){10}|matrix\}(?=(?:(?!\\end).)*[A-Za-z])(?:(?:(?!\\end)[^&])*&){13}"
+)
+_INTEGRATION = re.compile(r"\\(?:text|math[a-z]+|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+|_\{[^{}]*\}|([cC])")
+_FONT = r"\\(?:text|math(?:rm|bf|it|sf|tt|cal)|rm|bf|it|boldsymbol|vec|operatorname)(?![A-Za-z])"
+_LETTER = r"(?:\\(?!frac|cdot|times|left|right|prime)[A-Za-z]+|[A-Za-z])(?:_\{[A-Za-z0-9]+\})?"
+_BOUNDED = r"\\(?:sum|prod|lim|int|log|min|max|inf|sup|bigcup|bigcap)(?![A-Za-z])"
+
+
+def _plain(text: str) -> str:
+    text = re.sub(_FONT, "", text).replace("+", "plus").replace("-", "minus").replace("*", "star")
+    return re.sub(r"[^A-Za-z0-9]", "", text)
+
+
+def _derivative(order: int, name: str) -> str:
+    return f"\\Xi_{{d{order}{_plain(name)}}}"
+
+
+# What the parser misreads, in the one form that it keeps whole.
+_TABLE = (
+    (r"\\(min|max|gcd|lcm)\s*\\\{([^{}]*)\\\}", r"\\\1(\2)"),
+    (r"\\text\s*\{\s*(lcm|gcd|sgn|det|min|max)\s*\}", r"\\\1 "),
+    (r"\\det\s*\(?\s*\\begin\{[pb]matrix\}(.*?)\\end\{[pb]matrix\}\s*\)?", r"\\begin{vmatrix}\1\\end{vmatrix}"),
+    (r"(\\(?:sin|cos|tan|cot|sec|csc|log|ln)\s*\^)\s*(\d)\s+(?=\d)", r"\1{\2} "),
+    (r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp)(?=\s*[(^])", r"\\\1"),
+    # 2(3) is 6, and no mixed number
+    (r"(?<![\^_\\A-Za-z.\d])(\d+(?:\.\d+)?)\s*(?=\(|\\binom|\\sqrt)|(?<=\))\s*(?=[(\d])",
+     lambda m: f"{m[1] or ''} \\cdot "),
+    (r"\\text\s*\{\s*([A-Z]{2,})\s*\}", r"\1"),  # \text{MR} = MR
+    (r"\\gamma(?![A-Za-z])(?!_)", r"\\Xi_{gamma}"),  # the parser's gamma is a function
+    # indices in letters and digits
+    (rf"({_BOUNDED})?\s*_\s*(?:\{{((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}|({_FONT}\s*\{{[^{{}}]*\}}|\\[A-Za-z]+|[A-Za-z0-9]))",
+     lambda m: m[0] if m[1] else f"_{{{_plain(m[2] if m[2] is not None else m[3])}}}"),
+    # \dot{x}, x' and dx/dt are one derivative
+    (rf"\\(d?)dot\s*(?:\{{\s*({_LETTER})\s*\}}|({_LETTER}))(_\{{[A-Za-z0-9]+\}})?",
+     lambda m: _derivative(2 if m[1] else 1, (m[2] or m[3]) + (m[4] or ""))),
+    (rf"({_LETTER})\s*('+)", lambda m: _derivative(len(m[2]), m[1])),
+    (rf"\\frac\s*\{{\s*d\s*(?:\^\s*\{{?\s*(\d)\s*\}}?)?\s*({_LETTER})\s*\}}"
+     r"\s*\{\s*d\s*[A-Za-z]\s*(?:\^\s*\{?\s*(\d)\s*\}?)?\s*\}",
+     lambda m: _derivative(int(m[1] or 1), m[2]) if m[1] == m[3] else m[0]),
+    # E_{1} and e_{1} are no constants
+    (r"\\[A-Za-z]+|([EeIi]_\{[A-Za-z0-9]+\})", lambda m: f"\\Xi_{{{_plain(m[1])}}}" if m[1] else m[0]),
+)  # fmt: skip
+_REWRITES = tuple((re.compile(pattern), to) for pattern, to in _TABLE)
+
+
+def compare_formulas(gold: str, answer: str) -> bool:
+    r"""Tell whether two formulas are the same: by values, or where there are none by math-verify."""
+    from math_verify import verify
+    from sympy import Eq, Expr
+
+    from rlvr_dir.grading.values import same_values
+
+    if "\\pi" in gold + answer or _TRIGONOMETRIC.search(gold + answer):  # 30 degrees are \pi / 6
+        gold, answer = (_DEGREES.sub(r"(\1 \\pi / 180)", text) for text in (gold, answer))
+    if gold.startswith(r"\{") != answer.startswith(r"\{") and re.search(ORDER, gold + answer):
+        return False  # {3,4} is no interval 3 < x < 4
+    (gold, unit), (answer, other_unit) = _without_unit(gold), _without_unit(answer)
+    if unit and other_unit and unit != other_unit:
+        return False
+    forms = [read_formula(_forwards(text)) for text in (gold, same_constant(gold, answer))]
+    if None in forms or (any(isinstance(form, Eq) for form in forms) and any(isinstance(form, Expr) for form in forms)):
+        return False
+    if forms[0] == forms[1]:
+        return True
+    matrices = any(getattr(form, "is_Matrix", False) for form in forms)  # which have no values at points
+    if not matrices and (same := same_values(*forms)) is not None:
+        return same
+    try:
+        return bool(verify(*forms, allow_set_relation_comp=True, timeout_seconds=None))
+    except MemoryError:
+        raise
+    except Exception:  # a matrix beside a number: sympy refuses to compare what is not equal
+        return False
+
+
+def nearly(exact: str, rounded: str) -> bool:
+    """Tell whether two numbers, with or without units, differ by no more than NEAR."""
+    from rlvr_dir.grading.values import near
+
+    first, second = (read_formula(_without_unit(text)[0]) for text in (exact, rounded))
+    return None not in (first, second) and near(first, second, NEAR)
+
+
+def _without_unit(text: str) -> tuple[str, dict[str, int]]:
+    r"""Split a formula from the unit behind it, in `\text{...}`."""
+    for words in re.finditer(r"(?<=[^\s_^{(\[+*/=<>,.-])\s*(?:\\mu\s*)?\\text\s*\{", text):
+        unit = read_unit(text[words.start() :], bare=False)
+        if words.start() and unit:
+            return text[: words.start()], unit
+    return text, {}
+
+
+def _forwards(text: str) -> str:
+    """Write a chain of > as one of <."""
+    links = re.findall(ORDER, text)
+    if links and all(link in (">", r"\ge") for link in links) and not split(text, COMMA)[1:]:
+        pieces = split(text, ORDER)[::-1]
+        signs = ["<" if link == ">" else r"\le " for link in links[::-1]]
+        return "".join(piece + sign for piece, sign in zip(pieces, [*signs, ""], strict=False))
+    return text
+
+
+def same_constant(gold: str, answer: str) -> str:
+    """Write the answer with its constant `C` as in the gold; all other letters differ by their case."""
+    cases = [{match[1] for match in _INTEGRATION.finditer(text) if match[1]} for text in (gold, answer)]
+    if len(cases[0]) == len(cases[1]) == 1 and cases[0] != cases[1]:
+        (constant,) = cases[0]
+        return _INTEGRATION.sub(lambda m: constant if m[1] else m[0], answer)
+    return answer
+
+
+def _too_long(product: Any) -> bool:
+    """Tell whether a product takes seconds: many factors, and more in them than the letter that counts them."""
+    (letter, first, last), term = product.limits[0], product.function
+    rational = term.free_symbols <= {letter} and term.is_rational_function(letter)
+    return (last - first).is_Integer and last - first > MOST_FACTORS and not rational
+
+
+@lru_cache(maxsize=512)
+def read_formula(text: str) -> Any:
+    """Read the sympy object that a normalised text stands for; None where not all of it can be read."""
+    from latex2sympy2_extended import NormalizationConfig, latex2sympy
+    from latex2sympy2_extended.latex2sympy2 import ConversionConfig
+    from math_verify.parser import should_treat_as_complex
+    from sympy import Basic, Integral, Limit, Product, Sum, UnevaluatedExpr
+
+    for bound in _BOUND.findall(text):  # the letter of a sum is nobody else's
+        if "j" not in re.sub(r"\\[a-z]+", "", text):
+            text = re.sub(rf"(?<![\\A-Za-z]){bound}(?![A-Za-z])", "j", text)
+    for match in _DERIVED.finditer(text):  # x'(t) = kx(t) - a is x' = kx - a
+        name = rf"(\\[A-Za-z]+|{match[1] or match[2]}'*)(\s*\(\s*[a-z]\s*\))?"
+        text = re.sub(name, lambda m: m[0] if m[1][0] == "\\" else m[1], text)
+    for pattern, to in _REWRITES:
+        text = pattern.sub(to, text)
+    if not text.strip() or _UNREADABLE.search(text):
+        return None
+    try:
+        form: Any = latex2sympy(
+            text,
+            is_real=not should_treat_as_complex(text),
+            convert_degrees=False,
+            normalization_config=NormalizationConfig(units=False, malformed_operators=True, nits=True, boxed="none"),
+            conversion_config=ConversionConfig(lowercase_symbols=False),
+        )
+        if not isinstance(form, Basic) or not form.has(Sum, Product, Integral, Limit, UnevaluatedExpr):
+            return form
+        return None if any(map(_too_long, form.atoms(Product))) else form.doit()
+    except MemoryError:
+        raise
+    except Exception:  # the parser raises bare Exceptions, and sympy whatever it likes
+        return None

@@ -1,0 +1,165 @@
+"""Verdicts: the gold answer against a response's, in bulk, de-duplicated, with a bound on every one."""
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.grading.answer_line import find_answer_line, grade_answer_line
+from rlvr_dir.grading.bounds import too_large
+from rlvr_dir.grading.boxes import Box, find_box
+from rlvr_dir.grading.pool import Item, grade_items
+from rlvr_dir.grading.robust import grade_robust
+
+VERDICT_KINDS: tuple[str, ...] = (
+    "correct",
+    "wrong",
+    "no_box",  # the response has no closed, non-empty box; by `math_dapo`, no "Answer:"
+    "unclosed_box",  # it has a box that never closes
+    "truncated",  # no closed box, and the response ran into the token limit
+    "too_long",  # the box holds more than MAX_ANSWER characters: not an answer
+    "too_large",  # the box asks for a number nobody could write down, as 9^{9^{9^9}} does (bounds.py)
+    "timed_out",  # math-verify did not finish within its processor time
+    "grader_error",  # math-verify failed, or cannot read the gold answer
+)
+MAX_ANSWER = 400  # characters; the longest gold of the four benchmarks has fewer than 300
+_MEMO_LIMIT = 200_000
+_INTEGER = re.compile(r"-?[0-9]+", re.ASCII)
+
+_Key = tuple[str, tuple[str, ...], str]  # grader, golds, answer
+_memo: dict[_Key, str] = {}
+_memo_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Hold what a grader said of a response; `answer` is what it graded, as the content of a box, or None."""
+
+    kind: str
+    answer: str | None = None
+    grader: str = "robust-4"
+
+    @property
+    def correct(self) -> bool:
+        """Whether the response counts as right; every kind but `correct` does not."""
+        return self.kind == "correct"
+
+    @property
+    def graded(self) -> bool:
+        """False where the machinery failed (`timed_out`, `grader_error`): report such a verdict beside the score."""
+        return self.kind not in ("timed_out", "grader_error")
+
+
+def _without_math_verify(gold: str, answer: str) -> str | None:
+    if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(answer):
+        return "correct" if int(gold) == int(answer) else "wrong"
+    return "too_large" if too_large(answer) and not too_large(gold) else None
+
+
+def _plain(items: Sequence[Item]) -> list[str]:
+    """Grade as the paper does: math-verify on the content of the box, gold first, and nothing else of the response.
+
+    Two plain integers are compared as integers, which is what math-verify answers for them, without starting it. What
+    asks for a number nobody could write down is not sent to it either: it would time out, and call that wrong.
+    """
+    return grade_items(items, _without_math_verify)
+
+
+GRADERS: dict[str, Callable[[Sequence[Item]], list[str]]] = {
+    "plain": _plain,
+    "robust": grade_robust,
+    "math_dapo": grade_answer_line,
+}
+"""Graders by the name they are asked for: each takes distinct (golds, answer) items and returns one kind an item."""
+
+FINDERS: dict[str, Callable[[str], Box]] = {"math_dapo": find_answer_line}
+"""Find the answer of a response for a grader that does not look for its last box."""
+
+VERSIONS = {"plain": "plain", "robust": "robust-4", "math_dapo": "math_dapo"}
+"""The name that a grader's verdicts have in results and records; `robust` alone was the first version's.
+
+Raise its number with any change of a verdict: stored ones hold for the name.
+"""
+
+
+OLDER = {"robust-4": ("robust-3", "robust-2", "robust")}
+"""The names of earlier versions, the latest first; their verdicts stay in a record."""
+
+
+def grader_name(asked: str) -> str:
+    """Return the name that the verdicts of a grader have: its newest version's, which may be asked for as well.
+
+    Raises:
+        UserError: no grader has that name.
+    """
+    if asked in VERSIONS.values():
+        return asked
+    if asked not in VERSIONS:
+        raise unknown("grader", asked, GRADERS)
+    return VERSIONS[asked]
+
+
+Gold = str | tuple[str, ...]
+"""What is right: one answer, or several of which any one counts."""
+
+
+def grade(gold: Gold, response: str, finish_reason: str = "stop", *, grader: str = "robust") -> Verdict:
+    """Grade one response; see `grade_many`."""
+    return grade_many([(gold, response, finish_reason)], grader=grader)[0]
+
+
+def grade_many(
+    items: Iterable[tuple[Gold, str] | tuple[Gold, str, str]],
+    *,
+    grader: str = "robust",
+) -> list[Verdict]:
+    """Grade (gold, response) or (gold, response, finish_reason) items; the verdicts come in the same order.
+
+    A gold may be a tuple (or list) of answers, of which any one counts. A response that ran into the token limit
+    (`finish_reason="length"`) but holds an answer, as a closed box, is graded by it, as the paper does; without one it
+    is `truncated`. Equal (gold, answer) pairs are graded once a process, whoever asks. Works from any thread:
+    math-verify runs in worker processes, which start only when a pair needs them.
+
+    Raises:
+        UserError: no grader has that name, or an item has no gold at all.
+    """
+    grader = grader_name(grader)
+    find = FINDERS.get(grader, find_box)
+    verdicts: list[Verdict | None] = []
+    answers: list[tuple[tuple[str, ...], str]] = []
+    for number, (gold, response, *rest) in enumerate(items):
+        golds = (gold,) if isinstance(gold, str) else tuple(gold)
+        if not golds:
+            raise UserError(
+                f"item {number} has an empty gold {gold!r}; give one answer or several, any of which counts"
+            )
+        box = find(response)
+        answers.append((tuple(gold.strip() for gold in golds), box.content or ""))
+        if box.content is None:
+            kind = "truncated" if rest and rest[0] == "length" else box.status
+            verdicts.append(Verdict(kind, None, grader))
+        elif len(box.content) > MAX_ANSWER:
+            verdicts.append(Verdict("too_long", box.content, grader))
+        else:
+            verdicts.append(None)
+    todo = [pair for pair, verdict in zip(answers, verdicts, strict=True) if verdict is None]
+    kinds = _lookup(grader, [(grader, *item) for item in todo])
+    return [
+        verdict or Verdict(kinds[grader, golds, answer], answer, grader)
+        for (golds, answer), verdict in zip(answers, verdicts, strict=True)
+    ]
+
+
+def _lookup(grader: str, keys: Sequence[_Key]) -> dict[_Key, str]:
+    """Return each key's kind, from the memo where known; a grader_error may be the machine and is not remembered."""
+    judge = next(GRADERS[asked] for asked, name in VERSIONS.items() if name == grader)
+    with _memo_lock:
+        kinds = {key: _memo[key] for key in keys if key in _memo}
+    todo = [key for key in dict.fromkeys(keys) if key not in kinds]
+    fresh = dict(zip(todo, judge([key[1:] for key in todo]), strict=True))
+    with _memo_lock:
+        if len(_memo) > _MEMO_LIMIT:
+            _memo.clear()
+        _memo.update({key: kind for key, kind in fresh.items() if kind != "grader_error"})
+    return kinds | fresh

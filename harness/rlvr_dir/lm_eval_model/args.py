@@ -1,0 +1,279 @@
+"""The model arguments of `--model rlvr_dir`, and what is checked before the stock `lm_eval` command evaluates.
+
+An argument is one of an `EvalSpec`, or concerns lm-eval alone.
+"""
+
+import fnmatch
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.problems.benchmark import GROUPS, TASKS, named
+from rlvr_dir.problems.data import find_benchmark, preflight, task_config, tasks_dir
+from rlvr_dir.problems.generation import LENGTHS, check_gen_kwargs
+from rlvr_dir.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
+from rlvr_dir.spec.base import Place
+from rlvr_dir.spec.pair import OPTIONS, PAIR_OPTIONS
+from rlvr_dir.spec.sampling import SamplingSettings
+
+ASKED = (
+    *PAIR_OPTIONS, *Decoding.options(), *SamplingSettings.options(), *EngineSpec.model_fields, "data_dir",
+    *Presentation.model_fields,
+)  # fmt: skip
+CACHE_REFUSAL = (
+    "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "
+    "so it would return one response for all samples and all settings"
+)
+# Where the stock command keeps rollouts and logs results, as `rlvr-dir eval` does; `off` declines.
+PLACES = {"records": "runs/records", "tracking": os.environ.get("RLVR_DIR_TRACKING_URI") or "runs"}
+_LM_EVAL_DEVICE = "cuda:0"  # what lm-eval passes when the user said nothing
+
+# lm-eval reads `off` as False, and `on` as True.
+_Kept = Annotated[Place | None, BeforeValidator(lambda value: None if value in (False, "off") else str(value))]
+
+
+class OwnArgs(Spec, frozen=True):
+    """The model arguments that change neither a rollout nor a score, and a check of the task's number of samples.
+
+    `records` and `tracking` are the folder of the record store and that, or the server, of MLflow; None keeps nothing.
+    """
+
+    chat: Annotated[
+        Literal["auto", "off"], BeforeValidator(lambda value: {True: "auto", False: "off"}.get(value, value))
+    ] = "auto"
+    samples: int | None = Field(default=None, ge=1)
+    records: _Kept = None
+    tracking: _Kept = None
+
+
+TEMPLATE_KWARGS = ("chat_template_kwargs", "chat_template_args", "enable_thinking")  # ours, then lm-eval's
+ACCEPTED = (*ASKED, *OwnArgs.model_fields, *TEMPLATE_KWARGS[1:])
+_TOKENIZER = "nothing: the tokenizer is the RL checkpoint's"
+_ADAPTER = "pretrained=ADAPTER,base=BASE"
+_WHOLE = "nothing: a checkpoint in bfloat16, float16 or float32"
+# Words that lm-eval's other models take, and what says the same here.
+_INSTEAD = {
+    **dict.fromkeys(LENGTHS, "max_tokens=…"),
+    "do_sample": "temperature=…, where 0 is greedy",
+    "until": "--gen_kwargs until=…",
+    "top_k": "top_p=…, since no engine here cuts by a number of tokens",
+    "min_p": "top_p=…, since no engine here cuts by a share of the likeliest token",
+    "n": "samples=…",
+    "repeats": "samples=…",
+    "think_end_token": "nothing: the last box of a response counts, whatever was thought before it",
+    **dict.fromkeys(("tokenizer", "tokenizer_mode", "tokenizer_revision", "use_fast_tokenizer"), _TOKENIZER),
+    **dict.fromkeys(("add_bos_token", "prefix_token_id"), "nothing: the tokenizer and its chat template say it"),
+    **dict.fromkeys(("truncation", "truncation_side"), "nothing: a prompt that does not fit is refused"),
+    **dict.fromkeys(("peft", "lora_local_path", "max_lora_rank"), _ADAPTER),
+    "delta": "base=… and pretrained=…, two whole checkpoints",
+    "subfolder": "pretrained=FOLDER/SUBFOLDER",
+    **dict.fromkeys(("quantization", "autogptq", "gptqmodel", "load_in_4bit", "load_in_8bit", "gguf_file"), _WHOLE),
+    "max_length": "max_model_len=…",
+    "max_batch_size": "max_num_seqs=…",
+    "data_parallel_size": "workers=…",
+    **dict.fromkeys(("parallelize", "tp_plan", "device_map"), "tensor_parallel_size=…"),
+    **dict.fromkeys(("softmax_dtype", "mixed_precision_dtype"), "dtype=…"),
+    **dict.fromkeys(("max_memory_per_gpu", "max_cpu_memory"), "gpu_memory_utilization=…"),
+    "logits_cache": "nothing: no likelihoods are asked for",
+    "offload_folder": "nothing: both models are held in memory",
+}
+
+
+@dataclass(frozen=True)
+class ModelArgs:
+    """The parsed model arguments. Tasks and samples come with lm-eval's requests, and what is not given of sampling."""
+
+    spec: EvalSpec
+    own: OwnArgs
+
+    @property
+    def decoding(self) -> Decoding:
+        """Return the one decoding."""
+        return self.spec.decodings[0]
+
+    @property
+    def seed(self) -> int:
+        """Return the key of the noise."""
+        return (self.spec.sampling or Sampling()).seed
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """Return the temperature, the top_p and the max_tokens that were given: they hold for every task."""
+        sampling = (self.spec.sampling or Sampling()).explicit()
+        return {
+            name: value for name, value in sampling.items() if name in SamplingSettings.model_fields and name != "seed"
+        }
+
+
+class CheckedArgs(dict[str, Any]):
+    """The model arguments as lm-eval shows and stores them, with what they were read as, so that it is done once."""
+
+    def __init__(self, shown: Mapping[str, Any], read: ModelArgs) -> None:
+        super().__init__(shown)
+        self.read = read
+
+
+def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
+    """Validate model arguments; `batch_size`, `max_batch_size` and `device` may come from lm-eval's own options.
+
+    Raises:
+        UserError: an unknown argument, or a value that is refused.
+    """
+    args = {name: value for name, value in given.items() if value is not None and value != ""}
+    batch = args.pop("batch_size", None), args.pop("max_batch_size", None)
+    args = _with_template_kwargs(args)
+    if wrong := [name for name in args if name not in ACCEPTED]:
+        if instead := _INSTEAD.get(wrong[0]):
+            raise UserError(f"model_args={wrong[0]!r} is no argument of rlvr_dir; accepted: {instead}")
+        raise unknown("model_args", wrong[0], ACCEPTED)
+    if args.get("device") == _LM_EVAL_DEVICE:
+        del args["device"]
+    for size in batch:  # lm-eval's default is 1, and "auto" may carry a schedule: both mean the engine's own choice
+        if str(size).isdecimal() and int(size) > 1:
+            args.setdefault("max_num_seqs", int(size))
+    own = parse(OwnArgs, {name: args.pop(name) for name in OwnArgs.model_fields if name in args})
+    spec = load_eval({}, args)
+    if own.chat == "off" and (kwargs := spec.engine.chat_template_kwargs):
+        raise UserError(f"chat_template_kwargs={kwargs} contradicts chat=off; drop one of them")
+    return ModelArgs(spec, own)
+
+
+def _with_template_kwargs(args: dict[str, Any]) -> dict[str, Any]:
+    """Return model arguments with what lm-eval's own models call `enable_thinking` and `chat_template_args` in ours.
+
+    Raises:
+        UserError: they say different things of one argument of the template.
+    """
+    kwargs: dict[str, Any] = {}
+    for name in [name for name in TEMPLATE_KWARGS if name in args]:
+        value = args.pop(name)
+        template_kwargs = {name: value} if name == "enable_thinking" else parse(EngineSpec, {TEMPLATE_KWARGS[0]: value})
+        for key, value in (
+            template_kwargs if isinstance(template_kwargs, dict) else template_kwargs.chat_template_kwargs
+        ).items():
+            if kwargs.setdefault(key, value) != value:
+                raise UserError(f"{name}: {key}={value!r} and {key}={kwargs[key]!r} contradict each other; drop one")
+    return {**args, TEMPLATE_KWARGS[0]: kwargs} if kwargs else args
+
+
+def announce_tiny(spec: EvalSpec, args: Mapping[str, Any]) -> None:
+    """Say on stderr that the tiny pair is used, where no pair was named."""
+    if spec.pair == TINY and not {"pair", "pretrained"} & set(args):
+        print("rlvr_dir: no pair named; using the tiny pair that ships with rlvr-dir", file=sys.stderr)
+
+
+def prepare(config: Any) -> list[Any]:
+    """Check and complete a request of the stock command for our model, before tasks are indexed or models load.
+
+    `config` is lm-eval's `EvaluatorConfig`. Return the tasks of benchmarks that are files (`PATH.jsonl`, `NAME=PATH`):
+    lm-eval cannot find those, and they are taken off its list.
+
+    Raises:
+        UserError: a cache that would mix samples up, a bad limit, model or generation argument, or a benchmark of a
+            file that is refused.
+    """
+    sys.excepthook = one_line(sys.excepthook, config.model_args or {})
+    if config.use_cache:
+        raise UserError(CACHE_REFUSAL)
+    if config.cache_requests:
+        raise UserError("cache_requests is refused: its key knows neither the data file nor the prompt of a task")
+    if config.limit is not None and config.limit <= 0:
+        raise UserError(
+            f"limit={config.limit:g} is refused; accepted: a number of problems, or a share between 0 and 1"
+        )
+    args = {**PLACES, **(config.model_args or {})}
+    own = {name: getattr(config, name) for name in ("batch_size", "max_batch_size", "device")}
+    read = parse_model_args({**own, **args})
+    check_gen_kwargs(config.gen_kwargs or {}, read.sampling)  # those of a task are read with its requests
+    spec, rest = read.spec, {name: value for name, value in args.items() if name != "pair"}
+    if spec.pair == TINY:  # lm-eval names its output folder after `pretrained`
+        announce_tiny(spec, args)
+        args = {"pretrained": TINY, **rest}
+    elif "pair" in args:
+        pair = spec.pair.model_dump(exclude_defaults=True)
+        args = {**{OPTIONS.get(field, field): value for field, value in pair.items()}, **rest}
+    config.model_args = CheckedArgs(args, read)
+    config.include_path = _with_ours(config.include_path)
+    data_dir = (config.metadata or {}).get("data_dir") or spec.data_dir
+    config.tasks, files = _without_files(config.tasks, spec, data_dir)
+    return files
+
+
+def with_tasks(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of lm-eval's `simple_evaluate` of our model with a `TaskManager` that puts our tasks first.
+
+    Raises:
+        UserError: a bad model argument, or a benchmark of a file that is refused.
+    """
+    manager, model_args = arguments.get("task_manager"), arguments.get("model_args") or {}
+    folders = _with_ours(getattr(manager, "include_path", None))
+    if str(tasks_dir()) in folders[1:]:  # the stock command's manager, which `prepare` has seen to
+        return dict(arguments)
+    from lm_eval.tasks import TaskManager
+    from lm_eval.utils import simple_parse_args_string
+
+    parsed = simple_parse_args_string(model_args) if isinstance(model_args, str) else model_args
+    args = parse_model_args(parsed) if isinstance(arguments["model"], str) else arguments["model"].args
+    gen_kwargs = arguments.get("gen_kwargs") or {}
+    check_gen_kwargs(simple_parse_args_string(gen_kwargs) if isinstance(gen_kwargs, str) else gen_kwargs, args.sampling)
+    metadata = (arguments.get("metadata") or {}) if manager is None else (manager.metadata or {})
+    data_dir = metadata.get("data_dir") or args.spec.data_dir
+    names, files = _without_files(arguments.get("tasks"), args.spec, data_dir)
+    if manager is None:
+        manager = TaskManager(include_path=folders, metadata={**parsed, **(arguments.get("metadata") or {})})
+    else:
+        defaults = any(entry.yaml_path and "lm_eval" in entry.yaml_path.parts for entry in manager.task_index.values())
+        manager = TaskManager(include_path=folders, include_defaults=defaults, metadata=manager.metadata)
+    return {**arguments, "tasks": [*names, *files], "task_manager": manager}
+
+
+def _with_ours(folders: Any) -> list[Any]:
+    """Return folders of tasks, as lm-eval takes them, with ours before them."""
+    include_paths = [folders] if isinstance(folders, str | Path) else folders or []
+    return [str(tasks_dir()), *map(str, include_paths)]
+
+
+def _without_files(tasks: Any, spec: EvalSpec, data_dir: str | None) -> tuple[list[Any], list[Any]]:
+    """Part tasks into those that lm-eval finds and those of benchmarks that are files, as it loads them.
+
+    Raises:
+        UserError: a file that is refused, or a benchmark of ours without its data.
+    """
+    names = [tasks] if isinstance(tasks, str) else tasks or []
+    tasks = [part for name in names for part in (name.split(",") if isinstance(name, str) else [name])]
+    files = [task for task in tasks if isinstance(task, str) and named(task)[1]]
+    names = [task for task in tasks if task not in files]
+    if doubled := [task for task in files if named(task)[0] in names]:
+        raise UserError(f"task={doubled[0]!r} has the name of another task that is asked for; accepted: NAME=PATH")
+    shipped = dict.fromkeys(task for name in names if isinstance(name, str) for task in fnmatch.filter(TASKS, name))
+    for task in dict.fromkeys(part for name in shipped for part in GROUPS.get(name, (name,))):
+        find_benchmark(task, data_dir)
+    benchmarks = preflight(files, presentation=spec) if files else {}
+    return names, [task_config(task, benchmark) for task, benchmark in benchmarks.items()]
+
+
+def one_line(previous: Any, model_args: Mapping[str, Any]) -> Any:
+    """Make an exception hook: a `UserError` is one line and status 2, all else is left to `previous`.
+
+    What the `model_args` call otherwise than a pair's fields is called so.
+    """
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, UserError):
+            return previous(kind, error, trace)
+        sentence = str(error)
+        for field, option in OPTIONS.items():
+            if option in model_args:
+                sentence = re.sub(rf"(?<![-.\w]){field}(?==)", option, sentence)
+        print(f"rlvr_dir: {sentence}", file=sys.stderr)
+        raise SystemExit(2)  # Python ends with the status that its hook asks for
+
+    return hook

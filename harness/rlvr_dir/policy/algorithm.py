@@ -1,0 +1,76 @@
+"""Algorithm 1 for a batch: the primary proposes a token; where the gate holds, it is redrawn from the target.
+
+All of it is masks and known rows: no value is looked at, so a GPU is never waited for, and a row's result does not
+depend on its batch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rlvr_dir.policy.combine import PAIR, Combination, cut
+from rlvr_dir.policy.noise import PROPOSE, REDRAW
+from rlvr_dir.policy.nucleus import draw
+from rlvr_dir.policy.rule import Rules, where
+from rlvr_dir.policy.statistics import at
+from rlvr_dir.policy.step import Requests, Step
+from rlvr_dir.policy.target import Policies, weights
+from rlvr_dir.policy.trace import traced
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Hold what was decided at one position of each row; all (n,)."""
+
+    token: Tensor  # int64, the token to emit
+    proposed: Tensor  # int64, the primary's draw
+    replaced: Tensor  # bool: the gate held, and the token was redrawn
+    delta_logp: Tensor  # float32, of the proposed token, in nats; NaN: a model's logits, or the gate's value, are none
+    trace: Tensor | None = None  # (traced rows, columns(top)) float32, see `trace.py`
+
+    @property
+    def changed(self) -> Tensor:
+        """Tell where the redrawn token differs from the proposed one: (n,) bool."""
+        return self.token != self.proposed
+
+
+def decide(
+    logits: Mapping[str, Tensor],
+    rules: Rules,
+    requests: Requests,
+    combination: Combination = PAIR,
+) -> Decision:
+    """Take one step of Algorithm 1 for n rows.
+
+    Args:
+        logits: of each role of the combination, (n, padded vocabulary), any float type.
+        rules, requests: of the n rows.
+
+    Returns:
+        Decision, on the logits' device. Where a model's logits are no distribution (a NaN or +inf among them, or
+        nothing but -inf) `delta_logp` is NaN, and the row's token, one of the vocabulary, means nothing.
+    """
+    base, rl = (cut(policy, combination.vocab) for policy in combination.policies(logits, rules.rl_alone))
+    policies = Policies(base, rl, rules)
+    proposed = draw(weights(policies.primary, rules), rules.top_p, requests.noise(PROPOSE))
+    delta_logp = at(policies.lr, proposed) - at(policies.lb, proposed)
+
+    value = torch.zeros(rules.n, dtype=torch.float64, device=base.device)  # without a gate tau is infinite
+    redrawn, redraw = proposed.clone(), requests.noise(REDRAW)
+    for gate, rows in rules.gates:
+        step = Step(rows, requests, proposed, policies, {"delta_logp": delta_logp})
+        rows.write(value, gate.ask(step, len(rows.rows)))
+        if gate.redraws:
+            rows.write(redrawn, draw(gate.redraw(step), torch.ones_like(rows.of(rules.top_p)), rows.of(redraw)))
+    gate_fires = torch.where(rules.below, value < rules.tau, value > rules.tau)
+    replaced = gate_fires & rules.open(requests.written)
+
+    if rules.gates and (rows := where(replaced & rules.draws_target)).rows:
+        target, own = policies.target(rows, proposed)
+        drawn = draw(weights(target, own), own.top_p, rows.of(redraw))
+        rows.write(redrawn, torch.where(own.draws_target, drawn, rows.of(redrawn)))
+    token = torch.where(replaced, redrawn, proposed)
+    facts = traced(policies, proposed) if rules.traced.rows else None
+    return Decision(token, proposed, replaced, delta_logp.masked_fill(value.isnan(), torch.nan), facts)

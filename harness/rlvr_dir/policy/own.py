@@ -1,0 +1,124 @@
+"""A criterion of one's own, `criterion=package.module:CLASS`: imported where a person names it and an engine runs.
+
+Only what a person writes into a command, a model argument or a file that they run is imported (`load_named`), never
+what a record, a result or a request names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
+
+from pydantic import ConfigDict, Field, model_validator
+
+from rlvr_dir.policy.gates import OWN, Gate, GateError, line_of
+
+VARIABLE = "RLVR_DIR_CRITERIA"  # what was imported here, for the processes that this one starts
+_NAMED = re.compile(r"(?:^|[,;])\s*criterion\s*=\s*([\w.]+:[A-Za-z_]\w*)")
+_NAME, _VALUE = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII), re.compile(r"[\w.+, \[\]'-]{1,200}", re.ASCII)
+
+
+def load_named(*given: Any) -> None:
+    """Import the criteria that are named anywhere in options, or in the values of a file.
+
+    Raises:
+        GateError: one cannot be imported, or is no gate.
+    """
+    for criterion in _named(given, ""):
+        load(criterion)
+
+
+def not_loaded(data: Any) -> list[str]:
+    """Return the criteria of somebody's own that some data name and that are not imported here."""
+    return [criterion for criterion in _named(data, "") if known(criterion) is None]
+
+
+def _named(value: Any, key: str) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from [value.partition(" ")[0]] if key == "criterion" and ":" in value else _NAMED.findall(value)
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _named(item, key if key == "criterion" else str(name).rpartition(".")[2])
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _named(item, key)
+
+
+def load(criterion: str) -> type[Gate]:
+    """Import the class at package.module:CLASS.
+
+    Raises:
+        GateError: it cannot be imported, or is no gate.
+    """
+    module, _, name = criterion.partition(":")
+    try:
+        members = vars(importlib.import_module(module))
+    except (Exception, SystemExit) as error:  # a user's program, which may fail as any
+        where = line_of(error, module.rpartition(".")[2])
+        raise GateError(
+            f"criterion={criterion!r} cannot be imported: {type(error).__name__}: {error}{where}; accepted: a class in "
+            "a module that Python finds here (an installed package, or PYTHONPATH)"
+        ) from None
+    gate = members.get(name)
+    if not _is_criterion(gate):
+        own = [called for called, member in members.items() if _is_criterion(member) and member.__module__ == module]
+        raise GateError(
+            f"criterion={criterion!r} is no criterion; accepted: a Threshold of rlvr_dir.policy.gates"
+            + (f", as {module} has: {', '.join(own)}" if own else "")
+        )
+    if not gate.statistic and gate.value is Gate.value:
+        raise GateError(f"criterion={criterion!r} has no value; accepted: a method value(step), one number a row")
+    OWN.update({criterion: gate, gate.written: gate})
+    os.environ[VARIABLE] = ",".join(OWN)
+    return gate
+
+
+def _is_criterion(member: object) -> TypeGuard[type[Gate]]:
+    return isinstance(member, type) and issubclass(member, Gate) and bool(member.written)
+
+
+def known(criterion: str, source: str | None = None) -> type[Gate] | None:
+    """Return a class that this process, or the one that started it, imported; None for another, or another source."""
+    if criterion not in OWN and criterion in os.environ.get(VARIABLE, "").split(","):
+        load(criterion)
+    gate = OWN.get(criterion)
+    return gate if gate is not None and source in (None, gate.source()) else None
+
+
+class NotLoaded(Gate, frozen=True):
+    """Stand for a criterion of somebody's own that a record or a result tells of: named and compared, never asked.
+
+    What a stranger's file says of it gets into tables, figures and pages, so it is short, and words alone.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    criterion: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,199}:[A-Za-z_][A-Za-z0-9_]{0,99}$")
+    digest: str = Field(pattern="^[0-9a-f]{16}$")
+
+    @model_validator(mode="after")
+    def _check(self) -> NotLoaded:
+        for name, value in (self.model_extra or {}).items():
+            if not _NAME.fullmatch(name) or not (value is None or _VALUE.fullmatch(str(value))):
+                raise ValueError(f"{name[:40]!r} of criterion={self.criterion!r} is no name with a plain value")
+        return self
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Return the class's name."""
+        return self.criterion.rpartition(":")[2].lower()
+
+    label = name  # pyright: ignore[reportAssignmentType]
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """Return the parameters that it alone has."""
+        extra = self.model_extra or {}
+        return {name: value for name, value in extra.items() if name not in ("tau", "side")}
+
+    def plain(self) -> dict[str, Any]:
+        """Return what was read."""
+        return {"criterion": self.criterion, "source": self.digest, **(self.model_extra or {})}

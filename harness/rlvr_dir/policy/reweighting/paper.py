@@ -1,0 +1,95 @@
+"""The four ways that the paper compares, in the order of its tables' rows from plain DAPO on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rlvr_dir.policy.reweighting import PLAIN, Reweighting, reweightings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class PlainDapo(Reweighting):
+    """A: DAPO's advantage as it is (`eqn:DAPO`)."""
+
+    name, paper = PLAIN, "DAPO"
+    alpha: float = 0.0
+
+    def weight(self, logp: Tensor, mask: Tensor) -> Tensor:
+        """Weigh every token alike."""
+        return logp.new_ones(logp.shape)
+
+    @property
+    def label(self) -> str:
+        """Return its name, which has no strength."""
+        return self.paper
+
+    def refusal(self) -> str | None:
+        """Refuse an alpha that would change nothing."""
+        others = ", ".join(name for name in reweightings() if name != self.name)
+        return f"alpha={self.alpha} has no effect with method={self.name!r}; accepted: {others}" if self.alpha else None
+
+
+@dataclass(frozen=True)
+class LowProb(Reweighting):
+    """A (1 + α (1 − π)), the paper's own (`eqn:reweight`): unlikely tokens count more."""
+
+    name, paper = "low_prob", "Ours"
+    alpha: float = 0.2  # for Qwen2.5-Math-7B
+    alphas: ClassVar[Mapping[str, float]] = {"qwen3-8b-base": 0.1}
+
+    def weight(self, logp: Tensor, mask: Tensor) -> Tensor:
+        """Weigh by probability: expm1(log π) = −(1 − π), exact for π near 1."""
+        return 1 - self.alpha * logp.expm1()
+
+
+@dataclass(frozen=True)
+class Dominate(Reweighting):
+    """A (α π + 1 − α) = A (1 − α (1 − π)) (arXiv 2505.12929): unlikely tokens count less."""
+
+    name, paper = "dominate", "Dominate"
+    alpha: float = 0.1
+    clip_high = 0.24  # its authors' value; with 0.28 the paper saw it become unstable
+
+    def weight(self, logp: Tensor, mask: Tensor) -> Tensor:
+        """Weigh by probability, the other way round."""
+        return 1 + self.alpha * logp.expm1()
+
+    def refusal(self) -> str | None:
+        """Refuse weights below 0."""
+        turned = f"alpha={self.alpha} turns advantages round with method={self.name!r}; accepted: 0 to 1"
+        return turned if self.alpha > 1 else None
+
+
+@dataclass(frozen=True)
+class Perplexity(Reweighting):
+    """A (1 − α z_i), z_i the standardised log-perplexity of response i: surprising responses count less
+    (arXiv 2508.02260)."""
+
+    name, paper = "ppl", "PPL"
+    alpha: float = 0.01
+    whole_batch = True
+    scope = "group"  # its authors' `ppl-norm` standardises the responses to one prompt
+
+    def weight(self, logp: Tensor, mask: Tensor) -> Tensor:
+        """Weigh all tokens of a response alike, beside the other rows: (n, 1)."""
+        return (1 - self.alpha * standardise(log_perplexity(logp, mask)))[:, None]
+
+
+def log_perplexity(logp: Tensor, mask: Tensor) -> Tensor:
+    """Return log PPL = −mean log π of each response's tokens: two (n, tokens) -> (n,). 0 for an empty one."""
+    inside = mask.bool()
+    return -logp.float().where(inside, 0.0).sum(1) / inside.sum(1).clamp(min=1)
+
+
+def standardise(x: Tensor, eps: float = 1e-6) -> Tensor:
+    """Return (x − mean) / (std + eps), population std: (n,) -> (n,).
+
+    Values that differ by rounding alone stay near 0 instead of becoming ±1.
+    """
+    centred = x - x.mean()
+    return centred / (centred.square().mean().sqrt() + eps)

@@ -1,0 +1,211 @@
+"""Rules: what one request asks for, and those of a batch, compiled before any logits are seen.
+
+What sweeps vary (tau, gamma, top-p, temperature, window) is a column of numbers. Everything else is an object that rows
+share: rows with equal ones are a group, known on the host. A step runs over the groups that are there, so no value is
+looked at, and rows that do not ask for a thing pay nothing for it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from math import inf
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from rlvr_dir.policy import nucleus
+from rlvr_dir.policy.gates import Gate, GateError, gate_of
+from rlvr_dir.policy.own import known
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one request is decoded. Without a gate the primary writes alone."""
+
+    gate: Gate | None = None
+    primary: str = "base"  # who proposes: "base" or "rl"
+    gamma: float = 0.0  # of the target: -1 is base, 0 is RL (replace), above 0 lies beyond RL (extrapolate)
+    top_p: float = 1.0  # of the nucleus that is drawn from; 1 where it is greedy
+    greedy: bool = False  # whether the likeliest token is taken, of equal ones the lowest id
+    temperature: float = 1.0  # of both models, criteria included; 1 where it is greedy
+    since: int = 0  # the window: tokens of the response at which the gate may hold
+    until: float = inf
+    veto: bool = False  # whether the target is drawn from without the rejected token
+    trace: int | None = None  # whether all facts are handed back too, with so many of each model's likeliest tokens
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values, which cross process boundaries."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return fields | {"gate": self.gate and self.gate.plain()}
+
+    @classmethod
+    def of_plain(cls, fields: Mapping[str, Any]) -> "Rule":
+        """Undo `plain`; raises KeyError or ValueError where it is none."""
+        return cls(**{**fields, "gate": fields["gate"] and _gate(fields["gate"])})
+
+
+def _gate(fields: Mapping[str, Any]) -> Gate:
+    if "source" not in fields:
+        return gate_of(fields)
+    criterion = fields["criterion"]
+    if (own := known(criterion, fields["source"])) is None:
+        raise GateError(f"criterion={criterion!r} was not imported when this engine started; accepted: to begin again")
+    return own.model_validate({name: value for name, value in fields.items() if name not in ("criterion", "source")})
+
+
+COLUMNS = (
+    "temperature", "gamma", "top_p", "since", "until", "tau", "below", "rl_primary", "draws_target", "greedy",
+)  # fmt: skip
+
+
+def _columns(rule: Rule) -> tuple[float, ...]:
+    """Return a rule's numbers, in the order of COLUMNS."""
+    tau, below = rule.gate.threshold if rule.gate else (inf, False)
+    numbers = rule.temperature, rule.gamma, rule.top_p, rule.since, rule.until, tau
+    target = rule.gate is not None and not rule.gate.redraws  # else the gate says itself what is drawn from
+    return (*numbers, below, rule.primary == "rl", target, rule.greedy)
+
+
+class Rows:
+    """Some of a batch's n rows, known on the host: all of them, none, or those at an index on the device."""
+
+    def __init__(self, rows: Sequence[int], n: int, device: torch.device | str) -> None:
+        self.rows, self.n, self.device = rows, n, device
+        self.all = len(rows) == n and all(row == place for place, row in enumerate(rows))
+
+    @cached_property
+    def index(self) -> Tensor:
+        """(rows,) int64, on the device."""
+        return to_device(self.rows, torch.long, torch.device(self.device))
+
+    def of(self, x: Tensor) -> Tensor:
+        """Return these rows of a tensor."""
+        return x if self.all else x.index_select(0, self.index)
+
+    def write(self, x: Tensor, rows: Tensor) -> None:
+        """Overwrite these rows of a tensor."""
+        x.copy_(rows) if self.all else x.index_copy_(0, self.index, rows.to(x.dtype))
+
+    def apply(self, function: Callable[..., Tensor], x: Tensor, *inputs: Tensor) -> Tensor:
+        """Return x with `function` of these rows of the inputs in their place; of no rows it is not called."""
+        if not self.rows:
+            return x
+        part = function(*(self.of(tensor) for tensor in inputs))
+        return part if self.all else x.index_copy(0, self.index, part)
+
+    def put(self, x: Tensor, other: Tensor) -> Tensor:
+        """Return x with these rows of another tensor in their place."""
+        return self.apply(lambda rows: rows, x, other)
+
+    def among(self, part: "Rows") -> "Rows":
+        """Return those of these rows that are in a part, by their places in it."""
+        if self.all or part.all:
+            return Rows(range(len(part.rows)), len(part.rows), self.device) if self.all else self
+        own = set(self.rows)
+        places = [place for place, row in enumerate(part.rows) if row in own]
+        return Rows(places, len(part.rows), self.device)
+
+
+def where(mask: Tensor) -> Rows:
+    """Return the rows where (n,) bool holds; all rows on a GPU, for to know which would be a wait."""
+    n, looked_at = len(mask), mask.device.type in nucleus.LOOKED_AT
+    return Rows(mask.nonzero()[:, 0].tolist() if looked_at else range(n), n, mask.device)
+
+
+Groups = Sequence[tuple[Gate, Rows]]
+
+
+@dataclass(eq=False)
+class Rules:
+    """The rules of n rows: their numbers as tensors, (n,) unless said otherwise, and who asks for what."""
+
+    rules: Sequence[Rule]  # of these rows
+    table: Tensor  # (n, COLUMNS) float64
+    gates: Groups  # rows whose gates differ in nothing but the threshold
+    tempered: Rows
+    rl_rows: Rows  # whose primary is RL
+    extrapolated: Rows
+    vetoed: Rows
+    greedy: Rows
+    traced: Rows
+    temperature: Tensor = field(init=False)  # (n, 1) float32, as it meets vocabularies
+    gamma: Tensor = field(init=False)  # (n, 1) float32
+    normalised: Tensor = field(init=False)  # (n, 1) bool: not of greedy rows, which compare logits
+    top_p: Tensor = field(init=False)  # float64; 1 for greedy rows, of which one token is left
+    tau: Tensor = field(init=False)  # float32; infinite without a gate, which then never holds
+    below: Tensor = field(init=False)  # bool: the gate holds below tau, not above it
+    draws_target: Tensor = field(init=False)  # bool: what the gate redraws comes from the target
+    rl_alone: Tensor = field(init=False)  # bool: RL writes by itself, and base is never looked at
+
+    def __post_init__(self) -> None:
+        self._parts: WeakKeyDictionary[Rows, Rules] = WeakKeyDictionary()
+        column = dict(zip(COLUMNS, self.table.unbind(1), strict=True))
+        for name in ("temperature", "gamma"):
+            setattr(self, name, column[name][:, None].float())
+        self.normalised = column["greedy"][:, None] == 0
+        self.top_p, self.tau = column["top_p"].contiguous(), column["tau"].float()
+        self.below, self.draws_target = column["below"] > 0, column["draws_target"] > 0
+        self.rl_alone = (column["rl_primary"] > 0) & column["tau"].isposinf()
+        self._window = column["since"], column["until"]
+
+    @classmethod
+    def compile(cls, rules: Sequence[Rule], device: torch.device | str = "cpu") -> "Rules":
+        """Make the tables of a batch: one copy of all columns to the device, and one of each group's rows."""
+        device = torch.device(device)
+
+        def rows(asks: Callable[[Rule], Any]) -> Rows:
+            return Rows([i for i, rule in enumerate(rules) if asks(rule)], len(rules), device)
+
+        by_gate: dict[Gate, list[int]] = {}
+        for i, rule in enumerate(rules):
+            if rule.gate is not None:
+                by_gate.setdefault(rule.gate.asked(), []).append(i)
+        table = to_device([_columns(rule) for rule in rules], torch.float64, device)
+        return cls(
+            rules,
+            table.reshape(len(rules), len(COLUMNS)),
+            gates=[(gate, Rows(asking, len(rules), device)) for gate, asking in by_gate.items()],
+            tempered=rows(lambda rule: rule.temperature != 1),
+            rl_rows=rows(lambda rule: rule.primary == "rl"),
+            extrapolated=rows(lambda rule: rule.gamma),
+            vetoed=rows(lambda rule: rule.veto),
+            greedy=rows(lambda rule: rule.greedy),
+            traced=rows(lambda rule: rule.trace is not None),
+        )
+
+    def of(self, rows: Rows) -> "Rules":
+        """Return the rules of some rows, in their order; the same object for the same rows."""
+        if rows.all:
+            return self
+        if rows not in self._parts:
+            rules = [self.rules[i] for i in rows.rows]
+            members = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
+            gates = [(gate, own.among(rows)) for gate, own in self.gates]
+            members["gates"] = [(gate, own) for gate, own in gates if own.rows]
+            for name in ("tempered", "rl_rows", "extrapolated", "vetoed", "greedy", "traced"):
+                members[name] = members[name].among(rows)
+            self._parts[rows] = Rules(**{**members, "rules": rules, "table": rows.of(self.table)})
+        return self._parts[rows]
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return len(self.table)
+
+    @property
+    def top(self) -> int:
+        """How many of each model's likeliest tokens the traced rows list, at most."""
+        return max((self.rules[i].trace or 0 for i in self.traced.rows), default=0)
+
+    def open(self, written: Tensor) -> Tensor:
+        """Tell where the gate may hold, after so many tokens of each response: (n,) int64 -> (n,) bool."""
+        since, until = self._window
+        return (since <= written) & (written < until)
+
+
+def to_device(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Make a tensor of plain values; to a GPU it goes through pinned memory, so that nothing waits for the copy."""
+    tensor = torch.tensor(values, dtype=dtype)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

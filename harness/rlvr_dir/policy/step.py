@@ -1,0 +1,114 @@
+"""What a gate may look at: the policies of its rows, the proposals, the noise, where each row stands."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
+
+from rlvr_dir.policy.noise import GATE, uniform
+from rlvr_dir.policy.nucleus import nucleus
+from rlvr_dir.policy.rule import Rows
+from rlvr_dir.policy.statistics import STATISTICS
+from rlvr_dir.policy.target import Policies, weights
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Where each row stands; all (rows,) int64. This and a `Rule` is all that an engine says of a request."""
+
+    keys: Tensor  # of the noise
+    positions: Tensor  # absolute, of the token to be drawn
+    starts: Tensor  # absolute, of the response's first token
+
+    @property
+    def written(self) -> Tensor:
+        """(rows,) int64: the response's tokens before this one."""
+        return self.positions - self.starts
+
+    def of(self, rows: Rows) -> "Requests":
+        """Return where some rows stand."""
+        return Requests(rows.of(self.keys), rows.of(self.positions), rows.of(self.starts))
+
+    def noise(self, stream: int) -> Tensor:
+        """Return the uniform numbers of a stream: (rows,) float64 in [0, 1)."""
+        return uniform(self.keys, self.positions, stream)
+
+
+class Step:
+    """One step of some rows of a batch. What a gate does not look at is not made.
+
+    `lb`, `lr` and `primary` are log-probabilities over the whole vocabulary, (rows, vocab) float32, nothing truncated;
+    `token` (rows,) is proposed; `rho` (rows,) float64 is uniform.
+    """
+
+    def __init__(
+        self, rows: Rows, requests: Requests, token: Tensor, policies: Policies,
+        known: Mapping[str, Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        """Take some rows of a batch.
+
+        Args:
+            requests, token, policies: of the whole batch.
+            known: statistics of the whole batch that are there already, (n,) each.
+        """
+        self._rows, self._all, self._policies, self._known = rows, requests, policies, known or {}
+        self._token = token
+        self._made: dict[str, Tensor] = {}
+
+    def _once(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+    @property
+    def lb(self) -> Tensor:
+        """Base's log-probabilities."""
+        return self._once("lb", lambda: self._rows.of(self._policies.lb))
+
+    @property
+    def lr(self) -> Tensor:
+        """RL's log-probabilities."""
+        return self._once("lr", lambda: self._rows.of(self._policies.lr))
+
+    @property
+    def primary(self) -> Tensor:
+        """The log-probabilities of who proposes."""
+        return self._once("primary", lambda: self._rows.of(self._policies.primary))
+
+    @property
+    def token(self) -> Tensor:
+        """(rows,) int64, the proposals."""
+        return self._rows.of(self._token)
+
+    @property
+    def rho(self) -> Tensor:
+        """(rows,) float64, uniform numbers that only gates use."""
+        return self._once("rho", lambda: self.requests.noise(GATE))
+
+    @cached_property
+    def requests(self) -> Requests:
+        """Where these rows stand."""
+        return self._all.of(self._rows)
+
+    @property
+    def written(self) -> Tensor:
+        """(rows,) int64: the response's tokens before this one."""
+        return self.requests.written
+
+    def stat(self, name: str) -> Tensor:
+        """Return one of STATISTICS, (rows,) in nats."""
+        value = self._known.get(name)
+        return self._once(name, lambda: STATISTICS[name](self) if value is None else self._rows.of(value))
+
+    def law(self, name: str) -> Tensor:
+        """Return `proposal` or `target` as it is drawn from, truncated and normalised: (rows, vocab) float64."""
+        return self._once(f"law of {name}", lambda: self._law(name))
+
+    def _law(self, name: str) -> Tensor:
+        policies = self._policies
+        if name == "target":
+            policy, rules = policies.target(self._rows, self._token)
+        else:
+            policy, rules = self.primary, policies.rules.of(self._rows)
+        return nucleus(weights(policy, rules), rules.top_p)

@@ -1,0 +1,82 @@
+"""What can be known about a position beyond the decision: the per-token statistics of the paper, as one table.
+
+Importing it does not import torch: whoever reads traces needs the names of their columns alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlvr_dir.policy.statistics import entropy, js_divergence, kl_divergence
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from rlvr_dir.policy.target import Policies
+
+FACTS = (
+    "logp_base",  # log pi_Base of the proposed token, nats
+    "logp_rl",
+    "entropy_base",  # nats
+    "entropy_rl",
+    "kl_rl_base",  # KL(RL || base), nats
+    "kl_base_rl",
+    "rank_base",  # of the proposed token: 0 is base's likeliest
+    "rank_rl",
+    "proposed",  # its id
+    "js",  # Jensen-Shannon divergence of base and RL, nats
+)
+TOP_FACTS = ("base_id", "base_logp", "rl_id", "rl_logp")  # of the j-th likeliest token of each model, j = 0, 1, ...
+LEAST_LOGP, MOST_KL = -1000.0, 30.0  # what stands for -inf and inf: every fact is finite
+
+
+def columns(top: int) -> int:
+    """Return how many columns a trace has with the `top` likeliest tokens of each model."""
+    return len(FACTS) + len(TOP_FACTS) * top
+
+
+def trace(lb: Tensor, lr: Tensor, proposed: Tensor, top: int = 0) -> Tensor:
+    """Return the facts of n positions.
+
+    Args:
+        lb, lr: (n, vocab) log-probabilities of base and RL, untruncated, at the sampling temperature.
+        proposed: (n,) the primary's tokens.
+        top: how many of each model's likeliest tokens to list.
+
+    Returns:
+        (n, columns(top)) float32, `FACTS`, then `TOP_FACTS` of rank 0, of rank 1, ...; ids are exact (below 2^24).
+    """
+    import torch
+
+    index = proposed[:, None]
+    base, rl = lb.gather(1, index), lr.gather(1, index)
+    kinds = [
+        base.clamp(min=LEAST_LOGP),
+        rl.clamp(min=LEAST_LOGP),
+        entropy(lb)[:, None],
+        entropy(lr)[:, None],
+        kl_divergence(lr, lb)[:, None].clamp(max=MOST_KL),
+        kl_divergence(lb, lr)[:, None].clamp(max=MOST_KL),
+        (lb > base).sum(1, keepdim=True),
+        (lr > rl).sum(1, keepdim=True),
+        index,
+        js_divergence(lb, lr)[:, None],
+    ]
+    if top:
+        lists = []
+        for logp in (lb, lr):
+            values, ids = torch.topk(logp, top, dim=1)
+            lists += [ids.float(), values.clamp(min=LEAST_LOGP)]
+        kinds.append(torch.stack(lists, dim=2).flatten(1))
+    return torch.cat([kind.float() for kind in kinds], dim=1)
+
+
+def traced(policies: Policies, proposed: Tensor) -> Tensor:
+    """Return the facts of those rows whose rules ask for them, with as many likeliest tokens as any of them asks for.
+
+    Args:
+        policies: of n rows.
+        proposed: (n,).
+    """
+    rows, top = policies.rules.traced, policies.rules.top
+    return trace(rows.of(policies.lb), rows.of(policies.lr), rows.of(proposed), top)

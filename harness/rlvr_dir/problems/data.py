@@ -1,0 +1,251 @@
+"""Benchmarks by name: the shipped ones, from the tiny generator, a folder or the hub, and a user's own, from its file.
+
+`find_benchmark` gives one of them; `preflight` checks all that are asked for before a model loads. Minerva has two
+published versions of its answers; the second one is a benchmark of its own (`TWINS`, docs/evaluate.md).
+
+A `task` is a shipped name, or `PATH.jsonl` or `NAME=PATH` (`rlvr_dir.problems.benchmark`). Order of places of a name:
+`data_dir` (a setting: `--metadata '{"data_dir": "DIR"}'`, or `data_dir=` in the model arguments), then the environment
+variable RLVR_DIR_DATA, then the Hugging Face hub. A folder holds one `<task>.jsonl` a benchmark, of any name.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlvr_dir.errors import UserError, nearest, unknown
+from rlvr_dir.files import shipped
+from rlvr_dir.hub import hub_or_cache
+from rlvr_dir.problems.benchmark import (
+    ACCEPTED,
+    AS_SHIPPED,
+    BENCHMARKS,
+    GROUPS,
+    NAME,
+    SOURCES,
+    TASKS,
+    TWINS,
+    Benchmark,
+    gold,
+    named,
+    problems_of,
+    read_benchmark,
+    read_problems,
+)
+from rlvr_dir.problems.lm_eval_tasks import declared, read_task
+from rlvr_dir.spec import EvalSpec, Presentation
+from rlvr_dir.spec.base import read_jsonl
+from rlvr_dir.spec.evaluation import is_task_file
+from rlvr_dir.spec.stored import is_number, is_text
+from rlvr_dir.tiny import TINY_TASKS
+
+if TYPE_CHECKING:
+    from rlvr_dir.spec.sweep import SweepSpec
+
+DATA_VARIABLE = "RLVR_DIR_DATA"
+
+
+class NoDataError(UserError):
+    """The problems of a shipped benchmark are not at hand; how many there are is known all the same."""
+
+
+def tasks_dir() -> Path:
+    """Return the folder of our task files: `tasks/` of a checkout, or the copy inside the installed package."""
+    return shipped("tasks")
+
+
+def task_config(task: str, benchmark: Benchmark) -> str | dict[str, Any]:
+    """Return what lm-eval's `TaskManager` loads: a shipped name, whose file it finds, or a task of one's own.
+
+    Both are `_math.yaml` with the name and the problems of a benchmark; `SampledMathTask` knows how they are put.
+    """
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    if task in TASKS:
+        return task
+    own = {"task": benchmark.name, "dataset_kwargs": {"benchmark": task}}
+    return {**load_yaml(tasks_dir() / "_math.yaml"), **own}
+
+
+def preflight(
+    tasks: Sequence[str],
+    data_dir: str | None = None,
+    presentation: Presentation = AS_SHIPPED,
+    include_path: str | None = None,
+) -> dict[str, Benchmark]:
+    """Check names and data before any model loads; return each benchmark by what was asked, groups expanded.
+
+    A name that is no benchmark's is that of a task of lm-eval's, out of `include_path` or its own: only here, where a
+    command or a spec asks, since its code is run.
+
+    Raises:
+        UserError: an unknown or doubled task, or a benchmark without data (the sentence says what to set).
+    """
+    if not tasks:
+        raise UserError(
+            f"tasks is empty; give some, such as tasks=tiny_easy; accepted: {', '.join(TASKS)}, or {ACCEPTED}"
+        )
+    benchmarks: dict[str, Benchmark] = {}
+    for task in (member for name in tasks for member in GROUPS.get(name, (name,))):
+        benchmark = find_benchmark(task, data_dir, presentation, lambda name: _declared(name, include_path))
+        if task in benchmarks or benchmark.name in (other.name for other in benchmarks.values()):
+            raise UserError(
+                f"tasks={','.join(tasks)} asks for {benchmark.name} twice; name it once, alone or in its group, and "
+                "one of two files otherwise, as NAME=PATH"
+            )
+        benchmarks[task] = benchmark
+    return benchmarks
+
+
+def preflight_of(spec: "EvalSpec | SweepSpec") -> dict[str, Benchmark]:
+    """Check what an evaluation or a sweep asks for, as `preflight` does."""
+    return preflight(spec.tasks, spec.data_dir, spec, spec.include_path if isinstance(spec, EvalSpec) else None)
+
+
+def find_benchmark(
+    task: str,
+    data_dir: str | None = None,
+    presentation: Presentation = AS_SHIPPED,
+    task_file: Callable[[str], str] | None = None,
+) -> Benchmark:
+    """Return a benchmark, read once a process and place.
+
+    Args:
+        task: a shipped name, a file of `data_dir` by its name, `PATH.jsonl`, `NAME=PATH`, or the YAML of a task of
+            lm-eval's.
+        presentation: what is asked of how it is put and graded.
+        task_file: returns the YAML of a task of lm-eval's by its name; None where no other names are accepted.
+
+    Raises:
+        UserError: no such benchmark or file, no data (the sentence says what to set), a bad file, a file under a name
+            that is shipped, or a shipped one with a wrong number of problems.
+    """
+    if is_task_file(task):
+        if field := next(iter(presentation.non_default()), None):
+            raise UserError(
+                f"{field} is refused with task={task!r}: a task of lm-eval says it itself; accepted: benchmarks"
+            )
+        benchmark = read_task(task)
+        if benchmark.name in TASKS:
+            raise UserError(
+                f"task={task!r}: {benchmark.name} is shipped with rlvr-dir; accepted: another name in `task:`"
+            )
+        return benchmark
+    name, file = named(task)
+    if file is not None and name in TASKS:
+        raise UserError(f"task={task!r}: {name} is shipped with rlvr-dir; accepted: another name, as my_{name}={file}")
+    place = data_dir or os.environ.get(DATA_VARIABLE) or None
+    if file is None and name not in BENCHMARKS:
+        if (local := _local(name, data_dir)) is None:
+            if task_file is None or not NAME.fullmatch(name):
+                raise _unknown(task)
+            return find_benchmark(task_file(name), data_dir, presentation)
+        file = str(local.resolve())
+    as_read = _shipped(name, None if name in TINY_TASKS else place) if file is None else _own(name, file)
+    return replace(as_read, presentation=presentation.applied_to(as_read.presentation))
+
+
+def _local(name: str, data_dir: str | None) -> Path | None:
+    """Return the file of a benchmark that is not shipped, by its name alone."""
+    place = data_dir or os.environ.get(DATA_VARIABLE)
+    local = Path(place or "").expanduser() / f"{name}.jsonl"
+    return local if place and NAME.fullmatch(name) and name not in GROUPS and local.is_file() else None
+
+
+def _declared(name: str, include_path: str | None) -> str:
+    """Return the YAML file of a task of lm-eval's by its name: out of `include_path`, else of those that it ships.
+
+    Raises:
+        UserError: there is none, or there are several.
+    """
+    tasks = declared(include_path)
+    if name not in tasks:
+        raise _unknown(name, f"near among lm-eval's: {', '.join(near)}" if (near := nearest(name, tasks)) else "")
+    if len(tasks[name]) > 1:
+        raise UserError(f"task={name!r} is declared by {' and '.join(tasks[name])}; accepted: one of these paths")
+    return tasks[name][0]
+
+
+def _unknown(task: str, near: str = "") -> UserError:
+    return UserError(
+        f"{unknown('task', task, TASKS)}; a file of your own is {ACCEPTED}; a task of lm-eval's is named as it is "
+        f"there, in --include-path, or by the path of its YAML{f' ({near})' if near else ''}"
+    )
+
+
+@lru_cache(maxsize=32)
+def _own(name: str, file: str) -> Benchmark:
+    try:
+        return read_benchmark(name, file)
+    except OSError as error:
+        raise UserError(f"{name} needs {file}, which cannot be read ({error.strerror})") from None
+
+
+@lru_cache(maxsize=32)
+def _shipped(name: str, place: str | None) -> Benchmark:
+    if name in TINY_TASKS:
+        from rlvr_dir.tiny import benchmark as generate
+
+        return Benchmark(name, problems_of([(name, row) for row in generate(name)], name))
+    if name in TWINS:
+        return _twin(name, _shipped(TWINS[name], place), place)
+    source = SOURCES[name]
+    where, path = f"the hub's {source.hub!r}", Path(place or "").expanduser() / f"{name}.jsonl"
+    try:
+        rows = problems_of([(where, row) for row in _download(name)], where) if place is None else read_problems(path)
+    except OSError as error:
+        raise NoDataError(
+            f"{name} needs {path}, which cannot be read ({error.strerror}); set {DATA_VARIABLE} or data_dir to the "
+            "folder that holds it, or leave both unset to use the hub"
+        ) from None
+    if len(rows) != source.rows:
+        raise UserError(
+            f"{where if place is None else path} has {len(rows)} problems; {name} has {source.rows}, and a part of it "
+            f"is another score: give other problems under a name of their own, as my_{name}=PATH"
+        )
+    return Benchmark(name, rows)
+
+
+def _twin(name: str, other: Benchmark, place: str | None) -> Benchmark:
+    """Return a benchmark's problems with other answers.
+
+    Raises:
+        UserError: their file is not at hand, or has not answers to each problem.
+    """
+    path = Path(place or ".").expanduser() / f"{name}_answers.jsonl"
+    if place is None or not path.is_file():
+        raise UserError(
+            f"{name} needs {path.name} (id, answers) in the folder that {DATA_VARIABLE} or data_dir names; accepted "
+            f"without it: {other.name}"
+        )
+    lists = {str(row["id"]): row["answers"] for _, row in read_jsonl(path, ("id", "answers"))}
+    right = all(isinstance(answers, list) and answers for answers in lists.values())
+    if right and not all(is_text(answer) or is_number(answer) for answers in lists.values() for answer in answers):
+        raise UserError(f"{path} has an answer that is neither text nor a number")
+    if set(lists) != {row["id"] for row in other.problems} or not right:
+        raise UserError(f"{path} has not one non-empty list of answers for each problem of its benchmark")
+    rows = [{**row, "answer": tuple(gold(answer) for answer in lists[row["id"]])} for row in other.problems]
+    return Benchmark(name, tuple(rows), of=other)
+
+
+def _download(benchmark: str) -> list[dict[str, Any]]:
+    source = SOURCES[benchmark]
+    try:
+        from datasets import load_dataset
+
+        with hub_or_cache():
+            table: Any = load_dataset(source.hub, split=source.split)
+        names = source.fields
+        ids = table["id"] if "id" in table.column_names else range(len(table))
+        return [
+            {"id": str(key), "problem": row[names["problem"]], "answer": row[names["answer"]]}
+            for key, row in zip(ids, table, strict=True)
+        ]
+    except Exception as error:
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise NoDataError(
+            f"{benchmark} is not on this machine and {source.hub!r} cannot be loaded from the hub ({reason}); "
+            f"set {DATA_VARIABLE} to a folder that holds {benchmark}.jsonl (one object a line: id, problem, answer)"
+        ) from None

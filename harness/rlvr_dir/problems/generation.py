@@ -1,0 +1,115 @@
+"""What lm-eval asks of a model: prompts through the chat template, and generation arguments as a `Sampling`.
+
+A task's description is the system's turn and each of its examples a turn of the user and one of the assistant, as with
+lm-eval's `--apply_chat_template`, unless `--fewshot_as_multiturn false` asks for a single one of the user. Without a
+template (or with `chat=off`) a prompt is the text that lm-eval makes without that option.
+"""
+
+import io
+from collections.abc import Mapping
+from contextlib import redirect_stderr
+from typing import TYPE_CHECKING, Any
+
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.spec import Sampling, parse
+from rlvr_dir.spec.engine import kwargs_words
+
+if TYPE_CHECKING:
+    from rlvr_dir.decode import Engine
+
+LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+DRAWS = ("temperature", "top_p")
+ACCEPTED = (*DRAWS, "do_sample", "until", *LENGTHS)
+NO_LENGTH = 256  # new tokens where a task names no number: what every model of lm-eval gives then
+_FOR_DRAWS = ("top_k", "min_p", "typical_p")  # no engine of ours honours them, and greedy decoding has no use for them
+_NO_EFFECT = {"num_beams": 1, "min_p": 0, "typical_p": 1}  # values that ask for nothing
+
+
+def has_template(engine: "Engine") -> bool:
+    """Tell whether there is a chat template to be applied."""
+    return bool(getattr(engine.tokenizer, "chat_template", None))
+
+
+def template_name(engine: "Engine") -> str:
+    """Say which template is applied, for results: where it is from, and the digest of its text."""
+    if not has_template(engine):
+        return "none: the tokenizer has no chat template"
+    info = engine.info()
+    template, kwargs = info["chat_template"], kwargs_words(info.get("chat_template_kwargs") or {})
+    suffix = f" with {kwargs}" if kwargs else ""
+    return f"the template of {template['from']} (sha256 {template['sha256']}){suffix}"
+
+
+def build_requests(task: Any, engine: "Engine", limit: int | None = None) -> list[Any]:
+    """Return lm-eval's instances of a task, their prompts through the template where there is one."""
+    turns = {"apply_chat_template": True, "fewshot_as_multiturn": True, "chat_template": engine.chat_prompt}
+    with redirect_stderr(io.StringIO()):  # its bar
+        task.build_all_requests(limit=limit, rank=0, world_size=1, **(turns if has_template(engine) else {}))
+    return task.instances
+
+
+def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tuple[Sampling, tuple[str, ...]]:
+    """Return the sampling and the stop strings of one request: each argument is honoured or refused, never ignored.
+
+    As in lm-eval's own models, `do_sample=false` and `temperature=0` are greedy, and so is a task that names neither;
+    `do_sample=true` without a temperature draws at 1. Task files write `max_gen_toks`; an alias beside it therefore
+    came from `--gen_kwargs` and wins.
+
+    Raises:
+        UserError: an argument that no engine of ours honours (`top_k`, ...), or several samples of greedy decoding.
+    """
+    settings = {name: value for name, value in gen_kwargs.items() if value is not None}
+    draws = (
+        settings.get("do_sample", bool(settings.get("temperature"))) not in (False, 0)
+        and settings.get("temperature") != 0
+    )
+    for name in settings:
+        has_effect = name not in _NO_EFFECT or settings[name] != _NO_EFFECT[name]
+        if name not in ACCEPTED and has_effect and (draws or name not in _FOR_DRAWS):
+            raise unknown("gen_kwargs", name, ACCEPTED)
+    if not draws and samples > 1:
+        raise UserError(
+            f"repeats={samples} is refused with greedy decoding (temperature=0 or do_sample=false): the responses to a "
+            "problem are all equal; accepted: one sample (model argument samples=1 for our tasks, repeats: 1 of others)"
+        )
+    fields: dict[str, Any] = {"samples": samples, "seed": seed, "temperature": 1.0 if draws else 0.0, "top_p": 1.0}
+    fields |= {name: settings[name] for name in DRAWS if draws and name in settings}
+    lengths = [settings[name] for name in (*LENGTHS[1:], LENGTHS[0]) if name in settings]
+    until = settings.get("until") or ()
+    stop = (until,) if isinstance(until, str) else tuple(str(text) for text in until)
+    return parse(Sampling, {**fields, "max_tokens": [*lengths, NO_LENGTH][0]}, where="gen_kwargs "), tuple(
+        text for text in stop if text
+    )
+
+
+def with_given(gen_kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request's generation arguments with the `given` temperature, top_p and max_tokens in place of its own.
+
+    `given` are model arguments: they hold for every task, as lm-eval's `--gen_kwargs` do.
+    """
+    dropped = LENGTHS if "max_tokens" in given else ()
+    draws = {"do_sample": given["temperature"] > 0} if "temperature" in given else {}
+    return {**{name: value for name, value in gen_kwargs.items() if name not in dropped}, **given, **draws}
+
+
+def check_gen_kwargs(gen_kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Check lm-eval's `--gen_kwargs` beside the `given` model arguments, before anything loads.
+
+    Raises:
+        UserError: an argument that is refused, or one that says something else than a model argument.
+    """
+    alone = {name: value for name, value in gen_kwargs.items() if value is not None}
+    if alone:
+        sampling_of({"do_sample": True, **alone}, samples=1, seed=0)
+    for name, value in given.items():
+        for same in LENGTHS if name == "max_tokens" else (name,):
+            if same in alone and alone[same] != value:
+                raise UserError(
+                    f"{name}={value} (a model argument) and --gen_kwargs {same}={alone[same]} say different things; "
+                    "accepted: one of them"
+                )
+    if "do_sample" in alone and "temperature" in given and bool(alone["do_sample"]) != (given["temperature"] > 0):
+        raise UserError(
+            f"temperature={given['temperature']} (a model argument) and --gen_kwargs "
+            f"do_sample={alone['do_sample']} say different things; accepted: one of them"
+        )

@@ -1,0 +1,281 @@
+"""Tasks of lm-eval that are not ours: loaded from a YAML that the user names, identified, and scored as lm-eval does.
+
+    rlvr-dir eval --tasks path/to/task.yaml
+    rlvr-dir eval --tasks gsm8k,mine --include-path path/to
+
+Functions that the YAML names (`!function judge.distance`) are run, as under `lm_eval --include_path`: a path comes from
+a command line or a spec, never from a record.
+
+A score is what lm-eval's own `evaluate` computes from the responses: its filters, `process_results`, metrics and
+aggregation, in its own units. It is in the result's file and in MLflow; the record keeps the responses. Such scores are
+compared with nothing, so a sweep, a training and a report refuse the task (`rlvr_dir.results.result.lm_eval_refusal`).
+"""
+
+import inspect
+import io
+import json
+import math
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from rlvr_dir.digest import digest, digest_of
+from rlvr_dir.errors import UserError
+from rlvr_dir.problems.benchmark import LM_EVAL, NAME, Benchmark, BenchmarkFacts
+from rlvr_dir.problems.generation import build_requests, sampling_of
+from rlvr_dir.records import Key, Row
+from rlvr_dir.spec import Sampling
+from rlvr_dir.stats import standard_error
+
+if TYPE_CHECKING:
+    from rlvr_dir.decode import Engine  # which imports torch; whoever reads results needs none
+
+# What of a task's configuration makes a score of a response. Its documents and prompts identify the record.
+_SCORES_BY = ("doc_to_target", "doc_to_choice", "process_results", "metric_list", "filter_list")
+# A task's name in its YAML; lm-eval's own index, which reads 14,000 files as YAML for it, takes 25 s.
+_DECLARES = re.compile(r"""^["']?task["']?:[ \t]*["']?([A-Za-z0-9][A-Za-z0-9_.-]*)["']?[ \t]*(?:#.*)?$""", re.MULTILINE)
+_SEEDS = {"python": 0, "numpy": 1234, "fewshot": 1234}  # those of the `lm_eval` command
+_NUMBERS = (int, float, np.number, np.bool_)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LmEvalBenchmark(Benchmark):
+    """A task of lm-eval's in the place of a benchmark; its problems are documents, of which only the ids are told.
+
+    `of_documents` identifies these, and `graded_with` what the task scores by.
+    """
+
+    task: Any
+    of_documents: BenchmarkFacts
+    graded_with: dict[str, str] = field(default_factory=dict)
+    repeats: int = 1  # samples a document, as its file says: scoring changes the task's own
+
+    @classmethod
+    def of_task(cls, task: Any, chosen: Sequence[int] | None = None) -> "LmEvalBenchmark":
+        """Identify a task of lm-eval's; `chosen` are the documents of `--samples`, None is all."""
+        docs = [json.dumps(doc, sort_keys=True, default=str) for doc in task.eval_docs]
+        by = {name: _plain(getattr(task.config, name, None)) for name in _SCORES_BY}
+        graded_with = {
+            "task": digest_of([by, task.OUTPUT_TYPE]),
+            "version": str(task.VERSION),
+            LM_EVAL: version("lm_eval"),
+        }
+        data = digest_of(docs if chosen is None else [docs, list(chosen)])
+        facts = BenchmarkFacts(data, len(docs), grader=LM_EVAL)
+        problems = tuple({"id": f"{i}.0"} for i in range(len(docs)))
+        name, repeats = str(task.config.task), task.config.repeats
+        return cls(name, problems, task=task, of_documents=facts, graded_with=graded_with, repeats=repeats)
+
+    @property
+    def facts(self) -> BenchmarkFacts:
+        """Return what identifies it."""
+        return self.of_documents
+
+    @property
+    def grader(self) -> str:
+        """Return who grades the responses: lm-eval, by the task's own metrics."""
+        return LM_EVAL
+
+    @property
+    def data(self) -> str:
+        """Return the digest of its documents."""
+        return str(self.of_documents.data)
+
+    def sampling(self, given: Sampling | None) -> tuple[Sampling, tuple[str, ...]]:
+        """Return how its responses are drawn, and where they stop: as it says, but for what `given` says by name."""
+        own, stop = sampling_of(self.task.config.generation_kwargs, samples=self.repeats, seed=0)
+        return own if given is None else own.replace(**{"seed": given.seed, **given.explicit()}), stop
+
+    def requests(self, engine: "Engine", limit: int | None) -> list[Any]:
+        """Return lm-eval's requests, one a document, with the prompts that the `lm_eval` command makes."""
+        if self.task.config.num_fewshot is None:
+            self.task.set_config(key="num_fewshot", value=0)
+        self.task.set_fewshot_seed(seed=_SEEDS["fewshot"])
+        return build_requests(self.task, engine, limit)
+
+
+def instance_key(instance: Any) -> str:
+    """Name the problem of a request of lm-eval's within its task."""
+    return f"{instance.doc_id}.{instance.idx}"
+
+
+def score_name(metric: str, named: str) -> str:
+    """Name a metric of the responses that a filter of that name gives."""
+    return metric if named == "none" else f"{metric}/{named}"
+
+
+def declared(include_path: str | None = None) -> dict[str, tuple[str, ...]]:
+    """Return the YAML files of tasks by the names that they declare; those in `include_path` hide lm-eval's own.
+
+    Raises:
+        UserError: `include_path` is no folder.
+    """
+    if include_path is not None and not Path(include_path).expanduser().is_dir():
+        raise UserError(f"include_path={include_path!r} is no folder; accepted: one with YAML files of tasks")
+    package = find_spec("lm_eval")
+    shipped = Path((package.submodule_search_locations or [""])[0] if package else "") / "tasks"
+    folders = [shipped, *([Path(include_path).expanduser()] if include_path is not None else [])]
+    return {name: files for folder in folders for name, files in _declared(str(folder.resolve())).items()}
+
+
+@lru_cache(maxsize=8)
+def _declared(folder: str) -> dict[str, tuple[str, ...]]:
+    files: dict[str, tuple[str, ...]] = defaultdict(tuple)
+    for file in sorted(path for ending in ("yaml", "yml") for path in Path(folder).rglob(f"*.{ending}")):
+        for name in _DECLARES.findall(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else ():
+            files[name] += (str(file),)
+    return files
+
+
+def read_task(path: str) -> LmEvalBenchmark:
+    """Load a task from its YAML, once a process; its code is run and its data read.
+
+    Raises:
+        UserError: no such file, lm-eval cannot load it, or it is no task whose responses are generated text.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise UserError(f"task={path!r}: {path} does not exist; accepted: the YAML file of a task of lm-eval")
+    return _loaded(path, str(file.resolve()))
+
+
+@lru_cache(maxsize=32)
+def _loaded(path: str, file: str) -> LmEvalBenchmark:
+    """Load the task in `file`, which is called `path` in what is said of it."""
+    from lm_eval.tasks import TaskManager
+
+    try:
+        with _seeded(), redirect_stderr(io.StringIO()):
+            loaded = TaskManager(include_defaults=False, metadata={}).load([file])
+            benchmarks = [LmEvalBenchmark.of_task(task) for task in loaded["tasks"].values()]
+    except Exception as error:  # of lm-eval, of the data's library, of the user's own code
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"task={path!r} cannot be loaded by lm-eval ({type(error).__name__}: {reason})") from error
+    if len(benchmarks) != 1 or loaded.get("groups"):
+        raise UserError(f"task={path!r} is a group; accepted: the YAML file of a task, or several of them")
+    [benchmark] = benchmarks
+    task, refusal = benchmark.task, ""
+    if task.OUTPUT_TYPE != "generate_until":
+        refusal = (
+            f"has output_type={task.OUTPUT_TYPE!r}; accepted: generate_until, since a rule for decoding with two "
+            "models assigns no likelihood to a given text"
+        )
+    elif getattr(task, "MULTIMODAL", False):
+        refusal = "shows images or sound, which is refused; accepted: a task of text that runs none"
+    elif getattr(task, "UNSAFE_CODE", False):
+        refusal = "runs code that the models write, which is refused; accepted: a task of text that runs none"
+    elif not NAME.fullmatch(benchmark.name):
+        refusal = f"has task: {benchmark.name!r}, which names folders; accepted: letters, digits, '_', '-' and '.'"
+    if refusal:
+        raise UserError(f"task={path!r} {refusal}")
+    return benchmark
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Seed what a task may draw from when it is loaded, as the `lm_eval` command does, and restore it."""
+    state, numpy_state = random.getstate(), np.random.get_state()
+    random.seed(_SEEDS["python"])
+    np.random.seed(_SEEDS["numpy"])
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(numpy_state)
+
+
+def _plain(value: Any) -> Any:
+    """Return a part of a task's configuration as plain values; of code, its name and a digest of its whole file."""
+    if callable(value):
+        code = getattr(value, "func", value)
+        try:
+            source = Path(inspect.getsourcefile(code) or "").read_text(encoding="utf-8")
+        except (OSError, TypeError):
+            source = ""
+        return [getattr(code, "__qualname__", type(code).__name__), digest(source)]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+# Its scores
+
+
+def task_scores(task: Any, reported: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return `scores` and `lower_is_better` of a task: its entry in `results` of lm-eval's `evaluate`, and its samples.
+
+    The error of a metric that is a mean over problems is computed where lm-eval was not asked for it.
+    """
+    from lm_eval.api.metrics import mean
+
+    scores = {
+        score_name(*key.split(",", 1)): float(value)
+        for key, value in reported.items()
+        if "," in key and isinstance(value, _NUMBERS)
+    }
+    filters = Counter(sample["filter"] for sample in samples)
+    named = dict.fromkeys((sample["filter"], metric) for sample in samples for metric in sample["metrics"])
+    for f, metric in named:
+        values = [sample[metric] for sample in samples if sample["filter"] == f and metric in sample["metrics"]]
+        numbers = all(isinstance(value, _NUMBERS) and math.isfinite(value) for value in values)
+        if task.aggregation().get(metric, mean) is mean and numbers and len(values) == filters[f] > 1:
+            scores.setdefault(score_name(f"{metric}_stderr", f), standard_error(values))
+    better = task.higher_is_better()
+    lower = [score_name(metric, f) for f, metric in named if better.get(metric) is False]
+    return {"scores": scores, "lower_is_better": tuple(lower)}
+
+
+def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) -> dict[str, Any]:
+    """Let lm-eval score the responses to some documents of a task, as many samples of each as there are.
+
+    Raises:
+        UserError: what the task's own code raised; the rollouts are safe.
+    """
+    from lm_eval.api.model import LM
+    from lm_eval.evaluator import evaluate
+
+    name, task = benchmark.name, benchmark.task
+    documents = sorted({int(problem.removeprefix(f"{name}/").partition(".")[0]) for problem, _ in responses})
+
+    class StoredResponses(LM):
+        """Gives the responses that are there, each as often as it is asked for."""
+
+        def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+            seen: Counter[int] = Counter()
+            texts = []
+            for request in requests:  # lm-eval numbers the documents that it was given
+                key = f"{name}/{documents[request.doc_id]}.{request.idx}"
+                texts.append(responses[key, seen[id(request)]].text)
+                seen[id(request)] += 1
+            return texts
+
+        def loglikelihood(self, requests: list[Any]) -> NoReturn:
+            raise UserError(f"task {name} asks for likelihoods; accepted: generate_until")
+
+        loglikelihood_rolling = loglikelihood
+
+    task.set_config(key="repeats", value=len(responses) // len(documents))
+    first = documents == list(range(len(documents)))
+    part: dict[str, Any] = {"limit": len(documents)} if first else {"samples": {name: documents}}
+    try:
+        with redirect_stderr(io.StringIO()):  # its bar
+            kwargs = {**part, "bootstrap_iters": 0, "log_samples": True}
+            reported: Any = evaluate(lm=StoredResponses(), task_dict={"tasks": {name: task}}, **kwargs)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"task={name!r} cannot be scored by lm-eval ({type(error).__name__}: {reason}); its rollouts are safe"
+        ) from error
+    return task_scores(task, reported["results"][name], reported["samples"][name])

@@ -1,0 +1,158 @@
+"""What a command is doing, and for how long: on a terminal bars drawn by rich, elsewhere a line every few seconds.
+
+    with showing(), phase("loading"):
+        ...
+
+Whoever does the work names its phase; it is shown where somebody has asked for that, by `showing` or by a `Bar`. Rich's
+own thread looks at it, so that a phase in which nothing returns (a model that compiles) is seen like any other, some
+seconds after it began at the latest. Off a terminal a phase that is over sooner is not printed.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Self
+
+from rlvr_dir.text import visible
+
+if TYPE_CHECKING:
+    from rlvr_dir.progress_display import Display
+
+_shown_by = 0  # the process whose phases are shown; not its forked children's
+_display: "Display | None" = None  # of this process, or of the one that forked it
+
+
+class Phase:
+    """Something under way: its name, since when, and a word on how far it is."""
+
+    def __init__(self, name: str, word: str | Callable[[], str] = "") -> None:
+        self.name, self.word = name, word
+        self.since = time.monotonic()
+
+    def set_phase(self, name: str, word: str = "") -> None:
+        """Go over to another phase, or say more of this one."""
+        if name != self.name:
+            self.name, self.since = name, time.monotonic()
+        self.word = word
+
+    def text(self) -> str:
+        """Return `compiling 01:23`."""
+        word = self.word() if callable(self.word) else self.word
+        return " ".join(filter(None, (self.name, interval(time.monotonic() - self.since), word)))
+
+
+class Bar(Phase):
+    """A bar of work that is counted; silent unless `enabled`."""
+
+    def __init__(self, total: int, title: str, *, done: int = 0, enabled: bool = True) -> None:
+        """Begin, with `done` of `total` done before."""
+        super().__init__("")
+        self.total, self.n, self.title, self.enabled = total, done, title, enabled
+        self._first, self._figures, self._began = done, "", self.since
+        if enabled:
+            display().begin(self, total)
+
+    def update(self, n: int = 1) -> None:
+        """Count some more as done."""
+        self.n += n
+
+    def figures(self, text: str) -> None:
+        """Show this behind the count from now on."""
+        self._figures = text
+
+    def left(self) -> str:
+        """Return the time that the rest takes at the speed so far; `?` before anything is done."""
+        done, passed = self.n - self._first, time.monotonic() - self._began
+        return interval(passed * (self.total - self.n) / done) if done else "?"
+
+    def head(self, inner: Phase | None = None) -> str:
+        """Return its title and what is done within it now: `inner`, or a phase of its own."""
+        inner = inner or self
+        return f"{self.title}, {inner.text()}" if inner.name else self.title
+
+    def tail(self) -> str:
+        """Return how much is done, since when, and its figures."""
+        share = f"{self.n / self.total:.0%} " if self.total else ""
+        passed = interval(time.monotonic() - self._began)
+        return f"{share}{self.n}/{self.total} [{', '.join(filter(None, (passed, self._figures)))}]"
+
+    def line(self, inner: Phase | None = None) -> str:
+        """Return it as a line of text; of the count only where something is done, or there are figures."""
+        head = self.head(inner)
+        return f"{head}: {self.tail()}" if self.n > self._first or self._figures else head
+
+    def close(self) -> None:
+        """Leave the bar as a line, or none where nothing was done."""
+        if self.enabled and display().end(self) and self.n > self._first:
+            self.set_phase("")
+            _print(self.line())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def showing(enabled: bool = True) -> Iterator[None]:
+    """Have phases shown meanwhile, or not shown."""
+    global _shown_by
+    before, _shown_by = _shown_by, os.getpid() if enabled else 0
+    try:
+        yield
+    finally:
+        _shown_by = before
+
+
+@contextmanager
+def phase(name: str, word: str | Callable[[], str] = "") -> Iterator[Phase]:
+    """Say what is done meanwhile; what is given can be told of another phase by its `set_phase`."""
+    entry = Phase(name, word)
+    if _shown_by != os.getpid():
+        yield entry
+        return
+    display().begin(entry)
+    try:
+        yield entry
+    finally:
+        display().end(entry)
+
+
+def say(text: str) -> None:
+    """Print a line on standard error, above a bar that may be there; what cannot be seen in it is written out."""
+    _print(visible(text, None, "\n"))
+
+
+def note(text: str) -> None:
+    """Print a line as `say` does, where phases are shown."""
+    if _shown_by == os.getpid():
+        say(text)
+
+
+def interval(seconds: float) -> str:
+    """Write seconds as minutes:seconds, with hours where there are any."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes:02d}:{rest:02d}"
+
+
+def display() -> "Display":
+    """Return what this process shows its phases on; a forked one begins anew."""
+    global _display
+    if _display is None or _display.process != os.getpid():
+        from rlvr_dir.progress_display import Display
+
+        _display = Display()
+    return _display
+
+
+def _print(line: str) -> None:
+    with suppress(OSError, ValueError):  # nobody reads it any more
+        if _display is not None and _display.process == os.getpid() and _display.is_drawing:
+            _display.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()

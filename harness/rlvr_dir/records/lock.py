@@ -1,0 +1,137 @@
+"""Advisory locks, which end with their process, however that ends; and one writer a record, which is named to others.
+
+`flock` belongs to the open file, so a process killed with -9 leaves nothing stale. A forked child would share it and
+keep it alive after its parent's death; children therefore close their copies of a `Lock`. Network file systems must
+support `flock` between machines (NFSv4 and Lustre mounted with `-o flock` do).
+"""
+
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rlvr_dir.errors import Busy, UserError
+from rlvr_dir.files import disk_error
+
+_POLL = 0.02  # seconds
+_held: set[int] = set()  # descriptors
+
+
+def flocked(path: Path, seconds: float | None = None) -> int:
+    """Lock a file (no link), made if need be, and return its descriptor; closing all copies of that lets go.
+
+    Raises:
+        TimeoutError: it was held for so many seconds; None waits for ever.
+        OSError: the file cannot be opened, or its file system has no locks.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    until = time.monotonic() + (seconds or 0.0)
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | (0 if seconds is None else fcntl.LOCK_NB))
+                return fd
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise TimeoutError(f"{path} was held for {seconds:g} s") from None
+                time.sleep(_POLL)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+@contextmanager
+def locked(path: Path, seconds: float | None = None) -> Iterator[None]:
+    """Hold the lock of a file, which stays; raises what `flocked` does."""
+    fd = flocked(path, seconds)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+class Lock:
+    """Holds `path` locked from construction to `release`, and says in it who does.
+
+    Raises:
+        UserError: another process (or another object of this one) holds it; the sentence names the owner.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        self.path = path
+        try:
+            self._fd = flocked(path, 0.0)
+        except TimeoutError:
+            raise _taken(path, what) from None
+        except OSError as error:
+            raise disk_error(error, path, "nothing was written; a record needs a file system with flock") from None
+        if not os.fstat(self._fd).st_nlink:
+            os.close(self._fd)
+            raise UserError(f"{what} was being deleted by another process; run again")
+        _held.add(self._fd)
+        owner = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+            "command": " ".join(sys.argv)[:200],
+        }
+        with suppress(OSError):  # a courtesy: where it fails (a full disk) the lock holds all the same
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, json.dumps(owner).encode(), 0)
+
+    def release(self) -> None:
+        """Let the next one in; the file stays, for deleting it would let two in."""
+        if self._fd in _held:  # not so in a forked child, where the number may mean another file by now
+            _held.discard(self._fd)
+            with suppress(OSError):
+                os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+        self._fd = -1
+
+
+def check_free(path: Path, what: str) -> None:
+    """Check that nobody holds a `Lock` of this path, and make nothing to find out.
+
+    Raises:
+        UserError: somebody does; the sentence names the owner.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # no lock was ever made, or it is not ours to see
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _taken(path, what) from None
+    finally:
+        os.close(fd)
+
+
+def _taken(path: Path, what: str) -> Busy:
+    return Busy(
+        f"{what} is being written by {_owner(path)}; two processes on one record are refused, "
+        "wait for that one or end it"
+    )
+
+
+def _owner(path: Path) -> str:
+    try:
+        owner = json.loads(path.read_bytes()[:4096])
+        return f"process {owner['pid']} on {owner['host']} (since {owner['since']}: {owner['command']})"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # between locking and signing, or unreadable
+        return "another process"
+
+
+def _close_in_child() -> None:
+    for fd in _held:
+        with suppress(OSError):
+            os.close(fd)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

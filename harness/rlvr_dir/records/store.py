@@ -1,0 +1,102 @@
+"""A folder of records: opened to write by what they are of, read by name."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.files import folder_name
+from rlvr_dir.records.config import RecordConfig
+from rlvr_dir.records.record import JOURNAL, Record
+
+
+class RecordStore:
+    """All records under one folder.
+
+    >>> store = RecordStore("runs/records")                                              # doctest: +SKIP
+    >>> with store.open(config, "aime24", problems, samples=32) as record:               # doctest: +SKIP
+    ...     for problem, sample in record.missing(): record.add(decode(problem, sample))
+    ...     record.finish()
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).expanduser()
+
+    def open(
+        self,
+        config: RecordConfig,
+        task: str,
+        problems: Sequence[str] | Mapping[str, str],
+        samples: int,
+        **how: Any,
+    ) -> Record:
+        """Return the record of `config` and `task`, made if need be, locked and repaired; `how` is that of `ask`.
+
+        Raises:
+            UserError: another process writes it, or the disk is full.
+        """
+        record = Record(self.folder / config.hash() / folder_name("task", task)).lock(config)
+        try:
+            return record.request(problems, samples, **how)
+        except BaseException:
+            record.close()
+            raise
+
+    def names(self) -> list[tuple[str, str]]:
+        """Return (record hash, task) of every record, sorted."""
+        folders = {path.parent for path in self.folder.glob(f"*/*/{JOURNAL}")}
+        return sorted((folder.parent.name, folder.name) for folder in folders)
+
+    def emptiness(self) -> str:
+        """Say of a store without records that it has none, and whether its folder is there."""
+        return f"no records in {str(self.folder)!r}{'' if self.folder.is_dir() else ', which does not exist'}"
+
+    def find(self, name: str) -> list[tuple[str, str]]:
+        """Return the records that `name` means: the beginning of a record hash, with or without `/<task>`.
+
+        An empty name means all.
+
+        Raises:
+            UserError: none.
+        """
+        start, _, task = name.partition("/")
+        names = [(hash_, of) for hash_, of in self.names() if hash_.startswith(start) and task in ("", of)]
+        if not names and not name:
+            raise UserError(f"store: {self.emptiness()}; accepted: a folder of records")
+        if not names:
+            raise UserError(
+                f"record={name!r} is not in {str(self.folder)!r}; accepted: the beginning of a hash that "
+                "`rlvr-dir records list` shows, with or without /TASK"
+            )
+        return names
+
+    def one(self, name: str) -> Record:
+        """Return the one record that `name` means.
+
+        Raises:
+            UserError: none, or several.
+        """
+        names_found = self.find(name)
+        if len(names_found) > 1:
+            names = ", ".join("/".join(parts) for parts in names_found[:5])
+            raise UserError(
+                f"record={name!r} means {len(names_found)} records ({names}); give more of the hash, or /TASK"
+            )
+        return self.read(*names_found[0])
+
+    def read(self, record_hash: str, task: str, *, whole: bool = False) -> Record:
+        """Return a record without locking or changing it; every byte of it is checked if `whole`.
+
+        Raises:
+            UserError: there is none.
+        """
+        record = Record(self.folder / record_hash / task)
+        if not os.path.lexists(record.path):
+            raise UserError(f"there is no record {record.name} in {str(self.folder)!r}")
+        return record.read(whole=whole)
+
+
+def is_record(folder: Path) -> bool:
+    """Tell whether a folder is that of a record."""
+    return (folder / JOURNAL).is_file()

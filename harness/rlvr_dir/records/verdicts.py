@@ -1,0 +1,63 @@
+"""Verdicts in a record: who gave them, on which text, by which gold answer.
+
+A judge is a grader's name with its version (`robust-4`; `rlvr_dir.grading` says when a person raises it), and `+TASK`
+where it went by the answers of another benchmark with the record's questions: `robust-4+minerva_r1zero`.
+"""
+
+from sys import intern
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, Strict
+from pydantic.dataclasses import dataclass
+
+from rlvr_dir.digest import installed
+from rlvr_dir.grading import VERDICT_KINDS, Gold, Verdict
+from rlvr_dir.records.row import Key
+from rlvr_dir.spec.stored import Count, Name, Text
+
+_GRADING = ("math-verify", "latex2sympy2-extended", "sympy")
+
+
+@dataclass(slots=True)
+class StoredVerdict:
+    """What a judge said of a response, and what it said it of: the digest of the text, and the gold answer."""
+
+    judge: Annotated[str, Strict(), Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}$")]
+    problem: Name
+    sample: Count
+    text: Name
+    gold: Text | tuple[Text, ...]
+    kind: Literal[VERDICT_KINDS]  # pyright: ignore[reportInvalidTypeForm]
+    answer: Text | None = None
+
+    def __post_init__(self) -> None:
+        self.judge, self.problem, self.text = map(intern, (self.judge, self.problem, self.text))  # of many, or a row's
+
+    @property
+    def key(self) -> Key:
+        """(problem, sample)"""
+        return self.problem, self.sample
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict itself."""
+        return Verdict(self.kind, self.answer, self.judge.split("+")[0])
+
+    def holds(self, text_digest: str, gold: Gold) -> bool:
+        """Tell whether it was given for this text and gold answer, and not by a grader that failed."""
+        gold = gold if isinstance(gold, str) else tuple(gold)
+        return (self.text, self.gold) == (text_digest, gold) and self.verdict.graded
+
+
+def judge_name(grader: str, task: str, record_task: str) -> str:
+    """Return the judge of a task's result: a grader, by the answers of the `record_task` or of another one."""
+    return grader if task == record_task else f"{grader}+{task}"
+
+
+def versions(judge: str) -> dict[str, str]:
+    """Return what verdicts depend on beside text and gold answer: the grader's version, and the libraries'."""
+    return {"grader": judge.split("+")[0], **installed(*_GRADING)}

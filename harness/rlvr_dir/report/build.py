@@ -1,0 +1,125 @@
+"""From results to a report: a first page that answers in a minute, then chapters, each number with its source."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.report import figures, tables
+from rlvr_dir.report.groups import Group, grouped
+from rlvr_dir.report.model import Chapter, Report, Section
+from rlvr_dir.report.paper import against_paper
+from rlvr_dir.report.shapes import benchmark_title
+from rlvr_dir.report.trained import trained_chapter, with_unique_names
+from rlvr_dir.results.compare import Comparison, comparisons
+from rlvr_dir.results.result import EvalResult
+from rlvr_dir.results.show import shortfalls
+from rlvr_dir.results.trainings import of_training
+
+NOTHING = "There is nothing to compare here: that needs two ways of decoding the same problems."
+
+
+def build(
+    results: Sequence[EvalResult],
+    *,
+    name: str = "rlvr-dir report",
+    more: Sequence[Chapter] = (),
+    runs: Mapping[str, str] | None = None,
+    facts: Sequence[tuple[str, str]] = (),
+    viewers: Sequence[tuple[str, str]] = (),
+    paper_base: str | None = None,
+) -> Report:
+    """Build the report of some results.
+
+    Args:
+        results: at least one, or chapters in `more`.
+        name: the title.
+        more: further chapters, of token statistics or of training.
+        runs: addresses of MLflow runs by config hash.
+        facts: what the foot of the page should say besides.
+        viewers: of `token_viewers`.
+        paper_base: what the paper calls the base of all results, where its place does not say it.
+
+    Raises:
+        UserError: there is nothing, or `paper_base` is refused.
+    """
+    if not results and not more:
+        raise UserError("results: there is nothing to report; accepted: results, records, or an analysis")
+    results = with_unique_names(results)
+    every = grouped(results)
+    groups = [group for group in every if not all(map(of_training, group.results))]
+    if len(groups) > 1:  # whose tables and figures then have names of their own
+        groups = [replace(group, slug=f"{number}-") for number, group in enumerate(groups)]
+    rows = comparisons([setting for group in groups for setting in group.settings])
+    trained = trained_chapter(results)
+    front: list[Section | None] = list(trained.sections[:1] if trained and not groups else ())
+    if groups:
+        front = [*_main_figures(groups[0], rows), tables.main_differences(groups[0], rows), tables.scores(groups[0])]
+    front += [tables.picked(rows)]
+    first_page = [section for section in front if section is not None]
+    chapters: list[Chapter] = []
+    if warnings := [*tables.caveats(rows), *_apart(groups)]:
+        chapters.append(Chapter("What to know before reading on", tuple(warnings)))
+    chapters += [trained] if trained else []
+    for group in groups:
+        chapters.append(tables.group_chapter(group, rows, several=len(groups) > 1))
+    if rows:
+        chapters.append(Chapter("Differences", (), (figures.differences(rows), tables.differences(rows, groups))))
+    if (against := against_paper(results, paper_base)) is not None:
+        chapters.append(against)
+    chapters += more
+    if results:
+        chapters.append(Chapter("Every result", (), (tables.everything(every),)))
+    once = {section.name for section in first_page}
+    chapters = [
+        replace(chapter, sections=tuple(section for section in chapter.sections if section.name not in once))
+        for chapter in chapters
+    ]
+    sources = {
+        source.anchor: source
+        for group in every
+        for result in group.results
+        for source in [tables.source(result, group, runs or {})]
+    }
+    names = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
+    lines = tables.first_lines(rows, names) or list(trained.paragraphs[:1] if trained else ())
+    nothing = NOTHING if groups else "; ".join(chapter.title for chapter in chapters)  # of analyses alone
+    headline, *lead = lines or [nothing]
+    lead += [f"{sentence}." for sentence in shortfalls(results)]
+    kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
+    return Report(
+        name, headline, tuple(lead), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers)
+    )
+
+
+def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | None]:
+    """Draw accuracy and replace minus veto against changed tokens, on the benchmark with the most ways of replacing.
+
+    With too few vetoes for the second, accuracy on another benchmark stands in its place.
+    """
+    ways = {
+        task: [
+            setting
+            for setting in group.settings
+            if setting.task == task and setting.decoding.gated and setting.decoding.primary == "base"
+        ]
+        for task in group.tasks
+    }
+    ranked = sorted((task for task in ways if len(ways[task]) > 1), key=lambda task: -len(ways[task]))[:2]
+    accuracy, over_vetoes = [], []
+    for task in ranked:
+        of_task = [setting for setting in group.settings if setting.task == task]
+        plain = [setting for setting in of_task if not setting.decoding.gated or setting.decoding.primary == "base"]
+        word, part = figures.in_legible_parts(plain)[0]
+        title = f"{benchmark_title(of_task[0].benchmark)}, {group.pair}"
+        own = [row for row in rows if any(row.result is setting for setting in of_task)]
+        accuracy.append(figures.against_share(part, f"changed-{word}{group.slug}{task}", title))
+        over_vetoes.append(figures.over_veto(own, f"veto-{group.slug}{task}", title))
+    return [accuracy[0], over_vetoes[0]] if over_vetoes and over_vetoes[0] else [*accuracy]
+
+
+def _apart(groups: Sequence[Group]) -> list[str]:
+    """Say that results of one pair have chapters of their own where they are not alike."""
+    if len(groups) == len({(group.base, group.rl) for group in groups}):
+        return []
+    names = "; ".join(group.pair for group in groups)
+    return [f"Results of one pair that are not alike are not compared, and have chapters of their own: {names}."]

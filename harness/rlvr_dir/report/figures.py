@@ -1,0 +1,400 @@
+"""The figures made of results: accuracy against shares of tokens, differences with intervals, problem by problem."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlvr_dir.analysis.problems import PROBLEM_KINDS, Problems
+from rlvr_dir.policy.gates import gates
+from rlvr_dir.report.draw import (
+    BASE,
+    COLOURS,
+    COUPLING,
+    EXPO,
+    NARROW,
+    RL,
+    beside,
+    drawing,
+    height_of,
+    label_rows,
+    line,
+    look,
+    root_axis,
+)  # fmt: skip
+from rlvr_dir.report.model import Section, frame
+from rlvr_dir.results.compare import Comparison, comparison_kind
+from rlvr_dir.results.settings import Setting
+from rlvr_dir.stats import Estimate
+from rlvr_dir.text import visible
+
+SHARES = {
+    "changed": ("changed tokens", "positions where another token was drawn than the proposed one"),
+    "replaced": ("replaced tokens", "positions where the criterion held; some are drawn as they were"),
+}
+LIKE_PAPER = "fig:teaser (c), fig:replace, fig:kl_ablation"
+MOST = 40  # rows that a figure of differences can hold
+LINES = {"veto": (0, (4, 2)), "resample": (0, (1, 2))}  # of controls, in the colour of their criterion
+
+
+def avg_of(settings: Sequence[Setting]) -> str:
+    """Return what the scores of some settings are called: Avg@n, where all have as many samples."""
+    samples = {setting.samples for setting in settings}
+    return f"Avg@{min(samples)}" if len(samples) == 1 else "Avg"
+
+
+def _scaled(setting: Setting) -> Estimate:
+    """Return a setting's score and its 95 % interval over problems, in percent."""
+    low, high = setting.interval
+    return Estimate(100 * setting.avg, 100 * low, 100 * high)
+
+
+def _row(setting: Setting, label: str, score: Estimate) -> dict[str, Any]:
+    ratios = [setting.share(f"n_{name}") for name in SHARES] if setting.decoding.gated else [Estimate(0, 0, 0)] * 2
+    row: dict[str, Any] = {"line": label, "tau": setting.decoding.tau if setting.decoding.gated else None}
+    for name, share in zip(SHARES, ratios, strict=True):
+        ends = (None if end is None else 100 * end for end in (share.value, share.low, share.high))
+        row |= dict(zip((f"{name}_percent", f"{name}_low", f"{name}_high"), ends, strict=True))
+    return {**row, "avg": score.value, "low": score.low, "high": score.high, "samples": setting.samples}
+
+
+def _levels(axes: Any, settings: Sequence[Setting]) -> list[tuple[Setting, Estimate]]:
+    """Draw what replaces nothing as dotted levels in their intervals; return them."""
+    levels = []
+    for setting in settings:
+        score, colour = _scaled(setting), {"rl": RL, "base": BASE}.get(setting.decoding.mode, EXPO)
+        axes.axhline(score.value, color=colour, linewidth=1, linestyle=":", label=setting.decoding.label())
+        if score.low is not None:
+            axes.axhspan(score.low, score.high, color=colour, alpha=0.08, linewidth=0)
+        levels.append((setting, score))
+    return levels
+
+
+def against_share(settings: Sequence[Setting], name: str, title: str, share: str = "changed") -> Section:
+    """Draw Avg against a share of tokens: a line a criterion and target, 95 % intervals, base and RL as levels.
+
+    `share` is "changed", positions where another token was drawn than the proposed one, or "replaced", those where the
+    criterion held: most of them may be drawn again as they were. Where base's tokens were coupled with RL's, a vertical
+    line stands at the least share at which their distribution is RL's.
+
+    Extrapolations beside replacements on base, ways on RL beside ways on base, what has no gate beside gates, and
+    vetoes and base's own draws beside replacements, but for those of the paper's own criterion, are left out.
+    """
+    avg = avg_of(settings)
+    settings = _of_one_kind(settings)
+    ways = _ways(settings)
+    axis_title, meaning = SHARES[share]
+    rows = []
+    ungated = [setting for setting in settings if not setting.decoding.gated]
+    with drawing(name, height_of(len(ways) + len(ungated))) as canvas:
+        axes = canvas.one
+        for i, label, of_way in ways:
+            of_way = sorted(of_way, key=lambda setting: setting.share(f"n_{share}").value or 0.0)
+            scores = [_scaled(setting) for setting in of_way]
+            at = [100 * (setting.share(f"n_{share}").value or 0.0) for setting in of_way]
+            line(axes, at, scores, label, **_look_of(of_way[0].decoding, i))
+            for x, setting in zip(at, of_way, strict=True):
+                way: Any = setting.decoding
+                if way.gate.redraws and (way.mode, way.primary) == ("replace", "base"):
+                    axes.axvline(x, color=COUPLING, linewidth=0.8, linestyle=(0, (1, 3)))
+            rows += [_row(setting, label, score) for setting, score in zip(of_way, scores, strict=True)]
+        levels = _levels(axes, ungated)
+        rows += [_row(setting, setting.decoding.label(), score) for setting, score in levels]
+        root_axis(axes)
+        axes.set_xlabel(f"{axis_title}, %")
+        axes.set_ylabel(f"{avg}, %")
+        beside(axes)
+    samples = sorted({setting.samples for setting in settings})
+    mixed = f"; points have {' or '.join(map(str, samples))} samples a problem" if len(samples) > 1 else ""
+    return Section(
+        name,
+        f"Accuracy against the share of {axis_title} on {title}",
+        frame(rows),
+        (
+            f"Bars are 95 % intervals over problems{mixed}. {axis_title.capitalize()}: {meaning}; "
+            "the axis is scaled by square roots.",
+        ),
+        canvas.svg,
+        f"Line chart: {avg} on {title} against the share of {axis_title}, "
+        f"{len(ways)} line{'s' * (len(ways) > 1)}; base and "
+        "RL are dotted levels.",
+        LIKE_PAPER,
+    )
+
+
+def _of_one_kind(settings: Sequence[Setting]) -> Sequence[Setting]:
+    """Leave out extrapolations beside replacements on base, ways on RL beside those on base, no gate beside gates."""
+    if not any(setting.decoding.gated and setting.decoding.primary == "base" for setting in settings):
+        return settings
+    settings = [setting for setting in settings if not setting.decoding.gated or setting.decoding.primary == "base"]
+    if any(setting.decoding.mode == "replace" for setting in settings):
+        settings = [setting for setting in settings if setting.decoding.mode != "extrapolate"]
+        settings = [
+            setting
+            for setting in settings
+            if setting.decoding.mode not in LINES or _is_of_the_paper(setting.decoding.gate)
+        ]
+    if any(setting.decoding.gated and not setting.decoding.everywhere for setting in settings):
+        settings = [setting for setting in settings if not setting.decoding.everywhere]
+    return settings
+
+
+def _ways(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]:
+    """Return the gated settings of each criterion and target, with a number and a label, criteria in their usual order.
+
+    A veto and base's own draw have the number of their replacement, behind which they stand.
+    """
+    by_way: dict[tuple[Any, ...], list[Setting]] = {}
+    order = list(gates())
+    for setting in settings:
+        if (gate := (way := setting.decoding).gate) is not None:
+            place = len(order) if _apart(gate) else order.index(gate.name) if gate.name in order else -1
+            mode = way.mode if way.mode in LINES else ""
+            by_way.setdefault((way.primary, place, way.caption, mode, way.gamma), []).append(setting)
+    ways: list[tuple[int, str, list[Setting]]] = []
+    before, number = None, -1
+    for (primary, _, caption, mode, gamma), of_way in sorted(by_way.items(), key=lambda item: item[0]):
+        number += not mode or before != (primary, caption)
+        before = primary, caption
+        target = (mode, *([f"γ = {gamma:g}"] if gamma and (not mode or (mode == "veto" and gamma != -1)) else []))
+        label = ", ".join(filter(None, (caption, *target)))
+        ways.append((number, label + (" on RL" if primary == "rl" else ""), of_way))
+    return ways
+
+
+def _look_of(decoding: Any, i: int) -> dict[str, Any]:
+    """Return how the line of a decoding is drawn, the i-th criterion of a figure; a veto's is dashed, marks open."""
+    gate, style = decoding.gate, look(i, markersize=4, linewidth=1.2)
+    style |= {"color": EXPO, "marker": "s"} if _apart(gate) else {}
+    style |= {"color": COUPLING, "marker": "*", "markersize": 8} if gate.redraws else {}
+    style |= {"linestyle": ":"} if gate.statistic == "random" else {}
+    return style | ({"linestyle": LINES[decoding.mode], "markerfacecolor": "white"} if decoding.mode in LINES else {})
+
+
+def _is_of_the_paper(gate: Any) -> bool:
+    """Tell whether a criterion is the one that the paper is about."""
+    return gate.landmark and gate.paper
+
+
+def over_veto(rows: Sequence[Comparison], name: str, title: str) -> Section | None:
+    """Draw what RL's token adds to the rejected one's going: each replacement minus its veto, against changed tokens.
+
+    A line a criterion, 95 % intervals of the paired differences. None where fewer than two replacements of base's
+    have their veto beside them.
+    """
+    rows = [row for row in rows if comparison_kind(row) == "against veto" and row.result.decoding.primary == "base"]
+    of = {id(row.result): row for row in rows}
+    data = []
+    if len(rows) < 2:
+        return None
+    ways = _ways([row.result for row in rows])
+    with drawing(name, height_of(len(ways))) as canvas:
+        canvas.one.axhline(0, color="#808080", linewidth=0.8)
+        for i, label, settings in ways:
+            comparisons = sorted(
+                (of[id(setting)] for setting in settings), key=lambda row: row.result.share("n_changed").value or 0.0
+            )
+            at = [100 * (row.result.share("n_changed").value or 0.0) for row in comparisons]
+            ends = [(row.difference.mean, row.difference.low, row.difference.high) for row in comparisons]
+            points = [Estimate(*(100 * end for end in interval)) for interval in ends]
+            line(canvas.one, at, points, label, **_look_of(settings[0].decoding, i))
+            for x, row, point in zip(at, comparisons, points, strict=True):
+                setting, other = row.result, row.reference
+                changed = {"changed_percent": x, "veto_changed_percent": 100 * (other.share("n_changed").value or 0.0)}
+                scores = {"avg": 100 * setting.avg, "veto_avg": 100 * other.avg}
+                ends = {"difference": point.value, "low": point.low, "high": point.high}
+                p = {"p": row.difference.p, "p_holm": row.holm_p}
+                data.append({"line": label, "tau": setting.decoding.tau, **changed, **scores, **ends, **p})
+        root_axis(canvas.one)
+        canvas.one.set_xlabel("changed tokens of the replacement, %")
+        canvas.one.set_ylabel("replace minus veto, points")
+        beside(canvas.one)
+    caption = f"What RL's token adds to the rejected one's going on {title}: replace minus veto"
+    notes = (
+        "Veto: the same gate, and the token drawn again from base without the rejected one; no token of RL's is "
+        "written. Bars are 95 % intervals over problems, paired; the axis is scaled by square roots.",
+    )
+    alt = f"Line chart: replace minus veto in points against changed tokens, {len(data)} points around a line at zero."
+    return Section(name, caption, frame(data), notes, canvas.svg, alt)
+
+
+def _apart(gate: Any) -> bool:
+    """Tell whether a criterion is a landmark that is not the paper's: such have a look of their own."""
+    return gate.landmark and not gate.paper
+
+
+def in_legible_parts(settings: Sequence[Setting]) -> list[tuple[str, list[Setting]]]:
+    """Part what `against_share` draws: where there are too many gates for one figure, the paper's seven, then others.
+
+    Each part has a word for its name, and base and RL; `landmark` gates are in both.
+    """
+    criteria = {
+        setting.decoding.criterion for setting in settings if setting.decoding.gated and not setting.decoding.everywhere
+    }
+    if len(criteria) <= len(COLOURS) + 1:
+        return [("", list(settings))]
+    plain = [setting for setting in settings if setting.decoding.mode in ("base", "rl")]
+    gated = [(setting, setting.decoding.gate) for setting in settings if setting.decoding.gate is not None]
+    both = [setting for setting, gate in gated if gate.landmark and setting.decoding.criterion == gate.name]
+    others = [setting for setting, _ in gated if setting not in both]
+    papers = [
+        setting
+        for setting, gate in gated
+        if setting in others and gate.paper and setting.decoding.criterion == gate.name
+    ]
+    return [
+        ("", plain + both + papers),
+        ("controls-", plain + both + [setting for setting in others if setting not in papers]),
+    ]
+
+
+def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section | None:
+    """Draw Avg against gamma where every token is drawn from the target: from base (-1) over RL (0) beyond it.
+
+    None where fewer than three gammas were drawn so.
+    """
+    everywhere = sorted(
+        (setting for setting in settings if setting.decoding.everywhere), key=lambda setting: setting.decoding.gamma
+    )
+    if len(everywhere) < 3:
+        return None
+    avg = avg_of(settings)
+    label, gammas = "every token", [setting.decoding.gamma for setting in everywhere]
+    scores = [_scaled(setting) for setting in everywhere]
+    with drawing(name, height_of(3)) as canvas:
+        line(canvas.one, gammas, scores, label, **look(0, markersize=4, linewidth=1.2))
+        rows: list[tuple[Any, ...]] = [(label, *row) for row in zip(gammas, everywhere, scores, strict=True)]
+        levels = _levels(canvas.one, [setting for setting in settings if setting.decoding.mode in ("base", "rl")])
+        rows += [(setting.decoding.label(), None, setting, score) for setting, score in levels]
+        canvas.one.set_xlabel("γ: −1 is base, 0 is RL, above it beyond RL")
+        canvas.one.set_ylabel(f"{avg}, %")
+        beside(canvas.one)
+    data = [
+        {
+            "line": label,
+            "gamma": gamma,
+            "avg": score.value,
+            "low": score.low,
+            "high": score.high,
+            "samples": setting.samples,
+        }
+        for label, gamma, setting, score in rows
+    ]
+    caption = f"Accuracy against γ on {title}, every token drawn from the target"
+    alt = f"Line chart: {avg} against γ, from base over RL beyond it."
+    return Section(name, caption, frame(data), ("Bars are 95 % intervals over problems.",), canvas.svg, alt)
+
+
+def heat_map(cells: Mapping[tuple[float, float], Setting], rl: Setting | None, name: str, title: str) -> Section:
+    """Draw Avg by threshold and gamma, the colours centred on RL where it is known: red above, blue below."""
+    every = [*cells.values(), *([rl] if rl else [])]
+    avg = avg_of(every)
+    data = frame(
+        [{"tau": tau, "gamma": gamma, "avg": 100 * setting.avg} for (tau, gamma), setting in sorted(cells.items())]
+    )
+    pivot = data.pivot_table(index="gamma", columns="tau", values="avg", aggfunc="first")
+    values = pivot.to_numpy(dtype=float)
+    middle = 100 * rl.avg if rl else float(np.nanmean(values))
+    span = max(1.0, float(np.nanmax(np.abs(values - middle))))
+    size = (0.9 + 0.4 * values.shape[0], max(NARROW, 0.9 + 0.55 * values.shape[1]))
+    with drawing(name, size[0], width=size[1]) as canvas:
+        axes = canvas.one
+        axes.imshow(values, cmap="RdBu_r", vmin=middle - span, vmax=middle + span, aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                colour = "white" if abs(value - middle) > 0.6 * span else "black"
+                axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
+        axes.set_xticks(range(values.shape[1]), [f"{tau:.3g}" for tau in pivot.columns])
+        axes.set_yticks(range(values.shape[0]), [f"{gamma:g}" for gamma in pivot.index])
+        axes.set_xlabel("τ")
+        axes.set_ylabel("γ")
+        axes.set_title(avg + (f", rl {middle:.1f}" if rl else ""))
+    caption = f"{avg} on {title} by threshold τ and strength γ; colours are centred on " + ("RL" if rl else "the mean")
+    return Section(name, caption, data, (), canvas.svg, "Heat map, as printed in the cells.")
+
+
+def extrapolates(row: Comparison) -> bool:
+    """Tell whether a comparison is of a decoding beyond RL with the same one at gamma = 0; below 0 lies base."""
+    return comparison_kind(row) == "against control" and row.result.decoding.gamma > 0
+
+
+def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> Section:
+    """Draw extrapolations minus RL beside the same minus their own gate, else all paired differences; a line each."""
+    controlled = [row for row in rows if extrapolates(row)]
+    drawn_rows = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
+    over_rl = {id(row.result): row for row in rows if comparison_kind(row) == "against rl"}
+    panels: dict[str, Sequence[Comparison | None]] = {}
+    if controlled and any(others := [over_rl.get(id(row.result)) for row in drawn_rows]):
+        panels["points, minus RL"] = others
+    panels["points" + (", minus the γ = 0 control" if controlled else "")] = drawn_rows
+    colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1], "against veto": COLOURS[2]}
+    data = []
+    labels = [
+        visible(f"{r.result.benchmark}: {r.result.label}" + ("" if controlled else f" − {r.reference.label}"), 60)
+        for r in drawn_rows
+    ]
+    with drawing(name, 0.7 + 0.36 * len(drawn_rows), len(panels)) as canvas:
+        for axes, (panel_title, of_panel) in zip(canvas.axes.flat, panels.items(), strict=True):
+            for at, row in enumerate(of_panel):
+                if row is None:
+                    continue
+                d, kind = row.difference, comparison_kind(row)
+                axes.plot([100 * d.low, 100 * d.high], [at, at], color=colours.get(kind), linewidth=1.2)
+                axes.plot([100 * d.mean], [at], marker="o", markersize=4, color=colours.get(kind))
+                sides = {"task": row.result.benchmark, "decoding": row.result.label, "minus": row.reference.label}
+                ends = {"difference": 100 * d.mean, "low": 100 * d.low, "high": 100 * d.high}
+                data.append({"kind": kind, **sides, **ends, "p": d.p, "p_holm": row.holm_p})
+            axes.axvline(0, color="#808080", linewidth=0.8)
+            axes.set_xlabel(panel_title)
+            label_rows(axes, labels)
+    title = "Paired differences: gated decoding minus RL (blue), minus its veto (green), RL minus base (grey)"
+    if controlled:
+        title = "What extrapolation adds to its own gate (γ = 0, orange)"
+        title = (
+            "What extrapolation adds to RL (blue), and to its own gate (γ = 0, orange)" if len(panels) > 1 else title
+        )
+    notes = ("With 95 % intervals; all differences are in the table.",)
+    alt = f"Interval plot of {len(data)} paired differences around a line at zero."
+    return Section(name, title, frame(data), notes, canvas.svg, alt, "fig:extrapolate, fig:extra_minerva")
+
+
+def per_problem(found: Problems, name: str, title: str) -> Section:
+    """Draw a heat map: a row a problem, sorted by kind, a column a replacement ratio; RL beside it."""
+    order = sorted(
+        range(len(found.problem_ids)), key=lambda i: (PROBLEM_KINDS.index(found.kinds[i]), found.accuracy[i].mean(), i)
+    )
+    columns = ["base", *(f"{100 * ratio:.2g} %" for ratio in found.ratios[1:])]
+    columns += ["RL"] if found.rl is not None else []
+    table = found.accuracy if found.rl is None else np.column_stack([found.accuracy, found.rl])
+    with drawing(name, min(9.0, 1.3 + max(2.0, 0.055 * len(order)))) as canvas:
+        axes = canvas.one
+        image = axes.imshow(
+            100 * table[order], aspect="auto", cmap="cividis", vmin=0, vmax=100, interpolation="nearest"
+        )
+        axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", rotation_mode="anchor")
+        axes.set_xlabel("replaced tokens")
+        edges, names, at = [], [], 0
+        for outcome, count in found.counts.items():
+            if count:
+                edges.append(at + (count - 1) / 2)
+                names.append(f"{outcome} ({count})")
+                at += count
+                if at < len(order):
+                    axes.axhline(at - 0.5, color="#ffffff", linewidth=0.8)
+        axes.set_yticks(edges, names)
+        axes.tick_params(axis="y", length=0)
+        canvas.figure.colorbar(image, ax=axes, shrink=0.8).set_label(f"right of {found.samples} samples, %")
+    counts = ", ".join(f"{count} {name}" for name, count in found.counts.items() if count)
+    note = (
+        f"Problems by kind: {counts}. A change counts beyond two standard errors of {found.samples} samples: a few in "
+        f"a hundred are chance. Never (always) solved: by not one (by all) of the {found.seen} samples of a "
+        "problem that are shown."
+    )
+    data = [
+        {"problem": found.problem_ids[i], "kind": found.kinds[i]}
+        | {f"replaced_{at} {column}": float(x) for at, (column, x) in enumerate(zip(columns, table[i], strict=True))}
+        for i in order
+    ]
+    caption = f"Accuracy of each problem of {title} as more tokens are replaced (Δ log p)"
+    alt = f"Heat map, one row for each of {len(order)} problems: {counts}."
+    return Section(name, caption, frame(data), (note,), canvas.svg, alt, "fig:per_problem_acc")

@@ -1,0 +1,53 @@
+"""The results that stand in one table, and what their pair is called."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlvr_dir.report.paper import PAIRS, pair_called
+from rlvr_dir.results.matching import comparable_groups, distinguish
+from rlvr_dir.results.result import EvalResult
+from rlvr_dir.results.settings import Setting, settings_of
+from rlvr_dir.spec.pair import model_name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """The results of one pair that may be compared. Its settings have their seeds together."""
+
+    pair: str  # as titles have it
+    slug: str  # what the names of its files begin with, where a report has several
+    base: str
+    rl: str
+    results: tuple[EvalResult, ...]
+    settings: tuple[Setting, ...]
+
+    @property
+    def benchmarks(self) -> list[str]:
+        """Benchmarks in order, marked where only some problems were asked: as many as there are columns."""
+        return list(dict.fromkeys(setting.benchmark for setting in self.settings))
+
+    @property
+    def tasks(self) -> list[str]:
+        """Benchmarks in order, by their names alone."""
+        return list(dict.fromkeys(setting.task for setting in self.settings))
+
+
+def grouped(results: Sequence[EvalResult]) -> list[Group]:
+    """Group results by pair, weights and what must match; the same result given twice counts once."""
+    once = {(result.config_hash, result.name, result.pair): result for result in results}
+    results_of_groups, groups = comparable_groups([*once.values()]), []
+    for members in results_of_groups:
+        base, rl = members[0].pair
+        words = distinguish(members, [other for other in results_of_groups if other[0].pair == (base, rl)])
+        names = {result.name for result in members}
+        called = (names.pop() if len(names) == 1 else "") or pair_title(rl)
+        title = f"{called} ({words})" if words else called
+        groups.append(Group(title, "", base, rl, tuple(members), tuple(settings_of(members))))
+    return groups
+
+
+def pair_title(rl: str) -> str:
+    """Return the paper's name of a pair, or that of its RL checkpoint; a name that the user gave goes before both."""
+    if (name := pair_called(rl)) is not None:
+        return f"{PAIRS[name]} ({rl.rpartition('/')[2]})"
+    return model_name(rl)

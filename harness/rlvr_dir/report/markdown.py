@@ -1,0 +1,73 @@
+"""A report as Markdown: tables padded to be read as they are, figures by their files, sources in their own."""
+
+import re
+
+from rlvr_dir.markdown import markdown_table
+from rlvr_dir.report.model import Cell, Report, Section, Source
+from rlvr_dir.text import visible
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~$&])")
+
+
+def escape(text: str) -> str:
+    """Write text so that Markdown, and the HTML that it may hold, takes it as it is."""
+    return _SPECIAL.sub(r"\\\1", visible(text)).replace("\\<", "&lt;").replace("\\&", "&amp;")
+
+
+def cell(one: Cell) -> str:
+    """Write a cell: `**55.42** [44.1, 66.7]`."""
+    text = escape(one.text + one.sign)
+    text = {"best": f"**{text}**", "second": f"<u>{text}</u>"}.get(one.mark, text)
+    return text + "".join(f" {escape(small)}" for small in one.small)
+
+
+def table(one: Section) -> str:
+    """Write title, table and notes. A group of columns is named in each of its titles."""
+    columns = one.columns
+    head = [escape(f"{column.group} {column.title}".strip()) for column in columns]
+    rows = [[cell(value) for value in row] for row in one.cells]
+    drawn = markdown_table(head, rows, [column.words for column in columns])
+    return "\n".join([f"**{escape(one.title)}**", "", drawn, *("\n" + escape(note) for note in one.notes)])
+
+
+def as_text(one: Section) -> str:
+    """Write title, table and notes for a terminal, which shows text as it is."""
+    head = [f"{column.group} {column.title}".strip() for column in one.columns]
+    rows = [[" ".join((value.text + value.sign, *value.small)) for value in row] for row in one.cells]
+    drawn = markdown_table(head, rows, [column.words for column in one.columns])
+    return "\n".join([one.title, "", drawn, *(f"\n{note}" for note in one.notes)])
+
+
+def part(one: Section) -> str:
+    """Write a section: its table, or its figure with what is said of it."""
+    if not one.svg:
+        return table(one)
+    caption = " ".join(escape(text) for text in (f"{one.title.rstrip('.')}.", *one.notes))
+    data = f"[figures/{one.name}.csv](figures/{one.name}.csv)"
+    return f"![{escape(one.alt)}](figures/{one.name}.svg)\n\n{caption} Data: {data}"
+
+
+def render(report: Report) -> str:
+    """Write the whole report; figures and tables are named by the files beside it."""
+    parts = [f"# {escape(report.title)}", escape(report.headline), *map(escape, report.lead), *map(part, report.front)]
+    for chapter in report.chapters:
+        parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *map(part, chapter.sections)]
+    if report.sources:
+        parts.append("Where each number comes from is in [sources.md](sources.md).")
+    parts.append(_facts(report.facts))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def sources(report: Report) -> str:
+    """Write where the numbers come from: what all results have in common, then each result's own."""
+    shared = report.shared
+    lines = ["# Where the numbers come from", *([f"All: {_facts(shared)}"] if shared else [])]
+    return "\n\n".join([*lines, "\n".join(_source(source, shared) for source in report.sources)]) + "\n"
+
+
+def _source(one: Source, shared: tuple[tuple[str, str], ...]) -> str:
+    return f"- **{escape(one.title)}**: {_facts(tuple(fact for fact in one.facts if fact not in shared))}"
+
+
+def _facts(facts: tuple[tuple[str, str], ...]) -> str:
+    return "; ".join(f"{escape(name)}: {escape(value)}" for name, value in facts)

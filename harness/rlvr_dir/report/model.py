@@ -1,0 +1,212 @@
+"""What a report is made of, before it is HTML, Markdown, LaTeX or CSV: sections, whose numbers are in a pandas frame.
+
+Text here is raw: it may come out of a model. Each renderer escapes all of it for its own format.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rlvr_dir.analysis.result import Frame
+from rlvr_dir.stats import Estimate
+
+SPLIT = "\n"  # in the name of a column: the title that it shares with its neighbours, then its own
+KIND = "kind of row"  # a column that is not shown: "reference" or "aside" sets a row apart
+MARKS = ("best", "second")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a frame: `text` as printed, the number behind it, its interval, and what stands small beneath.
+
+    `digits` is how many of its digits are printed after the point. `sign` is a sign after the number (`*`); `link`
+    leads to where the number comes from.
+    """
+
+    text: str = ""
+    value: float | None = None
+    interval: tuple[float, float] | None = None
+    small: tuple[str, ...] = ()
+    mark: Literal["", "best", "second"] = ""
+    sign: str = ""
+    link: str = ""
+    digits: int = 1
+
+
+def cell(
+    one: Estimate | float | None,
+    digits: int | None = None,
+    *,
+    unit: float = 100.0,
+    suffix: str = "",
+    plus: bool = False,
+    ends: int | None = None,
+    beside: Iterable[str] = (),
+    sign: str = "",
+    link: str = "",
+) -> Cell:
+    """Make a cell of a number or an estimate, printed times `unit`, with its interval beneath (`ends`: its digits).
+
+    Scores have one digit by default, shares and numbers of other units two: some three that count. A share that would
+    be printed as zero, and is not, is `< 0.01 %`.
+    """
+    digits = digits if digits is not None else 1 if unit == 100 and not suffix else 2
+    one = one if isinstance(one, Estimate) else Estimate(one)
+    if one.value is None:
+        return Cell("–", link=link)
+    text = one.number(digits, unit=unit, sign=plus)
+    if suffix == " %" and one.value > 0 and round(unit * one.value, digits) == 0:
+        text = f"< {10.0**-digits:.{digits}f}"
+    between = one.interval(digits if ends is None else ends, unit=unit, sign=plus)
+    interval = None if one.low is None or one.high is None else (unit * one.low, unit * one.high)
+    small = tuple(word for word in (between, *beside) if word)
+    return Cell(text + suffix, unit * one.value, interval, small, sign=sign, link=link, digits=digits)
+
+
+def as_cell(value: Any) -> Cell:
+    """Return what a frame holds as a cell: text as it is, a number with six digits, a dash for nothing."""
+    if isinstance(value, Cell):
+        return value
+    if value is None or value != value:
+        return Cell("–")
+    if isinstance(value, bool | str):
+        return Cell(str(value))
+    return Cell(f"{value:,}" if isinstance(value, int) else f"{value:.6g}", float(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as it is drawn: its title, the title it shares with its neighbours, and whether it holds words."""
+
+    title: str
+    group: str = ""
+    words: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A table, or a figure of the same numbers (`svg`): its title, notes, frame, and the files' `name`.
+
+    `paper` names the table or figure of the paper whose shape it has, `alt` what a figure shows, in words.
+    """
+
+    name: str
+    title: str
+    frame: Frame
+    notes: tuple[str, ...] = ()
+    svg: str = ""
+    alt: str = ""
+    paper: str = ""
+    sortable: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", file_name(self.name))
+
+    @property
+    def cells(self) -> list[list[Cell]]:
+        """The cells, row by row."""
+        visible_columns = [i for i, name in enumerate(self.frame.columns) if name != KIND]
+        return [[as_cell(row[i]) for i in visible_columns] for row in self.frame.itertuples(index=False, name=None)]
+
+    @property
+    def kinds(self) -> list[str]:
+        """What sets each row apart, if anything does."""
+        return list(self.frame[KIND]) if KIND in self.frame else [""] * len(self.frame)
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns; one that has no number in it holds words."""
+        names = [str(name) for name in self.frame.columns if name != KIND]
+        rows, columns = self.cells, []
+        for i, name in enumerate(names):
+            group, split, own = name.rpartition(SPLIT)
+            texts = [row[i].text for row in rows if row[i].text not in ("", "–")]
+            words = bool(texts) and all(row[i].value is None for row in rows)
+            columns.append(Column(own if split else name, group, words))
+        return columns
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Chapter:
+    """A part of a report under one heading."""
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where numbers come from: a result, its record, and the command that makes them again. `anchor` is its link."""
+
+    anchor: str
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    links: tuple[tuple[str, str], ...] = ()  # (text, address)
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """A whole report. `front` is its first page, which answers in a minute; then come the chapters.
+
+    `lead` are sentences below the headline.
+
+    `viewers` are token viewers by title, as HTML of our own making (`viewer_fragment`): the one thing not escaped.
+    """
+
+    title: str
+    headline: str
+    lead: tuple[str, ...] = ()
+    front: tuple[Section, ...] = ()
+    chapters: tuple[Chapter, ...] = ()
+    sources: tuple[Source, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    viewers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sections(self) -> list[Section]:
+        """All sections, in order."""
+        return [*self.front, *(section for chapter in self.chapters for section in chapter.sections)]
+
+    @property
+    def shared(self) -> tuple[tuple[str, str], ...]:
+        """The facts that all sources have in common."""
+        first = self.sources[0].facts if len(self.sources) > 1 else ()
+        return tuple(fact for fact in first if all(fact in source.facts for source in self.sources))
+
+
+def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Frame:
+    """Make a frame of rows that keeps every value as it is; `columns` where there may be no row."""
+    import pandas
+
+    names = list(columns or dict.fromkeys(name for row in rows for name in row))
+    values = [[row.get(name) for name in names] for row in rows]
+    return pandas.DataFrame(values, columns=pandas.Index(names, dtype=object), dtype=object)
+
+
+def file_name(name: str) -> str:
+    """Turn `name` into that of a file in the report's own folders and nowhere else: benchmarks have any name."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:100].strip("-") or "unnamed"
+
+
+def ranked(cells: Sequence[Cell], *, second: bool = True) -> list[Cell]:
+    """Mark the best cells, and the second best: by the value with the digits that are *printed*, so that what looks
+    equal is equal.
+
+    Cells without a value take no part; where all are equal none is the best.
+
+    >>> [cell.mark for cell in ranked([Cell("1.0", 0.96), Cell("1.0", 1.04), Cell("0.5", 0.5), Cell("-")])]
+    ['best', 'best', 'second', '']
+    >>> [cell.mark for cell in ranked([Cell("0.0", 0.0), Cell("0.0", 0.0)])]
+    ['', '']
+    """
+    printed = [None if cell.value is None else round(cell.value, cell.digits) for cell in cells]
+    values = sorted({value for value in printed if value is not None}, reverse=True)
+    if len(values) < 2:
+        return list(cells)
+    marks = dict(zip(values, MARKS if second else MARKS[:1], strict=False))
+    return [
+        cell if value is None else replace(cell, mark=marks.get(value, ""))
+        for cell, value in zip(cells, printed, strict=True)
+    ]

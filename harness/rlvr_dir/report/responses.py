@@ -1,0 +1,296 @@
+"""The chapters of responses, token by token: what both models think of them, and where gates redraw."""
+
+from typing import Any
+
+import numpy as np
+
+from rlvr_dir.analysis.result import Analysis, Frame
+from rlvr_dir.report.draw import BASE, COLOURS, RL, bars, drawing, line, look, percent_axis, ranked_bars
+from rlvr_dir.report.groups import pair_title
+from rlvr_dir.report.model import Cell, Chapter, Section, cell, frame
+from rlvr_dir.report.rows import drawn, estimate, estimates, limited, tasks_of
+from rlvr_dir.stats import Estimate
+
+FACTS = {
+    "delta_logp": "Δ log p", "entropy_base": "entropy of base", "entropy_rl": "entropy of RL", "kl": "KL, mean of both",
+    "kl_rl_base": "KL(RL, base)", "kl_base_rl": "KL(base, RL)",
+}  # fmt: skip
+WHO = {"base": "base's responses", "rl": "RL's responses"}
+COLOUR = {"base": BASE, "rl": RL}
+SHOWN_TOKENS, SHOWN_WORDS = 20, 40
+OVER = "Bars: 95 % intervals over problems."
+
+
+def token_chapter(found: Analysis, slug: str = "") -> Chapter:
+    """Show everything that is known of the tokens of one pair."""
+    generations = found.frame("generations").set_index("generation").to_dict("index")
+    text = (
+        f"Both models answered {tasks_of(found)} ({generations['base']['problems']} problems, {drawn(found)}), "
+        f"and both scored every token: {generations['base']['tokens']:,} of base, "
+        f"{generations['rl']['tokens']:,} of RL. Intervals are over problems."
+    )
+    histograms = found.frame("histograms")
+    histograms["share"] = [count / max(1, generations[model]["tokens"]) for model, count in zip(histograms["generation"], histograms["tokens"], strict=True)]  # noqa: E501  # fmt: skip
+    near = ", ".join(
+        f"{100 * generations[model]['near_zero'] / max(1, generations[model]['tokens']):.1f} % of {WHO[model]}"
+        for model in WHO
+    )
+    sections = (
+        _delta_histogram(histograms[histograms["fact"] == "delta_logp"], near, f"histogram-delta{slug}"),
+        _magnitudes(histograms[histograms["fact"] != "delta_logp"], f"histogram-magnitude{slug}"),
+        _tails(found, f"tails{slug}"),
+        _by_delta(found.frame("by_delta"), f"probability-by-delta{slug}"),
+        _gradient(found.frame("gradient"), f"gradient{slug}"),
+        _selected(found, f"selected{slug}"),
+        _likelier(found, f"likelier{slug}"),
+    )
+    title = f"Token statistics, {pair_title(str(found.facts['pair'].get('rl')))}"
+    return Chapter(title, (text,), limited(found, sections))
+
+
+def _steps(axes: Any, shares: Frame, fact: str) -> None:
+    """Draw both generations' histograms of a fact as steps on a logarithmic axis."""
+    of_fact = shares[shares["fact"] == fact]
+    for model in WHO:
+        of_model = of_fact[of_fact["generation"] == model]
+        for start, end, share in zip(of_model["from"], of_model["to"], of_model["share"], strict=True):
+            axes.stairs([share], [start, end], baseline=None, color=COLOUR[model], linewidth=1.2)
+        axes.plot([], [], color=COLOUR[model], label=WHO[model])
+    axes.set_yscale("log")
+    percent_axis(axes.yaxis)
+    axes.set_xlabel(f"{FACTS[fact]}, nats")
+
+
+def _histogram(data: Frame) -> Frame:
+    return data[["generation", "fact", "from", "to", "share"]].reset_index(drop=True)
+
+
+def _delta_histogram(shares: Frame, near: str, name: str) -> Section:
+    """Draw delta log p of both generations, with the edges of the tails."""
+    with drawing(name, 2.6) as canvas:
+        _steps(canvas.one, shares, "delta_logp")
+        for edge in (-0.5, 0.5):
+            canvas.one.axvline(edge, color="#808080", linewidth=0.8, linestyle=":")
+        canvas.one.set_ylabel("share of tokens")
+        canvas.one.legend()
+    title = "Δ log p = log π_RL − log π_Base of every token, by who wrote it"
+    note = f"Bins of 0.1 nats, logarithmic. |Δ| < 0.001: {near}. Dotted: the edges of the tails below."
+    alt = "Step histogram of Δ log p for base's and RL's responses."
+    return Section(name, title, _histogram(shares), (note,), canvas.svg, alt, "fig:teaser (b), fig:hist_logp_diffs")
+
+
+def _magnitudes(shares: Frame, name: str) -> Section:
+    """Draw entropies and divergences of both generations, and the mean of both divergences."""
+    with drawing(name, 1.9, 5) as canvas:
+        for axes, fact in zip(
+            canvas.axes, ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl"), strict=True
+        ):
+            _steps(axes, shares, fact)
+            axes.set_ylabel("share of tokens")
+        canvas.one.legend()
+    title = "The magnitudes: entropies, divergences and their mean at every position, by who wrote the response"
+    alt = "Five step histograms, of both entropies, both KL divergences and their mean, for base's and RL's responses."
+    paper = "fig:teaser (b), fig:hist_unireason_magnitudes, fig:hist_dapo_magnitudes, fig:hist_orz_magnitudes"
+    return Section(name, title, _histogram(shares), (), canvas.svg, alt, paper)
+
+
+def _times(one: Estimate) -> Cell:
+    """Write a ratio with as many digits as it is worth: `1.13`, `12`, `1,080`."""
+    if one.value is None:
+        return Cell("–")
+    texts = [f"{x:.2f}" if x < 10 else f"{x:,.0f}" for x in (one.value, one.low, one.high) if x is not None]
+    small = (f"[{texts[1]}, {texts[2]}]",) if len(texts) == 3 else ()
+    return Cell(texts[0], one.value, (one.low or 0.0, one.high or 0.0) if small else None, small)
+
+
+def _tails(found: Analysis, name: str) -> Section:
+    """List tail masses and their ratio."""
+    rows = [
+        {
+            "Tail": f"{FACTS.get(row['fact'], row['fact'])} {'<' if row['side'] == 'below' else '>'} {row['edge']:g}",
+            "Base's responses": cell(estimate(row, "base"), suffix=" %"),
+            "RL's responses": cell(estimate(row, "rl"), suffix=" %"),
+            "Ratio": _times(estimate(row, "ratio")),
+            "of": "base / RL" if row["more"] == "base" else "RL / base",
+        }
+        for row in found.tables["tails"]
+    ]
+    note = (
+        "Shares of tokens; the ratio is of the greater to the smaller, half a token added to each. Brackets: 95 % "
+        "intervals over problems."
+    )
+    return Section(name, "Tails: how far does the direction set the two generations apart?", frame(rows), (note,))
+
+
+def _by_delta(data: Frame, name: str) -> Section:
+    """Draw the mean probability that either model gives a token, by its delta log p."""
+    labels = list(dict.fromkeys(data["delta_logp"]))
+    filled = data[data["tokens"] > 0].reset_index(drop=True)
+    with drawing(name, 2.5, 2, sharex=True) as canvas:
+        for axes, who in zip(canvas.axes, WHO, strict=True):
+            of_model = filled[filled["generation"] == who]
+            for column, model in enumerate(WHO):
+                at = [labels.index(label) + (column - 0.5) * 0.38 for label in of_model["delta_logp"]]
+                label = "p of base" if model == "base" else "p of RL"
+                bars(axes, at, estimates(of_model, f"p_{model}"), 0.36, color=COLOUR[model], label=label)
+            axes.set_ylim(0, 1.05)
+            axes.set_title(f"tokens of {WHO[who]}")
+            axes.set_ylabel("mean probability")
+        canvas.axes[1].set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
+        canvas.axes[1].set_xlabel("Δ log p of the token, nats")
+        canvas.one.legend(loc="lower right")
+    title = "Mean probability of tokens by their Δ log p, under both models"
+    alt = "Bar chart: mean probability under base and RL in bins of Δ log p, for either model's responses."
+    return Section(name, title, filled, (f"Bins without tokens are empty. {OVER}",), canvas.svg, alt, "fig:probs (b)")
+
+
+def _gradient(data: Frame, name: str) -> Section:
+    """Show who owns the gradient: shares of tokens and of 2(1 - pi) by probability."""
+    with drawing(name, 2.4, 2) as canvas:
+        for axes, model in zip(canvas.axes, WHO, strict=True):
+            of_model = data[data["generation"] == model]
+            at = np.arange(len(of_model))
+            bars(axes, (at - 0.2).tolist(), estimates(of_model, "tokens"), 0.38, color=BASE, label="tokens")
+            bars(axes, (at + 0.2).tolist(), estimates(of_model, "mass"), 0.38, color=COLOURS[0], label="gradient mass")
+            edges = [*of_model["p_from"], *list(of_model["p_to"])[-1:]]
+            axes.set_xticks(np.arange(len(edges)) - 0.5, [f"{edge:g}" for edge in edges])
+            axes.set_xlabel(f"p of the token, {WHO[model]}")
+            percent_axis(axes.yaxis)
+            axes.set_ylabel("share")
+        canvas.one.legend()
+    title = "Share of tokens, and of the gradient mass 2|w|(1 − π) that Lemma 1 gives them, by the token's probability"
+    note = (
+        "The probability that the writing model gave it. The weight |w| is taken as 1 for every token: these are the "
+        f"model's own responses, not those of a training step. {OVER}"
+    )
+    alt = "Bar chart: shares of tokens and of gradient mass in ten bins of probability."
+    return Section(name, title, data, (note,), canvas.svg, alt, "fig:probs (a)")
+
+
+def _selected(found: Analysis, name: str) -> Section:
+    """Rank the tokens that come in place of base's where each criterion fires, all of them firing equally often."""
+    data = found.frame("selected")
+    chosen = data.drop_duplicates("criterion").to_dict("records")
+    placed = data[data["kind"] == "placed"]
+    lists = [placed[placed["criterion"] == criterion["criterion"]][:SHOWN_TOKENS] for criterion in chosen]
+    places = [max(3, len(tokens)) for tokens in lists]
+    height = 0.6 + 0.2 * sum(places) / len(places)
+    with drawing(name, height, len(chosen), gridspec_kw={"height_ratios": places}) as canvas:
+        for axes, criterion, tokens, height in zip(canvas.axes, chosen, lists, places, strict=True):
+            ranked_bars(axes, list(zip(tokens["token"], tokens["count"], strict=True)), COLOURS[0], height)
+            sign = "<" if criterion["criterion"] == "delta_logp" else ">"
+            axes.set_title(f"{FACTS.get(criterion['criterion'], criterion['criterion'])} {sign} {criterion['tau']:.3g}")
+        canvas.axes[-1].set_xlabel("expected count")
+    whole = max(1, found.facts["positions"])
+    share = ", ".join(
+        f"{FACTS[criterion['criterion']]} {100 * criterion['positions'] / whole:.2f} %" for criterion in chosen
+    )
+    title = "What RL puts in place of base's token where each criterion fires, at a matched ratio of base's own tokens"
+    note = (
+        f"Fires at {share}; the top {SHOWN_TOKENS} of 50, expected counts over RL's nucleus, unchanged tokens left "
+        "out. ␣ is a space. The CSV also has the tokens that were picked."
+    )
+    data = data[["criterion", "kind", "rank", "token", "count"]]
+    return Section(name, title, data, (note,), canvas.svg, "Ranked bar lists of substituted tokens.", "fig:top_tokens")
+
+
+def _likelier(found: Analysis, name: str) -> Section:
+    """Rank the tokens whose log-probability RL raised most: the words of the paper's clouds, in an order."""
+    columns = ["rank", "token", "count", "delta_logp", "p_base", "p_rl"]
+    data = found.frame("likelier")[columns] if found.tables["likelier"] else frame([], columns)
+    words = list(zip(data["token"], data["delta_logp"], strict=True))[:SHOWN_WORDS]
+    places = max(1, len(words))
+    with drawing(name, 0.6 + 0.2 * places) as canvas:
+        ranked_bars(canvas.one, words, COLOURS[2], places)
+        canvas.one.set_xlabel("mean Δ log p, nats")
+    title = "Tokens that RL made likeliest, by mean Δ log p over RL's own responses"
+    note = f"Met {found.facts['least']:,} times or more: the first {len(words)} of {len(data)}. ␣ is a space."
+    alt = f"Ranked bar list of {len(words)} tokens by mean Δ log p."
+    return Section(name, title, data, (note,), canvas.svg, alt, "fig:word_cloud")
+
+
+def gated_chapter(found: Analysis, slug: str = "") -> Chapter:
+    """Show where the gates of one pair redraw, and what follows."""
+    decodings = found.frame("decodings")
+    text = (
+        f"Gated decodings of {tasks_of(found)} ({decodings['problems'][0]} problems, {drawn(found)}). Intervals are "
+        "over problems."
+    )
+    sections = (
+        _positions(found.frame("positions"), f"gate-positions{slug}"),
+        _afterwards(found.frame("after"), f"gate-after{slug}"),
+        _gates(decodings, f"gates{slug}"),
+    )
+    title = f"Where gates redraw, {pair_title(str(found.facts['pair'].get('rl')))}"
+    return Chapter(title, (text,), limited(found, sections))
+
+
+def _positions(data: Frame, name: str) -> Section:
+    """Draw the share of tokens that each gate redraws, by place in the response."""
+    tokens = data[data["by"] == "by_token"]
+    begins = sorted(set(tokens["from"]))
+    with drawing(name, 2.7, 2) as canvas:
+        above, below = canvas.axes
+        for i, (label, of_label) in enumerate(data.groupby("label", sort=False)):
+            by = dict(list(of_label.groupby("by", sort=False)))
+            line(
+                above,
+                list(map(begins.index, by["by_token"]["from"])),
+                estimates(by["by_token"], "share"),
+                label,
+                **look(i),
+            )
+            tenths = [10 * (start + 0.5) for start in by["by_tenth"]["from"]]
+            line(below, tenths, estimates(by["by_tenth"], "share"), label, **look(i))
+        above.set_xticks(range(len(begins)), [f"{begin:,}" for begin in begins], rotation=45)
+        above.set_xlabel("from this token of the response on")
+        below.set_xlabel("% of the response")
+        for axes in (above, below):
+            axes.set_ylabel("redrawn tokens")
+            axes.set_ylim(bottom=0)
+            percent_axis(axes.yaxis)
+        above.legend()
+    title = "Where gates redraw: by the token's number, and by the share of the response that lies before it"
+    alt = "Line charts: share of redrawn tokens by place in the response, one line a decoding."
+    return Section(name, title, data, (OVER,), canvas.svg, alt)
+
+
+def _afterwards(data: Frame, name: str) -> Section:
+    """Draw the probability that both models give to what follows a changed token."""
+    with drawing(name, 2.5, 2, sharex=True) as canvas:
+        for axes, model, colour in zip(canvas.axes, ("base", "RL"), (BASE, RL), strict=True):
+            for i, (label, of_label) in enumerate(data[data["under"] == model].groupby("label", sort=False)):
+                line(axes, list(of_label["after"]), estimates(of_label, "p"), str(label), **look(i))
+                if (usual := of_label["p_of_all_kept"].iloc[0]) is not None:
+                    axes.axhline(usual, color=COLOURS[i % len(COLOURS)], linewidth=0.8, linestyle=":")
+            axes.set_title(f"under {model}", color=colour)
+            axes.set_ylabel("mean probability")
+        canvas.axes[1].set_xlabel("tokens after a changed one")
+        canvas.axes[1].legend()
+    title = "What follows a changed token: the mean probability of the tokens so many places later, under either model"
+    note = f"Of those that were kept as they were proposed. Dotted: of all kept tokens. {OVER}"
+    alt = "Line charts: mean probability of the tokens after a changed one, under base and under RL."
+    return Section(name, title, data, (note,), canvas.svg, alt)
+
+
+def _gates(decodings: Frame, name: str) -> Section:
+    """List how much each gate redraws, at what entropy, and in what runs."""
+    rows = []
+    for row in decodings.to_dict("records"):
+        runs = [count for column, count in row.items() if column.startswith("runs_")]
+        rows.append(
+            {
+                "Decoding": row["label"],
+                "Redrawn": cell(estimate(row, "share"), suffix=" %"),
+                "Changed, of these": cell(estimate(row, "changed"), suffix=" %"),
+                "Entropy of base, redrawn": cell(estimate(row, "entropy_base_redrawn"), unit=1),
+                "kept": cell(estimate(row, "entropy_base_kept"), unit=1),
+                "Runs of one": cell(runs[0] / sum(runs) if sum(runs) else None, 1, suffix=" %"),
+                "by chance": cell(1 - (row["share"] or 0.0), 1, suffix=" %"),
+            }
+        )
+    note = (
+        "Entropies in nats, of base at the position, means. A run is redrawn tokens side by side; by chance: if as "
+        "many were redrawn anywhere, independently. Brackets: 95 % intervals over problems."
+    )
+    return Section(name, "Gates: how much they redraw, at what entropy, in what runs.", frame(rows), (note,))

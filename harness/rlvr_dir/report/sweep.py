@@ -1,0 +1,332 @@
+"""The summary of a sweep: what its best point is worth in one sentence, the tables, the figures, and all of it as JSON.
+
+The sweep hands in what is complete; here it is put into words and drawn.
+"""
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlvr_dir import stats
+from rlvr_dir.files import write_file
+from rlvr_dir.markdown import duration
+from rlvr_dir.report.build import build
+from rlvr_dir.report.draw import COLOURS, drawing, label_rows
+from rlvr_dir.report.markdown import as_text, escape, table
+from rlvr_dir.report.model import Report, Section, cell, frame
+from rlvr_dir.report.write import figure_file
+from rlvr_dir.results import forwards
+from rlvr_dir.results.compare import Comparison
+from rlvr_dir.results.result import EvalResult
+from rlvr_dir.results.settings import settings_of
+from rlvr_dir.spec.search import Search
+from rlvr_dir.spec.sweep import SweepSpec, in_percent
+from rlvr_dir.stats import Estimate
+from rlvr_dir.train.summary import validation_scores
+
+
+@dataclass(frozen=True, eq=False)
+class CompleteTrial:
+    """A complete trial: a point, or a reference (`point` None), with its results and its metrics as fractions.
+
+    `scores` are its scores, one a benchmark; `drawn` says how a reference is drawn otherwise than the sweep; `about`
+    goes into the JSON.
+    """
+
+    pair: str
+    number: int
+    point: dict[str, Any] | None
+    label: str
+    results: tuple[Any, ...]
+    metrics: dict[str, float]
+    scores: Sequence[stats.Scores] = field(default=(), kw_only=True)
+    drawn: str = field(default="", kw_only=True)
+    about: dict[str, Any] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def trained(self) -> stats.TrainingScores[stats.RunScores]:
+        """Return what a training scored, to be paired by problem and seed."""
+        return validation_scores(self.label, {result.seed: result.scores for result in self.results})
+
+
+def against(reference: CompleteTrial, entries: Sequence[CompleteTrial]) -> list[stats.Comparison[stats.RunScores]]:
+    """Compare every training with the reference on every benchmark, as one family."""
+    others = [entry for entry in entries if entry is not reference]
+    return stats.family(pair for entry in others for pair in entry.trained.beside(reference.trained))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SweepSummary(ABC):
+    """A sweep in figures, finished or not; failed trials are counted in `states`, and in no table.
+
+    `failed` counts the points that failed too often or are not finished; `seconds` is the time of this run. `results`
+    reads what the report is of.
+    """
+
+    spec: Search
+    entries: Sequence[CompleteTrial]
+    comparisons: Sequence[stats.Comparison[Any]]
+    best: Sequence[CompleteTrial]
+    states: dict[str, int]
+    results: Callable[[], Sequence[EvalResult]] = tuple
+    seconds: float = 0.0
+    failed: int = 0
+
+    @property
+    def points(self) -> list[CompleteTrial]:
+        """Return the entries without the references."""
+        return [entry for entry in self.entries if entry.point is not None]
+
+    @property
+    @abstractmethod
+    def verdicts(self) -> list[str]:
+        """Say in a sentence a pair what the best point is, and that its lead is too large."""
+
+    @abstractmethod
+    def facts(self) -> list[str]:
+        """Say what was run, in a few words each, with what makes the figures hard to compare."""
+
+    @cached_property
+    def report(self) -> Report:
+        """The report of all that is complete: what it says of the sweep is the summary."""
+        results = self.results()
+        return build(results) if results else Report("", "")
+
+    def body(self) -> list[str]:
+        """Return the tables of the report as Markdown."""
+        parts = [table(section) for section in self.report.front if not section.svg]
+        for chapter in self.report.chapters:
+            listed = [table(section) for section in chapter.sections if not section.svg]
+            parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *listed] if listed else []
+        return parts
+
+    def shown(self) -> str:
+        """Return what a terminal shows: the verdicts, and the tables of the report's first page."""
+        return "\n\n".join([*self.verdicts, *(as_text(section) for section in self.report.front if not section.svg)])
+
+    def figures(self) -> list[Section]:
+        """Return the figures of the report."""
+        return [section for section in self.report.sections if section.svg]
+
+    @abstractmethod
+    def more(self) -> dict[str, Any]:
+        """Return what the JSON has beside that of every sweep."""
+
+    def write(self, folder: Path) -> None:
+        """Write `summary.md`, `summary.json` and the figures into a folder. The same results give the same figures."""
+        figures = self.figures()
+        for figure in figures:
+            write_file(folder / f"{figure.name}.svg", figure_file(figure).encode())
+        write_file(folder / "summary.md", self.text(figures).encode())
+        write_file(folder / "summary.json", json.dumps(self.plain(), indent=1, ensure_ascii=False).encode())
+
+    def text(self, figures: Sequence[Section] = ()) -> str:
+        """Return the summary as Markdown."""
+        states = ", ".join(f"{count} {name}" for name, count in self.states.items() if count)
+        words = [f"{time.strftime('%Y-%m-%d')}: {self.spec.size()} ({states})", *self.facts()]
+        words += [f"{duration(self.seconds)} in this run"] if self.seconds else []
+        drawn = [f"![{figure.name}]({figure.name}.svg)" for figure in figures]
+        parts = [f"# Sweep {self.spec.name}", *self.verdicts, "; ".join(words) + ".", *self.body(), "\n".join(drawn)]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def plain(self) -> dict[str, Any]:
+        """Return the summary as plain values; exact figures are in the result files."""
+        return {
+            "name": self.spec.name,
+            "date": time.strftime("%Y-%m-%d"),
+            "verdicts": self.verdicts,
+            "states": self.states,
+            "seconds": round(self.seconds, 1),
+            "best": [entry.number for entry in self.best],
+            "entries": [
+                {name: getattr(entry, name) for name in ("pair", "point", "label", "metrics")}
+                | {"trial": entry.number, **entry.about}
+                for entry in self.entries
+            ],
+            "comparisons": [row.facts() for row in self.comparisons],
+            **self.more(),
+        }
+
+    def sentence(self, pair: str, leads: Sequence[tuple[str, Any]], chosen_on: str) -> str:
+        """Say which of a pair's points is best, and what is left of its leads, each over something, after Holm."""
+        best = [entry for entry in self.best if entry.pair == pair]
+        tried, name = sum(entry.pair == pair for entry in self.points), self.spec.metric.name
+        if not best:
+            return "no point is complete."
+        digits, unit = (2, 100) if in_percent(name) else (1, 1)
+        score = Estimate(best[0].metrics[name]).number(digits, unit=unit)
+        words = [f"best of {tried} on these {chosen_on}: {best[0].label}, {name} {score}"]
+        for over, row in leads:
+            d = row.difference
+            difference = Estimate(d.mean, d.low, d.high)
+            told = [f"95 % {between}"] if (between := difference.interval(1, sign=True)) else []
+            told += [f"p {row.p_text}"] if d.p == d.p else []
+            told += [f"Holm over {len(self.comparisons)}: {row.holm_text}"] if told else []
+            lead = f"{difference.number(1, sign=True)} points on {row.result.benchmark} against {over}"
+            words.append(f"{lead} ({', '.join(told)})" if told else lead)
+        return (
+            f"{'; '.join(words)}. It was chosen on these very {chosen_on}, for which no interval is corrected: its "
+            "lead is too large; confirm it."
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DecodingSummary(SweepSummary):
+    """A sweep of decodings in figures. `matched` has a row a point whose threshold was found from a wanted ratio."""
+
+    spec: SweepSpec
+    comparisons: Sequence[Comparison]
+    matched: Sequence[dict[str, Any]] = ()
+
+    @cached_property
+    def lots(self) -> list[forwards.MatchedGroup]:
+        """Return what one model does with as many forwards, where the sweep asks for it and is far enough to tell."""
+        results = (result for entry in self.entries for result in entry.results)
+        settings = settings_of(results, usual=self.spec.sampling)
+        if not self.spec.equal_forwards or not any(forwards.models_of(setting) > 1 for setting in settings):
+            return []
+        return forwards.equal_forwards(settings, ("temperature", "top_p") if self.spec.samplings else ())
+
+    @property
+    def verdicts(self) -> list[str]:
+        """Say in a sentence a pair what the best point is, and that its lead is too large."""
+        sentences = []
+        for pair in self.spec.pairs:
+            best = next((entry for entry in self.best if entry.pair == pair), None)
+            rows = [row for row in self.comparisons if best and row.result.first in best.results]
+            modes = [row.reference.decoding.mode for row in rows]
+            names = {"base": "base", "rl": "rl", "veto": "its veto"}
+            leads = [(names.get(m, "its γ=0 control"), row) for m, row in zip(modes, rows, strict=True)]
+            sentences.append(f"{pair}: {self.sentence(pair, leads, 'problems')}")
+        return sentences
+
+    def facts(self) -> list[str]:
+        """Say what was run, in a few words each."""
+        results = [result for entry in self.entries for result in entry.results]
+        tokens = sum(int(result.n_tokens.sum()) for result in results)
+        words = [f"{len(self.entries) - len(self.points)} references"]
+        words += [f"{self.spec.sampling.samples} samples a problem, {tokens:,} tokens"]
+        engines = {json.dumps(_engine(result), sort_keys=True) for result in results}
+        if len(engines) == 1:
+            engine = json.loads(engines.pop())
+            words.append(f"{engine.get('backend')} {engine.get(engine.get('backend'), '')} on {engine.get('device')}")
+        elif engines and len(self.spec.pairs) == 1:
+            words.append(f"WARNING: {len(engines)} different engine settings are in these tables")
+        words += [f"{self.spec.sampling.words} where no other is said"] if self.spec.samplings else []
+        if self.spec.part.words:
+            words.append(f"problems {self.spec.part.words}, the others are for `sweep confirm`")
+        return words + ([f"the first {self.spec.limit} problems only"] if self.spec.limit else [])
+
+    def body(self) -> list[str]:
+        """Return the tables of the report, thresholds by ratio, and equal forwards."""
+        parts = super().body()
+        if self.matched:
+            title = "Matched ratios: wanted, promised by the text that the threshold was found from, and reached."
+            parts.append(table(Section("matched", title, frame([_matched(row) for row in self.matched]))))
+        return parts + (["## Equal forwards", forwards.markdown(self.lots)] if self.lots else [])
+
+    def more(self) -> dict[str, Any]:
+        """Return speed, lengths, decodings, thresholds and equal forwards."""
+        timed = [result for entry in self.entries for result in entry.results if result.seconds]
+        lengths: dict[str, dict[str, list[float]]] = {pair: {} for pair in self.spec.pairs}
+        for entry in self.entries:
+            for result in entry.results if not entry.drawn else ():
+                lengths[entry.pair].setdefault(result.task, []).append(result.n_tokens.mean())
+        return {
+            "tokens_per_second": sum(int(r.n_tokens.sum()) for r in timed) / sum(r.seconds for r in timed)
+            if timed
+            else None,
+            "mean_tokens": {p: {t: float(np.mean(n)) for t, n in by_task.items()} for p, by_task in lengths.items()},
+            "matched": list(self.matched),
+            **({"equal_forwards": [group.facts() for group in self.lots]} if self.spec.equal_forwards else {}),
+        }
+
+
+def _engine(result: EvalResult) -> dict[str, Any]:
+    engine = dict(result.provenance.get("engine") or {})
+    return {name: value for name, value in engine.items() if name not in ("self_test", "pair")}
+
+
+def _matched(row: Mapping[str, Any]) -> dict[str, Any]:
+    miss = row["reached"] - row["wanted"]
+    cells = {name: cell(row[name], suffix=" %") for name in ("wanted", "expected", "reached")}
+    misses = {"miss, points": cell(miss, plus=True), "miss": cell(miss / row["wanted"], 0, plus=True, suffix=" %")}
+    return {"pair": row["pair"], "criterion": row["criterion"], "τ": row["tau"], **cells, **misses}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainingSummary(SweepSummary):
+    """A sweep of trainings in figures: every point beside plain DAPO, paired by problem and by seed.
+
+    A seed is the same problems in the same order for every point, so most of its luck cancels in a difference.
+    `reference` is plain DAPO, which may be a point of the sweep; `base` has the scores of the base by benchmark;
+    `samples` are those of the validation; `training` says how long a training is.
+    """
+
+    reference: CompleteTrial | None
+    base: Mapping[str, Mapping[str, Any]]
+    samples: int
+    seeds: Sequence[int]
+    training: str
+
+    @property
+    def verdicts(self) -> list[str]:
+        """Say what the best point is, and that its lead is too large."""
+        best = self.best[0] if self.best else None
+        rows = [row for row in self.comparisons if best and row.result.label == best.label]
+        leads = [("plain DAPO", row) for row in rows if best is not self.reference]
+        sentence = self.sentence(next(iter(self.spec.pairs)), leads, "seeds and problems")
+        return [sentence[0].upper() + sentence[1:]]
+
+    @property
+    def over(self) -> str:
+        """Say what intervals are over: one seed says nothing of others."""
+        return "problems and seeds" if len(self.seeds) > 1 else "problems"
+
+    def facts(self) -> list[str]:
+        """Say what was run, in a few words each."""
+        results = [result for entry in self.entries for result in entry.results]
+        machines = {result.facts["machine"] for result in results}
+        return [
+            f"and plain DAPO, {len(self.seeds)} {'seeds' if len(self.seeds) > 1 else 'seed'} each",
+            self.training,
+            f"{duration(sum(result.facts['seconds'] for result in results))} of steps",
+            machines.pop() if len(machines) == 1 else f"{len(machines)} different machines",
+            f"in brackets 95 % intervals over {self.over}; differences are paired by problem and seed",
+        ]
+
+    def figures(self) -> list[Section]:
+        """Draw each point's difference to plain DAPO, every seed and the 95 % interval."""
+        if self.reference is None or not self.comparisons:
+            return super().figures()
+        rows = self.comparisons
+        tasks = list(dict.fromkeys(row.task for row in rows))
+        data = []
+        with drawing("differences", 0.8 + 0.38 * len(rows)) as canvas:
+            for place, row in enumerate(rows):
+                d, colour = row.difference, COLOURS[tasks.index(row.task) % len(COLOURS)]
+                differences = 100 * (row.result.values - row.reference.values)
+                style = {"color": colour, "alpha": 0.35, "markersize": 4, "markeredgewidth": 0}
+                canvas.one.plot(differences, np.full(len(differences), place), "o", **style)
+                ends = {"difference": 100 * d.mean, "low": 100 * d.low, "high": 100 * d.high}
+                canvas.one.plot([ends["low"], ends["high"]], [place, place], color=colour, linewidth=1.5)
+                canvas.one.plot([ends["difference"]], [place], "D", color=colour, markersize=5)
+                data.append({"training": row.result.label, "benchmark": row.task, **ends})
+            canvas.one.axvline(0, color="#808080", linewidth=0.8)
+            label_rows(canvas.one, [f"{row.result.label}, {row.task}" for row in rows])
+            canvas.one.set_xlabel(f"Avg@{self.samples} minus plain DAPO, points, paired by seed")
+        title = f"Each training minus plain DAPO; small dots are seeds, bars are 95 % intervals over {self.over}"
+        dots = Section("differences", title, frame(data), (), canvas.svg, "Dot chart, seed by seed and on average.")
+        return [dots, *super().figures()]
+
+    def more(self) -> dict[str, Any]:
+        """Return the seeds, the base's scores, and each entry's by seed."""
+        scores = {entry.label: {str(result.seed): result.scores for result in entry.results} for entry in self.entries}
+        return {"kind": "train", "seeds": list(self.seeds), "base": self.base, "by_seed": scores}

@@ -1,0 +1,430 @@
+"""The tables made of results: scores, every result, differences; and where each result comes from."""
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
+from pathlib import PurePath
+from typing import Any
+
+from rlvr_dir import stats
+from rlvr_dir.analysis.problems import problems
+from rlvr_dir.report import figures
+from rlvr_dir.report.groups import Group
+from rlvr_dir.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
+from rlvr_dir.report.paper import model_called
+from rlvr_dir.report.shapes import (
+    VETO,
+    Method,
+    Score,
+    anchor,
+    avg_name,
+    benchmark_title,
+    grid,
+    in_points,
+    methods_table,
+)
+from rlvr_dir.results.compare import Comparison, comparison_kind
+from rlvr_dir.results.matching import describe
+from rlvr_dir.results.result import EvalResult
+from rlvr_dir.results.settings import Setting, cut_unlike
+from rlvr_dir.stats import Estimate
+from rlvr_dir.stats.metrics import COLUMNS, Metric
+
+ROWS = 6  # gated decodings that the table of methods shows one by one
+PICKED = "†"
+GATED = ("replace", "extrapolate", "resample", "veto")  # kinds of gated decodings, of which the best may stand for all
+
+
+Labelled = dict[tuple[str, str], dict[str, Setting]]  # settings by benchmark, by (label, mode)
+
+
+def _listed(group: Group) -> tuple[Labelled, int]:
+    """Return the settings that the table of scores shows, and among how many gated ones the best were picked."""
+    model = model_called(group.base) or group.pair
+    by: Labelled = {}
+    for setting in group.settings:
+        mode, own = setting.decoding.mode, setting.decoding.label()
+        name = "" if setting.first.name == model else setting.first.name  # which is there already
+        label = {"base": "Base", "rl": name or "RL"}.get(mode, f"{name}: {own}" if name else own)
+        by.setdefault((label + setting.label.removeprefix(own), mode), {})[setting.benchmark] = setting
+    gated = [key for key in by if key[1] in GATED]
+    if len(gated) <= ROWS:
+        return by, 0
+    chosen = {key: settings for key, settings in by.items() if key not in gated}
+    for mode, primary in product(GATED, ("base", "rl")):
+        kind = [key for key in gated if key[1] == mode and next(iter(by[key].values())).decoding.primary == primary]
+        if whole := [key for key in kind if len(by[key]) == len(group.benchmarks)]:
+            top = max(whole, key=lambda key: sum(setting.avg for setting in by[key].values()))
+            chosen[f"{top[0]} {PICKED}", mode] = by[top]
+    return chosen, len(gated)
+
+
+def scores(group: Group) -> Section:
+    """List base, RL and the gated decodings; many of them are represented by the best, which is said."""
+    samples = {setting.samples for setting in group.settings}
+    k, model = max(1, min(samples) // 2), model_called(group.base) or group.pair
+    chosen, among = _listed(group)
+    notes = ["In brackets: 95 % intervals over problems."]
+    notes += ["The average counts each benchmark once."] if len(group.benchmarks) > 1 else []
+    if len(samples) > 1:
+        notes.append(f"Settings differ in their number of samples: {', '.join(map(str, sorted(samples)))}.")
+    if any(len(setting.seeds) > 1 for setting in group.settings):
+        notes.append("Where a setting has several seeds, its score is their mean; the last table has each.")
+    if among:
+        notes.append(
+            f"{PICKED} The best of its kind among {among} settings, picked on these data: expect less of it on "
+            "others. All settings are in the last table."
+        )
+    methods = [
+        Method(
+            model,
+            label,
+            {b: Score.of(setting, k) for b, setting in by_benchmark.items()},
+            _average(list(by_benchmark.values()), group, k),
+        )
+        for (label, _), by_benchmark in chosen.items()
+    ]
+    if any(setting.partial for by_benchmark in chosen.values() for setting in by_benchmark.values()):
+        notes.append("* A part of the samples only: it will change when the rest is decoded.")
+    name, paper = f"main-{group.slug or 'scores'}".rstrip("-"), "tab:main, tab:compare, tab:rl_minerva"
+    return methods_table(name, f"Ways of decoding, {group.pair}.", methods, notes=notes, paper=paper)
+
+
+def _average(settings: Sequence[Setting], group: Group, k: int) -> Score | None:
+    """Average over all benchmarks of the group, with an interval; return None where one is missing."""
+    if len(settings) < len(group.benchmarks) or len(settings) == 1:
+        return None
+    interval = stats.mean_interval([(setting.avg, *setting.interval) for setting in settings])
+    mean, passed = (
+        sum(column) / len(settings)
+        for column in zip(*((setting.avg, setting.pass_at(k)) for setting in settings), strict=True)
+    )
+    return Score(Estimate(mean, *interval), settings[0].samples, k, passed)
+
+
+def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) -> Chapter:
+    """Put together a pair's grids and figures, benchmark by benchmark."""
+    sections: list[Section] = [scores(group)]
+    drawn: list[Section] = []
+    for task in group.tasks:
+        of_task = [setting for setting in group.settings if setting.task == task]
+        where = f"{benchmark_title(of_task[0].benchmark)}, {group.pair}"
+        sections += [
+            section
+            for primary in ("base", "rl")
+            if (section := _grid(of_task, primary, group.slug + task, where, rows))
+        ]
+        for primary, name, on in (("base", "", ""), ("rl", "-on-rl", ", RL proposing")):
+            ways = [setting for setting in of_task if not setting.decoding.gated or setting.decoding.primary == primary]
+            if sum(way.decoding.gated for way in ways) > 1:
+                for share, start in (("changed", "changed"), ("replaced", "ratio")):
+                    drawn += [
+                        figures.against_share(
+                            part,
+                            f"{start}{name}-{word}{group.slug}{task}",
+                            where + on + (", controls" if word else ""),
+                            share,
+                        )
+                        for word, part in figures.in_legible_parts(ways)
+                    ]
+        if (gammas := figures.against_gamma(of_task, f"gamma-{group.slug}{task}", where)) is not None:
+            drawn.append(gammas)
+        base, rl = (
+            next((setting for setting in of_task if setting.decoding.mode == mode), None) for mode in ("base", "rl")
+        )
+        if (
+            over := figures.over_veto([row for row in rows if row.task == task], f"veto-{group.slug}{task}", where)
+        ) is not None:
+            drawn.append(over)
+        if len(cells := cells_of(of_task, "base")) > 3 and min(len(set(axis)) for axis in zip(*cells, strict=True)) > 1:
+            drawn.append(figures.heat_map(cells, rl, f"heat-{group.slug}{task}", where))
+        steps = [setting for (_, gamma), setting in cells.items() if gamma == 0]
+        if base is not None and len(steps) > 1:
+            drawn.append(figures.per_problem(problems(base, steps, rl), f"problems-{group.slug}{task}", where))
+    return Chapter(f"Scores, {group.pair}" if several else "Scores", (), (*sections, *drawn))
+
+
+def cells_of(
+    settings: Sequence[Setting], primary: str, modes: Collection[str] = ("replace", "extrapolate")
+) -> dict[tuple[float, float], Setting]:
+    """Return the settings of some modes gated by Δ log p, else by the only criterion there is, by (tau, gamma)."""
+    gated = [setting for setting in settings if setting.decoding.mode in modes and setting.decoding.primary == primary]
+    criteria = {setting.decoding.criterion for setting in gated if not setting.decoding.everywhere}
+    criterion = criteria.pop() if len(criteria) == 1 else "delta_logp"
+    cells: dict[tuple[float, float], Setting] = {}
+    for setting in gated:
+        if setting.decoding.criterion == criterion:
+            cells.setdefault((float(setting.decoding.tau or 0), setting.decoding.gamma), setting)
+    return cells
+
+
+def _grid(
+    settings: Sequence[Setting], primary: str, name: str, where: str, rows: Sequence[Comparison]
+) -> Section | None:
+    """Set thresholds and strengths of Δ log p on base, or on the RL model, in a grid; None where there is none.
+
+    On base only thresholds with a control and an extrapolation, two cells of one and a second strength.
+    """
+    cells, on_rl = cells_of(settings, primary), primary == "rl"
+    if not on_rl:
+        taus = {tau for tau, gamma in cells if gamma} & {tau for tau, gamma in cells if not gamma}
+        cells = {(tau, gamma): setting for (tau, gamma), setting in cells.items() if tau in taus}
+    if not any(gamma for _, gamma in cells) or (not on_rl and len(cells) < 3):
+        return None
+    rl = next((setting for setting in settings if setting.decoding.mode == "rl"), None)
+    among = avg_name(Score.of(setting) for setting in [*cells.values(), *([rl] if rl and on_rl else [])])
+    vetoes = {
+        (tau, VETO): setting for (tau, gamma), setting in cells_of(settings, primary, ("veto",)).items() if gamma == -1
+    }
+    taus = {tau for tau, _ in cells}
+    cells = {key: setting for key, setting in vetoes.items() if key[0] in taus} | cells
+    beside = {key: text for key, setting in cells.items() if (text := _over_control(setting, rows))}
+    printed = {
+        key: Score.of(setting, beside=[] if on_rl else [beside.get(key, "")]).cell(among)
+        for key, setting in cells.items()
+    }
+    gated = [(tau, setting) for (tau, gamma), setting in cells.items() if gamma != VETO and (on_rl or gamma == 0)]
+    controls = dict(sorted(gated, key=lambda entry: -entry[1].decoding.gamma))
+    ratios = {
+        "replaced": {tau: setting.replacement_ratio for tau, setting in controls.items()},
+        "changed": {tau: setting.changed_ratio for tau, setting in controls.items()},
+    }
+    if on_rl:
+        note = (
+            "The gate alone draws a rejected token again from RL itself: what extrapolation adds is in the last row, "
+            "which the paper's table does not have."
+        )
+        title, alone = f"Extrapolating on the RL model itself, {where}.", Score.of(rl).cell(among) if rl else Cell("–")
+        return grid(
+            f"on-rl-{name}",
+            title,
+            printed,
+            ratios,
+            rl=alone,
+            differences=beside,
+            notes=[note],
+            paper="tab:rl_extra",
+        )
+    note = (
+        "Under each score: its 95 % interval over problems; of extrapolations also the difference to the γ = 0 row, "
+        "and of that row to the veto, paired by problem, with its p (Holm, over all paired differences)."
+    )
+    notes = [f"RL: {Estimate(rl.avg, *rl.interval).text(2)}."] if rl else []
+    title = f"Threshold and strength on {where} ({among})."
+    paper = "tab:full_param_extra, tab:minerva_param_extra"
+    return grid(f"grid-{name}", title, printed, ratios, notes=[*notes, note], paper=paper)
+
+
+def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
+    """Write the difference of a decoding to its control, in points: `+0.4 [−0.5, +1.2] p 1.000` (Holm's p)."""
+    for row in rows:
+        if row.result is setting and comparison_kind(row) in ("against control", "against veto"):
+            d = row.difference
+            p = f" p {row.holm_text}" if row.holm_p == row.holm_p else ""
+            return Estimate(d.mean, d.low, d.high).text(1, sign=True) + p
+    return ""
+
+
+def compared_seeds(compared: Sequence[tuple[Any, Any]]) -> set[Any]:
+    """Return the seeds of trainings that differences are of."""
+    return {seed for result, _ in compared for seed in result.units}
+
+
+def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Write comparisons as rows: whatever is subtracted, the difference with its interval, p and Holm's p."""
+    table_rows = []
+    for i, row in enumerate(rows):
+        d = row.difference
+        trained = isinstance(row.result, stats.RunScores)
+        links = [anchor(side.first) if hasattr(side, "first") else "" for side in (row.result, row.reference)]
+        table_row: dict[str, Any] = ({"Pair": pairs[i]} if pairs else {}) | {
+            "Benchmark": benchmark_title(row.result.benchmark),
+            "Training" if trained else "Decoding": Cell(row.result.label, link=links[0]),
+            "minus": Cell(row.reference.label, link=links[1]),
+            "Difference": cell(Estimate(d.mean, d.low, d.high), 1, plus=True),
+        }
+        if isinstance(row.result, Setting):
+            alone = Estimate(0, *d.sampling).interval(1, sign=True)
+            table_row["Sampling only"] = "–" if row.result.first.sampling.greedy else alone or "–"
+        table_row |= {"Seeds": len(compared_seeds([(row.result, row.reference)]))} if trained else {}
+        table_row |= {"p": Cell(row.p_text or "–", None if d.p != d.p else d.p)}
+        table_rows.append({**table_row, "p (Holm)": Cell(row.holm_text or "–", None if d.p != d.p else row.holm_p)})
+    return table_rows
+
+
+def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Section:
+    """List every comparison with its interval and p values."""
+    pairs = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
+    named = [pairs[id(row.result)] for row in rows] if pairs else []
+    note = (
+        "In points, paired by problem, the seeds of a setting together. 95 % intervals for other such problems, and "
+        "for other samples of these very problems (sampling only). p is the larger of the t test's and the sign-flip "
+        f"test's; Holm's correction over these {len(rows)} rows."
+    )
+    return Section(
+        "differences", "Paired differences.", frame(difference_rows(rows, pairs=named)), (note,), sortable=True
+    )
+
+
+def picked(rows: Sequence[Comparison]) -> Section | None:
+    """List the best replacement and the best extrapolation of each benchmark, with what they are worth against RL."""
+    picks = []
+    against = [row for row in rows if comparison_kind(row) == "against rl" and row.result.decoding.gated]
+    for task in dict.fromkeys(row.task for row in against):
+        for mode in ("replace", "extrapolate"):
+            of_mode = [row for row in against if (row.task, row.result.decoding.mode) == (task, mode)]
+            if len(of_mode) < 2:
+                continue
+            top = max(of_mode, key=lambda row: row.difference.mean)
+            setting, d = top.result, top.difference
+            picks.append(
+                {
+                    "Benchmark": benchmark_title(setting.benchmark),
+                    "Best of": f"{len(of_mode)} of {'replacement' if mode == 'replace' else 'extrapolation'}",
+                    "Decoding": Cell(setting.label, link=anchor(setting.first)),
+                    "Score": cell(Estimate(setting.avg, *setting.interval)),
+                    "minus RL": cell(Estimate(d.mean, d.low, d.high), 1, plus=True, beside=[f"p {top.holm_text}"]),
+                    "Replaced": cell(setting.share("n_replaced"), 1, suffix=" %"),
+                    "Changed": cell(setting.share("n_changed"), 1, suffix=" %"),
+                }
+            )
+    note = "Picked on these very problems, for which no interval is corrected: expect less on others. p: Holm's."
+    return Section("picked", "What was picked on these data.", frame(picks), (note,)) if picks else None
+
+
+def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None:
+    """List the comparisons of the settings that the table of scores shows; None without any."""
+    listed = {id(setting) for settings in _listed(group)[0].values() for setting in settings.values()}
+    main_rows = [row for row in rows if id(row.result) in listed and comparison_kind(row) != "other"]
+    note = (
+        "Paired by problem: RL minus base, each decoding minus RL, each extrapolation minus its own gate without it "
+        "(γ = 0), and each replacement minus its veto: the same gate, with base without the rejected token in RL's "
+        "place. It is what RL's token adds to the rejected one's going. "
+        f"p (Holm) is corrected over all {len(rows)} comparisons of this report."
+    )
+    return (
+        Section("main-differences", "Differences.", frame(difference_rows(main_rows)), (note,)) if main_rows else None
+    )
+
+
+def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[str]:
+    """Say what RL's tokens add, then by how much RL changed each benchmark; nothing where neither was compared.
+
+    What they add is the difference of a replacement of base's to its veto, of one for each benchmark (`_fewest`).
+    `pairs` names the pair of a setting by the setting's id, where there are several pairs.
+    """
+    over: dict[tuple[str, str], list[Comparison]] = {}
+    gains: dict[str, list[str]] = {}
+    for row in rows:
+        kind, pair = comparison_kind(row), pairs.get(id(row.result), "")
+        if kind == "against veto" and row.result.decoding.primary == "base":
+            over.setdefault((pair, row.result.task), []).append(row)
+        elif kind == "trained":
+            gains.setdefault(pair, []).append(
+                f"{benchmark_title(row.result.benchmark)} by {in_points(row.difference)}{_p_of(row)}"
+            )
+    added: list[str] = []
+    sides: dict[str, list[str]] = {}
+    for (pair, task), of_place in over.items():
+        row, among = _fewest(of_place)
+        where = f"on {benchmark_title(task)}" + (f" ({pair})" if pair else "")
+        added.append(f"{in_points(row.difference)} {where}")
+        of_many = f", of {among} replacements the one with the fewest tokens that is not below the best"
+        name = f"{row.result.label} minus {row.reference.label}{of_many if among > 1 else ''}"
+        sides.setdefault(name, []).append(where + _p_of(row))
+    lines = [f"What RL's tokens add where base's were rejected: {', '.join(added)}."] if added else []
+    lines += [f"That is {name}: {', '.join(places)}." for name, places in sides.items()]
+    lines += [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}." for pair, texts in gains.items()]
+    has_interval = any(row.difference.low == row.difference.low for row in rows)
+    return [*lines, "Intervals are of 95 %, paired by problem."] if lines and has_interval else lines
+
+
+def _p_of(row: Comparison) -> str:
+    return f" (Holm p {row.holm_text})" if row.difference.low == row.difference.low else ""
+
+
+def _fewest(rows: Sequence[Comparison]) -> tuple[Comparison, int]:
+    """Return the comparison of the replacement that flags fewest tokens of those not significantly below the best.
+
+    And among how many: those of the best one's pair and problems.
+    """
+    best = max(rows, key=lambda row: row.result.avg).result
+    first = best.first
+    alike = [row for row in rows if (row.result.task, row.result.units) == (best.task, best.units)]
+    of_pair = [row for row in alike if (row.result.first.pair, row.result.first.name) == (first.pair, first.name)]
+    as_good = [row for row in of_pair if row.result is best or not row.result.minus(best).high < 0]
+    return min(as_good, key=lambda row: row.result.replacement_ratio), len(of_pair)
+
+
+def caveats(rows: Sequence[Comparison]) -> list[str]:
+    """Say what makes the comparisons less than they seem: parts of benchmarks, responses that the context ended."""
+    parts = dict.fromkeys(f"{r.result.task}: {r.result.first.limited}" for r in rows if r.result.first.limited)
+    sentences = [f"Only some of the problems were asked ({', '.join(parts)})."] if parts else []
+    return sentences + cut_unlike([(row.result, row.reference) for row in rows])
+
+
+def everything(groups: Sequence[Group]) -> Section:
+    """List all results, one a row, to be sorted by any column."""
+    samples = {result.samples for group in groups for result in group.results}
+    same = len(samples) == 1
+    n, k = (f"@{min(samples)}", f"@{max(1, min(samples) // 2)}") if same else ("", "")
+    rows = []
+    for group in groups:
+        for r in group.results:
+            metrics, score = r.metrics(), Score.of(Setting.of([r]))
+            rows.append(
+                ({"Pair": group.pair} if len(groups) > 1 else {})
+                | {
+                    "Benchmark": benchmark_title(r.benchmark),
+                    "Decoding": Cell((f"{r.name}: " if r.name else "") + r.label, link=score.link),
+                    "Seed": r.sampling.seed,
+                    f"Avg{n}": score.cell("" if same else "Avg"),
+                    "s.e. sampling": cell(r.sampling_error),
+                    f"Pass{k}": cell(score.passed, beside=[] if same else [f"@{score.k}"]),
+                    f"Maj{n}": cell(r.maj),
+                    **{metric.column.capitalize(): _fact(metric, metrics.get(metric.name)) for metric in COLUMNS},
+                    KIND: "" if r.decoding.gated else "reference",
+                }
+            )
+    return Section("results", "Every result.", frame(rows), sortable=True)
+
+
+def _fact(metric: Metric, value: float | None) -> Cell:
+    return cell(value, metric.digits, unit=metric.unit, suffix=" %" if metric.unit == 100 else "")
+
+
+def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
+    """Say what made a result: settings, versions, its record and run."""
+    p = result.provenance
+    s, drawn = result.sampling, describe(result)
+    engine, versions = (value if isinstance(value := p.get(name), dict) else {} for name in ("engine", "versions"))
+    engine_facts = {
+        k: engine[k] for k in ("backend", "vllm", "transformers", "torch", "dtype", "device") if k in engine
+    }
+    words = [f"{s.samples} samples", *(drawn[name] for name in ("temperature", "top_p", "max_tokens") if drawn[name])]
+    argv = [str(word) for word in p["argv"]] if isinstance(p.get("argv"), list) and p["argv"] else []
+    facts = {
+        "config hash": result.config_hash,
+        "pair": f"{place(group.base)} → {place(group.rl)}",
+        "decoding": result.decoding.label(),
+        "drawn": ", ".join([*words, f"seed {s.seed}"]),
+        "problems": f"{result.limited or len(result.problem_ids)} of {result.task}, digest {p.get('data', 'unknown')}",
+        "shown before each problem": drawn["examples"] if p.get("examples") else "",
+        "chat template": drawn["template"],
+        "graded": str(p.get("grader", "unknown")),
+        "engine": ", ".join(f"{k} {v}" for k, v in engine_facts.items()),
+        "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
+        "command": " ".join([PurePath(argv[0]).name, *argv[1:]]) if argv else "",
+        "partial": result.partial or "",
+        "record": str(p.get("record") or ""),  # named, not linked to: the store does not travel with the page
+    }
+    run = runs.get(result.config_hash, "")
+    links = (("the MLflow run", run),) if run.startswith(("http://", "https://")) else ()
+    return Source(
+        anchor(result)[1:], f"{result.benchmark}, {result.label}", tuple((k, v) for k, v in facts.items() if v), links
+    )
+
+
+def place(checkpoint: str) -> str:
+    """Return a hub id as it is, of a folder of this machine the last three names: all that others can use."""
+    parts = PurePath(checkpoint).parts
+    return "…/" + "/".join(parts[-3:]) if PurePath(checkpoint).is_absolute() and len(parts) > 4 else checkpoint

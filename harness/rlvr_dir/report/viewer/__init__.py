@@ -1,0 +1,23 @@
+"""The token viewer: what both models thought at every token of a response, and the answers to one problem side by side.
+
+    from rlvr_dir.report.viewer import viewer_data, viewer_html
+    records = [RecordStore("runs/records").one(name) for name in names]
+    answers = stored_answers(records, common_problems(records)[:3])
+    write_file(Path("view.html"), viewer_html(viewer_data(answers, tokenizer)))
+
+`data` makes the numbers, `pieces` the text of tokens, `page` the HTML; `viewer_fragment` is the part for a larger page.
+"""
+
+from rlvr_dir.report.viewer.data import ViewedResponse, answer_of, common_problems, stored_answers, viewer_data
+from rlvr_dir.report.viewer.page import playground_html, viewer_fragment, viewer_html
+
+__all__ = [
+    "ViewedResponse",
+    "answer_of",
+    "common_problems",
+    "playground_html",
+    "stored_answers",
+    "viewer_data",
+    "viewer_fragment",
+    "viewer_html",
+]

@@ -1,0 +1,217 @@
+"""What the viewer shows, as JSON: problems, their answers, and one column of numbers a fact.
+
+Columns are `TYPE:BASE64` of little-endian arrays (`u1`, `u4`, `i2` thousandths, `f4`). Criteria of a trace are float32
+to the bit: a threshold set in the page marks exactly the positions that it marks in the engine. Everything else is
+rounded, delta log p that was kept without a trace too.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlvr_dir.decode.trace import Trace
+from rlvr_dir.digest import digest_of
+from rlvr_dir.errors import UserError
+from rlvr_dir.records import Record, Replay, Row, judge_name
+from rlvr_dir.records.replay import OWN, PROPOSED
+from rlvr_dir.report.viewer.pieces import Pieces
+from rlvr_dir.results.tokenizers import decoded
+from rlvr_dir.spec import Decoding
+
+MEASURED = ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl", "logp_base", "logp_rl")
+RANKS = ("rank_base", "rank_rl")
+# Who drew a replay's token, as `analyse credit` names it: RL in base's responses, base in RL's.
+_REPLACE, _SET_TO_BASE = (
+    digest_of(rule.model_dump(mode="json"))
+    for rule in (
+        Decoding(mode="replace", criterion="always"),
+        Decoding(mode="resample", primary="rl", criterion="always"),
+    )
+)
+JUDGES = ("robust", "plain")  # whose stored verdict is shown: the first that gave one
+
+
+@dataclass(frozen=True)
+class ViewedResponse:
+    """One response to a problem, and what is known of it."""
+
+    label: str
+    rollout: Row
+    decoding: Decoding | None = None
+    verdict: str | None = None  # "correct", "wrong", …
+    gold: str | None = None
+    replays: Sequence[Replay] = ()  # with one of its tokens changed, by the judge of `verdict`
+
+
+def answer_of(
+    record: Record, problem: str, sample: int = 0, label: str | None = None, task: str | None = None
+) -> ViewedResponse:
+    """Return a stored response, with its stored verdict where one still belongs to its text.
+
+    The verdict is by the answers of `task`, by default the record's own.
+
+    Raises:
+        UserError: the record does not hold it.
+    """
+    key = (full_name(record, problem), sample)
+    if key not in record:
+        names = ", ".join(problems_of(record)[:5]) or "none"
+        raise UserError(
+            f"problem={problem!r}, sample={sample} is not in record {record.name}; its problems begin with: {names}"
+        )
+    judges = (judge_name(judge, task or record.task, record.task) for judge in JUDGES)
+    verdicts = (record.latest_verdicts(judge).get(key) for judge in judges)
+    verdict = next((stored for stored in verdicts if stored is not None), None)
+    gold, row = verdict.gold if verdict else None, record.rows[key].load()
+    replays = [
+        replay
+        for replay in record.replays.values()
+        if (replay.problem, replay.sample, replay.response) == (*key, row.digest)
+    ]
+    return ViewedResponse(
+        label or (record.config.decoding.label() if record.config else record.record_hash[:8]),
+        row,
+        record.config.decoding if record.config else None,
+        verdict.kind if verdict else None,
+        gold if isinstance(gold, str) or gold is None else " or ".join(gold),
+        [replay for replay in replays if verdict is not None and replay.judge in (None, verdict.judge)],
+    )
+
+
+def full_name(record: Record, problem: str) -> str:
+    """Return `problem` as the record writes it: the name of its task may be left out."""
+    return problem if (problem in problems_of(record)) else f"{record.task}/{problem}"
+
+
+def problems_of(record: Record) -> list[str]:
+    """Return the problems that a record holds, in its order."""
+    return list(dict.fromkeys(problem for problem, _ in record.held))
+
+
+def common_problems(records: Sequence[Record], sample: int = 0) -> list[str]:
+    """Return the problems of which every record holds this sample, in the order of the first."""
+    problem_sets = [{problem for problem, number in record.held if number == sample} for record in records]
+    return [
+        problem for problem in problems_of(records[0]) if all(problem in problem_set for problem_set in problem_sets)
+    ]
+
+
+def stored_answers(
+    records: Sequence[Record], problems: Iterable[str], sample: int = 0, task: str | None = None
+) -> dict[str, list[ViewedResponse]]:
+    """Return the answers to each problem, one a record; the records differ in how they were decoded.
+
+    Their verdicts are by the answers of `task`, by default the records' own.
+
+    Raises:
+        UserError: a record does not hold a problem.
+    """
+    labels = _labels(records)
+    return {
+        full_name(records[0], problem): [
+            answer_of(record, problem, sample, label, task) for record, label in zip(records, labels, strict=True)
+        ]
+        for problem in problems
+    }
+
+
+def _labels(records: Sequence[Record]) -> list[str]:
+    """Return the decodings' labels; equal ones with the beginning of the record's hash."""
+    labels = [record.config.decoding.label() if record.config else record.record_hash[:8] for record in records]
+    return [
+        f"{label} ({record.record_hash[:4]})" if labels.count(label) > 1 else label
+        for label, record in zip(labels, records, strict=True)
+    ]
+
+
+def viewer_data(problems: Mapping[str, Sequence[ViewedResponse]], tokenizer: Any = None) -> dict[str, Any]:
+    """Gather the page's data of answers by problem.
+
+    `tokenizer` is the pair's; without one, responses are plain text and the prompt is left out.
+    """
+    pieces = Pieces(tokenizer)
+    responses = [
+        {"id": problem, **_question(answers, tokenizer), "answers": [_answer(answer, pieces) for answer in answers]}
+        for problem, answers in problems.items()
+    ]
+    return {"problems": responses, "pieces": pieces.texts, "ids": pieces.ids, "tokenizer": tokenizer is not None}
+
+
+def _question(answers: Sequence[ViewedResponse], tokenizer: Any) -> dict[str, Any]:
+    gold = next((answer.gold for answer in answers if answer.gold is not None), None)
+    ids = answers[0].rollout.prompt_token_ids if answers else ()
+    return {"gold": gold, "prompt": decoded(tokenizer, ids) if tokenizer is not None and ids else None}
+
+
+def _answer(answer: ViewedResponse, pieces: Pieces) -> dict[str, Any]:
+    rollout, decoding = answer.rollout, answer.decoding
+    gate = None
+    if decoding is not None and decoding.gated:
+        gate = {"criterion": decoding.criterion, "tau": decoding.tau, "gamma": decoding.gamma}
+    data: dict[str, Any] = {
+        "label": answer.label,
+        "sample": rollout.sample,
+        "finish": rollout.finish_reason,
+        "verdict": answer.verdict,
+        "gate": gate,
+        "primary": decoding.primary if decoding is not None else None,
+        "generated": rollout.n_tokens,
+        "n_replaced": rollout.n_replaced,
+        "n_changed": rollout.n_changed,
+    }
+    if not pieces.known:  # flags belong to tokens: which text is which token's?
+        return data | {"words": True, "token": _column(pieces.words(rollout.text), "u4")}
+    data |= {
+        "words": False,
+        "token": _column(pieces.response(rollout.token_ids), "u4"),
+        "replaced": _column(rollout.replaced, "u1"),
+        "changed": _column(rollout.changed, "u1"),
+        "delta_logp": _column(rollout.delta_logp, "f4"),
+    }
+    if answer.replays:
+        data["credit"] = _credit(answer, pieces)
+    return data | _traced(rollout.trace, pieces)
+
+
+def _credit(answer: ViewedResponse, pieces: Pieces) -> list[dict[str, Any]]:
+    """Put replays together by the place of the changed token, by who drew another one, and by which one, in order.
+
+    `draws` counts the replays and `right` the right ones; both are 0 where the token came out as it was.
+    """
+    tokens = answer.rollout.token_ids
+    own, other = ("RL", "base") if answer.decoding is not None and answer.decoding.primary == "rl" else ("base", "RL")
+    model_names = {OWN: own, PROPOSED: "the proposed one", _REPLACE: other, _SET_TO_BASE: other}
+    by_token: dict[tuple[int, str, int], dict[str, Any]] = {}
+    for replay in answer.replays:
+        if replay.right is None and replay.token != tokens[replay.at]:  # drawn, and still to be replayed
+            continue
+        key, [token] = (
+            (replay.at, model_names.get(replay.by, "the rule's target"), replay.token),
+            pieces.alone(np.array([replay.token])),
+        )
+        row = {"at": replay.at, "who": key[1], "own": replay.by == OWN, "token": int(token), "draws": 0, "right": 0}
+        row = by_token.setdefault(key, row)
+        row["draws"] += replay.right is not None
+        row["right"] += bool(replay.right)
+    return [by_token[key] for key in sorted(by_token)]
+
+
+def _traced(table: np.ndarray | None, pieces: Pieces) -> dict[str, Any]:
+    if table is None:
+        return {}
+    trace = Trace(table)
+    data: dict[str, Any] = {"top": trace.top, "proposed": _column(pieces.alone(trace.proposed), "u4")}
+    data |= {name: _column(trace.fact(name), "f4") for name in MEASURED}
+    data |= {name: _column(trace.fact(name), "u4") for name in RANKS}
+    for model in ("base", "rl") if trace.top else ():
+        ids, logp = trace.likeliest(model)
+        data[f"top_{model}"] = _column(pieces.alone(ids), "u4")
+        data[f"top_{model}_logp"] = _column(np.rint(np.maximum(logp, -32.0) * 1000), "i2")
+    return data
+
+
+def _column(values: np.ndarray, kind: str) -> str:
+    return f"{kind}:{b64encode(np.ascontiguousarray(values).astype(f'<{kind}').tobytes()).decode()}"

@@ -1,0 +1,285 @@
+"""Comparing settings side by side, paired by problem, and only where they are alike.
+
+    settings = settings_of(read_results(["runs/demo"]))
+    print(markdown(compare(settings)))
+
+Results that differ in grader, gold answers, data, problems or sampling (`rlvr_dir.results.matching`) never meet,
+unless that is asked for by name.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal
+
+from rlvr_dir import stats
+from rlvr_dir.errors import UserError
+from rlvr_dir.markdown import interval, markdown_table
+from rlvr_dir.results.matching import conflicting_weights, engine_facts, mismatches, partition
+from rlvr_dir.results.settings import Setting, cut_unlike
+from rlvr_dir.text import visible
+
+Comparison = stats.Comparison[Setting]
+ComparisonKind = Literal["trained", "against rl", "against control", "against veto", "other"]
+_Pairs = list[tuple[Setting, Setting]]
+
+
+def comparison_kind(row: Comparison) -> ComparisonKind:
+    """Say what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its control.
+
+    An extrapolation's control is its gate alone (gamma = 0), a replacement's its veto.
+    """
+    decoding, other = row.result.decoding, row.reference.decoding
+    if other == decoding.control() != decoding:
+        return "against veto" if other.mode == "veto" else "against control"
+    if other.mode == "rl":
+        return "against rl"
+    return "trained" if (decoding.mode, other.mode) == ("rl", "base") else "other"
+
+
+def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Comparison]:
+    """Compare RL with base, every other decoding with RL, and each with its control as well.
+
+    The control of an extrapolation is its gamma = 0, that of a replacement its veto.
+
+    Only settings of one pair of models that are alike meet; what has no counterpart is left out. All of it is one
+    family.
+    """
+    tasks = dict.fromkeys(setting.task for setting in settings)
+    return stats.family(
+        pair
+        for task in tasks
+        for pair in _default_pairs([setting for setting in settings if setting.task == task], across)
+    )
+
+
+def compare(settings: Sequence[Setting], against: str | None = None, across: Collection[str] = ()) -> list[Comparison]:
+    """Compare settings benchmark by benchmark, as one family; only those that are alike, but for what `across` names.
+
+    Args:
+        settings: of `settings_of`.
+        against: the reference: a label as printed, a decoding's label, a mode, a model's name, or the beginning of a
+            result's config hash (six digits or more). None takes the pairs of `comparisons`, or, where there is no RL
+            among settings that are alike, the first of them as the reference, and the controls.
+        across: names of `MATCH_FIELDS` in which the two of a pair may differ.
+
+    Raises:
+        UserError: the reference is not there or ambiguous, or there is nothing that could be compared.
+    """
+    pairs: _Pairs = []
+    for task in dict.fromkeys(setting.task for setting in settings):
+        of_task = [setting for setting in settings if setting.task == task]
+        pairs += _against(of_task, against, across) if against is not None else ()
+        for group in matching_groups(of_task, across) if against is None else ():
+            pairs += _default_pairs(group, across, first=True)
+    if not pairs:
+        reasons = unmatched_reasons(settings, [], across)
+        raise UserError(reasons[0] if reasons else "results: give at least two settings of one benchmark to compare")
+    return stats.family(pairs)
+
+
+def matching_groups(settings: Sequence[Setting], across: Collection[str] = ()) -> list[list[Setting]]:
+    """Part settings of one benchmark into groups of those that match the first of each."""
+    return partition(settings, lambda setting, first: not unlike(setting, first, across))
+
+
+def unlike(setting: Setting, reference: Setting, across: Collection[str] = ()) -> list[str]:
+    """Return the names of `MATCH_FIELDS` in which two settings differ, but for those of `across`."""
+    return mismatches(setting.first, reference.first, across)
+
+
+def _default_pairs(settings: Sequence[Setting], across: Collection[str], first: bool = False) -> _Pairs:
+    """Return the pairs of `comparisons` on one benchmark; where there is no RL, and `first`, all minus the first."""
+    pairs: _Pairs = []
+    for setting in settings:
+        mode = {"rl": "base", "base": ""}.get(setting.decoding.mode, "rl")
+        pairs += _nearest(setting, [other for other in settings if other.decoding.mode == mode], across)
+    controlled: _Pairs = []
+    for setting in settings:
+        control = setting.decoding.control()
+        references = [other for other in settings if other.decoding == control != setting.decoding]
+        controlled += _nearest(setting, references, across)
+    if first and not pairs and not (controlled and any(setting.decoding.mode == "rl" for setting in settings)):
+        controlled_pairs = [
+            {id(result), id(other)} for result, other in controlled
+        ]  # a pair and its reverse are one comparison
+        pairs = [
+            (setting, settings[0]) for setting in settings[1:] if not _same_path_other_weights(setting, settings[0])
+        ]
+        pairs = [pair for pair in pairs if {*map(id, pair)} not in controlled_pairs]
+    return pairs + controlled
+
+
+def _nearest(setting: Setting, references: Sequence[Setting], across: Collection[str]) -> _Pairs:
+    """Pair a setting with the one of its pair's references that is alike, by engine and seeds the nearest, if any."""
+    first = setting.first
+    matching = [
+        reference
+        for reference in references
+        if reference.first.pair == first.pair and reference.first.name == first.name
+    ]
+    matching = [
+        reference
+        for reference in matching
+        if not unlike(setting, reference, across) and not other_weights(setting, reference)
+    ]
+    last = {
+        id(reference): (engine_facts(reference.first) != engine_facts(first), reference.seeds != setting.seeds)
+        for reference in matching
+    }
+    return [
+        (setting, reference)
+        for reference in sorted(matching, key=lambda reference: _distance(setting, reference) + last[id(reference)])[:1]
+    ]
+
+
+def _distance(one: Setting, other: Setting) -> tuple[int | bool, ...]:
+    """Say how far two settings are from each other: what first differs in it counts, less is nearer.
+
+    In what must be alike, then in the pair, its weights, and in what both say to share: prompt, chat template, and
+    every fact of the engine.
+    """
+    shared = one.first.provenance.get("shared") == other.first.provenance.get("shared")
+    return len(unlike(one, other)), one.first.pair != other.first.pair, bool(other_weights(one, other)), not shared
+
+
+def other_weights(setting: Setting, reference: Setting) -> list[str]:
+    """Return the roles in which a reference was decoded by other weights, though they may lie at the same place."""
+    return conflicting_weights(setting.first.weights, reference.first.read_weights)
+
+
+def _same_path_other_weights(setting: Setting, reference: Setting) -> bool:
+    """Tell whether other weights lay at the place of the reference's: the names of the two are the same."""
+    return setting.first.pair == reference.first.pair and bool(other_weights(setting, reference))
+
+
+def _against(settings: Sequence[Setting], against: str, across: Collection[str]) -> _Pairs:
+    """Pair each setting with the reference that it is like.
+
+    Raises:
+        UserError: no setting is called so, or several that one setting is like.
+    """
+    kinds: tuple[Callable[[Setting], bool], ...] = (
+        lambda setting: setting.label == against,
+        lambda setting: setting.decoding.label() == against,
+        lambda setting: setting.decoding.mode == against,
+        lambda setting: setting.first.name == against,
+        lambda setting: len(against) >= 6 and any(result.config_hash.startswith(against) for result in setting.results),
+    )
+    references = next((named for kind in kinds if (named := [*filter(kind, settings)])), [])
+    if not references:
+        labels = ", ".join(repr(setting.label) for setting in settings)
+        raise UserError(f"against={against!r} names no result of {settings[0].task}; accepted: one of {labels}")
+    pairs: _Pairs = []
+    for setting in settings:
+        if any(setting is reference for reference in references):
+            continue
+        own = [reference for reference in references if not unlike(setting, reference, across)]
+        nearest = min((_distance(setting, reference) for reference in own), default=())
+        own = [reference for reference in own if _distance(setting, reference) == nearest]
+        if len(own) > 1:
+            labels = " or ".join(repr(reference.label) for reference in own)
+            raise UserError(
+                f"against={against!r} names {len(own)} results of {setting.task} that {setting.label!r} could be "
+                f"compared with; say which, as it is labelled: {labels}"
+            )
+        pairs += [(setting, reference) for reference in own]
+    return pairs
+
+
+def unmatched_reasons(
+    settings: Sequence[Setting], rows: Sequence[Comparison], across: Collection[str] = ()
+) -> list[str]:
+    """Say of each setting that is in no row, though its benchmark has others, what tells it from them."""
+    compared = [id(side) for row in rows for side in (row.result, row.reference)]
+    sentences = []
+    for setting in settings:
+        others = [other for other in settings if other.task == setting.task and other is not setting]
+        if id(setting) in compared or not others:
+            continue
+        nearest = min(others, key=lambda other: len(unlike(setting, other, across)))
+        other = "those above" if id(nearest) in compared else repr(nearest.label)
+        if differing := unlike(setting, nearest, across):
+            hint = " (--grader grades records again)" if "grader" in differing else ""
+            sentences.append(
+                f"{setting.label!r} and {other} on {setting.task} differ in {' and '.join(differing)}, so "
+                f"they are not compared; give results that are alike{hint}, or ask for it "
+                f"(--across {','.join(differing)})"
+            )
+        elif moved := [other for other in others if _same_path_other_weights(setting, other)]:
+            roles = " and ".join(other_weights(setting, moved[0]))
+            other = "those above" if id(moved[0]) in compared else repr(moved[0].label)
+            sentences.append(
+                f"{setting.label!r} and {other} on {setting.task} were decoded by other weights of {roles}, "
+                "which lay at the same place, so they are not compared; ask for it by name (--against)"
+            )
+    return [*dict.fromkeys(sentences)]
+
+
+def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
+    """Write the comparisons as a Markdown table in percentage points, with notes beneath."""
+    sides = [side for row in rows for side in (row.result, row.reference)]
+    seeds = ", ".join(map(str, sorted({seed for side in sides for seed in side.seeds})))
+    lines = [
+        _table(rows),
+        "",
+        f"Paired by problem; Holm's correction over these {len(rows)} comparisons.",
+        "95 % interval: for other such problems; sampling only: for other samples of these very problems.",
+        f"A score is the mean of all seeds that its setting has (of {seeds})."
+        if any(len(side.seeds) > 1 for side in sides)
+        else None,
+        "Partial results are in it: they are marked, and will change when the rest is decoded."
+        if any(side.partial for side in sides)
+        else None,
+        *map(visible, cut_unlike([(row.result, row.reference) for row in rows])),
+        *(f"Left out: {visible(note)}." for note in notes),
+    ]
+    return "\n".join(line for line in lines if line is not None)
+
+
+def _table(rows: Sequence[Comparison]) -> str:
+    cells = [
+        [
+            row.result.benchmark,
+            row.result.label,
+            f"{row.reference.label} ({100 * row.reference.avg:.2f})",
+            f"{100 * row.result.avg:.2f}",
+            f"{100 * row.difference.mean:+.2f}",
+            interval(row.difference.low, row.difference.high, 2, sign=True),
+            "" if row.result.first.sampling.greedy else interval(*row.difference.sampling, 2, sign=True),
+            row.p_text,
+            row.holm_text,
+        ]
+        for row in rows
+    ]
+    head = ["benchmark", "decoding", "minus", "Avg", "difference", "95 % interval", "sampling only", "p", "p (Holm)"]
+    return markdown_table(head, cells, left=3)
+
+
+def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
+    """Write, for each comparison, how many problems a `gain` (a fraction) would need to be found with 80 % chance.
+
+    Beside it stands the smallest gain that the problems at hand would show. Both are of the spread that these results
+    have, and of as many samples a problem. What says nothing of it (one sample) has a blank.
+
+    Raises:
+        UserError: the gain is not within 0 and 1, both left out.
+    """
+    if not 0 < gain < 1:
+        raise UserError(f"gain={100 * gain:g} is refused; accepted: percentage points above 0 and below 100")
+    cells = []
+    for row in rows:
+        values, samples = (row.result.values, row.reference.values), min(row.result.samples, row.reference.samples)
+        needed = detectable = ""
+        if samples > 1 and row.difference.n > 1:
+            spread = stats.paired_spread(*values)
+            if spread.between + spread.within > 0:
+                needed = f"{stats.problems_needed(gain, spread, samples):,}"
+                least = 100 * stats.detectable_gain(spread, row.difference.n, samples)
+                detectable = f"{least:.1f}" if least <= 100 else "none"
+        names = [row.result.benchmark, row.result.label, row.reference.label]
+        cells.append([*names, f"{row.difference.n:,}", str(samples), detectable, needed])
+    head = ["benchmark", "decoding", "minus", "problems", "samples", "points these show"]
+    return (
+        f"Problems that would be needed to find a gain of {100 * gain:g} points with 80 % chance, and the gain "
+        "that those at hand would show (paired t test at 5 %, the samples a problem as here):\n\n"
+        + markdown_table([*head, f"problems for {100 * gain:g}"], cells, left=3)
+    )

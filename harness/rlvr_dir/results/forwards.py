@@ -1,0 +1,340 @@
+"""Accuracy against forwards per answer: what two models at once give beside what one model does with as many forwards.
+
+    lots = equal_forwards(settings_of(read_results(["runs/demo"])))
+    print(markdown(lots))
+
+An answer is one sample or the majority of several. It costs its tokens times the models that are run for each of them,
+so two models with one sample cost as much as one model with two of the same length. Beside it stand accuracy within a
+number of tokens, and paired differences of length and truncation.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rlvr_dir import stats
+from rlvr_dir.errors import UserError
+from rlvr_dir.markdown import interval, markdown_table
+from rlvr_dir.results.compare import Comparison, comparison_kind, comparisons, matching_groups, unlike
+from rlvr_dir.results.matching import conflicting_weights
+from rlvr_dir.results.settings import Setting
+
+SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of all responses are no longer than a budget
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Answer in one way: by a decoding, with the majority of `votes` samples (1: the sample itself)."""
+
+    setting: Setting
+    votes: int
+
+    @property
+    def models(self) -> int:
+        """Return how many models are run for one token."""
+        return models_of(self.setting)
+
+    @cached_property
+    def tokens(self) -> float:
+        """Return the mean number of tokens a response."""
+        return float(self.setting.all("n_tokens").mean())
+
+    @property
+    def forwards(self) -> float:
+        """Return the forwards per answer: the mean number of tokens, times what is run for each, times votes."""
+        return self.models * self.votes * self.tokens
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """Return the accuracies: (problems, samples), or (problems, 1) of a majority, the mean of the seeds."""
+        if self.votes == 1:
+            return self.setting.values
+        tables = [(result.votes, result.correct) for result in self.setting.results]
+        seeds = [stats.maj_at_k_per_problem(votes, right, self.votes) for votes, right in tables if votes is not None]
+        return np.mean(seeds, axis=0)[:, None]
+
+    @property
+    def label(self) -> str:
+        """Return the setting's label, with the votes where there are several."""
+        return self.setting.label + (f", majority of {self.votes}" if self.votes > 1 else "")
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers as plain values."""
+        plain = {"label": self.setting.label, "votes": self.votes, "models": self.models, "forwards": self.forwards}
+        return {**plain, "accuracy": float(self.values.mean()), **_bounds(*stats.score_interval(self.values))}
+
+
+@dataclass(frozen=True, eq=False)
+class BestComparison:
+    """The best of several models at once against the best of one model with no more forwards an answer.
+
+    All of `ones` are of so many `votes`. Where one model has no samples to spend half as many forwards it is `starved`.
+    """
+
+    votes: int
+    ones: tuple[Answer, ...]
+    others: tuple[Answer, ...]
+    difference: stats.BestDifference
+    starved: bool = False
+    holm_p: float = 1.0
+
+    @property
+    def best(self) -> Answer:
+        """Return the best answer of several models here."""
+        return self.ones[self.difference.one]
+
+    @property
+    def baseline(self) -> Answer:
+        """Return the best answer of one model here."""
+        return self.others[self.difference.other]
+
+    @property
+    def sentence(self) -> str:
+        """Say whether decoding with several models beats one model; where these problems cannot tell, that."""
+        d, setting = self.difference, self.best.setting
+        name = "extrapolation" if setting.decoding.gamma > 0 else "decoding with two models"
+        points = f"by {100 * abs(d.mean):.1f} points"
+        if self.starved:
+            most = max(answer.forwards for answer in self.others)
+            sentence = (
+                f"no equal forwards: one model has samples for {most:.0f} an answer at most, so whether {name} beats "
+                f"it is not known ({100 * d.mean:+.1f} points)"
+            )
+        elif d.low > 0 and self.holm_p < 0.05:
+            sentence = f"{name} beats the best one-model baseline {points}"
+        elif d.high < 0 and self.holm_p < 0.05:
+            sentence = f"{name} does not beat the best one-model baseline, it falls short of it {points}"
+        else:
+            sentence = f"inconclusive whether {name} beats the best one-model baseline ({100 * d.mean:+.1f} points)"
+        sides = [
+            f"{answer.label} {100 * answer.values.mean():.1f} ({answer.forwards:.0f} forwards an answer)"
+            for answer in (self.best, self.baseline)
+        ]
+        return (
+            f"{setting.benchmark}, {self.best.forwards:.0f} forwards an answer: {sentence}: {' against '.join(sides)}; "
+            "simultaneous 95 % "
+            f"interval {interval(d.low, d.high, sign=True) or 'not known'} over {d.contrasts} differences, "
+            f"p {self.holm_p:.3g} (Holm)."
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers as plain values."""
+        d = self.difference
+        plain = {"votes": self.votes, "best": self.best.label, "baseline": self.baseline.label, "mean": d.mean}
+        plain |= {"forwards": [self.best.forwards, self.baseline.forwards], "starved": self.starved}
+        return {**plain, **_bounds(d.low, d.high), "p": d.p, "holm_p": self.holm_p, "contrasts": d.contrasts}
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedGroup:
+    """The settings of one pair of models on one benchmark, alike in all but how they decode."""
+
+    settings: tuple[Setting, ...]
+    verdicts: tuple[BestComparison, ...]
+    crossing: stats.Crossing | None
+
+    def facts(self) -> dict[str, Any]:
+        """Return the table and what follows from it, as plain values."""
+        k = self.crossing
+        return {
+            "task": self.settings[0].task,
+            "answers": [answer.facts() for setting in self.settings for answer in answers_of(setting)],
+            "verdicts": [verdict.facts() for verdict in self.verdicts],
+            "crossing": k and {name: getattr(k, name) for name in ("k", "estimate", "n")},
+        }
+
+
+def _bounds(low: float, high: float) -> dict[str, float | None]:
+    return {name: None if np.isnan(value) else value for name, value in (("low", low), ("high", high))}
+
+
+def models_of(setting: Setting) -> int:
+    """Return how many models are run for one token of a setting; those of a pair with a third model are three."""
+    return setting.decoding.forwards(max(2, len(setting.first.models)))
+
+
+def answers_of(setting: Setting) -> list[Answer]:
+    """Return a setting's ways to an answer: one sample, and majorities of 2, 4, ... as far as one seed has samples."""
+    most = min(result.samples for result in setting.results)
+    if any(result.votes is None for result in setting.results):
+        most = 1
+    return [Answer(setting, 2**i) for i in range(most.bit_length())]
+
+
+def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) -> list[MatchedGroup]:
+    """Compare several models at once with one model at equal forwards, lot by lot; p is corrected over all of them.
+
+    An answer of several models meets one sample of each setting of one model, and the majority of as many of its
+    samples as cost no more forwards an answer: tokens times models times votes. Settings meet that are of one pair and
+    alike, but for what `across` names.
+
+    Raises:
+        UserError: nothing is left that could meet.
+    """
+    by: dict[Any, list[Setting]] = {}
+    for setting in settings:
+        by.setdefault((setting.task, setting.first.pair, setting.first.name), []).append(setting)
+    groups: list[MatchedGroup] = []
+    for group in [group for pair in by.values() for group in matching_groups(pair, across)]:
+        weights = next((s.first.weights for s in group if s.first.weights), {})
+        group = [s for s in group if not conflicting_weights(weights, s.first.weights)]
+        if len({models_of(setting) == 1 for setting in group}) == 2:
+            groups.append(MatchedGroup(tuple(group), tuple(_verdicts(group)), _crossing(group)))
+    if not groups:
+        raise UserError(
+            "equal forwards need results of one pair and benchmark that are alike: one of base or rl at least, "
+            "and one with a gate, as replace or extrapolate (--across temperature,top_p lets other samplings meet)"
+        )
+    verdicts = [verdict for group in groups for verdict in group.verdicts]
+    corrected = dict(zip(verdicts, stats.holm([verdict.difference.p for verdict in verdicts]), strict=True))
+    return [
+        replace(group, verdicts=tuple(replace(v, holm_p=float(corrected[v])) for v in group.verdicts))
+        for group in groups
+    ]
+
+
+def _verdicts(lot: Sequence[Setting]) -> list[BestComparison]:
+    """Return the comparisons at 1, 2, 4, ... samples of several models, as far as one model has samples for them."""
+    answers = [answer for setting in lot for answer in answers_of(setting)]
+    several, single = ([a for a in answers if (a.models > 1) is many] for many in (True, False))
+    most, comparisons = max((answer.forwards for answer in single), default=0.0), []
+    for votes in sorted({answer.votes for answer in several}):
+        pair_answers = [answer for answer in several if answer.votes == votes]
+        starved = 2 * most <= max(answer.forwards for answer in pair_answers)
+        if votes > 1 and starved:  # one sample is compared in any case
+            break
+        met = np.array(
+            [[other.votes == 1 or other is best for other, best in _largest(single, answer)] for answer in pair_answers]
+        )
+        places = np.flatnonzero(met.any(axis=0))
+        others = [single[place] for place in places]
+        difference = stats.best_difference(
+            [answer.values for answer in pair_answers], [other.values for other in others], meets=met[:, places]
+        )
+        comparisons.append(BestComparison(votes, tuple(pair_answers), tuple(others), difference, starved))
+    return comparisons
+
+
+def _largest(single: Sequence[Answer], one: Answer) -> list[tuple[Answer, Answer | None]]:
+    """Pair each answer of one model with its setting's of most votes that costs no more than one of several."""
+    most = {
+        id(answer.setting): answer for answer in single if answer.forwards <= one.forwards
+    }  # the last has the most votes
+    return [(answer, most.get(id(answer.setting))) for answer in single]
+
+
+def _crossing(lot: Sequence[Setting]) -> stats.Crossing | None:
+    """Return where Pass@k of base is first above that of RL, each alone; None without both, or with one sample."""
+    rls = [
+        setting for setting in lot if setting.decoding.mode == "rl" and models_of(setting) == 1 and setting.samples > 1
+    ]
+    bases = [setting for setting in lot if setting.decoding.mode == "base" and setting.samples > 1]
+    return next((stats.crossing(b.values, rl.values) for rl in rls for b in bases if not unlike(b, rl)), None)
+
+
+def crossings(rows: Sequence[Comparison]) -> str:
+    """Say of each comparison of RL with its base from which k on base's Pass@k is above RL's, a line a benchmark.
+
+    Raises:
+        UserError: there is none, or none with two samples a problem.
+    """
+    pairs = [(row.result, row.reference) for row in rows if comparison_kind(row) == "trained"]
+    pairs = [(rl, base) for rl, base in pairs if min(rl.samples, base.samples) > 1]
+    if not pairs:
+        raise UserError("a crossing needs RL compared with its base, with two samples a problem at least")
+    crossed = [(rl, base, stats.crossing(base.values, rl.values)) for rl, base in pairs]
+    return "\n".join(
+        f"- {rl.benchmark}, {base.label} and {rl.label}: {crossing_sentence(k)}" for rl, base, k in crossed
+    )
+
+
+def crossing_sentence(found: stats.Crossing) -> str:
+    """Say at which k base's Pass@k is first above RL's beyond chance; it may fall below again."""
+    estimate = f"the estimate is first above at k = {found.estimate}"
+    if found.k is not None:
+        of_all = f"95 % lower bounds of all k up to {found.n} together"
+        first = f"at k = {found.k}, the first that chance does not explain"
+        return f"Pass@k of base is above RL's {first} ({of_all}; {estimate})."
+    chance = f"; {estimate}, which chance alone may do" if found.estimate else ""
+    return f"Pass@k of base is not found above RL's at any k up to {found.n}{chance}."
+
+
+def markdown(lots: Sequence[MatchedGroup]) -> str:
+    """Write the lots as Markdown: verdicts, accuracy against forwards, token budgets, lengths, and the crossing."""
+    note = (
+        "`forwards` are those of an answer of one sample: its tokens times the models run for each. A majority costs "
+        "them for each of its samples."
+    )
+    parts: list[str] = []
+    for group in lots:
+        parts += [*(verdict.sentence for verdict in group.verdicts), _table(group), note]
+        parts += [within(group.settings), lengths(group.settings)]
+        parts += [crossing_sentence(group.crossing)] if group.crossing else []
+    return "\n\n".join(filter(None, parts))
+
+
+def _table(lot: MatchedGroup) -> str:
+    """Return accuracy against forwards: a row a decoding, a column a number of votes, as many as meet anywhere."""
+    votes_shown = {answer.votes for verdict in lot.verdicts for answer in (*verdict.ones, *verdict.others)}
+    votes = sorted(votes_shown or {1})
+    rows = []
+    for setting in sorted(lot.settings, key=lambda setting: (models_of(setting), setting.decoding.mode)):
+        values = {answer.votes: answer.values for answer in answers_of(setting)}
+        cells = [
+            f"{100 * values[k].mean():.1f} {interval(*stats.score_interval(values[k]))}".rstrip() if k in values else ""
+            for k in votes
+        ]
+        answer = Answer(setting, 1)
+        rows.append([setting.label, str(answer.models), f"{answer.forwards:.1f}", *cells])
+    head = [
+        lot.settings[0].benchmark,
+        "models",
+        "forwards",
+        *("one sample" if k == 1 else f"majority of {k}" for k in votes),
+    ]
+    return markdown_table(head, rows, left=1)
+
+
+def correct_within(setting: Setting, tokens: int) -> np.ndarray:
+    """Return which responses are right and no longer than so many tokens: (problems, samples of all seeds)."""
+    return setting.all("correct") & (setting.all("n_tokens") <= tokens)
+
+
+def budgets(settings: Sequence[Setting]) -> list[int]:
+    """Return the numbers of tokens to look at: quantiles (`SHARES`) of the lengths of all responses."""
+    tokens = np.concatenate([setting.all("n_tokens").ravel() for setting in settings])
+    return sorted({int(length) for length in np.quantile(tokens, SHARES, method="higher")})
+
+
+def within(settings: Sequence[Setting]) -> str:
+    """Return the table of what is answered rightly within a budget of tokens: a row a setting, a column a budget."""
+    columns = budgets(settings)
+    rows = [
+        [setting.label, *(f"{100 * correct_within(setting, most).mean():.1f}" for most in columns)]
+        for setting in settings
+    ]
+    return markdown_table(["answered rightly within", *(f"{tokens:,} tokens" for tokens in columns)], rows, left=1)
+
+
+def lengths(settings: Sequence[Setting]) -> str:
+    """Return the table of paired differences of length and truncation, of the pairs that `compare` takes by itself.
+
+    p is corrected over the table, both of its halves together (Holm). Empty where nothing can be paired.
+    """
+    pairs = [(row.result, row.reference) for row in comparisons(settings)]
+    both = [
+        [(a.all(name).astype(float), b.all(name).astype(float)) for a, b in pairs] for name in ("n_tokens", "truncated")
+    ]
+    tokens = [stats.paired_difference(a.mean(axis=1), b.mean(axis=1)) for a, b in both[0]]
+    cut = [stats.paired_difference(a, b) for a, b in both[1]]
+    corrected = stats.holm([difference.p for difference in (*tokens, *cut)])
+    p = [f"{p_value:.3g}" for p_value in corrected]
+    rows = []
+    for i, ((result, other), t, c) in enumerate(zip(pairs, tokens, cut, strict=True)):
+        row = [result.label, other.label, f"{t.mean:+.1f}", interval(t.low, t.high, sign=True, unit=1), p[i]]
+        rows.append([*row, f"{100 * c.mean:+.1f}", interval(c.low, c.high, sign=True), p[len(pairs) + i]])
+    head = ["decoding", "minus", "tokens", "95 % interval", "p (Holm)", "cut, points", "95 % interval", "p (Holm)"]
+    return markdown_table(head, rows, left=2) if rows else ""

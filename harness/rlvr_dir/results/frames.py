@@ -1,0 +1,149 @@
+"""Results as one long pandas frame, a row a response or a token, for anybody's own plots, statistics and SQL.
+
+    from rlvr_dir.results import frame, read_results
+
+    responses = frame(read_results(["runs/demo"]))
+    responses.groupby(["task", "setting"])["correct"].mean()           # Avg@n, as `rlvr-dir compare` has it
+    responses.to_sql("responses", "sqlite:///responses.db")
+
+`rlvr-dir table runs/demo --csv responses.csv` writes the same.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.trace import FACTS, TOP_FACTS
+from rlvr_dir.records import Record, RecordStore
+from rlvr_dir.records.record import in_order
+from rlvr_dir.records.store import is_record
+from rlvr_dir.results.result import COUNTS, FLAGS, EvalResult
+from rlvr_dir.results.settings import settings_of
+from rlvr_dir.results.tokenizers import decoded
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def frame(results: Sequence[EvalResult]) -> "pandas.DataFrame":
+    """Return the responses of results, in their order.
+
+    Columns: the label that comparisons give its setting (`setting`; missing where another result of the same seed has
+    more samples, which counts in its place), what was asked (`task`, `name`, `base`, `rl`, `decoding`, `mode`,
+    `primary`, `criterion`, `tau`, `gamma`, `top_p`, `temperature`, `max_tokens`, `seed`), who graded (`grader`,
+    `data`), of what it is a part (`partial`), the result's `config_hash`, then `problem`, `sample`, `correct`,
+    `tokens`, `replaced` and `changed` (of them), `truncated`, `no_box`, `ungraded`. What a result does not say is
+    missing.
+    """
+    import pandas
+
+    labels = {_asked(result): setting.label for setting in settings_of(results) for result in setting.results}
+    parts = [pandas.DataFrame({"setting": labels.get(_asked(result)), **_columns(result)}) for result in results]
+    return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame()
+
+
+def _asked(result: EvalResult) -> tuple[object, ...]:
+    """Return what tells a result from all others."""
+    return result.config_hash, result.pair, result.name, result.samples
+
+
+def _columns(result: EvalResult) -> dict[str, Any]:
+    """Return a value, or a value a response, problem by problem, by column."""
+    decoding, sampling, samples = result.decoding, result.sampling, result.samples
+    base, rl = result.pair
+    tables = {name.removeprefix("n_"): getattr(result, name) for name in (*COUNTS, *FLAGS)}
+    return {
+        "task": result.task,
+        "name": result.name or None,
+        "base": base,
+        "rl": rl,
+        "decoding": decoding.label(),
+        "mode": decoding.mode,
+        "primary": decoding.primary,
+        "criterion": decoding.criterion or None,
+        "tau": decoding.tau,
+        "gamma": decoding.gamma if decoding.gated or decoding.gamma else None,
+        "top_p": sampling.top_p,
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+        "seed": sampling.seed,
+        "grader": result.provenance.get("grader"),
+        "data": result.provenance.get("data"),
+        "partial": result.partial,
+        "config_hash": result.config_hash,
+        "problem": np.repeat(result.problem_ids, samples),
+        "sample": np.tile(np.arange(samples), len(result.problem_ids)),
+        "correct": result.correct.ravel(),
+        **{name: None if table is None else table.ravel() for name, table in tables.items()},
+    }
+
+
+def stored_records(place: str | Path) -> list[Record]:
+    """Read the record at a place, or all records of a store that it is, or that it has in `records`.
+
+    Raises:
+        UserError: there is none.
+        DamagedError: one cannot be read.
+    """
+    folder = Path(place).expanduser()
+    if is_record(folder):
+        return [Record(folder.resolve()).read()]
+    stores = [RecordStore(folder), RecordStore(folder / "records")]
+    store = next((store for store in stores if store.names()), None)
+    if store is None:
+        raise UserError(f"place={str(place)!r} holds no records; accepted: a record's folder, or a folder of records")
+    return [store.read(*name) for name in store.names()]
+
+
+def token_frame(records: Iterable[tuple[Record, Any]]) -> "pandas.DataFrame":
+    """Return the tokens of records, each with the tokenizer that makes their texts, or None; see `rlvr_dir.tokens`."""
+    import pandas
+
+    parts = [_tokens(record, tokenizer) for record, tokenizer in records if record.rows]
+    if not parts:
+        return pandas.DataFrame(columns=[*_LABELS, *_COUNTED, "text"])
+    for name in _LABELS:  # as categories: a text a token would be most of the memory
+        categories = list(dict.fromkeys(value for part in parts for value in part[name].unique()))
+        for part in parts:
+            part[name] = pandas.Categorical(part[name], categories=categories)
+    return pandas.concat(parts, ignore_index=True)
+
+
+_LABELS = ("record", "task", "decoding", "problem")
+_COUNTED = ("sample", "position", "token", "delta_logp", "flagged", "changed")
+
+
+def _tokens(record: Record, tokenizer: Any) -> "pandas.DataFrame":
+    """Return the tokens of a record, response by response."""
+    import pandas
+
+    rows = [record.rows[key].load() for key in in_order(record.rows)]
+    sizes = [row.n_tokens for row in rows]
+    ids = np.concatenate([np.asarray(row.token_ids, np.int64) for row in rows])
+    distinct, which = np.unique(ids, return_inverse=True)
+    texts = [None if tokenizer is None else decoded(tokenizer, [token]) for token in distinct.tolist()]
+    top = max((row.trace_columns - len(FACTS) for row in rows), default=0) // len(TOP_FACTS)
+    names = [*FACTS, *(f"{fact}_{rank}" for rank in range(top) for fact in TOP_FACTS)]
+    table = np.full((len(ids), max(row.trace_columns for row in rows)), np.nan, np.float32)
+    for row, start in zip(rows, np.cumsum([0, *sizes]), strict=False):
+        if (trace := row.trace) is not None:
+            table[start : start + row.n_tokens, : trace.shape[1]] = trace
+    return pandas.DataFrame(
+        {
+            "record": record.name,
+            "task": record.task,
+            "decoding": record.config.decoding.label() if record.config else None,
+            "problem": np.repeat([row.problem.partition("/")[2] for row in rows], sizes),
+            "sample": np.repeat([row.sample for row in rows], sizes),
+            "position": np.concatenate([np.arange(size) for size in sizes]),
+            "token": ids,
+            "text": np.array(texts, object)[which.ravel()],
+            "delta_logp": np.concatenate([row.delta_logp for row in rows]),
+            "flagged": np.concatenate([row.replaced for row in rows]),
+            "changed": np.concatenate([row.changed for row in rows]),
+            **dict(zip(names, table.T, strict=False)),
+        }
+    )

@@ -1,0 +1,302 @@
+"""A result is a function of records and a grader: made again from the store, by any grader, without an engine.
+
+A record holds its verdicts, so its own result needs nothing else. Gold answers are looked for only where another judge
+is asked for, or something was never graded.
+"""
+
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlvr_dir.errors import DamagedError, UserError
+from rlvr_dir.grading import DEFAULT_GRADER, Gold, grader_name
+from rlvr_dir.problems.benchmark import LM_EVAL, TWINS, Benchmark, BenchmarkFacts
+from rlvr_dir.problems.data import find_benchmark
+from rlvr_dir.records import Record, RecordStore, judge_name
+from rlvr_dir.records.commands import counts, findings_of, summary_of
+from rlvr_dir.records.verdicts import versions
+from rlvr_dir.results.result import EvalResult, NoResultError, lm_eval_refusal, result_from
+from rlvr_dir.spec import Presentation
+from rlvr_dir.spec.evaluation import is_task_file
+
+_RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
+
+
+def results_of_record(record: Record, **how: Any) -> list[EvalResult]:
+    """Return the result of each task that a record was judged for; see `result_of_record`."""
+    return [result_of_record(record, task=task, **how) for task in _tasks(record)]
+
+
+def _tasks(record: Record) -> list[str]:
+    """Return the tasks that a record was judged for, of those that may be: its own, and what grades its responses."""
+    judged = [task for task in record.tasks if TWINS.get(task) == record.task]
+    return [record.task, *judged] if record.task in record.tasks or not judged else judged
+
+
+def result_of_record(
+    record: Record,
+    *,
+    task: str | None = None,
+    grader: str | None = None,
+    data_dir: str | None = None,
+    partial: bool = False,
+    problems: Sequence[str] | None = None,
+    samples: int | None = None,
+    judge: str | None = None,
+) -> EvalResult:
+    """Return the result of a record, by the verdicts that it holds; graded now where it has none. It changes nothing.
+
+    `task` None is the record's own; another one grades its responses by answers of its own. `grader` None is who was
+    asked to grade it last. `judge` is who gave the verdicts, exactly, whatever version: then nothing is graded now.
+
+    `problems` (ids) and `samples` say what of it is asked; by default all that its commands finished, or where that is
+    not the same samples of every problem, what the last one asked. What an interrupted command left beside it does not
+    count: it is there because it was short. With `partial`, an unfinished record gives the first k samples of every
+    problem that was asked last, k as large as it can be. That part is no selection: which samples come first does not
+    depend on what was decoded. The result says so in `partial`.
+
+    Raises:
+        UserError: samples are missing and `partial` was not asked for (or not one sample of every problem is there),
+            or something has to be graded and the gold answers are not known (`NoResultError`).
+    """
+    if record.config is None:
+        raise DamagedError(f"record {record.name}: {'; '.join(record.damage)}; run its command again")
+    task = task or record.task
+    if record.about.grader == LM_EVAL:
+        raise lm_eval_refusal(task, "compared")
+    names, width, part = _extent(record, problems, samples, partial)
+    stored_only, keys = judge is not None, [(name, k) for name in names for k in range(width)]
+    grader = judge.split("+")[0] if judge else grader_name(grader or record.about.grader or DEFAULT_GRADER)
+    judge = judge or judge_name(grader, task, record.task)
+    if (stored := record.verdicts(judge)).keys() >= {*keys}:
+        verdicts = {key: stored[key].verdict for key in keys}
+    elif stored_only:
+        raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
+    else:
+        verdicts = record.grade(_golds(record, task, data_dir), judge, keys)
+    facts = provenance(record, _facts(record, task, data_dir), grader, record.about.graded_with.get(judge))
+    facts |= {"partial": part} if part else {}
+    result = result_from(record, task, names, width, verdicts=verdicts, provenance=facts)
+    assert isinstance(result, EvalResult)
+    return result
+
+
+def provenance(
+    record: Record, facts: BenchmarkFacts, grader: str, graded_with: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return how the responses of a record came about, and who graded them, with which versions."""
+    config, metadata = record.config, record.about
+    assert config is not None
+    stored = {} if record.in_memory else {"record": record.name, "records": str(record.folder.parents[1].resolve())}
+    facts_of_record = {
+        "settings": record.record_hash,
+        **config.facts,
+        **stored,
+        "chat": metadata.chat,
+        **facts.provenance(),
+        "engine": {**config.engine, "pair": {"base": None, "rl": None, **metadata.models}},
+        "grader": grader,
+        "graded_with": graded_with or versions(grader),
+    }
+    return {name: value for name, value in facts_of_record.items() if value is not None}
+
+
+def judged(record: Record, judge: str) -> dict[str, Any]:
+    """Return the scores of a record by one judge.
+
+    Raises:
+        UserError: it is not complete, or not graded to the end.
+    """
+    result = result_of_record(record, task=judge.partition("+")[2] or None, judge=judge)
+    scores: dict[str, Any] = {**result.metrics(), "problems": len(result.problem_ids)}
+    return {name: value for name, value in scores.items() if math.isfinite(value)}  # one sample has no sampling error
+
+
+def show_record(store: str | Path, name: str) -> dict[str, Any]:
+    """Return everything about one record but its responses: settings, sizes, damage, and each grader's scores."""
+    record, scores = RecordStore(store).one(name), dict[str, Any]()
+    for judge in record.judges:
+        try:
+            scores[judge] = judged(record, judge)
+        except UserError as error:  # not complete, or not graded to the end: said, never averaged
+            scores[judge] = str(error)
+    return {
+        **summary_of(record),
+        "config": record.config.model_dump(mode="json") if record.config else None,
+        "about": record.about.model_dump(mode="json", exclude={"config"}, exclude_none=True),
+        "counts": counts(record),
+        "scores": scores,
+        "damage": findings_of(record.read(whole=True)),
+    }
+
+
+def record_of(result: EvalResult) -> Record | None:
+    """Return the record that a result was made from; None where it was kept in none, or that is gone."""
+    folder, name = result.provenance.get("records"), str(result.provenance.get("record"))
+    if not folder or not _RECORD.fullmatch(name):
+        return None
+    try:
+        return RecordStore(folder).read(*name.split("/", 1))
+    except UserError:
+        return None
+
+
+def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | None = None, **_: Any) -> EvalResult:
+    """Return a result by the grader that is asked for, None being its own.
+
+    Raises:
+        UserError: it is not its own, and its responses are not at hand to be graded again.
+    """
+    own = result.provenance.get("grader")
+    if grader is None or grader_name(grader) == own:
+        return result
+    if (record := record_of(result)) is None:
+        raise UserError(
+            f"{result.task}, {result.label}: graded by {own}, and its responses are not at hand to be graded by "
+            f"{grader}: it has no record; accepted: its own grader"
+        )
+    kwargs: dict[str, Any] = {"task": result.task, "grader": grader, "data_dir": data_dir}
+    regraded_result = result_of_record(record, **kwargs, problems=result.problem_ids, samples=result.samples)
+    return (
+        regraded_result.replace(provenance={**regraded_result.provenance, "partial": result.partial})
+        if result.partial
+        else regraded_result
+    )
+
+
+def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:
+    """Return what a record says of its benchmark."""
+    metadata, config = record.about, record.config
+    if config is None:
+        return BenchmarkFacts()
+    presentation = metadata.presentation.model_dump(mode="json", exclude_none=True) if metadata.presentation else None
+    try:
+        data = config.data if task == record.task else benchmark_of(record, task, data_dir=data_dir).data
+    except NoResultError:  # the verdicts are here all the same
+        data = None
+    return BenchmarkFacts(data, metadata.problems, metadata.file, presentation, metadata.grader or DEFAULT_GRADER)
+
+
+def _extent(
+    record: Record, problems: Sequence[str] | None, samples: int | None, partial: bool
+) -> tuple[list[str], int, str | None]:
+    """Return which problems there are, how many samples of each, and of what that is a part."""
+    requested, first, done = record.about.asked, record.first, record.complete
+    wanted = samples or (requested.samples if requested else 1)
+    if problems is not None:
+        latest = [name if name in first else f"{record.task}/{name}" for name in problems]
+    elif requested is None:
+        raise NoResultError(
+            f"record {record.name} holds nothing that was asked to be scored (`rlvr-dir view` decodes to look only); "
+            "run its command"
+        )
+    else:
+        latest, width = list(requested.names), min(done.values(), default=0)
+        if set(latest) <= done.keys() and width >= wanted:
+            return list(dict.fromkeys((*latest, *done))), samples or width, None
+    width = min((first.get(name, 0) for name in latest), default=0)
+    if latest and width >= wanted:
+        return latest, wanted, None
+    if not partial or problems is not None:
+        available = sum(sample < wanted for name, sample in record.rows if name in set(latest))
+        raise NoResultError(
+            f"record {record.name} has {available} of {len(latest) * wanted} rollouts, and an average of them would be "
+            "of the short ones; run its command again, or ask for partial results (--partial), which are marked"
+        )
+    if not width:
+        lacking = sum(not first.get(name) for name in latest)
+        raise NoResultError(
+            f"record {record.name} has no sample yet of {lacking} of {len(latest)} problems, so not even a partial "
+            "result; run its command again"
+        )
+    return latest, width, f"first {width} of {wanted} samples"
+
+
+def grade_again(
+    record: Record, *, grader: str = DEFAULT_GRADER, data_dir: str | None = None
+) -> list[tuple[str, int, list[dict[str, Any]]]]:
+    """Grade all that a record holds, for each task that it was judged for; store the verdicts. It is read here, once.
+
+    Returns:
+        Of each task the judge, how many verdicts, and the changed ones (`problem`, `sample`, `gold`, `answer`, and the
+        kinds `before`, None where there was none, and `now`): compared with those that the same judge gave last, by
+        whatever version; an older version's stay as they are.
+
+    Raises:
+        UserError: the gold answers are not known, no grader has that name, another process writes the record, or the
+            disk is full.
+    """
+    graded = []
+    with record.lock():
+        for task in _tasks(record):
+            gold, judge = _golds(record, task, data_dir), judge_name(grader_name(grader), task, record.task)
+            before, now = record.latest_verdicts(judge), record.grade(gold, judge)
+            changes = []
+            for (problem, sample), verdict in sorted(now.items()):
+                kind = before[problem, sample].kind if (problem, sample) in before else None
+                change = {"problem": problem, "sample": sample, "gold": gold[problem], "answer": verdict.answer}
+                changes += [{**change, "before": kind, "now": verdict.kind}] if kind != verdict.kind else []
+            graded.append((judge, len(now), changes))
+    return graded
+
+
+def _golds(record: Record, task: str, data_dir: str | None) -> Mapping[str, Gold]:
+    """Return the gold answers to a record's problems: the benchmark's, else those of the verdicts."""
+    verdicts = [record.verdicts(judge) for judge in record.judges if ("+" in judge) == (task != record.task)]
+    kept = {verdict.problem: verdict.gold for by_key in verdicts for verdict in by_key.values()}
+    try:
+        benchmark = benchmark_of(record, task, data_dir=data_dir)
+    except NoResultError:
+        if not {problem for problem, _ in record.rows} <= kept.keys():
+            raise
+        return kept
+    return {f"{record.task}/{key}": gold for key, gold in benchmark.golds.items()}
+
+
+def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | None = None) -> Benchmark:
+    """Return the benchmark that a record was decoded from, or another `task` with the same questions.
+
+    The file of a user's own is read where the record names it below the current folder, or in `data_dir`: others are
+    not looked up because a record, perhaps a stranger's, names them.
+
+    Raises:
+        NoResultError: it is not at hand, is not the one the record was decoded from, or would take code to be read.
+    """
+    task, config, file = task or record.task, record.config, record.about.file
+    if is_task_file(str(file or task)):
+        raise NoResultError(f"record {record.name}: no code is run because a record names it; run its command again")
+    try:
+        name = f"{task}={place}" if file and (place := _place(task, file, data_dir)) else task
+        presentation = record.about.presentation
+        benchmark = find_benchmark(
+            name, data_dir, Presentation.from_record(presentation.model_dump(mode="json") if presentation else {})
+        )
+    except UserError as error:
+        raise NoResultError(f"record {record.name}: its right answers are not at hand ({error})") from None
+    here = benchmark.facts.of_data or benchmark.data
+    if config is not None and config.data not in (None, here):
+        raise NoResultError(
+            f"record {record.name} was decoded from other questions of {task} than are here (data {config.data} and "
+            f"{here}), so these gold answers are not its own; give the folder of its data as --data-dir"
+        )
+    return benchmark
+
+
+def _place(task: str, file: str, data_dir: str | None) -> Path | None:
+    """Return where the file that a record names is read; None: by the name of the task.
+
+    Raises:
+        UserError: it is not below the current folder.
+    """
+    if data_dir:
+        folder = Path(data_dir).expanduser()
+        path = folder / Path(file).name
+        return path if path.is_file() and not (folder / f"{task}.jsonl").is_file() else None
+    here = Path.cwd()
+    path = Path(os.path.normpath(here / file))
+    if path.is_relative_to(here) and path.resolve().is_relative_to(here.resolve()):
+        return path
+    raise UserError(f"{file}, which it names, is not below the current folder, so it is not read; give --data-dir")

@@ -1,0 +1,149 @@
+"""Reading results from the places that commands are given: files, folders, records, runs.
+
+results = read_results(["runs/demo", "DAPO=runs/dapo", "3f2a"], store="runs/records")
+"""
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlvr_dir.errors import DamagedError, UserError
+from rlvr_dir.records import Record, RecordStore
+from rlvr_dir.records.store import is_record
+from rlvr_dir.results.from_records import regraded, results_of_record
+from rlvr_dir.results.result import EvalResult, NoResultError, read_result
+from rlvr_dir.results.trainings import TrainingPlace, trainings_at
+from rlvr_dir.text import visible
+
+
+def read_results(
+    places: Sequence[str | Path],
+    store: str | Path | None = None,
+    *,
+    run: Callable[[str], EvalResult] | None = None,
+    **how: Any,
+) -> list[EvalResult]:
+    """Read results from files and folders that `rlvr-dir eval` and `demo` wrote, from records, and from runs.
+
+    A place is a result file, a folder of them, the folder of a sweep, of a training or of a sweep of trainings, a
+    record's folder, a store of records, the beginning of a record's hash (with or without `/TASK`) in `store`, or
+    `run:ID`, which `run` looks up; NAME=PLACE says what its RL model is called. `how` goes to `result_of_record`; files
+    and runs that another grader made are graded again from their records.
+
+    Raises:
+        UserError: a place that is none of these, a file that is no result, a record that is not complete, or a result
+            of another grader whose responses are gone.
+    """
+    results: list[EvalResult] = []
+    for place in map(str, places):
+        name, equals, path = place.partition("=")
+        if not equals or Path(place).expanduser().exists():
+            name, path = "", place
+        if trainings_at(Path(path).expanduser()):
+            results += _of_trainings(path, name, how)
+        else:
+            results += [result.replace(name=name) if name else result for result in _read(path, store, run, how)]
+    if not results:
+        raise UserError(
+            "results: nothing to read there; accepted: files or folders that eval has written, records, or trainings "
+            "that were validated"
+        )
+    called: dict[Any, dict[str, None]] = defaultdict(dict)
+    for result in results:
+        called[result.config_hash, result.pair][result.name or "no name"] = None
+    for same in dict.fromkeys(tuple(names) for names in called.values() if len(names) > 1):
+        sentence = "the same results are given under several names, and each is compared as if it were another: "
+        print(f"warning: {sentence}{', '.join(map(visible, same))}", file=sys.stderr)
+    return results
+
+
+def _of_trainings(place: str, name: str, how: dict[str, Any]) -> list[EvalResult]:
+    """Return the results of the seeds of trainings, each of which knows its training and its seed."""
+    trainings = trainings_at(Path(place).expanduser())
+    if name and len(trainings) > 1:
+        names = ", ".join(training.name for training in trainings)
+        raise UserError(
+            f"results: {f'{name}={place}'!r} gives one name to several trainings ({names}); leave the name out"
+        )
+    several = len(trainings) > 1
+    return [
+        result
+        for training in trainings
+        for result in read_training(training, name or (training.name if several else ""), named=bool(name), **how)
+    ]
+
+
+def read_training(training: TrainingPlace, name: str = "", *, named: bool = False, **how: Any) -> list[EvalResult]:
+    """Return the results of a training's seeds, each of which knows its training and its seed.
+
+    `name` is what tables call it, `named` says that it is the reader's. A seed without results is left out, and said.
+    """
+    results: list[EvalResult] = []
+    seeds = [seed for seed in training.seeds if any(training.results(seed).glob("*.json"))]
+    for seed in {*training.seeds} - {*seeds}:
+        print(f"warning: left out: {training.folder} has no validation of seed {seed}", file=sys.stderr)
+    for seed in seeds:
+        training_facts = {"name": name or training.name, "seed": seed, "folder": str(training.folder.resolve())}
+        training_facts |= {"checkpoint": training.checkpoint, "named": named}
+        called = f"{name} seed {seed}" if name and len(seeds) > 1 else name
+        for result in _read(str(training.results(seed)), None, None, how):
+            results.append(result.replace(name=called, provenance={**result.provenance, "training": training_facts}))
+    return results
+
+
+def _read(
+    place: str, store: str | Path | None, run: Callable[[str], EvalResult] | None, how: dict[str, Any]
+) -> list[EvalResult]:
+    path = Path(place).expanduser()
+    if place.startswith("run:") and run is not None:
+        return [regraded(run(place.removeprefix("run:")), **how)]
+    if path.is_file():
+        return [regraded(read_result(path), **how)]
+    if path.is_dir() and is_record(path):
+        return results_of_record(Record(path.resolve()).read(), **how)
+    if path.is_dir():
+        path = path / "results" if (path / "results").is_dir() else path
+        if files := sorted(path.glob("*.json"), key=lambda file: (file.lstat().st_mtime, file.name)):
+            results = _newest(_readable([lambda file=file: [read_result(file)] for file in files]))
+            return [regraded(result, **how) for result in results]
+        records = RecordStore(path if RecordStore(path).names() else path / "records")
+        names = records.names()
+    elif store is not None and re.match("[0-9a-f]+(/|$)", place) and RecordStore(store).names():
+        records = RecordStore(store)
+        names = records.find(place)
+    else:
+        raise UserError(
+            f"results: {place!r} does not exist; accepted: result files or folders of them, records, or run:ID"
+        )
+    return _readable([lambda name=name: results_of_record(records.read(*name), **how) for name in names])
+
+
+def _readable(reads: Sequence[Callable[[], list[EvalResult]]]) -> list[EvalResult]:
+    """Return the results of files or records; a damaged one, or a record whose right answers nobody knows here, is left
+    out, and said to be; where all are such, the first refuses.
+    """
+    results, without = [], []
+    for read in reads:
+        try:
+            results += read()
+        except (DamagedError, NoResultError) as error:
+            without.append(error)
+    if without and not results:
+        raise without[0]
+    for error in without:
+        print(f"warning: left out: {error}", file=sys.stderr)
+    return results
+
+
+def _newest(results: Sequence[EvalResult]) -> list[EvalResult]:
+    """Leave out what a newer one was graded in place of: results that differ in the version of the grader only."""
+    kept: dict[str, EvalResult] = {}
+    for result in results:
+        by_name = {**result.provenance, "graded_with": {"grader": str(result.provenance.get("grader"))}}
+        config_hash = result.replace(provenance=by_name).config_hash
+        kept.pop(config_hash, None)
+        kept[config_hash] = result
+    return [*kept.values()]

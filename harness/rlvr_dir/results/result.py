@@ -1,0 +1,459 @@
+"""One finished evaluation: a decoding on a benchmark, sample by sample, and the numbers that follow from it.
+
+result = result_of_record(record)
+result.avg, result.metrics()["pass@8"]; read_result(result.write(folder))
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    model_validator,
+)
+
+from rlvr_dir import stats
+from rlvr_dir.digest import digest_of
+from rlvr_dir.errors import DamagedError, UserError
+from rlvr_dir.files import folder_name, write_file
+from rlvr_dir.grading import Verdict
+from rlvr_dir.problems.benchmark import benchmark_size
+from rlvr_dir.records import Key, Record
+from rlvr_dir.spec import Decoding, Sampling, parse
+from rlvr_dir.spec.base import short_repr
+from rlvr_dir.spec.pair import model_name, places_of
+from rlvr_dir.spec.stored import MOST, Count, Name, Number, Plain, Stored, Text, parse_json, read_json
+
+# What of a result's provenance can change its numbers: the settings of its tokens, the data, and who graded.
+ASKED = ("settings", "data", "graded_with", "partial")
+COUNTS = ("n_tokens", "n_replaced", "n_changed")
+FLAGS = ("truncated", "no_box", "ungraded")
+STROKE = "\u2215"  # in a name that is no path, where a path would have /
+
+
+def _table(said: str, kinds: str, least: float, most: float, dtype: type) -> PlainValidator:
+    """Return what takes a table of numbers of some kinds (of numpy's dtypes), as an array that nobody changes."""
+
+    def check(value: Any, info: ValidationInfo) -> np.ndarray:
+        try:
+            table = np.asarray(value)
+        except ValueError:  # rows of different lengths
+            table = np.empty(0)
+        good = table.ndim == 2 and table.size and table.dtype.kind in kinds and np.isfinite(table).all()
+        if not good or table.min() < least or table.max() > most:
+            cells = [cell for row in value if isinstance(row, list) for cell in row] if isinstance(value, list) else []
+            wrong = [cell for cell in cells if type(cell) not in (bool, int, float) or not least <= cell <= most]
+            problem = f"{short_repr(wrong[0])} in it" if wrong else "not such numbers, or rows of different lengths"
+            raise ValueError(f"{info.field_name} has {problem}; accepted: {said}, (problems, samples)")
+        table = table.astype(dtype)
+        table.setflags(write=False)
+        return table
+
+    return PlainValidator(check)
+
+
+Flags = Annotated[np.ndarray, _table("a table of 0 and 1", "biu", 0, 1, bool)]
+Counts = Annotated[np.ndarray, _table("a table of whole numbers", "iu", 0, MOST, np.int64)]
+Votes = Annotated[np.ndarray, _table("a table of whole numbers", "iu", -1, MOST, np.int64)]
+
+
+def _distinct(ids: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(ids)) < len(ids):
+        raise ValueError(f"problem_ids names {next(key for key in ids if ids.count(key) > 1)!r} twice")
+    return ids
+
+
+class TrainingSeed(Stored, frozen=True):
+    """The training that a result's RL model came of."""
+
+    name: Text
+    seed: Count
+
+
+class Provenance(Stored, frozen=True):
+    """What a result says of how it came about, as far as it is read again; the rest of it is free."""
+
+    settings: Text | None = None  # the hash of the record's config
+    shared: Text | None = None
+    data: Text | None = None
+    grader: Text | None = None
+    partial: Text | None = None
+    part: Text | None = None
+    records: Text | None = None
+    record: Text | None = None
+    benchmark_size: Count | None = None
+    examples: Count | None = None
+    weights: dict[str, Text] | None = None
+    graded_with: dict[str, Text] | None = None
+    engine: Plain | None = None
+    versions: Plain | None = None
+    argv: tuple[Text, ...] | None = None
+    training: TrainingSeed | None = None
+
+
+def _provenance(said: Any) -> Any:
+    parse(Provenance, said, where="provenance.")
+    return said
+
+
+class TaskResult(Stored, frozen=True):
+    """What a decoding of a task is, whoever scores it. All tables have shape (problems, samples).
+
+    Row i belongs to `problem_ids[i]`, column j to sample j. `truncated` marks responses that ran into the token limit.
+    `seconds` is this result's share, by tokens, of what the engine spent on its decoding (all tasks of one `evaluate`
+    call decode together); 0 where rollouts came from a record, since then no speed is known. `name` is what the reader
+    calls its RL model (`DAPO`); it is not written.
+    """
+
+    called: ClassVar[str] = "result"
+    __eq__, __hash__ = object.__eq__, object.__hash__  # pyright: ignore[reportAssignmentType]
+
+    task: Annotated[Name, Field(pattern=r"^[^/\\\x00-\x1f]{1,200}$")]  # it names files
+    decoding: Decoding
+    sampling: Sampling
+    problem_ids: Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_distinct)]
+    n_tokens: Counts
+    n_replaced: Counts
+    n_changed: Counts
+    truncated: Flags
+    seconds: Annotated[Number, Field(ge=0, le=MOST)] = 0.0
+    provenance: Annotated[Plain, BeforeValidator(_provenance)] = Field(default_factory=dict)
+    name: str = ""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        shape = len(self.problem_ids), self.sampling.samples
+        for name, table in self.tables().items():
+            if table.shape != shape:
+                raise ValueError(
+                    f"{name} of {self.task} has shape {table.shape}, not {shape} (problems, samples): "
+                    "refusing to aggregate a part as if it were the whole"
+                )
+        for name in ("n_replaced", "n_changed"):
+            for row, column in np.argwhere(getattr(self, name) > self.n_tokens)[:1]:
+                raise ValueError(
+                    f"{name} of {self.task}, {self.problem_ids[row]} sample {column}, is "
+                    f"{getattr(self, name)[row, column]} of {self.n_tokens[row, column]} tokens"
+                )
+        return self
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Return the tables that it has, by name."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+    @property
+    def scores_hashed(self) -> dict[str, float]:
+        """Return the scores that are not made of its tables, and so are part of what it is."""
+        return {}
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a checked copy with some fields changed."""
+        return parse(type(self), {**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+
+    # What it is of
+
+    @property
+    def samples(self) -> int:
+        """Samples a problem."""
+        return self.sampling.samples
+
+    @property
+    def partial(self) -> str | None:
+        """Of what this is a part (`first 5 of 32 samples`); None for a whole result. Print it beside every number."""
+        return self.provenance.get("partial")
+
+    @property
+    def label(self) -> str:
+        """The decoding's label, marked where the result is partial."""
+        return self.decoding.label() + (f" ({self.partial})" if self.partial else "")
+
+    @property
+    def limited(self) -> str | None:
+        """Of what its problems are a part (`16 of 83 problems`); None where all were asked, or nobody can tell."""
+        n_problems, whole = len(self.problem_ids), self.provenance.get("benchmark_size") or benchmark_size(self.task)
+        return f"{n_problems} of {whole} problems" if whole is not None and n_problems != whole else None
+
+    @property
+    def benchmark(self) -> str:
+        """The task, marked where only some problems were asked. For beside every number."""
+        return self.task + (f" ({self.limited})" if self.limited else "")
+
+    @property
+    def engine(self) -> dict[str, Any]:
+        """What the engine that decoded it said of itself, as far as that is known."""
+        return self.provenance.get("engine") or {}
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The place of each model that the result names, by role."""
+        return places_of(self.engine.get("pair"))
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The checkpoints, base and RL, as the result names them; `?` where it does not.
+
+        With a third model both are named with it, `RL (on THIRD)`, so that nobody takes them for the pair's own; a
+        stroke in its name is not one of a path. Base's says where it is.
+        """
+        models = self.models
+        base, rl = (models.pop(role, "?") for role in ("base", "rl"))
+        for place in models.values():
+            base = f"{base} (on {place.replace('/', STROKE)})"
+            rl = f"{rl} (on {model_name(place).replace('/', STROKE)})"
+        return base, rl
+
+    @property
+    def weights(self) -> dict[str, str]:
+        """What identifies the models, by role; empty where that is not told."""
+        return self.provenance.get("weights") or {}
+
+    @property
+    def read_weights(self) -> dict[str, str]:
+        """Of `weights` those that its tokens depend on."""
+        unread = {"base": not self.decoding.reads_base, "rl": self.decoding.mode == "base"}
+        return {role: name for role, name in self.weights.items() if not unread.get(role)}
+
+    # Its numbers
+
+    @property
+    def replacement_ratio(self) -> float:
+        """Positions where the criterion held over generated tokens, summed over all responses."""
+        return float(self.n_replaced.sum() / max(1, self.n_tokens.sum()))
+
+    @property
+    def changed_ratio(self) -> float:
+        """Positions where another token was drawn than the proposed one over generated tokens."""
+        return float(self.n_changed.sum() / max(1, self.n_tokens.sum()))
+
+    def responses(self, i: int) -> stats.Responses:
+        """Return what is known of the responses to the i-th problem."""
+        return stats.Responses(**{name: getattr(self, name)[i].tolist() for name in (*COUNTS, "truncated")})
+
+    def metrics(self) -> dict[str, float]:
+        """Return every metric of ours by the name it has in lm-eval's tables."""
+        return dict(self._metrics)
+
+    @cached_property
+    def _metrics(self) -> dict[str, float]:
+        return stats.benchmark_metrics([self.responses(i) for i in range(len(self.problem_ids))])
+
+    # As a file
+
+    @cached_property
+    def config_hash(self) -> str:
+        """Names what was asked: 16 digits of a digest of everything that can change its numbers.
+
+        Of `provenance` these are `settings` (the hash of the record's config: weights, engine, versions, prompt),
+        `data`, `graded_with` (the grader and its versions) and `partial`; what lm-eval made of it is in it as well, for
+        its metrics are not ours to define (`scores_hashed`).
+        """
+        hashed = {
+            "task": self.task,
+            "decoding": self.decoding.model_dump(mode="json"),
+            "sampling": self.sampling.model_dump(mode="json"),
+            "problems": list(self.problem_ids),
+            "scores": self.scores_hashed,
+            **{name: self.provenance[name] for name in ASKED if self.provenance.get(name) is not None},
+        }
+        return digest_of(hashed)
+
+    def to_json(self) -> str:
+        """Write everything as JSON, metrics too, which `read_result` computes anew."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
+        fields |= {name: getattr(self, name).model_dump(mode="json") for name in ("decoding", "sampling")}
+        fields["metrics"] = {name: None if value != value else value for name, value in self.metrics().items()}
+        present = {name: value for name, value in fields.items() if value is not None}
+        return json.dumps(present, ensure_ascii=False, default=lambda table: (table + 0).tolist())  # of flags 0 and 1
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file: what was asked, so that another setting never overwrites it."""
+        return f"{folder_name('task', self.task)}-{self.decoding.mode}-{self.config_hash}.json"
+
+    def write(self, folder: Path) -> Path:
+        """Write it into a file of `folder`; one that is there has the same numbers, and may know how long they took."""
+        path = folder / self.file_name
+        try:
+            read_any_result(path)
+        except DamagedError:
+            write_file(path, self.to_json())
+        return path
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: object = "result") -> Self:
+        """Read the result that `to_json` wrote; `where`, its file, begins the sentence of a refusal."""
+        return cls.from_plain(parse_json(text, where), where)
+
+
+class EvalResult(TaskResult, frozen=True):
+    """A benchmark of ours: `correct` is the verdict on each response.
+
+    `votes` numbers the different answers of a problem, for Maj@n: equal boxed text votes together, -1 is no answer.
+    `no_box` marks responses without a closed box, `ungraded` those whose grading timed out or failed (they count as
+    wrong, and say so).
+    """
+
+    correct: Flags
+    no_box: Flags | None = None
+    ungraded: Flags | None = None
+    votes: Votes | None = None
+
+    def of_pair(self, base: str, rl: str) -> "EvalResult":
+        """Return a result of base as that of another pair with this base: its numbers do not depend on RL."""
+        weights = {"weights": self.read_weights} if self.weights else {}
+        engine = {**self.engine, "pair": {"base": base, "rl": rl}}
+        return self.replace(provenance={**self.provenance, **weights, "engine": engine})
+
+    @property
+    def avg(self) -> float:
+        """Avg@n, n = `samples`, as a fraction."""
+        return float(self.correct.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Of `avg`, over problems."""
+        return stats.standard_error(self.correct)
+
+    @property
+    def sampling_error(self) -> float:
+        """Of `avg`, from sampling alone, the benchmark held fixed."""
+        return stats.sampling_error(self.correct)
+
+    def pass_at(self, k: int) -> float:
+        """Return Pass@k as a fraction, for any k up to `samples`."""
+        return stats.pass_at_k(self.correct, k)
+
+    @property
+    def maj(self) -> float | None:
+        """Maj@n: the share of problems whose commonest answer is right; None where the answers are not known."""
+        return self.metrics().get(f"maj@{self.samples}")
+
+    def metrics(self) -> dict[str, float]:
+        """Return every metric of ours by the name it has in lm-eval's tables, Avg@n with its two error bars."""
+        n, errors = self.samples, (self.standard_error, self.sampling_error)
+        scores = {f"avg@{n}": self.avg, f"avg@{n}_se": errors[0], f"avg@{n}_se_sampling": errors[1]}
+        return {**scores, **self._metrics}
+
+    def responses(self, i: int) -> stats.Responses:
+        """Return what is known of the responses to the i-th problem."""
+        columns = {name: table[i].tolist() for name, table in self.tables().items()}
+        if "votes" in columns:
+            columns["votes"] = [None if vote < 0 else vote for vote in columns["votes"]]
+        return stats.Responses(**columns)
+
+    def only(self, problems: Sequence[str]) -> "EvalResult":
+        """Return the part that some of its problems make, in their order."""
+        at = {key: i for i, key in enumerate(self.problem_ids)}
+        rows = [at[key] for key in problems]
+        cut = {name: table[rows] for name, table in self.tables().items()}
+        return self.replace(problem_ids=tuple(problems), seconds=0.0, **cut)
+
+
+class LmEvalResult(TaskResult, frozen=True):
+    """A task of lm-eval's, with the scores that its own `evaluate` gave the responses, in its units.
+
+    A metric is named `METRIC/FILTER`, or `METRIC` alone; `METRIC_stderr` stands beside it where lm-eval computed it
+    (NaN is what it could not). Of a metric in `lower_is_better` less is more. Such a result is shown and logged, and
+    compared with nothing.
+    """
+
+    scores: dict[str, Annotated[Number, AllowInfNan()]]
+    lower_is_better: tuple[Text, ...] = ()
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of its metrics, without their errors."""
+        return [name for name in self.scores if "_stderr" not in name]
+
+    @property
+    def scores_hashed(self) -> dict[str, float]:
+        """Return lm-eval's scores: its metrics are not ours to define."""
+        return {name: self.scores[name] for name in self.metric_names}
+
+
+class NoResultError(UserError):
+    """No result that can be compared is at hand: unfinished, without right answers, or in lm-eval's own units."""
+
+
+def lm_eval_refusal(task: str, what: str) -> NoResultError:
+    """Say that a task of lm-eval's is not done `what` with."""
+    return NoResultError(
+        f"task={task!r} is scored by lm-eval in its own units, so it is not {what}; accepted: benchmarks with right "
+        "answers, ours or a JSONL of your own (docs/benchmarks.md)"
+    )
+
+
+def read_any_result(file: Path) -> EvalResult | LmEvalResult:
+    """Read a result file, whoever scored it.
+
+    Raises:
+        DamagedError: it is none; names the file, the key, its value and what would be accepted.
+    """
+    data = read_json(file)
+    kind = LmEvalResult if isinstance(data, dict) and "scores" in data else EvalResult
+    return kind.from_plain(data, file)
+
+
+def read_result(file: Path) -> EvalResult:
+    """Read a result file that can be compared.
+
+    Raises:
+        DamagedError: it is none.
+        NoResultError: it is of a task of lm-eval's.
+    """
+    result = read_any_result(file)
+    if isinstance(result, LmEvalResult):
+        raise NoResultError(f"{file}: {lm_eval_refusal(result.task, 'compared')}")
+    return result
+
+
+def result_from(
+    record: Record,
+    task: str,
+    names: Sequence[str],
+    samples: int,
+    *,
+    verdicts: Mapping[Key, Verdict] | None = None,
+    scores: Mapping[str, Any] | None = None,
+    **about: Any,
+) -> EvalResult | LmEvalResult:
+    """Make the result of some responses of a record: the one place where either kind of result is made.
+
+    `names` are problems as the record has them, `TASK/ID`; the first `samples` of each count. `about` are other fields
+    of the result. Either there are `verdicts` on the responses, or the `scores` that lm-eval gave them.
+    """
+
+    def table(of: Callable[[Key], Any]) -> list[list[Any]]:
+        return [[of((name, sample)) for sample in range(samples)] for name in names]
+
+    config, rows = record.config, record.rows
+    assert config is not None
+    fields: dict[str, Any] = {
+        "task": task,
+        "decoding": config.decoding,
+        "sampling": parse(Sampling, {"samples": samples, **config.sampling.model_dump()}),
+        "problem_ids": tuple(name.partition("/")[2] for name in names),
+        "truncated": table(lambda key: rows[key].finish_reason == "length"),
+        **{name: table(lambda key, name=name: getattr(rows[key], name)) for name in COUNTS},
+        **about,
+    }
+    if verdicts is None:
+        return parse(LmEvalResult, {**fields, **(scores or {})})
+    answers = table(lambda key: verdicts[key].answer)
+    graded = {
+        "correct": table(lambda key: verdicts[key].correct),
+        "no_box": [[answer is None for answer in row] for row in answers],
+        "ungraded": table(lambda key: not verdicts[key].graded),
+        "votes": [stats.numbered(row) for row in answers],
+    }
+    return parse(EvalResult, {**fields, **graded})

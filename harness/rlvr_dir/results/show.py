@@ -1,0 +1,126 @@
+"""Results as text: one line, and one aligned Markdown table, in percent."""
+
+from collections.abc import Mapping, Sequence
+
+from rlvr_dir.markdown import markdown_table
+from rlvr_dir.results.result import EvalResult, LmEvalResult, TaskResult
+from rlvr_dir.stats.metrics import COLUMNS, Metric
+
+
+def score(result: TaskResult) -> str:
+    """Write Avg@n with its error over problems, in percent: `Avg@32 57.60 ± 5.43`; of lm-eval's tasks its metrics."""
+    if isinstance(result, LmEvalResult):
+        return ", ".join(f"{name} {_own_units(result, name)}" for name in result.metric_names)
+    assert isinstance(result, EvalResult)
+    return f"Avg@{result.samples} {_with_error(100 * result.avg, 100 * result.standard_error, 2)}"
+
+
+def percent(share: float | None, digits: int = 1, blank: str = "") -> str:
+    """Write a share in percent; what is not known is `blank`."""
+    return blank if share is None else f"{100 * share:.{digits}f} %"
+
+
+def _with_error(value: float, error: float, digits: int) -> str:
+    """Write a score with its error; one problem says nothing of others, so its score has none."""
+    return f"{value:.{digits}f}" + (f" ± {error:.{digits}f}" if error == error else "")
+
+
+def _own_units(result: LmEvalResult, name: str) -> str:
+    """Write a metric of lm-eval's with the error that stands beside it."""
+    metric, stroke, named = name.partition("/")
+    return _with_error(result.scores[name], result.scores.get(f"{metric}_stderr{stroke}{named}", float("nan")), 4)
+
+
+def tables(results: Sequence[EvalResult | LmEvalResult]) -> str:
+    """Write a table of our benchmarks, in percent, and one of lm-eval's tasks, in its units; the empty one is none."""
+    ours = [result for result in results if isinstance(result, EvalResult)]
+    others = [result for result in results if isinstance(result, LmEvalResult)]
+    return "\n\n".join([*([table(ours)] if ours else []), *([lm_eval_table(others)] if others else [])])
+
+
+NAMED = 3  # results that a warning names; of further ones it says how many
+
+
+def warnings(results: Sequence[TaskResult]) -> list[str]:
+    """Return a sentence where half of a result's responses, or more, have no answer or are cut: what to try."""
+    return [f"warning: {sentence}" for sentence in shortfalls(results)]
+
+
+def shortfalls(results: Sequence[TaskResult]) -> list[str]:
+    """Return those sentences as a page has them, the results with the largest shares first."""
+    cases = [
+        ("no_box_share", "hold no final answer", "show its form by --examples or --prompt (docs/benchmarks.md)"),
+        ("truncated_share", "are cut", "give them room (--max-tokens; model argument max_tokens=N of lm_eval)"),
+    ]
+    sentences = []
+    for name, fault, advice in cases:
+        by_label = {f"{result.label} on {result.benchmark}": result.metrics().get(name, 0.0) for result in results}
+        shares = sorted(((share, label) for label, share in by_label.items() if share >= 0.5), key=lambda row: -row[0])
+        if words := [f"{share:.0%} ({label})" for share, label in shares[:NAMED]]:
+            further = f" (and half or more in {len(shares) - NAMED} further results)" if len(shares) > NAMED else ""
+            sentences.append(f"{', '.join(words)} of the responses{further} {fault}: {advice}")
+    return sentences
+
+
+def _row(result: TaskResult, first: TaskResult) -> dict[str, str]:
+    """Return the cells that all tables have; the label says what was drawn otherwise than in the first of them."""
+    s, usual, metrics = result.sampling, first.sampling, result.metrics()
+    drawn = [s.difference_from(usual), "" if s.samples == usual.samples else f"{s.samples} samples"]
+    note = ", ".join(filter(None, drawn))
+    return {
+        "decoding": result.label + (f" ({note})" if note else ""),
+        **{metric.column: _fact(metric, metrics.get(metric.name)) for metric in COLUMNS},
+    }
+
+
+def _fact(metric: Metric, value: float | None) -> str:
+    """Write a metric that is no score: a share in percent, with one decimal; a length without any."""
+    return percent(value) if metric.unit == 100 else "" if value is None else f"{value:.0f}"
+
+
+def _written(rows: Sequence[Mapping[str, str]], head: Sequence[str], left: int, optional: str) -> str:
+    """Write rows under some of their columns; the optional one only where it says something."""
+    names = [name for name in head if name != optional or any(row[name] for row in rows)]
+    return markdown_table(names, [[row[name] for name in names] for row in rows], left=left)
+
+
+def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
+    """Write one row a metric of each result: what lm-eval computed, in its own units."""
+    rows = [
+        {
+            "task": result.task + (f" ({result.limited})" if result.limited else ""),
+            **_row(result, results[0]),
+            "metric": name,
+            "lm-eval's score ± s.e.": _own_units(result, name),
+            "better": "lower" if name in result.lower_is_better else "",
+        }
+        for result in results
+        for name in result.metric_names
+    ]
+    head = ["task", "decoding", "metric", "lm-eval's score ± s.e.", "better", "replaced", "changed", "tokens", "cut"]
+    return _written(rows, head, 3, "better")
+
+
+def table(results: Sequence[EvalResult]) -> str:
+    """Write one row a result; columns with nothing to say (ungraded answers) are left out.
+
+    Results with another number of samples than the first, or drawn otherwise, say so in their row.
+    """
+    n = results[0].samples
+    k = max(1, n // 2)
+    rows = [
+        {
+            "benchmark": result.benchmark,
+            **_row(result, results[0]),
+            f"Avg@{n} ± s.e.": _with_error(100 * result.avg, 100 * result.standard_error, 2),
+            "s.e. sampling": f"{100 * error:.2f}" if (error := result.sampling_error) == error else "",
+            f"Pass@{k}": f"{100 * result.pass_at(k):.2f}" if k <= result.samples else "",
+            f"Maj@{n}": "" if result.maj is None else f"{100 * result.maj:.2f}",
+            "ungraded": "" if result.ungraded is None else str(int(result.ungraded.sum())),
+        }
+        for result in results
+    ]
+    if all(row["ungraded"] in ("", "0") for row in rows):
+        rows = [{**row, "ungraded": ""} for row in rows]
+    head = ["benchmark", "decoding", f"Avg@{n} ± s.e.", "s.e. sampling", f"Pass@{k}", f"Maj@{n}"]
+    return _written(rows, [*head, *(metric.column for metric in COLUMNS), "ungraded"], 2, "ungraded")

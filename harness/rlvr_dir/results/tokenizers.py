@@ -1,0 +1,130 @@
+"""The tokenizer of stored responses: where it is found, and how it is read without torch.
+
+    load = tokenizers("records")                     # or a folder, a hub id, None
+    decoded(load([record]), record.rows[key].token_ids)
+
+`tokenizer.json` has all that it takes to write tokens as text, and is read by the library `tokenizers` alone;
+transformers, which brings torch, reads what is kept in another form.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.records import Record
+from rlvr_dir.records.config import fingerprint
+from rlvr_dir.spec import Pair
+from rlvr_dir.text import visible
+from rlvr_dir.tiny import tiny_pair
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+NAMED_THERE = "records"  # as --tokenizer: where the records say that their models are
+_FILES = ("tokenizer.json", "tokenizer_config.json")
+
+
+def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
+    """Return the text of tokens as they are, special ones included; the tokenizer may be one of transformers, too."""
+    from tokenizers import Tokenizer
+
+    kwargs = {} if isinstance(tokenizer, Tokenizer) else {"clean_up_tokenization_spaces": False}
+    return tokenizer.decode(list(ids), skip_special_tokens=False, **kwargs)
+
+
+def tokenizers(named: str | None, pair: Pair | None = None) -> Callable[[Sequence[Record]], Any]:
+    """Return what loads the tokenizer of some records, or gives None, with a word on it, where it cannot be had.
+
+    It comes from where the user says: `named`, else the `pair` that the command itself decodes. What a record says of
+    its models is a stranger's word: it is looked up only for `records`, among local files, and its code is never run.
+    The tiny pair's records are known by the digest of its weights.
+    """
+    hinted = False  # a report asks for many records, and is told once
+
+    def load(records: Sequence[Record]) -> Any:
+        nonlocal hinted
+        kwargs: dict[str, Any] = {"trust_remote_code": False, "local_files_only": named in (None, NAMED_THERE)}
+        place = named
+        if named == NAMED_THERE:
+            place = _named_by(records)
+        elif named is None and pair is not None:
+            place = pair.rl
+            kwargs |= {"revision": pair.rl_revision, "trust_remote_code": pair.trust_remote_code}
+        elif named is None:
+            place = _tiny(records) or _below(records)
+        if place is None:
+            if _named_by(records) and not hinted:
+                hinted = True
+                _warn("Some responses are plain text: --tokenizer records takes the tokenizers that your records name.")
+            return None
+        try:
+            return _read(place, **kwargs)
+        except Exception as error:  # transformers raises anything; the page is of use without it
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            if named == place:
+                raise UserError(f"tokenizer={named!r} cannot be read: {reason}") from None
+            _warn(f"warning: no tokenizer in {place} ({reason}): responses are plain text")
+            return None
+
+    return load
+
+
+def _read(place: str, **how: Any) -> Any:
+    """Read the tokenizer of a folder or of the hub; what the library `tokenizers` cannot read, with transformers."""
+    if (tokenizer := _alone(_folder(place, how["local_files_only"], how.get("revision")))) is not None:
+        return tokenizer
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(place, **how)
+
+
+def _folder(place: str, local: bool, revision: str | None) -> Path:
+    """Return where the files of a tokenizer are: a folder, or that of the hub's cache; if need be they are fetched."""
+    if Path(place).is_dir():
+        return Path(place)
+    from huggingface_hub import snapshot_download
+
+    with suppress(Exception):  # of many kinds; transformers, which is asked next, says why
+        return Path(snapshot_download(place, revision=revision, allow_patterns=[*_FILES], local_files_only=local))
+    return Path(place)
+
+
+def _alone(folder: Path) -> "Tokenizer | None":
+    """Read `tokenizer.json`; None where there is none, or it is not all: tokens were added beside it, or code is."""
+    from tokenizers import Tokenizer
+
+    file, settings = (folder / name for name in _FILES)
+    with suppress(Exception):  # tokenizers raises bare ones; transformers, which is asked next, says what is wrong
+        tokenizer = Tokenizer.from_file(str(file))
+        config = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+        added = {int(number): token["content"] for number, token in config.get("added_tokens_decoder", {}).items()}
+        if "auto_map" not in config and all(tokenizer.id_to_token(number) == added[number] for number in added):
+            return tokenizer
+    return None
+
+
+def _named_by(records: Sequence[Record]) -> str | None:
+    """Return the RL model that records name."""
+    return next((record.about.rl for record in records if record.about.rl), None)
+
+
+def _below(records: Sequence[Record]) -> str | None:
+    """Return the RL model that records name, if its folder lies below the current one: nobody else's files."""
+    named = _named_by(records)
+    inside = named is not None and Path(named).is_dir() and Path(named).resolve().is_relative_to(Path.cwd())
+    return named if inside else None
+
+
+def _tiny(records: Sequence[Record]) -> str | None:
+    """Return where the tiny pair is if these are its records, by the digest of the weights that decoded them."""
+    tiny = tiny_pair().rl
+    digests = {record.config.weights.get("rl") for record in records if record.config is not None}
+    return tiny if digests == {fingerprint(tiny)} else None
+
+
+def _warn(sentence: str) -> None:
+    print(visible(sentence, None), file=sys.stderr)

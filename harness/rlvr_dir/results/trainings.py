@@ -1,0 +1,112 @@
+"""Find the results of trainings: in the folders that `rlvr-dir train` and sweeps of trainings leave.
+
+    for training in trainings_at(Path("runs/sweeps/tiny_reweight")):
+        print(training.name, training.folder, training.seeds)
+
+Read from their files alone: nothing here trains.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.results.result import EvalResult
+from rlvr_dir.spec import read_yaml
+from rlvr_dir.spec.stored import Count, Stored, Text, read_mapping
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlace:
+    """A training: what it is called (`low_prob α0.2`), its folder, and which of its seeds are meant."""
+
+    name: str
+    folder: Path
+    seeds: tuple[int, ...]
+
+    @property
+    def checkpoint(self) -> str:
+        """Return which checkpoint is the trained model, as the training asked: `last`, a step, `best(TASK)`."""
+        return str(_read_yaml(self.folder / "train.yaml").get("checkpoint", "last"))
+
+    def results(self, seed: int) -> Path:
+        """Return the folder of the results of a seed's last validation."""
+        return self.folder / f"seed-{seed}" / "results"
+
+    def log(self, seed: int) -> Path:
+        """Return the log of a seed."""
+        return self.folder / f"seed-{seed}" / "log.jsonl"
+
+
+class EntryFile(Stored, frozen=True):
+    """A training in the summary of a sweep."""
+
+    label: Text
+    folder: Text
+
+
+class TrainingSweepFile(Stored, frozen=True):
+    """Hold what is read of the summary of a sweep of trainings."""
+
+    seeds: tuple[Count, ...]
+    entries: tuple[EntryFile, ...]
+
+
+def trainings_at(place: Path) -> list[TrainingPlace]:
+    """Return the training whose folder this is, or those of a sweep of trainings; nothing where it is neither.
+
+    Raises:
+        UserError: a sweep of trainings without a summary, which is written at its end.
+    """
+    if (place / "train.yaml").is_file():
+        name = str(read_json(place / "summary.json").get("label") or place.resolve().name)
+        numbers = (folder.name.removeprefix("seed-") for folder in place.glob("seed-*"))
+        return [TrainingPlace(name, place, tuple(sorted(int(number) for number in numbers if number.isdecimal())))]
+    sweep = place.parent if place.name == "results" and not place.is_dir() else place
+    if not (sweep / "sweep.yaml").is_file():
+        return []
+    summary = read_json(sweep / "summary.json")
+    if not summary and _read_yaml(sweep / "sweep.yaml").get("kind") == "train":
+        raise UserError(f"results: {str(sweep)!r} is a sweep of trainings without a summary yet; run it to its end")
+    if summary.get("kind") != "train":
+        return []
+    summary_file = TrainingSweepFile.from_plain(summary, sweep / "summary.json")
+    store = sweep.resolve().parents[1] / "trainings"
+    return [
+        TrainingPlace(entry.label, store / Path(entry.folder).name, summary_file.seeds)
+        for entry in summary_file.entries
+    ]
+
+
+def of_training(result: EvalResult) -> bool:
+    """Tell whether a result was read from the folder of its training."""
+    return "training" in result.provenance
+
+
+def called(result: EvalResult) -> str:
+    """Return what the trained model of a result is called: its training's name, or what the reader calls it."""
+    return str((result.provenance.get("training") or {"name": result.name})["name"])
+
+
+def run_of(result: EvalResult) -> int | str:
+    """Return which training of its name a result is of: its seed, where the path of the checkpoint says it."""
+    if training := result.provenance.get("training"):
+        return int(training["seed"])
+    rl = result.pair[1]
+    seed = next((part for part in reversed(Path(rl).parts) if part.startswith("seed-")), "")
+    return int(seed[5:]) if seed[5:].isdecimal() else rl
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Read a JSON object; an empty one where there is none."""
+    try:
+        return read_mapping(file)
+    except UserError:
+        return {}
+
+
+def _read_yaml(file: Path) -> dict[str, Any]:
+    try:
+        return read_yaml(file)
+    except UserError:
+        return {}

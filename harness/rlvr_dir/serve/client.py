@@ -1,0 +1,237 @@
+"""Stand between vLLM's server and its engine: what the server asks for is decoded by the pair, under the asked rule.
+
+vLLM's handlers see an engine like any other. Each of a request's n samples becomes a request of its own, with its own
+noise key; what comes back carries RL's log-probabilities where the engine's have the channel's numbers.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, replace
+from itertools import count
+from threading import Event
+from typing import Any
+
+import numpy as np
+from vllm import RequestOutput, SamplingParams
+from vllm.exceptions import GenerationError, RetryableRequestError
+from vllm.logprobs import Logprob
+from vllm.tokenizers.detokenizer_utils import convert_ids_list_to_tokens
+from vllm.utils.async_utils import merge_async_iterators
+
+from rlvr_dir.decode.trace import MAX_TOP, Trace, columns
+from rlvr_dir.decode.types import Plan, Request
+from rlvr_dir.decode.vllm_pair import channel
+from rlvr_dir.digest import digest
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.trace import FACTS
+from rlvr_dir.serve.engine import ServedPair
+from rlvr_dir.serve.request_parser import ServeRequest
+
+REQUEST_KEY = "rlvr_asked"  # where a handler leaves what was asked, in SamplingParams.extra_args
+LEAST = -9999.0  # what stands for a log-probability that is not known: OpenAI's number for it
+# What a request's settings may have that vLLM would draw by: what is asked of a pair is in `extra_args`.
+_PLAIN = SamplingParams()
+READ = {
+    "n", "max_tokens", "logprobs", "flat_logprobs", "detokenize", "output_kind", "stream_interval", "extra_args",
+    "skip_clone", "output_text_buffer_length", *(name for name in SamplingParams.__struct_fields__ if name[0] == "_"),
+}  # fmt: skip
+LAST_WORDS = 5.0  # seconds that clients have to take the answer that their request was ended
+ENDED = "the server is ending, and its time for running requests is over; nothing of this response is kept"
+
+
+@dataclass
+class TokenFacts(Logprob):
+    """The log p that RL gives the emitted token, with the facts of its decision.
+
+    `base_logprob` is base's of the emitted token, None where it is not known: a redrawn token that is not among base's
+    likeliest. `delta_logp` is of the proposed token, which the criterion looked at.
+    """
+
+    base_logprob: float | None = None
+    delta_logp: float = 0.0
+    replaced: bool = False
+    changed: bool = False
+
+    def extension(self) -> dict[str, Any]:
+        """Return what OpenAI's answer has no field for."""
+        return {name: getattr(self, name) for name in ("base_logprob", "delta_logp", "replaced", "changed")}
+
+
+class PairClient:
+    """An `EngineClient` of vLLM's around a pair's engine; what is not ours is the engine's own."""
+
+    def __init__(self, pair: ServedPair) -> None:
+        self.pair = pair
+        self.inner = pair.async_llm
+        vocab_size = pair.checkpoints.vocab_size
+        self.most_top = min(MAX_TOP, (vocab_size - 1 - len(FACTS)) // 4)  # what a small vocabulary has room for
+        self.ending = False
+        self._running: set[str] = set()
+        self._numbers = count()
+        self._idle = Event()
+        self._idle.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    # What vLLM's handlers ask for ----------------------------------------------------------------------------------
+
+    def generate(
+        self, prompt: Any, sampling_params: SamplingParams, request_id: str, **_: Any
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """Decode one prompt's n samples; what cannot be served is refused here, before a response has begun.
+
+        Raises:
+            UserError: the prompt leaves no room, or the request has no rule.
+        """
+        completion = (sampling_params.extra_args or {}).get(REQUEST_KEY)
+        if self.ending:
+            raise RetryableRequestError(ENDED)
+        if not isinstance(completion, ServeRequest):
+            raise UserError("this path is not served; accepted: /v1/chat/completions and /v1/completions")
+        for name in set(SamplingParams.__struct_fields__) - READ:
+            value = getattr(sampling_params, name)
+            if value != getattr(_PLAIN, name) and value not in ([], {}):
+                raise UserError(f"{name}={value!r} is refused by a pair; accepted: leave it out")
+        token_ids = tuple(prompt["prompt_token_ids"])
+        plans = self.plans(completion, token_ids)
+        params = [self.pair.sampling_params(plan, sampling_params.output_kind) for plan in plans]
+        for param in params:
+            param.stream_interval = sampling_params.stream_interval
+        return self._merged(plans, params, request_id)
+
+    def plans(self, asked: ServeRequest, prompt_token_ids: tuple[int, ...]) -> list[Plan]:
+        """Plan the samples of a request's prompt; a problem that is not named is the digest of its prompt.
+
+        What the response has `begun` with stands at the prompt's end, and is none of it.
+        """
+        if asked.begun >= len(prompt_token_ids):
+            raise UserError(
+                f"begun={asked.begun} is refused: the prompt has {len(prompt_token_ids)} tokens, those of the response "
+                "included; accepted: fewer"
+            )
+        at = len(prompt_token_ids) - asked.begun
+        prompt, begun = prompt_token_ids[:at], prompt_token_ids[at:]
+        problem = asked.problem or f"prompt/{digest(' '.join(map(str, prompt)))}"
+        if asked.top is not None and not 0 <= asked.top <= self.most_top:
+            raise UserError(f"top_logprobs={asked.top} is refused; accepted: 0 to {self.most_top}")
+        trace = None if asked.top is None else max(self.most_top, 0)
+        request = Request("", problem, 0, asked.decoding, asked.sampling, prompt, asked.stop, trace, asked.top, begun)
+        plans = self.pair.plans(replace(request, sample=sample) for sample in asked.samples(problem))
+        if asked.most_tokens is not None and (room := plans[0].begun + plans[0].max_new_tokens) < asked.most_tokens:
+            raise UserError(
+                f"max_tokens={asked.most_tokens} is refused: the prompt has {len(prompt)} tokens, which "
+                f"leave {room} of the context; accepted: 1 to {room}, or leave it out"
+            )
+        return plans
+
+    async def _merged(
+        self, plans: list[Plan], params: list[SamplingParams], request_id: str
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """Yield the outputs of all samples as they come, each under its own index; the last one only is `finished`.
+
+        A caller that wants final outputs only gets one, with all of them.
+        """
+        final_only = params[0].output_kind.name == "FINAL_ONLY"
+        parts = [
+            self._one(i, plan, param, request_id) for i, (plan, param) in enumerate(zip(plans, params, strict=True))
+        ]
+        remaining, done = len(plans), []
+        async for _, output in merge_async_iterators(*parts):
+            remaining -= output.finished
+            if final_only:
+                done.append(output)
+                continue
+            output.finished = output.finished and not remaining
+            yield output
+        if final_only:
+            done.sort(key=lambda output: output.outputs[0].index)
+            done[0].outputs = [output.outputs[0] for output in done]
+            yield done[0]
+
+    async def _one(
+        self, index: int, plan: Plan, params: SamplingParams, request_id: str
+    ) -> AsyncGenerator[RequestOutput, None]:
+        prompt = {"type": "token", "prompt_token_ids": list(plan.token_ids)}
+        name, written = f"{request_id}-{next(self._numbers)}", 0  # a client may have named two requests alike
+        self._running.add(name)
+        self._idle.clear()
+        try:
+            async for output in self.inner.generate(prompt, params, name):
+                for completion in output.outputs:
+                    if completion.finish_reason == "abort" and self.ending:
+                        raise RetryableRequestError(ENDED)
+                    completion.index = index
+                    completion.logprobs = self._facts(plan, completion, written)
+                    written += len(completion.token_ids)
+                yield output
+        finally:
+            self._running.discard(name)
+            if not self._running:
+                self._idle.set()
+
+    def _facts(self, plan: Plan, completion: Any, before: int) -> list[dict[int, Logprob]] | None:
+        """Return the log-probabilities of a piece of a response that has `before` tokens before it.
+
+        Raises:
+            GenerationError: a model's logits are no distribution.
+        """
+        token_ids, flat = list(completion.token_ids), completion.logprobs
+        if not token_ids or flat is None:
+            return []
+        spans = list(zip(flat.start_indices, flat.end_indices, strict=True))[-len(token_ids) :]
+        if [flat.token_ids[start] for start, _ in spans] != token_ids:
+            raise RuntimeError("vLLM returned the facts of other tokens than those it emitted")
+        logits = [flat.logprobs[start] for start, _ in spans]
+        if (broken := channel.first_broken(logits)) is not None:
+            after = before + broken
+            raise GenerationError(f"NaN or infinite logits after {after} tokens of the response: no token can be drawn")
+        top = plan.request.tag
+        if top is None or plan.request.trace is None:
+            return None
+        replaced, changed, delta = channel.decode(np.array(logits))
+        returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
+        trace = Trace(channel.decode_trace(token_ids, returned, columns(plan.request.trace)))
+        likeliest = {model: trace.likeliest(model) for model in ("base", "rl")}
+        proposed = trace.proposed
+        positions: list[dict[int, Logprob]] = []
+        for at, token in enumerate(token_ids):
+            logp: dict[str, float | None] = {}
+            for model, (ids, values) in likeliest.items():
+                if proposed[at] == token:
+                    logp[model] = float(trace.fact(f"logp_{model}")[at])
+                else:
+                    where = np.flatnonzero(ids[at] == token)
+                    logp[model] = float(values[at][where[0]]) if len(where) else None
+            ids, values = likeliest["rl"]
+            facts = TokenFacts(
+                LEAST if logp["rl"] is None else logp["rl"],
+                base_logprob=logp["base"],
+                delta_logp=float(delta[at]),
+                replaced=bool(replaced[at]),
+                changed=bool(changed[at]),
+            )
+            listed = {int(ids[at][i]): Logprob(float(values[at][i]), rank=i + 1) for i in range(top)}
+            positions.append(listed | {token: facts})
+        self._name(positions)
+        return positions
+
+    def _name(self, positions: Iterable[dict[int, Logprob]]) -> None:
+        """Write each token's text beside its number."""
+        for position in positions:
+            words = convert_ids_list_to_tokens(self.pair.tokenizer, list(position))
+            for word, entry in zip(words, position.values(), strict=True):
+                entry.decoded_token = word
+
+    # The end -------------------------------------------------------------------------------------------------------
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Let running requests end for `timeout` seconds, then end the others with a word, and the engine.
+
+        vLLM's server calls it, in a thread, when it is told to end.
+        """
+        self.ending = True
+        if not self._idle.wait(timeout):
+            asyncio.run_coroutine_threadsafe(self.inner.abort(list(self._running)), self.pair.loop)
+            self._idle.wait(LAST_WORDS)
+        self.pair.close()

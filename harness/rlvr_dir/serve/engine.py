@@ -1,0 +1,152 @@
+"""The pair on vLLM's asynchronous engine, whose core has a process of its own, as vLLM's server uses it.
+
+The rest of `VllmPair` stays what it is, the self-test included: a `Bridge` gives it the engine as it knows it.
+"""
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterable
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any
+
+from rlvr_dir.checkpoints.beside_vllm import on_cpu
+from rlvr_dir.decode.plan import plan_requests
+from rlvr_dir.decode.types import Plan, Request
+from rlvr_dir.decode.vllm_pair.engine import VllmPair
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import EngineSpec, Pair
+from rlvr_dir.spec.pair import model_name
+from rlvr_dir.spec.serving import Limits
+
+
+class ServedPair(VllmPair):
+    """A pair that requests may join at any time; `start` it from another thread than that of its event loop."""
+
+    def __init__(self, pair: Pair, spec: EngineSpec, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
+        """Check the settings and the checkpoints, as `VllmPair`.
+
+        Args:
+            loop: runs the engine's client.
+            limits: the tokens of a stream's chunk, and the seconds that its core lets requests go on where it is told
+                to end by itself (Ctrl-C).
+
+        Raises:
+            UserError: as `VllmPair`.
+        """
+        super().__init__(pair, spec)
+        self.work = 0  # who tries a pair on a CPU waits for the start, not for the tokens
+        self.loop, self._limits = loop, limits
+
+    def make_llm(self, **arguments: Any) -> "Bridge":
+        """Start vLLM's asynchronous engine on the loop."""
+        arguments.pop("use_tqdm_on_load", None)
+        if on_cpu() and self.spec.tensor_parallel_size == 1:
+            _leave_a_core()
+        arguments["disable_log_stats"] = False  # /metrics has them
+        arguments["served_model_name"] = model_name(self.pair.rl)  # in them: no path of this machine
+        arguments |= {"shutdown_timeout": self._limits.grace, "stream_interval": self._limits.stream_interval}
+        return Bridge({**arguments, "generation_config": "vllm"}, self.loop)
+
+    @property
+    def async_llm(self) -> Any:
+        """vLLM's `AsyncLLM`."""
+        return self._llm.async_llm
+
+    def plans(self, requests: Iterable[Request]) -> list[Plan]:
+        """Plan requests; raises UserError for what cannot be served."""
+        return plan_requests(requests, self.checkpoints)
+
+
+class Bridge:
+    """vLLM's asynchronous engine as `VllmPair` knows `vllm.LLM` and its `llm_engine`, for a thread beside the loop."""
+
+    def __init__(self, arguments: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._outputs = loop, Queue[Any]()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self.async_llm = self._wait(_open(arguments))
+        self.llm_engine, self.vllm_config = self, self.async_llm.vllm_config
+        self.output_processor = SimpleNamespace(request_states={})
+        self.engine_core = SimpleNamespace(shutdown=self.async_llm.shutdown)
+        _leave_unnamed(self.async_llm.output_processor)
+
+    def _wait(self, what: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result()
+
+    def reset_prefix_cache(self) -> bool:
+        """Empty the prefix cache; return whether that was done."""
+        return self._wait(self.async_llm.reset_prefix_cache())
+
+    def collective_rpc(self, method: str, args: tuple[Any, ...] = ()) -> Any:
+        """Return what a method of the workers answers."""
+        return self._wait(self.async_llm.collective_rpc(method, args=args))
+
+    def add_request(self, name: str, prompt: Any, params: Any) -> None:
+        """Submit a request; a step is then one more token of some request."""
+        from vllm.sampling_params import RequestOutputKind
+
+        params.output_kind = RequestOutputKind.CUMULATIVE
+
+        async def follow() -> None:
+            try:
+                async for output in self.async_llm.generate(prompt, params, name):
+                    self._outputs.put(output)
+            except Exception as error:
+                self._outputs.put(error)
+
+        async def begin() -> None:
+            self._running[name] = asyncio.create_task(follow())
+
+        self._wait(begin())
+
+    def step(self) -> list[Any]:
+        """Wait for an output and return it."""
+        output = self._outputs.get()
+        if isinstance(output, Exception):
+            raise output
+        if output.finished:
+            self._running.pop(output.request_id, None)
+        return [output]
+
+    def abort_request(self, names: list[str]) -> None:
+        """End requests."""
+
+        async def end() -> None:
+            tasks = [task for name in names if (task := self._running.pop(name, None))]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        self._wait(end())
+
+    def has_unfinished_requests(self) -> bool:
+        """Tell whether any request is still running."""
+        return bool(self._running)
+
+
+async def _open(arguments: dict[str, Any]) -> Any:
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    try:
+        return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+    except KeyboardInterrupt:
+        raise UserError("interrupted while vLLM started") from None
+
+
+def _leave_unnamed(processor: Any) -> None:
+    """Have vLLM write no token's text beside its log-probability: what carries our numbers is no text of a response."""
+    add = processor.add_request
+
+    def add_request(request: Any, *args: Any, **given: Any) -> None:
+        add(request, *args, **given)
+        processor.request_states[request.request_id].logprobs_processor.tokenizer = None
+
+    processor.add_request = add_request
+
+
+def _leave_a_core() -> None:
+    """Leave one core of a CPU to the server, as vLLM does where it starts a worker, unless the user says otherwise."""
+    import torch
+
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, torch.get_num_threads() - 1)))  # of what is started from here

@@ -1,0 +1,68 @@
+"""ASGI middleware before vLLM's application: which paths are served, to whom, and until when.
+
+How large a body may be, and how many may ask at once, is for a reverse proxy to say.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from rlvr_dir.serve.client import PairClient
+from rlvr_dir.spec.serving import is_loopback
+
+OPEN = ("/health", "/ping", "/version", "/v1/models", "/metrics")  # paths that ask the engine for nothing
+PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/models")
+Scope: TypeAlias = dict[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Any]]
+Send: TypeAlias = Callable[[Any], Awaitable[None]]
+
+
+class Guard:
+    """Answers a request, or turns it down with one sentence."""
+
+    def __init__(self, app: Any) -> None:
+        """Stand before `app`; the engine is that of its state."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        state, path = scope["app"].state, scope["path"].rstrip("/")
+        client: PairClient = state.rlvr_client
+        if state.rlvr_local and not is_loopback(_host(scope)):
+            await _refuse(
+                send, 403, "this server is for this machine only; accepted: a loopback address, or an api_key"
+            )
+        elif path in state.rlvr_pages and scope["method"] in ("GET", "HEAD"):
+            await _send(send, 200, state.rlvr_pages[path], b"text/html; charset=utf-8")
+        elif path in OPEN or scope["method"] == "OPTIONS":
+            await self._app(scope, receive, send)
+        elif path not in PATHS:
+            await _refuse(send, 404, f"{scope['path']} is not served; accepted: {', '.join(PATHS)}")
+        elif client.ending:
+            await _refuse(send, 503, "the server is ending and takes no more requests")
+        else:
+            await self._app(scope, receive, send)
+
+
+def _host(scope: Scope) -> str:
+    """Return the host that a request names; a page from elsewhere may have made its own name lead here."""
+    named = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
+    return urlsplit(f"//{named}").hostname or ""
+
+
+async def _refuse(send: Send, status: int, sentence: str) -> None:
+    """Send an error as OpenAI's clients read it."""
+    kind = {403: "PermissionDeniedError", 404: "NotFoundError"}.get(status, "ServiceUnavailableError")
+    body = json.dumps({"error": {"message": sentence, "type": kind, "param": None, "code": status}}).encode()
+    await _send(send, status, body, b"application/json", [(b"retry-after", b"1")] if status == 503 else [])
+
+
+async def _send(send: Send, status: int, body: bytes, kind: bytes, more: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,256 @@
+"""Start vLLM's server on a pair, and end it: what is asked, its engine, its handlers, its guard."""
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import socket
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.serve.request_parser import SHIPPED, RequestParser
+from rlvr_dir.spec import TINY, EvalSpec, Pair, parse_decoding
+from rlvr_dir.spec.pair import model_name
+from rlvr_dir.spec.presentation import INSTRUCTION
+from rlvr_dir.spec.serving import Address, Limits, is_loopback
+from rlvr_dir.watch import APART
+
+EXAMPLE = 13  # of tiny_medium: what the playground begins with; base answers wrongly, and one redrawn token is enough
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is served: an evaluation's pair, first decoding and engine; where; within which limits.
+
+    `sampling` has what the user says of it; what is not said there, a request may.
+    """
+
+    asked: EvalSpec
+    address: Address
+    limits: Limits
+    listed: tuple[str, ...] = SHIPPED
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether clients need a key."""
+        return bool(self.address.api_key or os.environ.get("VLLM_API_KEY"))
+
+    def desk(self, name: str) -> RequestParser:
+        """Return who reads the requests.
+
+        Raises:
+            UserError: a listed rule is none.
+        """
+        for rule in self.listed:
+            parse_decoding(rule)
+        kwargs = self.asked.engine.chat_template_kwargs
+        return RequestParser(name, self.asked.decodings[0], self.sampling, self.limits, self.listed, kwargs)
+
+
+def check(served: Served) -> None:
+    """Refuse what cannot be served, before anything loads.
+
+    Raises:
+        UserError: naming the setting and what would be accepted.
+    """
+    from importlib.util import find_spec
+
+    engine, address = served.asked.engine, served.address
+    if engine.backend == "transformers" or (engine.backend == "auto" and find_spec("vllm") is None):
+        raise UserError(
+            f"backend={engine.backend!r} is refused by serve: transformers decodes one batch after another, and no "
+            "request can join one that runs; accepted: backend=vllm, with the extra [cpu] or [gpu] installed"
+        )
+    if engine.workers > 1 or engine.ray_address:
+        raise UserError("workers and ray_address are refused by serve; accepted: one engine a server")
+    if not served.guarded and not is_loopback(address.host):
+        raise UserError(
+            f"host={address.host!r} is refused without a key; accepted: a key in the environment variable "
+            "VLLM_API_KEY, or a loopback host"
+        )
+    served.desk("pair")
+    _listen_once(address.host, address.port)
+
+
+def _listen_once(host: str, port: int) -> None:
+    """Listen at an address for a moment: whether that can be done is known before a library is imported.
+
+    Raises:
+        UserError: it cannot.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen()
+        except OSError as error:
+            raise _not_listening(host, port, error) from None
+
+
+def _not_listening(host: str, port: int, error: OSError) -> UserError:
+    free = "another --port; 0 takes a free one" if error.errno == errno.EADDRINUSE else "an address of this machine"
+    return UserError(f"host={host!r} port={port} cannot be listened at: {error.strerror}; accepted: {free}")
+
+
+def pair_name(asked: EvalSpec, named: str | None) -> str:
+    """Return what the pair is called as a model: as the user says, `tiny`, or its RL model's name."""
+    if named:
+        return named
+    if asked.pair == TINY:
+        return TINY
+    pair = asked.pair
+    assert isinstance(pair, Pair)
+    return model_name(pair.rl).replace("/", "-").replace(":", "-")
+
+
+def serve(served: Served, tell: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; `tell` is told the address once requests are taken.
+
+    Raises:
+        UserError: the pair cannot be served, or the address cannot be had.
+    """
+    check(served)
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # also on a CPU: the core has a process of its own
+    os.environ[APART] = "1"  # Ctrl-C in a terminal would end the core under the requests that it decodes
+    quiet_resource_tracker()
+    for number in (signal.SIGTERM, signal.SIGINT):  # until vLLM's server takes them over
+        signal.signal(number, _end_at_once)
+    import uvloop  # vLLM's own server runs on it, too
+
+    uvloop.run(_serve(served, tell))
+
+
+def quiet_resource_tracker() -> None:
+    """Have Python's resource tracker remove semaphores of a core that vLLM killed, at the end, without a warning."""
+    rules = (os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker:UserWarning")
+    os.environ["PYTHONWARNINGS"] = ",".join(rule for rule in rules if rule)
+
+
+def _end_at_once(signum: int, _: object) -> None:
+    """End while the models load: a thread waits for them that nothing else would end. The core ends with its parent."""
+    os._exit(128 + signum)
+
+
+async def _serve(served: Served, tell: Callable[[str], None]) -> None:
+    from rlvr_dir.decode.vllm_pair.start import LEVEL
+    from rlvr_dir.serve.engine import ServedPair
+    from rlvr_dir.tiny import checkpoints
+
+    settings, address = served.asked, served.address
+    name = pair_name(settings, address.name)
+    pair = ServedPair(checkpoints(settings.pair), settings.engine, asyncio.get_running_loop(), served.limits)
+    arguments = _arguments(served, name, pair.pair.rl)
+    listening, sock = _bind(arguments)
+    try:
+        await asyncio.to_thread(pair.start)
+        logging.getLogger("vllm").setLevel(os.environ[LEVEL])  # which vLLM sets up anew while it starts
+        stopped = await _answer(served, served.desk(name), pair, arguments, sock, lambda: tell(listening()))
+    except BaseException:
+        pair.close()
+        raise
+    try:
+        await stopped
+    finally:
+        sock.close()
+    if pair.started:  # nobody has closed it
+        pair.close()
+        raise UserError("vLLM's core ended by itself while it served, so the server ends; start it again")
+
+
+def _arguments(served: Served, name: str, model: str) -> Any:
+    """Return the arguments of vLLM's server, as its own command line would make them."""
+    try:
+        from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    except ModuleNotFoundError:  # vLLM 0.33
+        from vllm.entrypoints.common.cli_args import make_arg_parser  # pyright: ignore[reportMissingImports]
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    address, limits = served.address, served.limits
+    words = ["--host", address.host, "--port", str(address.port), "--served-model-name", *served.desk(name).models]
+    words += ["--model", model, "--uvicorn-log-level", "warning", "--disable-uvicorn-access-log", "--disable-log-stats"]
+    words += ["--disable-fastapi-docs", "--shutdown-timeout", str(limits.grace), "--generation-config", "vllm"]
+    arguments: Any = make_arg_parser(FlexibleArgumentParser()).parse_args(words)
+    arguments.api_key = [address.api_key] if address.api_key else None
+    arguments.default_chat_template_kwargs = served.asked.engine.chat_template_kwargs or None
+    arguments.model = name  # no path of this machine in the list of models
+    arguments.middleware = ["rlvr_dir.serve.guard.Guard"]
+    arguments.allowed_origins = []  # a page from elsewhere in the user's browser may not ask
+    return arguments
+
+
+def _bind(arguments: Any) -> tuple[Callable[[], str], Any]:
+    """Take the address before the models load; return how it is reached, and the socket."""
+    from vllm.entrypoints.launchers.launcher import create_server_socket
+
+    try:
+        sock = create_server_socket((arguments.host, arguments.port), reuse_port=False)
+    except OSError as error:
+        raise _not_listening(arguments.host, arguments.port, error) from None
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does not for this one: 40 ms an answer
+    arguments.port = sock.getsockname()[1]
+    host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+    return lambda: f"http://{host}:{arguments.port}", sock
+
+
+async def _answer(
+    served: Served, desk: RequestParser, pair: Any, arguments: Any, sock: Any, ready: Callable[[], None]
+) -> Any:
+    """Run vLLM's application with our handlers behind our guard until it is told to end."""
+    from fastapi.exceptions import RequestValidationError
+    from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+    from vllm.entrypoints.launchers.app import build_app
+    from vllm.entrypoints.launchers.launcher import serve_http
+
+    from rlvr_dir.serve.client import PairClient
+    from rlvr_dir.serve.openai import PairChat, PairCompletion, misread
+
+    client: Any = PairClient(pair)
+    tasks = await client.get_supported_tasks()
+    app = build_app(arguments, tasks, client.model_config)
+    app.add_exception_handler(RequestValidationError, misread)
+    app.middleware_stack = app.build_middleware_stack()  # `build_app` has built one, with vLLM's handler in it
+    await init_app_state(client, app.state, arguments, tasks)
+    app.state.openai_serving_chat = PairChat.of(app.state.openai_serving_chat, desk)
+    app.state.openai_serving_completion = PairCompletion.of(app.state.openai_serving_completion, desk)
+    app.state.rlvr_client = client
+    app.state.rlvr_local = not served.guarded
+    app.state.rlvr_pages = _pages(served, desk) if served.address.ui else {}
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    sock.listen()  # what asks from here on waits until it is answered
+    ready()
+    return await serve_http(
+        app, sock=sock, host=arguments.host, port=arguments.port, log_level="warning", access_log=False,
+        timeout_graceful_shutdown=5,
+    )  # fmt: skip
+
+
+def _pages(served: Served, desk: RequestParser) -> dict[str, bytes]:
+    """Return the pages beside the API, by path: the playground, and the empty viewer in which it saves a view."""
+    from rlvr_dir.report.viewer import playground_html, viewer_html
+    from rlvr_dir.tiny import benchmark
+
+    tiny = benchmark("tiny_medium")[EXAMPLE]
+    problem, gold = (
+        (tiny["problem"] + INSTRUCTION, tiny["answer"])
+        if served.asked.pair == TINY
+        else (
+            "Flo has 17 pens, gives 5 away and then buys three packs of 10. How many has she now?" + INSTRUCTION,
+            "42",
+        )
+    )
+    most = served.limits.most_tokens or desk.sampling.get("max_tokens", 512)
+    config = {
+        "name": desk.name,
+        "rules": ["base", "rl", "replace", "extrapolate,gamma=0.1"],
+        "problem": problem,
+        "gold": str(gold),
+        "max_tokens": min(most, 512),
+        "guarded": served.guarded,
+    }
+    return {"": playground_html(config).encode(), "/viewer.html": viewer_html(None, "Playground").encode()}

@@ -1,0 +1,47 @@
+"""What a person asks for, as validated data: the pair, how it decodes, how it samples, which engine runs it.
+
+No torch here: reading a spec, printing `--help` and refusing a mistake stay instant.
+"""
+
+from rlvr_dir.spec.base import Spec, parse, read_yaml, yaml_mapping
+from rlvr_dir.spec.decoding import (
+    Decoding,
+    Mode,
+    Primary,
+    check_together,
+    parse_decoding,
+    with_controls,
+)  # fmt: skip
+from rlvr_dir.spec.engine import EngineSpec
+from rlvr_dir.spec.evaluation import EvalSpec, ProblemPart, load_eval
+from rlvr_dir.spec.pair import TINY, TINY_BASE, TINY_RL, TINY_STEPS, Pair, find_pair, preset
+from rlvr_dir.spec.presentation import Presentation
+from rlvr_dir.spec.sampling import Sampling
+from rlvr_dir.spec.zoo import zoo
+
+__all__ = [
+    "TINY",
+    "TINY_BASE",
+    "TINY_RL",
+    "TINY_STEPS",
+    "Decoding",
+    "EngineSpec",
+    "EvalSpec",
+    "Mode",
+    "Pair",
+    "Presentation",
+    "Primary",
+    "ProblemPart",
+    "Sampling",
+    "Spec",
+    "check_together",
+    "find_pair",
+    "load_eval",
+    "parse",
+    "parse_decoding",
+    "preset",
+    "read_yaml",
+    "with_controls",
+    "yaml_mapping",
+    "zoo",
+]

@@ -1,0 +1,295 @@
+"""The common base of all specs, and their one loader: frozen, closed to unknown keys, refused in one sentence.
+
+    spec = parse(Decoding, {"mode": "replace", "tau": -0.3})
+    spec = parse(EvalSpec, read_yaml("spec.yaml", ["sampling.samples=8"]))
+
+Validators of a spec raise `ValueError` (or `UserError`) with a sentence that names the argument, its value and what
+would be accepted; `parse` hands it on. Everything pydantic finds by itself becomes such a sentence here.
+"""
+
+import json
+import types
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cache
+from os.path import expanduser
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from rlvr_dir.digest import digest
+from rlvr_dir.errors import UserError, unknown
+
+Place = Annotated[str, AfterValidator(expanduser)]  # a path, in which ~ is the user's home, or a hub id or an address
+MOST_VALUES, MOST_DEPTH = 100_000, 100  # of a YAML file
+
+
+class Spec(BaseModel, frozen=True):
+    """Immutable validated data. Equal specs have equal hashes, in any process and in any key order."""
+
+    # Schemas are built when first needed: a command line that only prints its help needs none.
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    called: ClassVar[str] = ""  # what a sentence calls the whole of it: `key of sweep='taks' is not known`
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `yes` where a number is meant, which pydantic takes for 1."""
+        if truth_for_number(value, cls.model_fields[info.field_name or ""].annotation):
+            raise PydanticCustomError("truth_value", "a truth value is no number")
+        return value
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Return what may be said, by name, as options, keys and arguments have it: the fields."""
+        return dict(cls.model_fields)
+
+    def canonical(self) -> str:
+        """Return the spec as JSON with sorted keys and no spaces: the text that is hashed."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+    def hash(self) -> str:
+        """Return the first 16 hexadecimal digits of the SHA-256 of `canonical()`."""
+        return digest(self.canonical())
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a validated copy with some fields changed.
+
+        Raises:
+            UserError: the changed spec is not valid.
+        """
+        return parse(type(self), {**self.model_dump(), **changes})
+
+
+def truth_for_number(value: Any, annotation: Any) -> bool:
+    """Tell whether a truth value, alone or in a list, stands where a type means a number and no truth value."""
+    accepted = _leaves(annotation)
+    values = value if isinstance(value, list | tuple) else [value]
+    meant = bool(accepted & {int, float}) and not accepted & {bool, Any}
+    return meant and any(isinstance(item, bool) for item in values)
+
+
+@cache
+def _leaves(annotation: Any) -> frozenset[Any]:
+    """Return the types that an annotation is made of; `bool` for a literal truth value."""
+    if get_origin(annotation) is Literal:
+        return frozenset(type(value) for value in get_args(annotation))
+    inner = get_args(annotation)
+    return frozenset().union(*map(_leaves, inner)) if inner else frozenset([annotation])
+
+
+S = TypeVar("S", bound=Spec)
+_MERGE = "tag:yaml.org,2002:merge"  # the key `<<`, which may be there often
+
+
+def parse(spec: type[S], data: Any, where: str = "") -> S:
+    """Validate `data` as a `spec`; `where` is put before the names in the sentence (`decode.`, `pair.json `).
+
+    Raises:
+        UserError: names the first offending argument, its value and what would be accepted.
+    """
+    if isinstance(data, spec):
+        return data
+    if not isinstance(data, Mapping):
+        raise _no_mapping(where.rstrip(". "), data, spec)
+    try:
+        return spec.model_validate(dict(data))
+    except ValidationError as error:
+        # A misspelt key explains a missing one, so it is named first.
+        first = min(error.errors(include_url=False), key=lambda error: error["type"] != "extra_forbidden")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ValueError):  # of a validator, which names the argument itself
+        raise cause if isinstance(cause, UserError) else UserError(str(cause))
+    names, inner, annotation = _walk(spec, first["loc"])
+    name = (where + ".".join(names)).rstrip(". ")
+    if first["type"] == "extra_forbidden":
+        section = (where + ".".join(names[:-1])).rstrip(". ") or spec.called
+        for key, field in inner.model_fields.items():
+            nested = _not_none(field.annotation)
+            if isinstance(nested, type) and issubclass(nested, Spec) and names[-1] in nested.options():
+                raise UserError(f"key of {section}={names[-1]!r} is not known; did you mean '{key}.{names[-1]}'?")
+        raise unknown(f"key of {section}" if section else "argument", names[-1], inner.options())
+    if first["type"] in ("model_type", "model_attributes_type"):
+        raise _no_mapping(name, first["input"], inner)
+    if first["type"] == "missing":
+        raise UserError(f"{name} is missing" + (f" in the {spec.called}" if spec.called else ""))
+    if first["type"] == "literal_error" and get_origin(annotation) is Literal and len(short_repr(first["input"])) <= 80:
+        raise unknown(name, first["input"], get_args(annotation))
+    message = first["msg"]
+    raise UserError(f"{name}={short_repr(first['input'])} is refused: {message[0].lower()}{message[1:]}")
+
+
+def _no_mapping(name: str, value: object, spec: type[Spec]) -> UserError:
+    if not name:
+        return UserError(f"the {spec.called or spec.__name__} is not a mapping of keys to values")
+    return UserError(f"{name}={short_repr(value)} is refused; accepted: a mapping of {', '.join(spec.model_fields)}")
+
+
+def short_repr(value: object) -> str:
+    """Write a value as a sentence may have it, whatever its size."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits; lists in lists in lists
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def _walk(spec: type[Spec], location: Sequence[int | str]) -> tuple[list[str], type[Spec], Any]:
+    """Follow an error's location through the fields: the names on the way, the innermost spec that was met, and what
+    is annotated at the end.
+
+    Locations also hold pydantic's names for the members of a union; the way ends before them.
+    """
+    names: list[str] = []
+    at: Any = spec
+    for part in location:
+        origin = get_origin(at)
+        if isinstance(at, type) and issubclass(at, Spec):
+            spec = at
+            field = at.options().get(str(part), at.model_fields.get(str(part)))
+            at = None if field is None else _not_none(field.annotation)
+        elif origin is dict:
+            at = _not_none(get_args(at)[1])
+        elif origin in (tuple, list):
+            at = _not_none(get_args(at)[0])
+        else:
+            break
+        names.append(str(part))
+    if isinstance(at, type) and issubclass(at, Spec):
+        spec = at
+    return names, spec, at
+
+
+def _not_none(annotation: Any) -> Any:
+    """Return `X` of `X | None`; other unions and plain types as they are."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        rest = [member for member in get_args(annotation) if member is not type(None)]
+        return rest[0] if len(rest) == 1 else annotation
+    return annotation
+
+
+def read_yaml(path: Path | str | None, changes: Iterable[str] = ()) -> dict[str, Any]:
+    """Read the mapping in a YAML file (None: an empty one), changed by texts `a.b=value`.
+
+    Raises:
+        UserError: no such file, not YAML, no mapping, or a change that names no key.
+    """
+    try:
+        text = "{}" if path is None else Path(path).expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"file={str(path)!r} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not YAML ({error})") from None
+    data = yaml_mapping(text, path)
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise UserError(f"set={change!r} is refused; accepted: KEY=VALUE, as sampling.samples=8")
+        set_key(data, name.strip(), _yaml(value, "set"))
+    return data
+
+
+def yaml_mapping(text: Any, where: object) -> dict[str, Any]:
+    """Return the mapping that some YAML is; `where` begins the sentence.
+
+    Raises:
+        UserError: it is not YAML, or no mapping of texts to values.
+    """
+    data = _yaml(text, where)
+    if not isinstance(data, dict):
+        raise UserError(f"{where} is not a mapping of keys to values")
+    if wrong := [key for key in data if not isinstance(key, str)]:
+        raise UserError(f"{where}: the key {short_repr(wrong[0])} is refused; accepted: text")
+    return data
+
+
+def _yaml(text: Any, where: object) -> Any:
+    import yaml
+
+    try:
+        data = load_yaml(text)
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{where} is not YAML ({' '.join(str(error).split())[:160]})") from None
+    pending, seen = [(data, 0)], 0
+    while pending:  # aliases can make a few lines of YAML endless
+        value, depth = pending.pop()
+        seen += 1
+        if seen > MOST_VALUES or depth > MOST_DEPTH:
+            raise UserError(f"{where} has more than {MOST_VALUES:,} values, or nests deeper than {MOST_DEPTH}")
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        pending += [(item, depth + 1) for item in inner]
+    return data
+
+
+def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict[str, Any]]]:
+    """Return the objects of a JSONL, each with the number of its line; all of them have the keys `names`.
+
+    Raises:
+        OSError: it cannot be read.
+        UserError: a line is no object or lacks a key, or the file is not UTF-8.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8; accepted: one object a line with {', '.join(names)}") from None
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise UserError(f"{path} line {number} is not JSON; accepted: an object with {', '.join(names)}") from None
+        if missing := [name for name in names if not isinstance(row, dict) or name not in row]:
+            has = f" and has {', '.join([repr(key) for key in row][:5])}" if isinstance(row, dict) and row else ""
+            raise UserError(
+                f"{path} line {number} lacks {missing[0]!r}{has}; accepted: an object with {', '.join(names)}"
+            )
+        rows.append((number, row))
+    return rows
+
+
+def load_yaml(text: str) -> Any:
+    """Read YAML of plain values; a key that is given twice is refused, since only the last would count.
+
+    Raises:
+        yaml.YAMLError: it is none, or has a key twice.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Reads plain values only."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
+            seen: set[Hashable] = set()
+            for key in (key for key in keys if isinstance(key, Hashable)):  # others are refused below
+                if key in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {short_repr(key)} is there twice", node.start_mark
+                    )
+                seen.add(key)
+            return super().construct_mapping(node, deep)
+
+    return yaml.load(text, Loader)
+
+
+def set_key(data: dict[str, Any], name: str, value: Any) -> None:
+    """Set `sampling.samples` and the like; the parameters of a sweep have a dot of their own in their names.
+
+    Raises:
+        UserError: a part of the name holds no keys.
+    """
+    parts = name.split(".")
+    if parts[0] == "parameters" and len(parts) > 2:
+        parts = ["parameters", ".".join(parts[1:3]), *parts[3:]]
+    for part in parts[:-1]:
+        if data.get(part) is None:
+            data[part] = {}
+        data = data[part]
+        if not isinstance(data, dict):
+            raise UserError(f"set={name!r} is refused: {part} holds no keys")
+    data[parts[-1]] = value

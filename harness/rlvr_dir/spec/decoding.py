@@ -1,0 +1,345 @@
+"""Say how two models decode one response: Algorithm 1's settings."""
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import BeforeValidator, Field, InstanceOf, model_serializer, model_validator
+from pydantic.fields import FieldInfo
+
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.policy.gates import Gate, Threshold, gates, parameters, split
+from rlvr_dir.policy.own import NotLoaded, known
+from rlvr_dir.spec.base import Spec, parse, truth_for_number
+from rlvr_dir.spec.sampling import LEAST_TEMPERATURE, SamplingSettings
+
+Mode = Literal["base", "rl", "replace", "extrapolate", "resample", "veto"]
+Primary = Literal["base", "rl"]
+ALONE = ("base", "rl")  # modes in which one model writes: nothing is redrawn, and there is no criterion
+MODES: tuple[Mode, ...] = get_args(Mode)
+_GATED = " or mode=".join(mode for mode in MODES if mode not in ALONE)
+_WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
+_SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
+_UNSET = (None, 0, 0.0, "0")  # values that say nothing where a mode has no such setting
+
+
+class Decoding(Spec, frozen=True):
+    """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
+
+    base, rl: one model writes, and nothing is redrawn. All others: `primary` proposes; where the criterion holds, the
+    token is redrawn from the target of the mode. replace: RL. extrapolate: pi_extra, proportional to
+    exp(lr + gamma (lr - lb)). resample: base, as it is (gamma -1), which often draws the rejected token again. veto:
+    base without the rejected token, its nucleus taken of what is left (with another gamma, pi_extra without it). What
+    is RL is called replace and what is base resample, whatever was written. The criterion and its parameters are
+    written flat: `criterion: kl, tau: 0.1`. Outside the `window` nothing is redrawn.
+    """
+
+    called: ClassVar[str] = "decoding"
+
+    mode: Mode = Field(
+        default="rl",
+        description="base or rl alone; redrawn from RL: replace, from beyond: extrapolate, from base: resample, "
+        "from base without the rejected token: veto.",
+    )
+    primary: Primary = Field(
+        default="base",
+        description="Who proposes each token where a criterion is asked: base (default) or rl.",
+    )
+    gate: InstanceOf[Gate] | None = None
+    gamma: float = Field(
+        default=0.0,
+        ge=-1.0,
+        le=100.0,
+        description="Strength of extrapolate: -1 is base, 0 RL, above 0 beyond RL, between -1 and 0 between.",
+    )
+    window: Annotated[str | None, BeforeValidator(lambda value: _normal_window(value))] = Field(
+        default=None,
+        description="Tokens where the criterion is asked, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
+    )
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Any) -> None: ...
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Return the fields, and in place of the gate the criterion and the parameters of all criteria."""
+        criterion: Any = Field(
+            default="delta_logp", description=f"When a token is redrawn: {', '.join(gates())}, or one of your own, "
+            "package.module:CLASS.",
+        )  # fmt: skip
+        criterion.annotation = str
+        fields = {name: info for name, info in cls.model_fields.items() if name != "gate"}
+        return fields | {"criterion": criterion} | parameters()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, data: Any) -> Any:
+        """Refuse what the mode does not have, and collect the criterion and its parameters, which are written flat."""
+        if not isinstance(data, Mapping):
+            return data
+        mode = data.get("mode", "rl")
+        if not isinstance(mode, str) or mode not in MODES:
+            raise unknown("mode", mode, MODES)
+        return _read_alone(data, mode) if mode in ALONE else _read_gated(data, mode)
+
+    @model_validator(mode="after")
+    def _check(self) -> "Decoding":
+        if self.gate is None:
+            if self.primary != self.mode:
+                raise ValueError(f"primary={self.primary!r} has no effect with mode={self.mode!r}; use mode={_GATED}")
+            return self
+        fixed = {"replace": 0.0, "resample": -1.0}
+        if self.gamma != fixed.get(self.mode, self.gamma):
+            raise ValueError(f"gamma={self.gamma} is refused with mode={self.mode!r}; use mode=extrapolate")
+        if self.mode == "extrapolate" and self.gamma in fixed.values():
+            object.__setattr__(self, "mode", "replace" if self.gamma == 0 else "resample")
+        if self.mode == "veto" and self.gate.redraws:
+            raise ValueError(
+                f"mode='veto' is refused with criterion={self.gate.name!r}, which says itself what is redrawn; "
+                "accepted: another criterion"
+            )
+        if isinstance(self.gate, Threshold) and (doubt := self.gate.doubt()):
+            warnings.warn(doubt, stacklevel=2)
+        return self
+
+    @model_serializer(mode="plain")
+    def _flat(self) -> dict[str, Any]:
+        """Write what the mode has, the criterion and its parameters flat."""
+        if self.gate is None:
+            return {"mode": self.mode, "primary": self.primary}
+        fields = {name: getattr(self, name) for name in type(self).model_fields if name != "gate"}
+        return fields | self.gate.plain()
+
+    @property
+    def gated(self) -> bool:
+        """Whether a criterion is asked at all (every mode but `base` and `rl`)."""
+        return self.gate is not None
+
+    @property
+    def tau(self) -> float | None:
+        """The threshold of its criterion; None where there is none."""
+        return getattr(self.gate, "tau", None)
+
+    @property
+    def criterion(self) -> str:
+        """The criterion in words, with its side, where that is not its own, and window: `delta_logp above @0:16`.
+
+        With its own parameters: `NAME/32`. Empty where none is asked.
+        """
+        return "" if self.gate is None else f"{self.gate.words}{self._at_window}"
+
+    @property
+    def caption(self) -> str:
+        """What its criterion is called in tables and figures: `Δ log p above`, `LABEL (span 32)`."""
+        return "" if self.gate is None else f"{self.gate.caption}{self._at_window}"
+
+    @property
+    def _at_window(self) -> str:
+        return f" @{self.window}" if self.window else ""
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every token is redrawn."""
+        return self.gate is not None and self.gate.everywhere and not self.window
+
+    def tokens(self, max_tokens: int) -> tuple[int, int | None]:
+        """Return the tokens of a response at which the criterion is asked: the first, and the first that is not.
+
+        A share is one of `max_tokens`, rounded up; how long the response will be is not known while it is written.
+        """
+        since, _, until = (self.window or ":").partition(":")
+        return _place(since, max_tokens) or 0, _place(until, max_tokens)
+
+    @property
+    def reads_base(self) -> bool:
+        """Whether base's logits are read; RL alone needs none of them."""
+        return self.mode != "rl"
+
+    def forwards(self, models: int = 2) -> int:
+        """Return how many models' forwards one token costs, of a pair (2 `models`) or a pair with a third (3).
+
+        Base, or the third model in its place, is one model, and so is RL of a pair.
+        """
+        alone = self.mode == "base" or (models == 2 and not self.gated)
+        return 1 if alone else models
+
+    def control(self) -> "Decoding":
+        """Return what it is compared with, the same gate with less of a target; what has no control is its own.
+
+        An extrapolation's is the replacement (gamma = 0): what is beyond RL adds to RL's token. A replacement's is the
+        veto: what RL's token adds to the rejected one's going. Without a threshold there is no veto: every token is
+        rejected, or the gate says itself what is redrawn.
+        """
+        if self.mode == "extrapolate":
+            return self.replace(mode="replace", gamma=0.0)
+        if self.mode == "replace" and isinstance(self.gate, Threshold):
+            return self.replace(mode="veto", gamma=-1.0)
+        return self
+
+    def controls(self) -> tuple["Decoding", ...]:
+        """Return its control and the control's own, the last first; none where it has none."""
+        control = self.control()
+        return () if control == self else (*control.controls(), control)
+
+    def label(self) -> str:
+        """Return a short name: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`."""
+        if self.gate is None:
+            return self.mode
+        words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:.3g}"]
+        if self.mode == "extrapolate" or (self.mode == "veto" and self.gamma != -1):
+            words.append(f"γ{self.gamma:g}")
+        if self.criterion != "delta_logp":
+            words.append(self.criterion)
+        if self.primary == "rl":
+            words.append("on rl")
+        return " ".join(words)
+
+
+def _read_alone(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """Return the fields of a mode in which one model writes.
+
+    Raises:
+        UserError: a setting is given that only the other modes have.
+    """
+    others = {"gate", *Decoding.options()} - {"mode", "primary"}
+    for name, value in data.items():
+        if name in others and value not in _UNSET:
+            raise UserError(f"{name}={value!r} has no effect with mode={mode!r}; use mode={_GATED}")
+    return {"primary": mode, **{name: value for name, value in data.items() if name not in others}}
+
+
+def _read_gated(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """Return the fields of a mode with a criterion, its gate made of what is written flat.
+
+    Raises:
+        UserError: the criterion, one of its parameters or the strength is refused or missing.
+    """
+    fields = dict(data)
+    if fields.get("source") is None:  # else it is somebody's own, as it was written down
+        fields = {name: value for name, value in fields.items() if value is not None}
+    if mode == "extrapolate" and "gamma" not in fields:
+        raise UserError("gamma is missing: mode='extrapolate' needs its strength, as gamma=0.05 (0 is replace)")
+    if mode in ("resample", "veto"):
+        fields.setdefault("gamma", -1.0)
+    gate = fields.get("gate")
+    if not isinstance(gate, Gate):
+        flat = {name: fields.pop(name) for name in list(fields) if name not in Decoding.model_fields}
+        fields["gate"] = _gate({**(gate if isinstance(gate, Mapping) else {}), **flat}, mode)
+    return fields
+
+
+def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
+    """Make a gate of a criterion and its parameters.
+
+    Raises:
+        UserError: there is no such criterion, or it has no such parameter, or lacks its threshold.
+    """
+    written = fields.get("criterion", "delta_logp")
+    named = split(written) if isinstance(written, str) else {"criterion": written}
+    criterion, source = named["criterion"], fields.get("source")
+    gate_class = None
+    if isinstance(criterion, str):
+        gate_class = known(criterion, source) if ":" in criterion else gates().get(criterion)
+        if gate_class is None and source is not None:  # as a record or a result tells of it
+            others = {name: value for name, value in fields.items() if name not in ("criterion", "source")}
+            return NotLoaded(criterion=criterion, digest=str(source), **others)
+    if gate_class is None:
+        raise unknown("criterion", criterion, (*gates(), "package.module:CLASS in a command or a file that you run"))
+    for name, value in named.items():
+        if name != "criterion" and fields.get(name) not in (None, value) and str(fields[name]) != value:
+            raise UserError(f"{name}={fields[name]!r} contradicts criterion={written!r}")
+    fields = {name: value for name, value in {**fields, **named}.items() if name != "source"}
+    for name, value in fields.items():
+        if name != "criterion" and name not in gate_class.model_fields:
+            if name not in parameters():
+                raise unknown("argument", name, Decoding.options())
+            accepted = ", ".join(gate_class.model_fields) or "no parameters"
+            raise UserError(f"{name}={value!r} has no effect with criterion={criterion!r}; accepted: {accepted}")
+        if name in gate_class.model_fields and truth_for_number(value, gate_class.model_fields[name].annotation):
+            raise UserError(f"{name}={value!r} is refused: a truth value is no number; accepted: a number")
+    if issubclass(gate_class, Threshold) and "tau" not in fields:
+        raise UserError(
+            f"tau is missing: mode={mode!r} needs the threshold of criterion={criterion!r}, such as tau=-0.3"
+        )
+    gate = gate_class.model_validate({name: value for name, value in fields.items() if name != "criterion"})
+    if gate.written:  # what is written down of it must be read where it is not loaded, too
+        plain = gate.plain()
+        NotLoaded(criterion=plain.pop("criterion"), digest=plain.pop("source"), **plain)
+    return gate
+
+
+def _normal_window(window: Any) -> Any:
+    """Return a window as it is always written; None for all tokens.
+
+    Raises:
+        ValueError: it is no slice, or has no token, or its shares are not within 0% and 100%.
+    """
+    if not isinstance(window, str):
+        return window
+    unit = "%" if "%" in window else ""
+    match = (_SHARES if unit else _WINDOW).fullmatch(window)
+    since, until = (int(end.strip("%")) if end else None for end in match.groups()) if match else (1, 0)
+    if unit and (since or 0) < 100 and until == 100:
+        until = None
+    if (until is not None and until <= (since or 0)) or (unit and max(since or 0, until or 0) >= 100):
+        raise ValueError(
+            f"window={window!r} is refused; accepted: a slice of tokens, as 0:16, 16: or 16:64, or of shares of "
+            "max_tokens, as 0:25%, 25%: or 25%:50%"
+        )
+    if not since and until is None:
+        return None
+    return f"{f'{since}{unit}' if since else 0}:{'' if until is None else f'{until}{unit}'}"
+
+
+def _place(end: str, max_tokens: int) -> int | None:
+    """Return one end of a window in tokens; None where it has none."""
+    if end.endswith("%"):
+        return -(-max_tokens * int(end[:-1]) // 100)
+    return int(end) if end else None
+
+
+def parse_decoding(text: str) -> Decoding:
+    """Read a decoding from `rl`, `replace,tau=-0.3` or `mode=extrapolate,tau=-0.3,gamma=0.1`.
+
+    Raises:
+        UserError: an unknown name, or a value that is refused.
+    """
+    fields: dict[str, str] = {}
+    options = Decoding.options()
+    for i, part in enumerate(text.split(",")):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            name, value = "mode", name
+            if i:
+                raise UserError(f"decoding={text!r}: {part!r} is no name=value; accepted: MODE,name=value,…")
+        if name not in options:
+            raise unknown("decoding", name, options)
+        if name in fields:
+            raise UserError(f"decoding={text!r} gives {name} twice")
+        fields[name] = value
+    return parse(Decoding, fields)
+
+
+def with_controls(decodings: Sequence[Decoding]) -> tuple[Decoding, ...]:
+    """Put base and RL first, and before each decoding its controls: the veto of a replacement, an extrapolation's
+    gamma = 0.
+    """
+    with_references = [Decoding(mode="base"), Decoding(mode="rl")]
+    for decoding in decodings:
+        with_references += [*decoding.controls(), decoding]
+    return tuple(dict.fromkeys(with_references))
+
+
+def check_together(decoding: Decoding, sampling: SamplingSettings) -> None:
+    """Refuse a decoding that this sampling cannot serve.
+
+    Raises:
+        UserError: the random criterion in greedy decoding, whose tokens are a function of the prompt.
+    """
+    if sampling.greedy and isinstance(decoding.gate, Threshold) and decoding.gate.statistic == "random":
+        raise UserError(
+            "criterion='random' is refused with temperature=0: nothing is left to chance there; accepted: another "
+            f"criterion, or temperature={LEAST_TEMPERATURE}, which draws the likeliest token but for near-ties"
+        )

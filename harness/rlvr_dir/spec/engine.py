@@ -1,0 +1,91 @@
+"""Which engine decodes, and the settings that are passed through to it."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, JsonValue
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec.base import Spec
+
+Backend = Literal["auto", "vllm", "transformers"]
+
+
+def read_kwargs(given: Any) -> Any:
+    """Read arguments of a chat template from `NAME=VALUE,…` (or with `;`, where commas part other things) or JSON.
+
+    Raises:
+        UserError: it is neither.
+    """
+    if not isinstance(given, str):
+        return given
+    refused = UserError(
+        f"chat_template_kwargs={given!r} is refused; accepted: NAME=VALUE, as enable_thinking=false, or a JSON object"
+    )
+    if given.lstrip().startswith("{"):
+        try:
+            return json.loads(given)
+        except ValueError:
+            raise refused from None
+    kwargs: dict[str, Any] = {}
+    for part in filter(None, re.split("[,;]", given)):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not name.isidentifier() or name in kwargs:
+            raise refused
+        try:
+            kwargs[name] = json.loads({"True": "true", "False": "false", "None": "null"}.get(value, value))
+        except ValueError:
+            kwargs[name] = value
+    return kwargs
+
+
+def kwargs_words(kwargs: Mapping[str, Any]) -> str:
+    """Write arguments of a chat template as `enable_thinking=false`."""
+    values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in kwargs.items()}
+    return ",".join(f"{name}={value}" for name, value in values.items())
+
+
+class EngineSpec(Spec, frozen=True):
+    """Engine settings. `auto` takes vLLM where it is installed and transformers where it is not.
+
+    `deterministic` takes vLLM's batch-invariant kernels, with which the same requests give the same bits in any batch.
+
+    `workers` engines share the work, on Ray: the cluster at `ray_address` (or RAY_ADDRESS), else a private one here.
+    """
+
+    backend: Backend = Field(default="auto", description="auto, vllm or transformers.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto", description="auto (the checkpoints' own), float32, bfloat16, float16."
+    )
+    max_model_len: int | None = Field(default=None, ge=8, description="Context in tokens; default the models' own.")
+    max_num_seqs: int = Field(default=256, ge=1, description="Responses decoded at once.")
+    max_num_batched_tokens: int | None = Field(default=None, ge=8, description="Tokens a step of vLLM, at most.")
+    tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs that share each layer.")
+    pipeline_parallel_size: int = Field(default=1, ge=1, description="Only 1: a pair cannot be cut by layers.")
+    gpu_memory_utilization: float = Field(default=0.9, gt=0.0, le=1.0, description="Share of a GPU that vLLM takes.")
+    kv_cache_gib: float | None = Field(default=None, gt=0.0, description="KV cache of both models together, in GiB.")
+    block_size: int | None = Field(default=None, ge=1, description="Tokens a block of vLLM's KV cache.")
+    enforce_eager: bool | None = Field(
+        default=None,
+        description="Compile nothing: starts sooner, runs slower. Default: on a CPU where little is asked.",
+    )
+    device: str | None = Field(default=None, description="cpu or cuda, for backend=transformers.")
+    self_test: bool | Literal["full"] = Field(
+        default=True, description="Check both models at the start; full: against transformers, whatever their size."
+    )
+    deterministic: bool = Field(
+        default=False, description="The same bits in any batch, for some speed: vLLM on NVIDIA GPUs."
+    )
+    chat_template_kwargs: Annotated[dict[str, JsonValue], BeforeValidator(read_kwargs)] = Field(
+        default_factory=dict,
+        description="Arguments of the chat template, as enable_thinking=false; what it does not read is refused.",
+    )
+    vllm_args: dict[str, Any] = Field(
+        default_factory=dict, description="Further arguments of vllm.LLM, for what has no field here."
+    )
+    workers: int = Field(default=1, ge=1, description="Engines that share the work, on Ray (docs/scale-out.md).")
+    ray_address: str | None = Field(
+        default=None, min_length=1, description="HOST:PORT of a running Ray cluster, or auto; default this machine."
+    )

@@ -1,0 +1,193 @@
+"""What an evaluation is asked for: everything that determines its rollouts and its scores, under one hash.
+
+    spec = parse(EvalSpec, {"tasks": ["aime24"], "pair": "dapo-32b", "decodings": ["rl", "replace,tau=-0.3"]})
+
+Where rollouts, results and runs go is no part of it: that is asked of `rlvr_dir.evals.evaluate` beside it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from rlvr_dir.digest import digest
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.gates import GateError
+from rlvr_dir.policy.own import load_named
+from rlvr_dir.spec.base import Place, Spec, parse, short_repr
+from rlvr_dir.spec.decoding import Decoding, check_together, parse_decoding, with_controls
+from rlvr_dir.spec.engine import EngineSpec
+from rlvr_dir.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
+from rlvr_dir.spec.presentation import Presentation
+from rlvr_dir.spec.sampling import Sampling, merge_sampling
+
+DECODING_OPTIONS = tuple(Decoding.options())
+SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
+
+
+def read_decodings(value: Any) -> tuple[Decoding, ...]:
+    """Read one decoding or several: a `Decoding`, a mapping of its fields, or text as `replace,tau=-0.3`.
+
+    Raises:
+        UserError: none, one twice, or one that is refused.
+    """
+    if not isinstance(value or (), Iterable | Decoding):
+        raise UserError(f"decodings={short_repr(value)} is refused; accepted: one decoding, or a list of them")
+    items = [value] if isinstance(value, str | Mapping | Decoding) else list(value or ())
+    decodings = tuple(
+        parse_decoding(item) if isinstance(item, str) else parse(Decoding, item, where=f"decodings.{i}.")
+        for i, item in enumerate(items)
+    )
+    if doubled := [decoding.label() for i, decoding in enumerate(decodings) if decoding in decodings[:i]]:
+        raise UserError(f"decodings: {doubled[0]} is asked for twice")
+    if not decodings:
+        raise UserError("decodings is empty")
+    return decodings
+
+
+def read_names(value: Any) -> Any:
+    """Read names from one text, `aime24,amc`, or leave a list as it is."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
+def is_task_file(task: str) -> bool:
+    """Tell whether a benchmark is named by the YAML of a task of lm-eval's."""
+    return task.endswith((".yaml", ".yml"))
+
+
+class ProblemPart(Spec, frozen=True):
+    """Which problems of a benchmark: those after the first `skip`, of those that a `split` leaves.
+
+    A split of 0.5 draws half of the problems by a digest of their ids, the same for everybody and in any order of the
+    file; `held_out` takes the other half.
+    """
+
+    skip: int = Field(default=0, ge=0, description="Leave out the first so many.")
+    split: float | None = Field(
+        default=None, gt=0.0, lt=1.0, description="A share of the problems, drawn by their ids."
+    )
+    held_out: bool = Field(default=False, description="The other share.")
+
+    @property
+    def words(self) -> str:
+        """Say which problems; empty where it is all of them."""
+        share = (
+            [] if self.split is None else [f"{'held out' if self.held_out else 'drawn'} by a split of {self.split:g}"]
+        )
+        return ", ".join([*share, *([f"after the first {self.skip}"] if self.skip else [])])
+
+    def select(self, ids: Sequence[str]) -> list[str]:
+        """Return the ids of the problems in this part, in their order."""
+        problem_ids = list(ids)
+        if self.split is not None:
+            drawn = sorted(problem_ids, key=lambda key: digest(f"split {key}"))[: round(self.split * len(problem_ids))]
+            problem_ids = [key for key in problem_ids if (key in set(drawn)) != self.held_out]
+        return problem_ids[self.skip :]
+
+
+class EvalSpec(Presentation, frozen=True):
+    """An evaluation: every decoding of a pair on every task.
+
+    `prompt`, `examples` and `grader` are for all of its tasks. `pair` is a pair, the name of one, or a folder;
+    `sampling` None is each task's own. `controls: true` in a file adds to `decodings` base, RL, the veto of
+    each replacement and the gamma = 0 control of each extrapolation.
+    """
+
+    called: ClassVar[str] = "evaluation"
+
+    tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
+        default=(),
+        description="Comma-separated: aime24, aime25, amc, minerva, rlvr_math, tiny_easy, …, PATH.jsonl, NAME=PATH, "
+        "or a task of lm-eval's: its name, or PATH.yaml.",
+    )
+    pair: NamedPair = Field(
+        default=TINY, description="A name of `rlvr-dir pair list` (dapo-32b), tiny, or a folder with base and rl."
+    )
+    decodings: Annotated[tuple[Decoding, ...], BeforeValidator(read_decodings)] = Field(
+        default_factory=lambda: (Decoding(),), description="rl, replace,tau=-0.3, or {mode: ...}; one or a list."
+    )
+    sampling: Sampling | None = Field(default_factory=Sampling, description="null: each task's own.")
+    limit: int | None = Field(default=None, ge=1, description="First problems only: for a look, not for a score.")
+    part: ProblemPart = Field(default_factory=ProblemPart)
+    data_dir: Place | None = Field(default=None, description="Folder of <task>.jsonl files, instead of the hub.")
+    include_path: Place | None = Field(default=None, description="Folder with YAML files of tasks, as lm_eval has it.")
+    engine: EngineSpec = Field(default_factory=EngineSpec)
+
+    def problem_ids(self, ids: Sequence[str]) -> list[str]:
+        """Return which problems of a benchmark are asked, of all its ids: the first `limit` of `part`."""
+        return self.part.select(ids)[: self.limit]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _add_controls(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and "controls" in data:
+            data = dict(data)
+            if data.pop("controls"):
+                data["decodings"] = with_controls(read_decodings(data.get("decodings", "rl")))
+        return data
+
+    @model_validator(mode="after")
+    def _check_greedy(self) -> "EvalSpec":
+        if self.sampling is not None:
+            for decoding in self.decodings:
+                check_together(decoding, self.sampling)
+        return self
+
+
+def load_criteria(*values: Any) -> None:
+    """Load the criteria of somebody's own that a person names in options or in a file that is run.
+
+    Raises:
+        UserError: one cannot be loaded.
+    """
+    try:
+        load_named(*values)
+    except GateError as error:
+        raise UserError(str(error)) from None
+
+
+def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> EvalSpec:
+    """Make an `EvalSpec` from a file's mapping and flat options over it.
+
+    Options have the names of the command line and of lm-eval's model arguments: those of the pair (`pretrained`,
+    `base`, ...), of `Decoding`, `Sampling`, `EngineSpec`, and of `EvalSpec` itself. An option wins over the file; one
+    that says how to decode (`mode`, `tau`, ...) changes the file's decoding, which must then be only one.
+
+    Raises:
+        UserError: an unknown key, a value that is refused, or parts that do not fit together.
+    """
+    load_criteria(data, options or {})
+    data = {name: value for name, value in data.items() if value is not None}
+    fields = {name: value for name, value in (options or {}).items() if value is not None}
+    decoding = {name: fields.pop(name) for name in DECODING_OPTIONS if name in fields}
+    if decoding:
+        first = next(iter(decoding))
+        if "decodings" in fields:
+            raise UserError(
+                f"{first}={decoding[first]!r} and decoding={fields['decodings'][0]!r} both say how to decode; "
+                "give one of them"
+            )
+        decodings = read_decodings(data["decodings"]) if "decodings" in data else ()
+        if len(decodings) > 1:
+            raise UserError(
+                f"{first}={decoding[first]!r} changes one decoding, and the file has {len(decodings)}; use -d"
+            )
+        fields["decodings"] = [change_decoding(decodings[0] if decodings else None, decoding)]
+    pair = pair_of(fields)
+    data |= {} if pair is None else {"pair": pair}
+    for section, spec in SECTIONS.items():
+        if own_fields := {name: fields.pop(name) for name in spec.options() if name in fields}:
+            decodings = data.get(section) or {}
+            data[section] = merge_sampling(
+                decodings.model_dump() if isinstance(decodings, Spec) else dict(decodings), own_fields
+            )
+            parse(spec, data[section])  # under the option's own name
+    data |= {name: value for name, value in fields.items() if name not in PAIR_OPTIONS}
+    return parse(EvalSpec, data)
+
+
+def change_decoding(decoding: Decoding | None, changes: Mapping[str, Any]) -> Decoding:
+    """Change a decoding by options; another mode starts from nothing."""
+    if decoding is None or changes.get("mode", decoding.mode) != decoding.mode:
+        return parse(Decoding, changes)
+    return decoding.replace(**changes)

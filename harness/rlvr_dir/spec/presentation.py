@@ -1,0 +1,144 @@
+"""How the problems of a benchmark are put to a model and graded: a prompt template, examples, a grader.
+
+The YAML beside a JSONL says it of one benchmark; options, and keys of an evaluation, a sweep or a validation, say it of
+all that they ask for, and win (docs/benchmarks.md).
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec.base import Spec, parse, read_jsonl
+
+Grader = Literal["plain", "robust", "math_dapo"]
+INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."  # the paper's
+DEFAULT_GRADER: Grader = "robust"
+NONE = "none"
+_FILTERS = ("capitalize", "indent", "lower", "regex_replace", "replace", "title", "trim", "upper", "wordwrap")
+
+
+# Prompts by name: `math_dapo` is that of DAPO-Math-17k, on which the paper's models were trained.
+BEFORE = (
+    "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
+    "$Answer (without quotes) where $Answer is the answer to the problem.\n\n"
+)
+AFTER = '\n\nRemember to put your answer on its own line after "Answer:".'
+PROMPTS = {"math_dapo": BEFORE + "{{problem}}" + AFTER}
+
+
+def _read_prompt(value: Any) -> Any:
+    """Read a template of `problem`, the name of one, or the file that holds one."""
+    if not isinstance(value, str):
+        return value
+    value = PROMPTS.get(value, value)
+    from jinja2 import Environment, TemplateSyntaxError, nodes
+    from jinja2.meta import find_undeclared_variables
+
+    text = Path(value).read_text(encoding="utf-8").removesuffix("\n") if os.path.isfile(value) else value
+    environment = Environment()
+    environment.filters["regex_replace"] = str  # which lm-eval adds
+    try:
+        environment.compile(text)
+        template = environment.parse(text)
+        read = find_undeclared_variables(template)
+    except TemplateSyntaxError as error:
+        raise UserError(f"prompt={value!r} is no template: {error.message}") from None
+    # lm-eval renders it without a sandbox: an attribute of a text leads to any code, so a template has only texts.
+    if any(node.name not in _FILTERS for node in template.find_all(nodes.Filter)) or any(
+        template.find_all((nodes.Getattr, nodes.Getitem, nodes.Call, nodes.CallBlock, nodes.ImportedName))
+    ):
+        raise UserError(
+            f"prompt={value!r} could run code; accepted: no attributes, no calls, and of filters {', '.join(_FILTERS)}"
+        )
+    if read != {"problem"}:
+        raise UserError(
+            f"prompt={value!r} reads {sorted(read)}; accepted: a template of {{{{problem}}}}, a file with one, or "
+            f"{', '.join(PROMPTS)}"
+        )
+    return text
+
+
+def rendered(prompt: str, problem: str) -> str:
+    """Return a problem as a template puts it."""
+    from jinja2 import Environment
+
+    return Environment(keep_trailing_newline=True).from_string(prompt).render(problem=problem)
+
+
+def _read_examples(value: Any) -> Any:
+    """Read examples as a list, or the JSONL that holds them, or `none`."""
+    if not isinstance(value, str):
+        return value
+    if value == NONE:
+        return ()
+    if not os.path.isfile(value):
+        raise UserError(f"examples={value!r} is no file; accepted: a JSONL of problem and answer, or {NONE}")
+    return [{name: row[name] for name in Example.model_fields} for _, row in read_jsonl(value, ("problem", "answer"))]
+
+
+def _as_text(value: Any) -> Any:
+    """Write a number as text."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Prompt = Annotated[str | None, BeforeValidator(_read_prompt)]
+Text = Annotated[str, BeforeValidator(_as_text)]
+
+
+class Example(Spec, frozen=True):
+    """A problem and the answer that is shown to it, as it is written."""
+
+    called: ClassVar[str] = "example"
+
+    problem: Text
+    answer: Text
+
+
+class Presentation(Spec, frozen=True):
+    """How problems are put to a model and graded; None is what is not said here.
+
+    `prompt` is a Jinja template of `problem`; `examples` come before it, each `problem` through the same template and
+    followed by its `answer`. Files that are named are read at once: what they say now is what was asked.
+    """
+
+    called: ClassVar[str] = "benchmark"
+
+    prompt: Prompt = Field(
+        default=None,
+        description="A template of {{problem}}, a file with one, or math_dapo, in place of each benchmark's own.",
+    )
+    examples: Annotated[tuple[Example, ...] | None, BeforeValidator(_read_examples)] = Field(
+        default=None, description="A JSONL of problem and answer, shown before each problem; or none."
+    )
+    grader: Grader | None = Field(
+        default=None,
+        description="robust; plain: math-verify alone, as in the paper; or math_dapo: the last 'Answer:', as its "
+        "trainings were rewarded. Default the benchmark's, else robust.",
+    )
+
+    @classmethod
+    def from_record(cls, data: Any) -> "Presentation":
+        """Return what a record says of itself: texts to compare, of which none is compiled or taken for a file.
+
+        Raises:
+            UserError: it says nothing that can be read.
+        """
+        prompt, examples = (data.get("prompt"), data.get("examples")) if isinstance(data, Mapping) else (data, None)
+        if not isinstance(prompt, str | None) or not isinstance(examples, list | None):
+            raise UserError(f"presentation={data!r} is refused; accepted: a prompt and a list of examples")
+        parsed = None if examples is None else tuple(parse(Example, example, "examples.") for example in examples)
+        return Presentation.model_construct(prompt=prompt, examples=parsed, grader=None)
+
+    def applied_to(self, other: "Presentation") -> "Presentation":
+        """Return `other`, changed by what is said here."""
+        own_fields = {name: getattr(self, name) for name in Presentation.model_fields}
+        return other.model_copy(update={name: value for name, value in own_fields.items() if value is not None})
+
+    def non_default(self) -> dict[str, Any]:
+        """Return what the model is shown otherwise than by default, as plain values; who grades it is not shown."""
+        fields = self.model_dump(mode="json", include={"prompt", "examples"})
+        return {name: value for name, value in fields.items() if value}

@@ -1,0 +1,121 @@
+"""How many responses are drawn, and how each is: temperature, nucleus, length, seed."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import Field, model_serializer, model_validator
+
+from rlvr_dir.spec.base import Spec, parse
+
+LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
+
+
+def merge_sampling(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with some changed; greedy drops the number of samples, which is 1."""
+    greedy = changes.get("temperature") == 0
+    return {**{name: value for name, value in settings.items() if not (greedy and name == "samples")}, **changes}
+
+
+class SamplingSettings(Spec, frozen=True):
+    """How each response is drawn. The defaults are the paper's (temperature 1, top-p 0.7, 20k tokens).
+
+    `temperature` divides both models' logits before anything else, the criterion included. Each policy is narrowed to
+    its nucleus of mass `top_p` before it is drawn from. Criteria look at policies that are not truncated.
+
+    Temperature 0 is greedy: the proposal and, where the criterion holds, the token in its place are each the likeliest
+    one of their policy, of equal ones that of the lowest id. The criterion looks at the models as they are (temperature
+    1). Nothing is left to chance: the seed is 0 and top_p has no effect.
+    """
+
+    temperature: float = Field(
+        default=1.0,
+        ge=0.0,
+        le=100.0,
+        description="Divides both models' logits; 0 is greedy: one sample, no top_p, no seed.",
+    )
+    top_p: float = Field(default=0.7, gt=0.0, le=1.0, description="Nucleus of each policy.")
+    max_tokens: int = Field(default=20_000, ge=1, description="New tokens at most; the context may allow fewer.")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Key of the noise.")
+
+    @model_serializer(mode="plain")
+    def _without_what_greedy_ignores(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: value for name, value in fields.items() if not (self.greedy and name == "top_p")}
+
+    @model_validator(mode="after")
+    def _normalise(self) -> Self:
+        """Fill in what temperature 0 implies: two ways of asking for it are equal and hash alike."""
+        if self.greedy:
+            object.__setattr__(self, "temperature", 0.0)
+            object.__setattr__(self, "top_p", 1.0)
+            object.__setattr__(self, "seed", 0)
+        elif self.temperature < LEAST_TEMPERATURE:
+            raise ValueError(
+                f"temperature={self.temperature} is refused; accepted: 0 (greedy), or {LEAST_TEMPERATURE} to 100"
+            )
+        return self
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a validated copy with some fields changed.
+
+        Raises:
+            UserError: the changed spec is not valid.
+        """
+        return parse(type(self), merge_sampling(self.model_dump(), changes))
+
+    def explicit(self) -> dict[str, Any]:
+        """Return what was given, without what defaults filled in."""
+        defaults = type(self).model_fields.keys() - self.model_fields_set
+        return {name: value for name, value in self.model_dump().items() if name not in defaults}
+
+    def difference_from(self, usual: "SamplingSettings") -> str:
+        """Say in words how this draws otherwise than `usual`: `greedy`, `T = 0.6`, `top-p 0.95`; empty if alike."""
+        same_heat = self.greedy or self.temperature == usual.temperature
+        heat = [] if same_heat else [f"T = {self.temperature:g}"]
+        return ", ".join([*heat, *([] if self.nucleus == usual.nucleus else [self.nucleus])])
+
+    @property
+    def words(self) -> str:
+        """How it draws, in words: `T = 0.6, top-p 0.7`, `greedy`."""
+        return "greedy" if self.greedy else f"T = {self.temperature:g}, {self.nucleus}"
+
+    @property
+    def nucleus(self) -> str:
+        """What is drawn from, in words: `top-p 0.7`, `greedy`."""
+        return "greedy" if self.greedy else f"top-p {self.top_p:g}"
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is taken, and nothing is drawn."""
+        return self.temperature == 0
+
+    @property
+    def criterion_temperature(self) -> float:
+        """At which criteria, traces and delta log p look at both models; greedy decoding has none of its own."""
+        return self.temperature or 1.0
+
+
+class Sampling(SamplingSettings, frozen=True):
+    """How many responses to a problem, and how each is drawn; greedy decoding has one."""
+
+    samples: int = Field(
+        default=32, ge=1, description="Responses a problem: Avg@k and Pass@k, k up to this; greedy has 1."
+    )
+
+    @property
+    def per_response(self) -> SamplingSettings:
+        """How each is drawn: 8 samples are the first 8 of 32."""
+        fields = self.model_dump()
+        del fields["samples"]
+        return SamplingSettings.model_validate(fields)
+
+    @model_validator(mode="after")
+    def _check_samples(self) -> Self:
+        if self.greedy:
+            if "samples" in self.model_fields_set and self.samples != 1:
+                raise ValueError(
+                    f"samples={self.samples} is refused with temperature=0: greedy responses to one problem are all "
+                    "equal; accepted: samples=1"
+                )
+            object.__setattr__(self, "samples", 1)
+        return self

@@ -1,0 +1,281 @@
+"""What every sweep says, whatever it tries: which values, chosen how, what counts as better, who works on it.
+
+`rlvr_dir.spec.sweep` has sweeps of decodings, `rlvr_dir.sweep.specs` sweeps of trainings.
+"""
+
+import re
+import types
+from collections.abc import Mapping
+from math import prod
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.spec.base import Spec, parse, short_repr
+
+SearchMethod = Literal["grid", "random", "tpe"]
+LISTED = ("grid", "random")  # methods whose points are all known before anything runs
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values or len(set(values)) < len(values):
+        raise PydanticCustomError("distinct", "it is empty or names a value twice")
+    return values
+
+
+class Parameter(Spec, frozen=True):
+    """What one parameter may be: `Values` or `Numbers` one by one, a `Range`, or thresholds by a `Ratio`."""
+
+    @property
+    def listed(self) -> tuple[Any, ...]:
+        """The values or ratios; none of a range."""
+        return ()
+
+
+class Values(Parameter, frozen=True):
+    """Names, switches or whole numbers, one by one."""
+
+    values: Annotated[tuple[bool | int | float | str, ...], BeforeValidator(_as_list), AfterValidator(_distinct)]
+
+    @property
+    def listed(self) -> tuple[Any, ...]:
+        """The values."""
+        return self.values
+
+
+class Numbers(Values, frozen=True):
+    """Numbers, one by one; YAML reads some of them as text (1e-3)."""
+
+    values: Annotated[tuple[float, ...], BeforeValidator(_as_list), AfterValidator(_distinct)]
+
+
+class Range(Parameter, frozen=True):
+    """Any number from `min` to `max`; with `log` evenly in its logarithm."""
+
+    min: float
+    max: float
+    log: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> "Range":
+        if self.min >= self.max or (self.log and self.min <= 0):
+            raise PydanticCustomError("range", "it needs min below max, and with log min above 0")
+        return self
+
+
+class Ratio(Parameter, frozen=True):
+    """Thresholds for these replacement ratios, fractions between 0 and 1; they are found from base's generation.
+
+    And then again on the text that replacing leads to, unless `refine` is false, which takes half the decoding.
+    """
+
+    ratio: Annotated[
+        tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...], BeforeValidator(_as_list), AfterValidator(_distinct)
+    ]
+    refine: bool = True
+
+    @property
+    def listed(self) -> tuple[float, ...]:
+        """The ratios."""
+        return self.ratio
+
+
+class Objective(Spec, frozen=True):
+    """What is to become large or small; of several benchmarks the unweighted mean. Shares and scores are fractions."""
+
+    name: str = Field(description="avg_at_N, pass_at_K, replacement_ratio, ...")
+    goal: Literal["maximize", "minimize"] = Field(default="maximize", description="Or minimize.")
+
+
+class Workers(Spec, frozen=True):
+    """How many work at the same time; `gpus_each` gives every one its own GPUs."""
+
+    count: int = Field(default=1, ge=1, description="That work at the same time.")
+    gpus_each: int = Field(default=0, ge=0, description="GPUs of each.")
+
+
+class Search(Spec, frozen=True):
+    """The part of a sweep that says which points there are and which of them is best.
+
+    A kind of sweep adds what its points are made of: `parameter_fields`, `pairs`, `seeds`, `metrics`, `run_params`.
+    """
+
+    called: ClassVar[str] = "sweep"
+    by_ratio: ClassVar[str] = ""  # the parameter that may be a `Ratio`
+    grows: ClassVar[tuple[str, ...]] = ()  # further lists that may be extended
+
+    kind: str = ""
+    name: str = Field(description="Names the sweep's folder.")
+    parameters: dict[str, Values | Numbers | Range | Ratio] = Field(
+        description="What is varied: {values: [...]}, {min:, max:, log:}, of τ also {ratio: [...]}."
+    )
+    method: SearchMethod = Field(default="grid", description="grid, random or tpe; all but grid need run_cap.")
+    metric: Objective = Field(  # pyright: ignore[reportAssignmentType]  (the default is filled in once `metrics` are known)
+        default=None, description="A name, default avg_at_N, or {name:, goal: minimize}."
+    )
+    run_cap: int | None = Field(default=None, ge=1, description="Points at most.")
+    batch: int = Field(default=8, ge=1, description="Of a search: points decoded together.")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="Of the search, not of the noise.")
+    workers: Workers = Field(default_factory=Workers)
+    storage: str = Field(default="journal", description="journal, postgresql://..., or sqlite:///... (one worker).")
+    retries: int = Field(default=3, ge=0, description="Of a point that failed.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, data: Any) -> Any:
+        """Take a key without a value for one that is not there."""
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, Mapping) else data
+
+    @field_validator("metric", mode="before")
+    @classmethod
+    def _read_metric(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("parameters", mode="before")
+    @classmethod
+    def _read_parameters(cls, parameters: Any) -> dict[str, Parameter]:
+        if not isinstance(parameters, Mapping) or not parameters:
+            raise UserError("the sweep has no parameters")
+        fields = cls.parameter_fields()
+        for name in parameters:
+            if name not in fields:
+                raise unknown("key of parameters", name, fields)
+        return {name: _parameter(name, value, fields[name], name == cls.by_ratio) for name, value in parameters.items()}
+
+    @model_validator(mode="after")
+    def _check(self) -> "Search":
+        if self.metric is None:
+            object.__setattr__(self, "metric", Objective(name=self.metrics[0]))
+        self.check()
+        return self
+
+    @classmethod
+    def parameter_fields(cls) -> Mapping[str, FieldInfo]:
+        """Return what can be varied, by the name of the parameter."""
+        raise NotImplementedError
+
+    @property
+    def pairs(self) -> Mapping[str, Any]:
+        """Return what points are tried on, by name."""
+        raise NotImplementedError
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Return the metrics there are, the usual one first."""
+        raise NotImplementedError
+
+    @property
+    def at_once(self) -> int | None:
+        """Return how many points run together; None: all of them."""
+        return None if self.method in LISTED else self.batch
+
+    @property
+    def run_params(self) -> dict[str, str]:
+        """Return what was asked, for people who look at the sweep's run in MLflow."""
+        raise NotImplementedError
+
+    @classmethod
+    def choices(cls, name: str) -> tuple[Any, ...]:
+        """Return all that a parameter can be; none where it is a number or a text."""
+        kind = kind_of(cls.parameter_fields()[name])
+        return (False, True) if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
+
+    def check(self) -> None:
+        """Refuse what one field alone cannot tell.
+
+        Raises:
+            UserError: naming the first thing that does not fit.
+        """
+        if not _NAME.fullmatch(self.name):
+            raise UserError(
+                f"name={self.name!r} is refused: it names a folder; accepted: letters, digits, '.', '_', '-'"
+            )
+        for name, parameter in self.parameters.items():
+            if isinstance(parameter, Range) and self.method == "grid":
+                raise UserError(f"parameters.{name} has a range, and method=grid needs values; or use method=random")
+        if self.method != "grid" and self.run_cap is None:
+            raise UserError(f"run_cap is missing: method={self.method} needs the number of points to try")
+        scheme = self.storage.partition(":")[0]
+        if scheme not in ("journal", "postgresql", "sqlite") and not self.storage.startswith("$"):
+            raise unknown("storage", self.storage, ("journal", "postgresql://...", "sqlite:///..."))
+        if scheme == "sqlite" and self.workers.count > 1:
+            raise UserError(
+                f"storage=sqlite is refused with {self.workers.count} workers: it cannot lock rows, so two workers "
+                "take one point; accepted: journal (one machine), postgresql://... (many)"
+            )
+
+    def size(self) -> str:
+        """Say how many points there are, as a product: `5 tau x 3 gamma = 15 points`."""
+        pairs = len(self.pairs)
+        if self.method != "grid":
+            return f"{self.run_cap} points by {self.method}" + (f" on each of {pairs} pairs" if pairs > 1 else "")
+        factors = [(pairs, "pairs")] if pairs > 1 else []
+        for name, parameter in self.parameters.items():
+            by = " by ratio" if isinstance(parameter, Ratio) else ""
+            factors.append((len(parameter.listed), name.partition(".")[2] + by))
+        total = prod(count for count, _ in factors)
+        product = " x ".join(f"{count} {name}" for count, name in factors)
+        few = self.run_cap is not None and self.run_cap * pairs < total
+        capped = f", the first {self.run_cap} of {'each pair' if pairs > 1 else 'them'}" if few else ""
+        return f"{product} = {total} points{capped}"
+
+    def plain(self) -> dict[str, Any]:
+        """Return the sweep as plain values with its defaults filled in; `parse` restores it."""
+        return self.model_dump(mode="json")
+
+    def covering_points(self) -> list[dict[str, Any]]:
+        """Return points with every value of every parameter at least once, the others at their first."""
+        values_of = {
+            name: (parameter.min, parameter.max) if isinstance(parameter, Range) else parameter.listed
+            for name, parameter in self.varied().items()
+        }
+        first = {name: values[0] for name, values in values_of.items()}
+        return [{**first, name: value} for name, values in values_of.items() for value in values]
+
+    def varied(self) -> dict[str, Parameter]:
+        """Return the parameters by the names that points have: `decode.tau.ratio` for a threshold by its ratio."""
+        return {f"{name}.ratio" if isinstance(p, Ratio) else name: p for name, p in self.parameters.items()}
+
+
+def kind_of(field: FieldInfo) -> Any:
+    """Return the type of a field, without its None."""
+    kind = field.annotation
+    if get_origin(kind) in (Union, types.UnionType):
+        kind = next(part for part in get_args(kind) if part is not type(None))
+    return kind
+
+
+def _parameter(name: str, value: Any, field: FieldInfo, by_ratio: bool) -> Parameter:
+    """Read one entry of `parameters`: values of a field; of a number also a range.
+
+    Raises:
+        UserError: it is neither, or more than one of them.
+    """
+    where, numeric = f"parameters.{name}", kind_of(field) is float
+    if isinstance(value, Parameter):
+        return value
+    if not isinstance(value, Mapping):
+        raise UserError(
+            f"{where}={short_repr(value)} is refused; accepted: {{values: [...]}}" + " or {min: …, max: …}" * numeric
+        )
+    kinds: dict[str, type[Parameter]] = {"values": Numbers if numeric else Values}
+    if numeric:
+        kinds |= {"min": Range, "max": Range, "log": Range}
+    if by_ratio:
+        kinds |= {"ratio": Ratio, "refine": Ratio}
+    for key in value:
+        if key not in kinds:
+            raise unknown(f"key of {where}", key, kinds)
+    named = {kinds[key] for key in value}
+    if len(named) != 1:
+        ways = ["values", *(["min and max"] if numeric else []), *(["ratio"] if by_ratio else [])]
+        raise UserError(f"{where} needs one of: {', '.join(ways)}")
+    return parse(named.pop(), value, where=f"{where}.")

@@ -1,0 +1,330 @@
+"""A sweep of decodings: ways of decoding to be tried on benchmarks, how they are chosen, and what counts as better.
+
+    spec = parse(SweepSpec, read_yaml("sweeps/tiny_tau_gamma.yaml"))
+
+Everything is checked here, before any model loads. `sweeps/*.yaml` are examples, `docs/sweep.md` explains each key.
+"""
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_serializer, model_validator
+from pydantic.fields import FieldInfo
+
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.policy.gates import gates
+from rlvr_dir.spec.base import Spec, parse, short_repr
+from rlvr_dir.spec.checkpoints import checkpoints_of
+from rlvr_dir.spec.decoding import Decoding, check_together, parse_decoding
+from rlvr_dir.spec.engine import EngineSpec
+from rlvr_dir.spec.evaluation import (
+    EvalSpec,
+    ProblemPart,
+    read_decodings,
+    read_names,
+)
+from rlvr_dir.spec.pair import TINY, NamedPair, Pair, find_pair, model_name, preset
+from rlvr_dir.spec.presentation import Presentation
+from rlvr_dir.spec.sampling import Sampling, merge_sampling
+from rlvr_dir.spec.search import LISTED, Ratio, Search
+
+TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
+_PASS = re.compile(r"pass_at_([0-9]+)")
+
+
+def _read_pairs(value: Any) -> dict[str, Any]:
+    """Read one pair or several, by the name that points and tables know each by.
+
+    Raises:
+        UserError: one is refused, or two have one name.
+    """
+    if isinstance(value, Mapping) and isinstance(value.get("rl"), list | tuple):  # a training's checkpoints
+        shared = {key: value[key] for key in value if key != "rl"}
+        named = checkpoints_of([str(name) for name in value["rl"]], shared)
+    else:
+        named = [_read_pair(pair) for pair in (value if isinstance(value, list | tuple) else [value])]
+    names = [name for name, _ in named]
+    if len(set(names)) < len(names):
+        raise UserError(f"pair: {', '.join(names)} has one name twice")
+    return dict(named)
+
+
+def _read_pair(value: Any) -> tuple[str, Any]:
+    """Read a name, a folder, which gives the pair its name, `NAME=PLACE`, or a pair's fields and its `name`."""
+    if value == TINY or preset(value) is not None:
+        return value, preset(value) or value
+    name, place = "", value
+    if isinstance(value, Mapping):
+        name, place = str(value.get("name") or ""), {key: value[key] for key in value if key != "name"}
+    elif isinstance(value, str) and "=" in value and not Path(value).expanduser().is_dir():
+        name, _, place = value.partition("=")
+    pair = find_pair(place)
+    if isinstance(pair, str):
+        raise UserError(f"pair={value!r} is refused: {pair!r} has a name; accepted: {pair}")
+    named = Path(place).expanduser().resolve() / "rl" if isinstance(place, str) and not name else Path(pair.rl)
+    return name or model_name(str(named)), pair
+
+
+def _write_pairs(pairs: Mapping[str, Pair | str]) -> list[Any]:
+    """Write pairs as `_read_pairs` reads them: by name alone where that says all."""
+    return [
+        name if pair in (name, preset(name)) or isinstance(pair, str) else {"name": name, **pair.model_dump()}
+        for name, pair in pairs.items()
+    ]
+
+
+def _read_references(value: Any) -> tuple[Decoding, ...]:
+    """Read further references; base and RL are references anyway."""
+    if not isinstance(value or (), list | tuple):
+        raise ValueError(f"references={short_repr(value)} is refused; accepted: a list of decodings")
+    decodings = [
+        parse_decoding(text) if isinstance(text, str) else parse(Decoding, text, where="references.")
+        for text in value or ()
+    ]
+    return tuple(decoding for decoding in decodings if decoding.mode not in ("base", "rl"))
+
+
+def _read_decode(value: Any) -> dict[str, Any]:
+    """Read what all points have in common."""
+    if not isinstance(value or {}, Mapping):
+        raise ValueError(
+            f"decode={short_repr(value)} is refused; accepted: a mapping of {', '.join(Decoding.options())}"
+        )
+    for key in value or {}:
+        if key not in Decoding.options():
+            raise unknown("key of decode", key, Decoding.options())
+    return dict(value or {})
+
+
+class OtherSampling(Spec, frozen=True):
+    """Draw some decodings otherwise than the sweep: as its `sampling` says, but for what is named here.
+
+    One way to truncate takes the place of another; greedy decoding (temperature 0) has one sample.
+    """
+
+    decodings: Annotated[tuple[Decoding, ...], BeforeValidator(read_decodings)] = (Decoding(mode="rl"),)
+    changes: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Return the decodings, and what can be drawn otherwise."""
+        drawn = {name: info for name, info in Sampling.options().items() if name not in ("max_tokens", "seed")}
+        return {"decodings": cls.model_fields["decodings"], **drawn}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        changes = {name: data[name] for name in data if name in cls.options() and name != "decodings"}
+        rest = {name: value for name, value in data.items() if name not in changes}
+        return {**rest, "changes": {name: value for name, value in changes.items() if value is not None}}
+
+    @model_serializer(mode="plain")
+    def _flat(self) -> dict[str, Any]:
+        return {"decodings": [decoding.model_dump() for decoding in self.decodings], **self.changes}
+
+    def applied_to(self, sampling: Sampling) -> Sampling:
+        """Return how it draws in a sweep of this `sampling`.
+
+        Raises:
+            UserError: a value is refused.
+        """
+        return parse(Sampling, merge_sampling(sampling.model_dump(), self.changes), where="samplings.")
+
+
+class ConfirmationSplit(Spec, frozen=True):
+    """What is kept for the confirmation: the sweep sees a share `split` of each benchmark's problems, no others."""
+
+    split: float = Field(gt=0.0, lt=1.0)
+
+
+class SweepSpec(Presentation, Search, frozen=True):
+    """A whole sweep; pairs are names (`tiny`, a preset) or checkpoints.
+
+    Base and RL are always decoded as references, and so are the controls of every point: the veto of a replacement,
+    the gamma = 0 of an extrapolation. `references`
+    are more of them, and `samplings` are decodings that are drawn otherwise. `equal_forwards` adds to the summary what
+    one model does with as many forwards.
+    """
+
+    called: ClassVar[str] = Search.called
+    by_ratio: ClassVar[str] = TAU
+    grows: ClassVar[tuple[str, ...]] = ("references", "samplings")
+
+    kind: Literal["decode"] = Field(default="decode", description="decode, or train: a sweep of trainings.")
+    pair: Annotated[dict[str, NamedPair], BeforeValidator(_read_pairs), PlainSerializer(_write_pairs)] = Field(
+        default_factory=lambda: {TINY: TINY},
+        description="A name, a folder, NAME=FOLDER, {base:, rl:}, or a list of these.",
+    )
+    tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
+        description="Benchmarks, by name or PATH.jsonl."
+    )
+    limit: int | None = Field(default=None, ge=1, description="First problems only: for a look.")
+    confirm: ConfirmationSplit | None = Field(
+        default=None, description="{split: 0.5}: half of the problems choose, the others are for `sweep confirm`."
+    )
+    sampling: Sampling = Field(default_factory=Sampling, description="How tokens are drawn.")
+    decode: Annotated[dict[str, Any], BeforeValidator(_read_decode)] = Field(
+        default_factory=dict, description="What all points share."
+    )
+    references: Annotated[tuple[Decoding, ...], BeforeValidator(_read_references)] = Field(
+        default=(), description="Further decodings; base and rl are always there."
+    )
+    samplings: tuple[OtherSampling, ...] = Field(
+        default=(), description="References drawn otherwise: [{temperature: 0.6, decodings: [rl]}]."
+    )
+    equal_forwards: bool = Field(default=False, description="Add what one model does with as many forwards.")
+    engine: EngineSpec = Field(default_factory=EngineSpec, description="As the options of `rlvr-dir eval`.")
+    data_dir: str | None = Field(default=None, description="Folder of <task>.jsonl files.")
+
+    @classmethod
+    def parameter_fields(cls) -> Mapping[str, FieldInfo]:
+        """Return what a decoding can be asked with, a loaded criterion's own parameters among it."""
+        return {f"decode.{name}": info for name, info in Decoding.options().items()}
+
+    @classmethod
+    def choices(cls, name: str) -> tuple[Any, ...]:
+        """Return all that a parameter can be; none where it is a number or a text."""
+        return tuple(gates()) if name == "decode.criterion" else super().choices(name)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Return the metrics there are, Avg@N first."""
+        return metric_names(self.sampling.samples)
+
+    @property
+    def pairs(self) -> dict[str, Pair | str]:
+        """Return the pairs by name; `rlvr_dir.tiny.checkpoints` knows the one called `tiny`."""
+        return dict(self.pair)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Return the seeds on which points are compared."""
+        return (self.sampling.seed,)
+
+    @property
+    def run_params(self) -> dict[str, str]:
+        """Return the pairs and the benchmarks."""
+        return {"pair": ", ".join(self.pairs), "tasks": ", ".join(self.tasks)}
+
+    @property
+    def extrapolates(self) -> bool:
+        """Tell whether a point's mode is `extrapolate` where nothing says otherwise: a gamma is named."""
+        return "decode.gamma" in self.parameters or bool(self.decode.get("gamma"))
+
+    @property
+    def matched(self) -> bool:
+        """Tell whether thresholds are asked for by the replacement ratio they reach."""
+        return isinstance(self.parameters.get(TAU), Ratio)
+
+    @property
+    def refined(self) -> bool:
+        """Tell whether such thresholds are found again on the text that replacing leads to."""
+        tau = self.parameters.get(TAU)
+        return isinstance(tau, Ratio) and tau.refine
+
+    def decoding(self, point: Mapping[str, Any], tau: float | None = None) -> Decoding:
+        """Return the decoding of a point; `tau` where the point names a ratio. gamma = 0 is plain replacement.
+
+        Raises:
+            UserError: the point contradicts itself.
+        """
+        fields = {"mode": "extrapolate" if self.extrapolates else "replace", **self.decode}
+        fields |= {name.removeprefix("decode."): point[name] for name in self.parameters if name in point}
+        if tau is not None:
+            fields["tau"] = tau
+        if fields["mode"] == "extrapolate":
+            fields.setdefault("gamma", 0.0)
+        return parse(Decoding, fields, where="decode.")
+
+    @property
+    def other_samplings(self) -> list[tuple[Decoding, Sampling]]:
+        """Return the decodings that `samplings` asks for, each with its sampling, none twice.
+
+        Raises:
+            UserError: a value is refused.
+        """
+        ways = [(decoding, other.applied_to(self.sampling)) for other in self.samplings for decoding in other.decodings]
+        return [(decoding, sampling) for decoding, sampling in dict.fromkeys(ways) if sampling != self.sampling]
+
+    @property
+    def part(self) -> ProblemPart:
+        """Return the problems among which the sweep chooses."""
+        return ProblemPart(split=self.confirm.split) if self.confirm else ProblemPart()
+
+    def evaluation(self, pair: str, decodings: Sequence[Decoding], **changes: Any) -> EvalSpec:
+        """Return the evaluation of some decodings of the pair of that name, with some fields changed."""
+        names = (
+            "tasks",
+            "sampling",
+            "limit",
+            "engine",
+            "data_dir",
+            *Presentation.model_fields,
+        )
+        fields = {name: getattr(self, name) for name in names} | {"part": self.part}
+        fields = {"pair": self.pairs[pair], "decodings": tuple(decodings), **fields, **changes}
+        fields["sampling"] = Sampling(**fields["sampling"].model_dump())  # all of it, whatever a task of lm-eval's says
+        return parse(EvalSpec, fields)
+
+    def check(self) -> None:
+        """Refuse what one field alone cannot tell.
+
+        Raises:
+            UserError: naming the first thing that does not fit.
+        """
+        if not self.tasks:
+            raise UserError("the sweep has no tasks")
+        super().check()
+        for decoding, sampling in self.other_samplings:
+            check_together(decoding, sampling)
+        check_metric(self.metric.name, self.metrics, self.sampling.samples)
+        for name in self.parameters:
+            key = name.removeprefix("decode.")
+            if key in self.decode:
+                raise UserError(f"decode.{key} is both fixed (decode) and varied (parameters); give one of them")
+        if self.matched and ("decode.window" in self.parameters or self.decode.get("window")):
+            raise UserError(
+                "decode.window is refused with a ratio of decode.tau, a share of all tokens; accepted: values"
+            )
+        if self.matched and "decode.primary" in self.parameters:
+            raise UserError(
+                "decode.primary is varied with a ratio of decode.tau: a threshold is found on the text of one of them; "
+                "accepted: decode.primary fixed, in a sweep for each"
+            )
+        if len(self.pair) > 1 and self.method not in LISTED:
+            raise UserError(f"method={self.method} searches one pair; accepted with several: {', '.join(LISTED)}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a threshold of the unusual sign is said once it is decoded
+            for point in self.covering_points():
+                check_together(self.decoding(point, 0.0 if RATIO in point else None), self.sampling)
+
+
+def metric_names(samples: int) -> tuple[str, ...]:
+    """Return the metrics there are with so many samples a problem (Pass@k also for every other k up to it)."""
+    from rlvr_dir.stats.metrics import METRICS  # numpy, which no help needs
+
+    names = [name.replace("@", "_at_") for metric in METRICS for name in metric.names(samples)]
+    return tuple(dict.fromkeys([names[0], "pass_at_1", *names[1:], f"pass_at_{samples}"]))
+
+
+def check_metric(name: str, metrics: Sequence[str], samples: int) -> None:
+    """Refuse a metric that is not `known`; where Pass@1 is, every other k up to `samples` is.
+
+    Raises:
+        UserError: naming the nearest one.
+    """
+    match = _PASS.fullmatch(name) if "pass_at_1" in metrics else None
+    if name not in metrics and not (match and 1 <= int(match[1]) <= samples):
+        raise unknown("metric", name, metrics)
+
+
+def in_percent(name: str) -> bool:
+    """Tell whether a metric is a fraction, which is shown in percent."""
+    from rlvr_dir.stats.metrics import METRICS
+
+    return all(metric.unit == 100 for metric in METRICS if metric.name == name)

@@ -1,0 +1,106 @@
+"""The best of several against the best of several others, on the same problems, though both were picked on them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.stats.errors import combined, finite
+from rlvr_dir.stats.paired import difference_error, sign_flip_p
+
+DRAWS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class BestDifference:
+    """The best of `ones` less the best of `others`, as fractions, with its interval (`low`, `high`) and `p`.
+
+    `one` and `other` are the places of those that are best here; `contrasts` is how many differences there were.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    one: int
+    other: int
+    contrasts: int
+
+
+def best_difference(
+    ones: Sequence[ArrayLike],
+    others: Sequence[ArrayLike],
+    level: float = 0.95,
+    family: int = 1,
+    meets: ArrayLike | None = None,
+) -> BestDifference:
+    """Return max_i (E(ones_i) - max_j E(others_j)), j of those that i meets: by how much the best is ahead.
+
+    Each is (problems, samples) of numbers within 0 and 1. The intervals of all differences d_ij hold together with
+    chance `level` (`simultaneous_level`), each with its own number of samples. Then max_i min_j of their lower bounds,
+    and of their upper bounds, are bounds of the true one: whichever are best, choosing is paid for. The mean is that of
+    those that are best here; it is too large where several are equally good.
+
+    `p` is of the direction that the mean has. That one i is above every j that it meets is tested by the greatest
+    sign-flip p of its differences; the least of these over i counts as many times as there are i (Bonferroni). That
+    every i is below one of its j is tested by the least p of each i, times the number of its j; the greatest over i
+    counts. `family` is how many such comparisons stand in one table.
+
+    Args:
+        meets: (ones, others) bool; by default all meet.
+
+    Raises:
+        UserError: a side is empty, one meets none, or the numbers of problems differ.
+    """
+    first, second = ([finite("values", table).mean(axis=1) for table in side] for side in (ones, others))
+    if not first or not second or len({means.shape for means in (*first, *second)}) != 1:
+        raise UserError("ones and others are refused: each needs one matrix at least, and all the same problems")
+    met = np.ones((len(first), len(second)), bool) if meets is None else np.asarray(meets, bool)
+    if met.shape != (len(first), len(second)) or not met.any(axis=1).all():
+        raise UserError("meets is refused: (ones, others), and each of the ones has to meet one of the others")
+    d = np.array([[a - b for b in second] for a in first])  # (ones, others, problems)
+    per_lead = simultaneous_level(d[met], level)
+    low, high = np.full(met.shape, np.inf), np.full(met.shape, np.inf)
+    for i, j in zip(*np.nonzero(met), strict=True):
+        samples = min(np.shape(ones[i])[-1], np.shape(others[j])[-1])
+        low[i, j], high[i, j] = combined(float(d[i, j].mean()), [difference_error([d[i, j]], samples)], per_lead)[:2]
+    leads = np.where(met, d.mean(axis=2), np.inf)
+    winner = int(leads.min(axis=1).argmax())
+    other = int(leads[winner].argmin())
+    mean = float(leads[winner, other])
+    if mean > 0:
+        p = len(first) * min(_least_certain(d[i, met[i]], family) for i in range(len(first)))
+    else:
+        below = [[_least_certain(-d[i, j, None], family) for j in np.flatnonzero(met[i])] for i in range(len(first))]
+        p = max(len(row) * min(row) for row in below)
+    least, most = (float(np.clip(bounds.min(axis=1).max(), -1, 1)) for bounds in (low, high))
+    return BestDifference(mean, least, most, min(1.0, p), winner, other, int(met.sum()))
+
+
+def simultaneous_level(differences: ArrayLike, level: float = 0.95, draws: int = DRAWS, seed: int = 0) -> float:
+    """Return the level that each of several intervals needs so that all of them hold with chance `level`.
+
+    `differences` is (contrasts, problems). The greatest |t| of all contrasts is drawn by a Gaussian multiplier
+    bootstrap over problems (Chernozhukov, Chetverikov and Kato, 2013), so that contrasts which move together cost
+    little; the level is never above Bonferroni's, nor below `level`.
+    """
+    from scipy.stats import norm
+
+    d = finite("differences", differences)
+    contrasts, problems = d.shape
+    spread = d.std(axis=1, ddof=1) if problems > 1 else np.zeros(contrasts)
+    if not (spread > 0).any():
+        return 1 - (1 - level) / contrasts
+    z = (d - d.mean(axis=1, keepdims=True))[spread > 0] / (spread[spread > 0, None] * np.sqrt(problems - 1))
+    greatest = np.abs(np.random.default_rng(seed).standard_normal((draws, problems)) @ z.T).max(axis=1)
+    missed = 2 * float(norm.sf(np.quantile(greatest, level)))
+    return 1 - float(np.clip(missed, (1 - level) / contrasts, 1 - level))
+
+
+def _least_certain(rows: np.ndarray, family: int) -> float:
+    """Return the greatest p of several differences, 1 where one of them is not above zero."""
+    if (rows.mean(axis=1) <= 0).any():
+        return 1.0
+    return max(sign_flip_p(row, family=family) for row in rows)

@@ -1,0 +1,58 @@
+"""With how many samples one model's Pass@k is first above another's, that is below it with a single sample."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.stats.best import simultaneous_level
+from rlvr_dir.stats.errors import combined
+from rlvr_dir.stats.paired import difference_error
+from rlvr_dir.stats.passk import pass_at_k_per_problem
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Hold where Pass@k of one model is above that of another, of the k up to `n`, the samples that both have.
+
+    `k` is the first at which a lower bound of the difference is above 0, where these bounds hold for all k together;
+    `estimate` the first at which the difference itself is, which chance alone brings about more often than not. None
+    where there is no such k up to `n`.
+    """
+
+    k: int | None
+    estimate: int | None
+    n: int
+
+
+def crossing(above: ArrayLike, below: ArrayLike, level: float = 0.95) -> Crossing:
+    """Return the first k* at which the model `above` solves more problems in k samples than the model `below`.
+
+    Both are (problems, samples) of 0 and 1 on the same problems; Pass@k is the unbiased estimate for every k up to the
+    smaller number of samples. k* = 1 says that `above` is ahead with one sample already. The lower bounds are those of
+    t intervals over problems (`difference_error`) of the level at which all of them hold with chance `level`
+    (`simultaneous_level`): so of two models that are equally good at every k none is named in 1 - `level` of cases.
+
+    Raises:
+        UserError: the numbers of problems differ, or what `pass_at_k` refuses.
+
+    >>> crossing([[1, 0], [0, 1]], [[1, 1], [0, 0]])
+    Crossing(k=None, estimate=2, n=2)
+    """
+    first, other = np.asarray(above), np.asarray(below)
+    if first.ndim != 2 or other.ndim != 2 or first.shape[0] != other.shape[0]:
+        raise UserError(
+            f"above has shape {first.shape} and below {other.shape}; accepted: (problems, samples), the same"
+        )
+    n = min(first.shape[1], other.shape[1])
+    gaps = np.array([pass_at_k_per_problem(first, k) - pass_at_k_per_problem(other, k) for k in range(1, n + 1)])
+    level_of_one = simultaneous_level(gaps, 2 * level - 1)  # of two sides, so that `level` is that of the lower ones
+    low = [combined(float(gap.mean()), [difference_error([gap], n)], level_of_one)[0] for gap in gaps]
+    return Crossing(_first(np.array(low)), _first(gaps.mean(axis=1)), n)
+
+
+def _first(values: np.ndarray) -> int | None:
+    """Return the first k whose value is above zero, rounding aside; None where none is."""
+    up = np.flatnonzero(values > 1e-12)
+    return int(up[0]) + 1 if up.size else None

@@ -1,0 +1,154 @@
+"""Two error bars that answer two questions, and a confidence interval.
+
+- *Over problems* (`standard_error`): would another set of such problems give this score?
+- *Sampling only* (`sampling_error`): would another run on these very problems give it?
+
+The naive sqrt(m(1-m)/(n k)) answers neither: it takes the samples of a problem for independent evidence.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlvr_dir.errors import UserError
+
+COINS = 2  # problems that are right or wrong as a whole, added to what is known of the spread over problems
+
+
+def finite(name: str, values: ArrayLike) -> np.ndarray:
+    """Return values as a float array.
+
+    Raises:
+        UserError: one of them is NaN or infinite, of which no statistic says anything.
+    """
+    x = np.asarray(values, dtype=float)
+    if not np.isfinite(x).all():
+        raise UserError(f"{name} holds NaN or an infinite number; accepted: finite numbers")
+    return x
+
+
+def standard_error(values: ArrayLike) -> float:
+    """Return the standard error over problems: sd(p_i, ddof=1) / sqrt(n), with p_i the mean of problem i.
+
+    `values` is a (problems, samples) matrix or already one number a problem. This is the clustered error with the
+    problem as cluster. NaN for a single problem: one problem says nothing about others.
+
+    Raises:
+        UserError: a value is not finite.
+    """
+    x = finite("values", values)
+    p = x.mean(axis=1) if x.ndim == 2 else x
+    return float(p.std(ddof=1) / np.sqrt(p.size)) if p.size > 1 else float("nan")
+
+
+def sampling_error(values: ArrayLike) -> float:
+    """Return the sampling-only standard error of a mean, (problems, samples) -> (): the benchmark is held fixed.
+
+    It is sqrt(sum_i var_i / K) / n, of Avg@K (values 0 and 1) sqrt(sum_i p_i (1 - p_i) / (K - 1)) / n.
+
+    NaN for one sample a problem: nothing can be said of the spread of its samples then.
+
+    Raises:
+        UserError: `values` is no (problems, samples) matrix.
+    """
+    x = finite("values", values)
+    if x.ndim != 2:
+        raise UserError(f"values has shape {x.shape}; accepted: (problems, samples)")
+    n, samples = x.shape
+    return float(np.sqrt(x.var(axis=1, ddof=1).sum() / samples) / n) if samples > 1 else float("nan")
+
+
+def t_interval(mean: float, error: float, n: float, level: float = 0.95) -> tuple[float, float]:
+    """Return mean -/+ t_{(1+level)/2, n-1} error, the confidence interval of a mean over n problems.
+
+    NaN for n = 1, and for an error of 0: numbers that are all the same do not say how far others would be from them,
+    and without a scale (these may be anything: points, seconds, characters) there is no other bound.
+    """
+    from scipy.special import stdtrit  # Student's quantiles, without the second that scipy.stats takes to import
+
+    if n < 2 or error == 0:
+        return float("nan"), float("nan")
+    half = float(stdtrit(n - 1, (1 + level) / 2)) * error
+    return mean - half, mean + half
+
+
+def combined(mean: float, parts: Sequence[tuple[float, float]], level: float = 0.95) -> tuple[float, float, float]:
+    """Return the interval and the two-sided p of a mean whose error has independent parts: (error, degrees) each.
+
+    Half the interval is sqrt(sum_i (t_i error_i)^2), t_i of the part's own degrees of freedom (MOVER; Zou and Donner,
+    2008): a part that few numbers tell of counts with what they tell. p is 1 less the level at which the interval ends
+    at 0. Of one part these are the t interval and the t test. NaN where an error is NaN, or all are 0.
+
+    >>> [round(each, 4) for each in combined(0.3, [(0.1, 9), (0.1, 2)])]
+    [-0.1861, 0.7861, 0.13]
+    """
+    from scipy.special import stdtr, stdtrit
+
+    errors, degrees = np.array([error for error, _ in parts]), np.array([df for _, df in parts])
+    nan = float("nan")
+    if not np.isfinite(errors).all():
+        return nan, nan, nan
+    if not errors.any():
+        return nan, nan, float(mean == 0)
+
+    def half(missed: float) -> float:
+        return float(np.sqrt(np.square(stdtrit(degrees, missed / 2) * errors).sum()))
+
+    width, least = half(1 - level), 1e-12
+    if len(parts) == 1:
+        p = 2 * stdtr(degrees[0], -abs(mean) / errors[0])
+    elif half(least) <= abs(mean):
+        p = least
+    else:
+        from scipy import optimize
+
+        p = optimize.root_scalar(lambda missed: half(missed) - abs(mean), bracket=(least, 1.0)).root
+    return mean - width, mean + width, float(p)
+
+
+def score_interval(correct: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+    """Return the confidence interval of Avg@K over problems: Wilson's score interval of an effective number of trials.
+
+    `correct` is (problems, samples) of 0 and 1. With m the mean and s its standard error, m (1 - m) / s^2 independent
+    trials would be as uncertain as these samples, which are clustered by problem; that number is taken within n - 1 and
+    n K. A few problems that are solved by luck or not at all tell little of s, so COINS more problems count in s^2 that
+    are right or wrong as a whole: s^2 = (n standard_error^2 + COINS m (1 - m) / n) / (n + COINS). Where everything is
+    right or wrong there are n trials: then nothing is known of how a problem's samples hang together. The quantile is
+    Student's with n - 1 degrees of freedom. Unlike the t interval it stays within 0 and 1, is never empty, and covers
+    near 0 and 1 (docs/statistics.md has the simulation). After Korn and Graubard (1998) and Dean and Pagano (2015).
+    NaN for one problem.
+
+    Raises:
+        UserError: `correct` is no (problems, samples) matrix of numbers within 0 and 1.
+    """
+    from scipy.special import stdtrit
+
+    x = finite("correct", correct)
+    if x.ndim != 2 or not x.size or x.min() < 0 or x.max() > 1:
+        raise UserError(f"correct has shape {x.shape}; accepted: (problems, samples) of numbers within 0 and 1")
+    n, samples = x.shape
+    if n < 2:
+        return float("nan"), float("nan")
+    mean = float(x.mean())
+    coin = mean * (1 - mean)  # the variance of a problem that is right or wrong as a whole
+    variance = (n * standard_error(x) ** 2 + COINS * coin / n) / (n + COINS)
+    trials = float(np.clip(coin / variance, n - 1, n * samples)) if coin else float(n)
+    z = float(stdtrit(n - 1, (1 + level) / 2))
+    shrink = 1 + z * z / trials
+    centre = (mean + z * z / (2 * trials)) / shrink
+    half = z * np.sqrt(mean * (1 - mean) / trials + z * z / (4 * trials * trials)) / shrink
+    return max(0.0, float(centre - half)), min(1.0, float(centre + half))
+
+
+def satterthwaite(parts: Sequence[tuple[float, int]]) -> float:
+    """Return the degrees of freedom of a sum of independent estimates, (standard error, degrees of freedom) each.
+
+    Welch and Satterthwaite: (sum_i s_i^2)^2 / sum_i (s_i^4 / df_i). Where all errors are 0, the smallest df.
+
+    >>> satterthwaite([(1.0, 9), (1.0, 9)])
+    18.0
+    """
+    top = sum(error**2 for error, _ in parts) ** 2
+    bottom = sum(error**4 / df for error, df in parts if df)
+    return top / bottom if bottom else float(min(df for _, df in parts))

@@ -1,0 +1,49 @@
+"""A number with its 95 % interval, and the one way in which both are printed.
+
+>>> Estimate(0.5542, 0.441, 0.667).text(2)
+'55.42 [44.10, 66.70]'
+"""
+
+from dataclasses import dataclass
+from math import isfinite
+
+from rlvr_dir.markdown import interval
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number and its 95 % interval; None where it, or the interval, is not known."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("value", "low", "high"):
+            number = getattr(self, name)
+            object.__setattr__(self, name, float(number) if number is not None and isfinite(number) else None)
+
+    def number(self, digits: int = 2, *, unit: float = 100.0, sign: bool = False) -> str:
+        """Write the number, times `unit`; a dash where it is not known."""
+        return "–" if self.value is None else f"{unit * self.value:{'+' if sign else ''}.{digits}f}"
+
+    def interval(self, digits: int = 2, *, unit: float = 100.0, sign: bool = False) -> str:
+        """Write the interval, `[44.10, 66.70]`; nothing where it is not known."""
+        if self.low is None or self.high is None:
+            return ""
+        return interval(self.low, self.high, digits, sign=sign, unit=unit)
+
+    def text(self, digits: int = 2, *, unit: float = 100.0, sign: bool = False) -> str:
+        """Write both."""
+        kwargs = {"unit": unit, "sign": sign}
+        return f"{self.number(digits, **kwargs)} {self.interval(digits, **kwargs)}".rstrip()
+
+
+def p_value(p: float, at_most: bool = False) -> str:
+    """Write a p value with three decimals; a smaller one as `< 0.001`, never 0.000; nothing where it is NaN.
+
+    `at_most` marks one that is the least that a test by random signs can tell, before or after a correction: `≤ 0.012`.
+    """
+    if p != p:
+        return ""
+    return "< 0.001" if p < 0.001 else f"{'≤ ' if at_most and p < 1 else ''}{p:.3f}"

@@ -1,0 +1,159 @@
+"""The difference of two configurations, paired by problem: most of the spread between problems cancels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.stats.errors import combined, finite, satterthwaite, standard_error
+
+EXACT_UP_TO = 20  # problems whose difference is not zero: 2^20 sign patterns
+FLIPS = 10_000
+UNKNOWN = (float("nan"), float("nan"))
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDifference:
+    """`mean` of a - b, its standard `error`, the interval (`low`, `high`) over problems, and `p`; of `n` problems.
+
+    `sampling` is the interval for these very problems: what other samples of them would give. NaN where none is known.
+    `at_most` says that p is the least that so many random sign patterns can tell: the true one may be smaller.
+    """
+
+    mean: float
+    error: float
+    low: float
+    high: float
+    p: float
+    n: int
+    sampling: tuple[float, float] = UNKNOWN
+    at_most: bool = False
+
+
+def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95, family: int = 1) -> PairedDifference:
+    """Compare two configurations on the same problems, in the same order.
+
+    `a` and `b` are (problems, samples) matrices of numbers within 0 and 1, whose numbers of samples may differ: see
+    `mean_difference`, and `sampling_interval`. Or they are numbers of any units and scale, (problems,) or (problems,
+    samples); those have the t interval. p and interval agree in either case (`with_signs`).
+
+    Raises:
+        UserError: `a` and `b` differ in their number of problems, have none, or hold a number that is not finite.
+    """
+    x, y = finite("a", a), finite("b", b)
+    pa, pb = (table.mean(axis=1) if table.ndim == 2 else table for table in (x, y))
+    if pa.shape != pb.shape or pa.ndim != 1 or not pa.size:
+        raise UserError(f"a has {pa.shape} and b has {pb.shape} problems; a paired difference needs the same problems")
+    if x.ndim == y.ndim == 2 and min(x.min(), y.min()) >= 0 and max(x.max(), y.max()) <= 1:
+        difference = mean_difference([pa - pb], min(x.shape[1], y.shape[1]), level, family)
+        return replace(difference, sampling=sampling_interval(x, y, level))
+    d = pa - pb
+    low, high, p = combined(float(d.mean()), [(standard_error(d), d.size - 1)], level)
+    difference = PairedDifference(float(d.mean()), standard_error(d), low, high, p, d.size)
+    return with_signs(difference, d, level, family)
+
+
+def mean_difference(
+    benchmarks: Sequence[ArrayLike], samples: int, level: float = 0.95, family: int = 1
+) -> PairedDifference:
+    """Return the mean over benchmarks of differences of shares, (problems,) each, with its interval over problems.
+
+    The interval is mean -/+ t s with s by `difference_error`; it ends at -1 and 1, where such a mean does. p is the
+    larger of t's and `sign_flip_p`, and where the latter does not reject "no difference" the interval holds 0: so p is
+    below 1 - `level` where the interval excludes 0, and nowhere else. NaN for one problem.
+    """
+    by_benchmark = [finite("differences", d) for d in benchmarks]
+    pooled = in_one(by_benchmark)
+    error, df = difference_error(by_benchmark, samples)
+    mean = float(pooled.mean())
+    low, high, p = combined(mean, [(error, df)], level)
+    difference = PairedDifference(mean, error, max(low, -1.0), min(high, 1.0), p, pooled.size)
+    return with_signs(difference, pooled, level, family)
+
+
+def in_one(benchmarks: Sequence[np.ndarray]) -> np.ndarray:
+    """Put differences together, weighted so that the mean over all problems is the mean over benchmarks."""
+    n = sum(benchmark.size for benchmark in benchmarks)
+    return np.concatenate([benchmark * (n / (len(benchmarks) * benchmark.size)) for benchmark in benchmarks])
+
+
+def with_signs(found: PairedDifference, differences: np.ndarray, level: float, family: int = 1) -> PairedDifference:
+    """Return a difference whose interval and p agree with the sign-flip test of its problems."""
+    p, least = sign_flips(differences, family=family)
+    if p >= 1 - level:
+        found = replace(found, low=min(found.low, 0.0), high=max(found.high, 0.0))
+    return replace(found, p=float(np.fmax(found.p, p)), at_most=least and not found.p > p)
+
+
+def difference_error(benchmarks: Sequence[np.ndarray], samples: int) -> tuple[float, float]:
+    """Return the standard error of the mean over benchmarks of mean differences of shares, and its degrees of freedom.
+
+    It is that of the t test (Welch's and Satterthwaite's, of several benchmarks). Where few problems differ that is far
+    too small, or 0. So two problems are added, once, that lie s above and s below the mean, with s the largest of one
+    sample, 1 / (1 + m), m the problems that differ, and the mean itself; the larger of both errors counts. There is no
+    number of problems at which the interval leaps, and with m = 0 it is Bonett's and Price's (2012). docs/statistics.md
+    has what it covers.
+    """
+    errors = [standard_error(benchmark) for benchmark in benchmarks]
+    df = satterthwaite([(error, benchmark.size - 1) for error, benchmark in zip(errors, benchmarks, strict=True)])
+    plain = float(np.sqrt(np.square(errors).sum()) / len(benchmarks))
+    pooled = in_one(benchmarks)
+    within = sum(
+        np.square(part - part.mean()).sum() for part in np.split(pooled, np.cumsum([len(d) for d in benchmarks])[:-1])
+    )
+    s = max(1 / samples, 1 / (1 + np.count_nonzero(pooled)), abs(float(pooled.mean())))
+    return max(plain, float(np.sqrt(within + 2 * s**2) / (pooled.size + 2))), df
+
+
+def sampling_interval(a: np.ndarray, b: np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """Return the interval of the difference for these very problems, (problems, samples) of 0 and 1 each.
+
+    Of the responses that differ, some went up and some down; both numbers have exact Poisson bounds (Garwood, 1936),
+    and the difference has the interval made of them (MOVER). NaN where samples have no partners, or are no 0 and 1.
+    """
+    from scipy.special import gammaincinv  # of half a chi-squared quantile
+
+    if a.shape != b.shape or not np.isin(a, (0.0, 1.0)).all() or not np.isin(b, (0.0, 1.0)).all():
+        return UNKNOWN
+    up, down = int((a > b).sum()), int((a < b).sum())
+    miss = (1 - level) / 2
+    low = [gammaincinv(count, miss) if count else 0.0 for count in (up, down)]
+    high = [gammaincinv(count + 1, 1 - miss) for count in (up, down)]
+    below, above = np.hypot(up - low[0], high[1] - down), np.hypot(high[0] - up, down - low[1])
+    return max(-1.0, float(up - down - below) / a.size), min(1.0, float(up - down + above) / a.size)
+
+
+def sign_flip_p(differences: ArrayLike, seed: int = 0, family: int = 1) -> float:
+    """Return the two-sided p of `sign_flips`."""
+    return sign_flips(differences, seed, family)[0]
+
+
+def sign_flips(differences: ArrayLike, seed: int = 0, family: int = 1) -> tuple[float, bool]:
+    """Return the two-sided p: how often random signs give a mean at least as far from 0 as the one observed.
+
+    And whether that is the least that can be told, since none of the patterns that were drawn is as far.
+
+    Exact (all sign patterns) for up to 20 non-zero differences; else 10,000 patterns from a fixed seed and
+    (count + 1) / (patterns + 1), which is never 0. In a `family` of more than 250 tests there are 40 patterns for each
+    test, so that Holm's correction of the smallest possible p stays below 0.025. Zeros carry no sign and do not matter.
+
+    Raises:
+        UserError: a difference is not finite.
+    """
+    d = finite("differences", differences)
+    size = np.abs(d[d != 0])
+    observed = abs(d.sum()) - 1e-12 * (1 + size.sum())  # ties count, and rounding must not break them
+    if not size.size:
+        return 1.0, False
+    if size.size <= EXACT_UP_TO:
+        sums = np.zeros(1)
+        for value in size:  # all signed sums, (2^i,) after i steps
+            sums = np.concatenate([sums + value, sums - value])
+        return float((np.abs(sums) >= observed).mean()), False
+    flips, random, beyond = max(FLIPS, 40 * family), np.random.default_rng(seed), 0
+    for _ in range(0, flips, FLIPS):  # in lots, so that memory stays the same
+        beyond += int((np.abs(random.choice((-1.0, 1.0), size=(FLIPS, size.size)) @ size) >= observed).sum())
+    patterns = -(-flips // FLIPS) * FLIPS
+    return float((beyond + 1) / (patterns + 1)), not beyond

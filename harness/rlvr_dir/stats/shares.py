@@ -1,0 +1,106 @@
+"""Shares of tokens with intervals over problems: the tokens of one problem are no independent evidence."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlvr_dir.stats.estimate import Estimate
+
+
+def token_share(hits: ArrayLike, tokens: ArrayLike) -> Estimate:
+    """Return the sum of `hits` over that of `tokens`, each (problems,), with an interval over problems.
+
+    With r the share and v its variance by leaving out each of the n problems with tokens, the log odds of r are within
+    t_{0.975, n-1} sqrt(v) / (r (1 - r)) of the truth's (the percentile bootstrap is too short with few problems:
+    docs/statistics.md). v is at least that of independent tokens. A share of 0 or 1 has Wilson's bound of n trials. Of
+    no tokens there is none. Raises ValueError for what is no share.
+    """
+    hits, tokens = np.asarray(hits, dtype=float), np.asarray(tokens, dtype=float)
+    hits, tokens = hits[tokens > 0], tokens[tokens > 0]
+    if not tokens.size:
+        return Estimate(None)
+    value, n = float(hits.sum() / tokens.sum()), tokens.size
+    if not -1e-9 <= value <= 1 + 1e-9:
+        raise ValueError(f"{value} is no share; accepted: 0 to 1, and `token_mean` for other numbers")
+    value = min(max(value, 0.0), 1.0)
+    if n < 2:
+        return Estimate(value, None, None)
+    t, spread = _t(n), value * (1 - value)
+    if spread <= 0:
+        bound = t * t / (n + t * t)
+        return Estimate(value, 0.0, bound) if value < 0.5 else Estimate(value, 1 - bound, 1.0)
+    variance = _jackknife((hits.sum() - hits) / (tokens.sum() - tokens))
+    half = t * float(np.sqrt(max(variance, spread / tokens.sum()))) / spread
+    odds = float(np.log(value / (1 - value)))
+    return Estimate(value, _share_of(odds - half), _share_of(odds + half))
+
+
+def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
+    """Return the mean over tokens of any number, from its sums and the tokens, each (problems,), with an interval.
+
+    A t interval over problems, with the variance by leaving out each of the n problems with tokens
+    and n - 1 degrees of freedom. Of no tokens there is none.
+    """
+    sums, tokens = np.asarray(sums, dtype=float), np.asarray(tokens, dtype=float)
+    sums, tokens = sums[tokens > 0], tokens[tokens > 0]
+    if not tokens.size:
+        return Estimate(None)
+    value = float(sums.sum() / tokens.sum())
+    if tokens.size < 2:
+        return Estimate(value, None, None)
+    half = _t(tokens.size) * float(np.sqrt(_jackknife((sums.sum() - sums) / (tokens.sum() - tokens))))
+    return Estimate(value, value - half, value + half)
+
+
+def token_difference(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) -> Estimate:
+    """Return the mean over tokens of `a` minus that of `b`, both (sums, tokens) by problem, in one order of problems.
+
+    A t interval, with the variance by leaving out each problem with both of its groups of tokens. Where one side has
+    no tokens there is none.
+    """
+    (sa, na), (sb, nb) = ((np.asarray(s, dtype=float), np.asarray(n, dtype=float)) for s, n in (a, b))
+    if not na.sum() or not nb.sum():
+        return Estimate(None)
+    value = float(sa.sum() / na.sum() - sb.sum() / nb.sum())
+    if min(np.count_nonzero(na), np.count_nonzero(nb)) < 2:
+        return Estimate(value)
+    without = [(s.sum() - s) / (n.sum() - n) for s, n in ((sa, na), (sb, nb))]
+    is_known = na + nb > 0
+    half = _t(int(is_known.sum())) * float(np.sqrt(_jackknife((without[0] - without[1])[is_known])))
+    return Estimate(value, value - half, value + half)
+
+
+def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) -> Estimate:
+    """Return the share of `a` over the share of `b`, both (hits, tokens) by problem, in the same order of problems.
+
+    Its logarithm has a t interval, of the variance by leaving out each problem with both of its generations. Half a
+    token is added to either side's hits, so that a tail that holds nothing gives a large ratio, not an infinite one;
+    then the variance is at least that of independent hits.
+    """
+    (ah, at), (bh, bt) = ((np.asarray(h, dtype=float), np.asarray(t, dtype=float)) for h, t in (a, b))
+    if not at.sum() or not bt.sum():
+        return Estimate(float("nan"), None, None)
+    value = float(((ah.sum() + 0.5) / at.sum()) / ((bh.sum() + 0.5) / bt.sum()))
+    n = int(np.count_nonzero(at + bt))
+    if min(np.count_nonzero(at), np.count_nonzero(bt)) < 2:
+        return Estimate(value, None, None)
+    without = [np.log((h.sum() - h + 0.5) / (t.sum() - t)) for h, t in ((ah, at), (bh, bt))]
+    variance = _jackknife((without[0] - without[1])[at + bt > 0])
+    if not ah.any() or not bh.any():  # the spread of nothing: as of independent hits
+        variance = max(variance, 1 / (ah.sum() + 0.5) + 1 / (bh.sum() + 0.5))
+    factor = float(np.exp(_t(n) * np.sqrt(variance)))
+    return Estimate(value, value / factor, value * factor)
+
+
+def _jackknife(without: np.ndarray) -> float:
+    """Return the variance of an estimate by what it is without each problem."""
+    return float((without.size - 1) * without.var())
+
+
+def _t(n: int) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(n - 1, 0.975))
+
+
+def _share_of(log_odds: float) -> float:
+    return float(1 / (1 + np.exp(-log_odds)))

@@ -1,0 +1,49 @@
+"""Compute what a training scored on its benchmarks: mean over seeds, gain over its base, difference to others."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from rlvr_dir.stats.clusters import difference_over_runs, score_over_runs
+from rlvr_dir.stats.comparison import RunScores
+from rlvr_dir.stats.paired import PairedDifference
+
+R = TypeVar("R", bound=RunScores)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingScores(Generic[R]):
+    """What the seeds of one training scored, by benchmark, beside the base that they were trained from.
+
+    The base was sampled once: its scores are the same of every seed. Summaries, sweeps and reports take means, pairs
+    and differences from here; those of one printed table are one `family` of pairs.
+
+        scores.mean().low, mean_difference_over_runs(scores.beside_base()).mean, family(scores.beside(dapo))
+    """
+
+    runs: Mapping[str, R] = field(default_factory=dict)
+    base: Mapping[str, RunScores] = field(default_factory=dict)
+
+    def only(self, benchmarks: Collection[str]) -> "TrainingScores[R]":
+        """Return the scores on some benchmarks."""
+        return TrainingScores(
+            {name: scores for name, scores in self.runs.items() if name in benchmarks},
+            {name: scores for name, scores in self.base.items() if name in benchmarks},
+        )
+
+    def mean(self) -> PairedDifference:
+        """Return the mean over seeds and benchmarks, with its interval for other problems and seeds; `p` is void."""
+        return score_over_runs([scores.runs for scores in self.runs.values()])
+
+    def beside_base(self) -> list[tuple[RunScores, RunScores]]:
+        """Pair the scores with the base's, on the benchmarks that both have."""
+        return [(scores, self.base[name]) for name, scores in self.runs.items() if name in self.base]
+
+    def beside(self, other: "TrainingScores[R]") -> list[tuple[RunScores, RunScores]]:
+        """Pair the scores with another training's, on the benchmarks that both have."""
+        return [(scores, other.runs[name]) for name, scores in self.runs.items() if name in other.runs]
+
+
+def mean_difference_over_runs(pairs: Sequence[tuple[RunScores, RunScores]]) -> PairedDifference:
+    """Return the mean over benchmarks of what is subtracted in each pair, for other problems and seeds."""
+    return difference_over_runs([(result.runs, other.runs) for result, other in pairs])

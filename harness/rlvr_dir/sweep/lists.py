@@ -1,0 +1,52 @@
+"""A list of several sweeps, such as the whole paper: what each makes, and what all of them cost, in one table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.markdown import markdown_table
+from rlvr_dir.spec import Spec
+
+
+class SweepList(Spec, frozen=True):
+    """The file of a list of sweeps: what each of them makes, by its name or file."""
+
+    called: ClassVar[str] = "sweeps"
+
+    name: str = Field(description="What they are together.")
+    sweeps: Annotated[dict[str, str], Field(min_length=1)] = Field(description="NAME: what it makes.")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Hold what is left to do of a sweep, at most."""
+
+    ways: int
+    responses: int
+    thresholds: int  # responses from which thresholds are refined, beside these
+    tokens: int
+
+
+def cost_table(costs: Mapping[str, tuple[str, Cost]]) -> str:
+    """Write what each sweep makes and what is left to do of it, and their sum."""
+    names = [field.name for field in fields(Cost)]
+    rows: list[Sequence[Any]] = [
+        [name, makes, *(f"{getattr(cost, count):,}" for count in names)] for name, (makes, cost) in costs.items()
+    ]
+    rows.append(["all", "", *(f"{sum(getattr(cost, count) for _, cost in costs.values()):,}" for count in names)])
+    head = ["sweep", "makes", "ways", "responses", "for thresholds", "tokens, at most"]
+    note = (
+        "Every response as long as it may be; for thresholds at most; of trainings the rollouts that are learned from "
+        "alone, without those that dynamic sampling throws away, updates and validations. What the records hold is not "
+        "counted, what two sweeps share is counted in both."
+    )
+    return "\n".join([markdown_table(head, rows, left=2), "", note])
+
+
+def check_options(changes: Sequence[str], extend: bool) -> None:
+    """Refuse what is said of one sweep; raises UserError."""
+    if changes or extend:
+        raise UserError("--set and --extend change one sweep, and this file names several; accepted: neither")

@@ -1,0 +1,59 @@
+"""The embedded pair: a base and its DAPO-trained successor, both trained by this project from nothing on a CPU.
+
+    tiny_pair()                      # paths of the shipped weights
+    checkpoint("tiny@4")             # path of the RL model as it was after 4 of its 8 steps
+    benchmark("tiny_medium")         # 240 rows of id, problem, answer
+
+None of it needs torch. `examples/tiny`, in a checkout, made the weights, and makes other pairs.
+"""
+
+from pathlib import Path
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import TINY, TINY_BASE, TINY_RL, Pair
+from rlvr_dir.tiny.problems import TINY_TASKS, benchmark
+
+__all__ = ["TINY_TASKS", "WEIGHTS", "benchmark", "checkpoint", "checkpoints", "tiny_pair"]
+
+WEIGHTS = Path(__file__).resolve().parent / "weights"
+
+
+def tiny_pair() -> Pair:
+    """Return the shipped pair, by absolute paths.
+
+    Raises:
+        UserError: this installation came without the weights.
+    """
+    for name in ("base", "rl"):
+        if not (WEIGHTS / name / "model.safetensors").is_file():
+            raise UserError(f"pair='tiny': {WEIGHTS / name} has no weights; in a checkout examples/tiny makes them")
+    return Pair(base=str(WEIGHTS / "base"), rl=str(WEIGHTS / "rl"))
+
+
+def checkpoints(pair: Pair | str) -> Pair:
+    """Return the checkpoints of a pair, where it, or one of its models, may also be named `tiny` or `tiny@STEP`.
+
+    Raises:
+        UserError: this installation came without the tiny weights.
+    """
+    if pair == TINY:
+        return tiny_pair()
+    tiny = Pair.model_validate(pair)
+    return tiny.replace(base=checkpoint(tiny.base), rl=checkpoint(tiny.rl))
+
+
+def checkpoint(name: str) -> str:
+    """Return the path of `tiny@base` or `tiny@STEP`; any other name as it is.
+
+    Raises:
+        UserError: this installation came without these weights.
+    """
+    if name not in (TINY_BASE, *TINY_RL):
+        return name
+    kept = name.rpartition("@")[2]
+    folder = WEIGHTS / {TINY_BASE: "base", TINY_RL[-1]: "rl"}.get(name, f"step-{kept}")
+    if not (folder / "model.safetensors").is_file():
+        raise UserError(
+            f"{name!r} is not in this installation: {folder} has no weights; in a checkout examples/tiny makes them"
+        )
+    return str(folder)

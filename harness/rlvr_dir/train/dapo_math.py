@@ -1,0 +1,125 @@
+"""DAPO-Math-17k, the presets' training data, as bare problems: one JSONL row of `problem` and `answer` for each.
+
+    made = dapo_math(read_rows("dapo-math-17k.parquet"))
+
+The hub's file has each problem about a hundred times (its own discussion and verl's issue 3065 say so), and each in a
+prompt that asks for "Answer: ...". Here every problem stands once and bare; a training adds its own instruction, which
+may be that one (`prompt: math_dapo`).
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec.presentation import AFTER, BEFORE
+
+HUB, FILE = "BytedTsinghua-SIA/DAPO-Math-17k", "data/dapo-math-17k.parquet"
+LEAST, MOST = 17_000, 17_999  # problems in "17k": a part of them, or another set, is another training
+_COLUMNS = ("prompt", "source_prompt", "problem", "answer", "reward_model")
+
+
+@dataclass(frozen=True)
+class BuiltData:
+    """The problems, in the order in which they are first met, and what was left out."""
+
+    problems: list[dict[str, str]]
+    rows: int  # that were read
+    ambiguous: int  # problems with several different answers, of which none is kept
+
+    @property
+    def text(self) -> str:
+        """As a file that `rlvr-dir train --data` reads."""
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.problems)
+
+
+def read_rows(path: str | Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet or JSONL file, as plain values; of a Parquet file what matters here alone.
+
+    Raises:
+        UserError: no such file, of another kind, or a line that is not JSON.
+    """
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise UserError(f"source={str(path)!r} is no file; accepted: a .parquet or .jsonl of DAPO-Math-17k")
+    if path.suffix == ".jsonl":
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    raise UserError(f"{path}, line {number} is not JSON") from None
+        return
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        columns = [name for name in file.schema_arrow.names if name in _COLUMNS]
+        for batch in file.iter_batches(columns=columns):
+            yield from batch.to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"source={str(path)!r} is no Parquet file ({' '.join(str(error).split())[:120]})") from None
+
+
+def dapo_math(rows: Iterable[dict[str, Any]]) -> BuiltData:
+    """Make the training's problems out of rows as the hub has them, or as open-r1's copy without repetitions does.
+
+    A row has `prompt` (messages around the problem) and `reward_model.ground_truth`, or a bare `problem` or `prompt`.
+
+    Raises:
+        UserError: a row of another form (the sentence has its number), or a number of problems that 17k is not.
+    """
+    answers: dict[str, set[str]] = {}
+    count = 0
+    for count, row in enumerate(rows, 1):
+        problem, answer = _read(row, count)
+        answers.setdefault(problem, set()).add(answer)
+    problems = [{"problem": text, "answer": next(iter(golds))} for text, golds in answers.items() if len(golds) == 1]
+    if not LEAST <= len(answers) <= MOST:
+        raise UserError(
+            f"the source has {len(answers):,} different problems in {count:,} rows; DAPO-Math-17k has {LEAST:,} to "
+            f"{MOST:,}: it is a part of it, or another set, which `rlvr-dir train --data` takes as it is"
+        )
+    return BuiltData(problems, count, len(answers) - len(problems))
+
+
+def download() -> Path:
+    """Return the hub's file, from the cache where it is there.
+
+    Raises:
+        UserError: it is not there and the hub cannot be reached.
+    """
+    from huggingface_hub import hf_hub_download
+
+    from rlvr_dir.hub import hub_or_cache
+
+    try:
+        with hub_or_cache():
+            return Path(hf_hub_download(HUB, FILE, repo_type="dataset"))
+    except Exception as error:
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise UserError(
+            f"dapo-math-17k is not on this machine and {HUB!r} cannot be loaded from the hub ({reason}); fetch {FILE} "
+            "of it where there is a network and give it as --source PATH"
+        ) from None
+
+
+def _read(row: Any, number: int) -> tuple[str, str]:
+    """Return the problem and the answer of a row."""
+    row = row if isinstance(row, dict) else {}
+    prompt = row.get("source_prompt") or row.get("problem") or row.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], dict):
+        text = str(prompt[0].get("content", ""))
+        bare = text.removeprefix(BEFORE).removesuffix(AFTER)
+        prompt = bare if len(bare) == len(text) - len(BEFORE) - len(AFTER) else None
+    answer = (row.get("reward_model") or {}).get("ground_truth", row.get("answer"))
+    if not isinstance(prompt, str) or not prompt.strip() or not isinstance(answer, str | int) or not str(answer):
+        raise UserError(
+            f"row {number} of the source is not one of DAPO-Math-17k's: accepted are its prompt (a message that begins "
+            f"{BEFORE[:50]!r} and ends {AFTER.strip()[-30:]!r}) or a bare problem, with reward_model.ground_truth or "
+            "answer"
+        )
+    return prompt.strip(), str(answer)

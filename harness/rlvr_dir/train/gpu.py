@@ -1,0 +1,208 @@
+"""What a training takes of one GPU, worked out before anything loads, and the settings with which it fits.
+
+    fit = fit_here(spec, base, prompts)
+
+On a CPU nothing of this applies: trainings there are as they were asked for, to the bit.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlvr_dir.checkpoints.memory import VLLM_OWN, ModelShape, gib, vllm_bytes
+from rlvr_dir.errors import UserError
+from rlvr_dir.train.spec import TrainSpec, Vllm
+
+USABLE = 0.9  # of the GPU: the rest is CUDA's own, the allocator's waste and what this estimate does not know
+_LOGIT = 16  # bytes for a logit of the loss: itself in float32, over the temperature, and the gradient of both
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Hold what there is of a GPU."""
+
+    total: int  # bytes
+    free: int
+    bf16: bool = True
+
+    @classmethod
+    def here(cls) -> "Gpu":
+        """Ask this machine's first GPU."""
+        import torch
+
+        free, total = torch.cuda.mem_get_info()
+        return cls(total, free, torch.cuda.is_bf16_supported())
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Hold the settings with which a training fits a GPU, and what was changed to make it."""
+
+    bf16: bool
+    accumulation: int
+    gradient_checkpointing: bool
+    gpu_memory_utilization: float | None = None  # of vLLM, where it shares the GPU
+    max_model_length: int | None = None
+    changes: tuple[str, ...] = ()
+
+
+def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) -> Fit:
+    """Return the settings with which `spec` fits a GPU; what was asked for is changed only where it must be.
+
+    An update is computed in more pieces, and in the end without keeping activations (`gradient_checkpointing`): the
+    same update but for the order of its sums.
+
+    Args:
+        prompt_tokens: of the longest prompt.
+
+    Raises:
+        UserError: it cannot fit. The sentence says what takes how much, and what would.
+    """
+    dapo = spec.dapo
+    bf16 = gpu.bf16 if spec.bf16 is None else spec.bf16
+    length = prompt_tokens + dapo.max_response_tokens
+    if length > shape.context:
+        raise UserError(
+            f"dapo.max_response_tokens={dapo.max_response_tokens} is refused: with the longest prompt, {prompt_tokens} "
+            f"tokens, that is beyond the {shape.context} positions of base={spec.base!r}; accepted: up to "
+            f"{max(0, shape.context - prompt_tokens)}"
+        )
+    usable = min(int(USABLE * gpu.total), gpu.free)
+    trained = shape.parameters if spec.lora is None else _adapter(shape, spec.lora.rank)
+    # float32 weights, with Adam's two moments; gradients, and the copies that autocast makes, while an update is made
+    kept = 4 * shape.parameters + 8 * trained + (4 * trained if spec.lora else 0)
+    kept += 4 * shape.parameters if dapo.beta else 0  # the reference of the KL term
+    updating = kept + 4 * trained + (2 * shape.parameters if bf16 else 0)
+    if updating > usable:
+        weights = "all weights with" if spec.lora is None else "adapters beside the weights, with"
+        raise UserError(
+            f"base={spec.base!r} is refused on this GPU: training {weights} gradients and Adam's moments takes "
+            f"{gib(updating)} GiB of its {gib(usable)}; accepted: "
+            + ("lora: {rank: 16}, " if spec.lora is None else "")
+            + "a smaller base, or backend: verl, on several GPUs"
+        )
+    fit = Fit(bf16, dapo.accumulation, dapo.gradient_checkpointing)
+    if spec.vllm is None:
+        _check_generation(spec, shape, length, usable - kept)
+    elif spec.vllm.mode == "colocate":
+        fit = _beside_vllm(spec, spec.vllm, shape, length, kept, usable, gpu, fit)
+        if not spec.vllm.enable_sleep_mode:
+            usable -= int((fit.gpu_memory_utilization or 0.0) * gpu.total)
+    validating = kept + 2 * 4 * shape.parameters  # base and the trained model, as they are saved
+    if spec.validation.every and spec.validation.engine.device != "cpu" and validating > usable:
+        raise UserError(
+            f"validation.every={spec.validation.every} is refused on this GPU: two models more take "
+            f"{gib(validating - kept)} GiB, and {gib(usable - kept)} are left beside the training; accepted: 0, or "
+            "validation.engine.device: cpu"
+        )
+    return _pieces(spec, shape, prompt_tokens, usable - updating, fit)
+
+
+def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
+    """Return how a training of `base` on these prompts (messages or text) fits this machine's GPU.
+
+    None where it runs on the CPU.
+
+    Raises:
+        UserError: it does not fit.
+    """
+    import torch
+    from transformers import AutoConfig, AutoTokenizer
+
+    if spec.device == "cpu" or not torch.cuda.is_available():
+        return None
+    config = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
+    tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
+    return fit_gpu(spec, ModelShape.of(config, spec.trust_remote_code), longest(tokenizer, prompts), Gpu.here())
+
+
+def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
+    """Count the tokens of the longest prompt; messages through the chat template, as TRL writes them."""
+    texts = {
+        prompt
+        if isinstance(prompt, str)
+        else tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        for prompt in prompts
+    }
+    return max(len(ids) for ids in tokenizer(sorted(texts), add_special_tokens=True)["input_ids"])
+
+
+def _pieces(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, room: int, fit: Fit) -> Fit:
+    """Find the fewest pieces of an update whose activations and logits fit."""
+    dapo = spec.dapo
+    width = 2 if fit.bf16 else 4
+
+    def piece(rows: int, checkpointing: bool) -> int:
+        inside = width * shape.layer_activations
+        layers = inside + width * shape.hidden * shape.layers if checkpointing else inside * shape.layers
+        tokens = prompt_tokens + dapo.max_response_tokens
+        return rows * (tokens * layers + (dapo.max_response_tokens + 1) * shape.vocab * _LOGIT)
+
+    least = fit.accumulation
+    steps = [n for n in range(least, dapo.minibatch + 1) if dapo.minibatch % n == 0]
+    for checkpointing in dict.fromkeys((fit.gradient_checkpointing, True)):
+        for accumulation in steps:
+            if piece(dapo.minibatch // accumulation, checkpointing) <= room:
+                changes = []
+                if accumulation != least:
+                    changes.append(f"accumulation={accumulation} in place of {least}")
+                if checkpointing != fit.gradient_checkpointing:
+                    changes.append("gradient_checkpointing=True")
+                if changes:
+                    changes = [f"dapo: {' and '.join(changes)}, so that an update fits the GPU"]
+                return replace(
+                    fit,
+                    accumulation=accumulation,
+                    gradient_checkpointing=checkpointing,
+                    changes=(*fit.changes, *changes),
+                )
+    raise UserError(
+        f"dapo.max_response_tokens={dapo.max_response_tokens} is refused on this GPU: the update of a single response "
+        f"takes {gib(piece(1, True))} GiB and {gib(room)} are left beside the weights; accepted: fewer of them, or "
+        "backend: verl, on several GPUs"
+    )
+
+
+def _beside_vllm(
+    spec: TrainSpec, vllm: Vllm, shape: ModelShape, length: int, kept: int, usable: int, gpu: Gpu, fit: Fit
+) -> Fit:
+    """Find vLLM's share of the GPU, with a context of a prompt and a response."""
+    context = vllm.max_model_length or length
+    if context < length:
+        raise UserError(
+            f"vllm.max_model_length={context} is less than the longest prompt and a response, {length} tokens; "
+            "accepted: at least that, or leave it out"
+        )
+    least = (vllm_bytes(shape, 2, context) + VLLM_OWN) / gpu.total  # bfloat16, a single response
+    most = (usable - kept) / gpu.total
+    # all responses of a step at once, if there is room; without sleep mode vLLM keeps its share while an update is made
+    wanted = least + 2 * shape.kv * context * (spec.dapo.responses - 1) / gpu.total
+    share = vllm.gpu_memory_utilization
+    if share is None:
+        share = min(wanted, most if vllm.enable_sleep_mode else max(least, most / 2))
+        share = int(1000 * share) / 1000
+    if not least <= share <= most:
+        raise UserError(
+            f"vllm.gpu_memory_utilization={share:.3g} is refused: vLLM needs {least:.2f} of this GPU for its weights "
+            f"and one response of {context} tokens, and the training leaves it {max(most, 0):.2f}; accepted: "
+            + (f"{least:.2f} to {most:.2f}" if least <= most else "lora, a smaller base, or vllm: {mode: server}")
+        )
+    return replace(fit, gpu_memory_utilization=share, max_model_length=context)
+
+
+def _check_generation(spec: TrainSpec, shape: ModelShape, length: int, room: int) -> None:
+    """Check that transformers, which decodes all responses of a step at once, has room for their keys and values."""
+    cache = length * shape.kv * 4 * 2 + shape.vocab * 8  # a cache that is copied as it grows
+    if spec.dapo.responses * cache > room:
+        raise UserError(
+            f"dapo.prompts x samples={spec.dapo.responses} is refused on this GPU: transformers decodes them at once, "
+            f"which takes {gib(spec.dapo.responses * cache)} GiB, and {gib(room)} are left beside the weights; "
+            f"accepted: up to {max(0, room // cache)}, fewer max_response_tokens, or vllm: {{}}"
+        )
+
+
+def _adapter(shape: ModelShape, rank: int) -> int:
+    """Count the parameters of an adapter of all projections, roughly."""
+    keys = shape.kv_heads * shape.head_dim
+    inputs_and_outputs = 4 * shape.hidden + 2 * (shape.hidden + keys) + 3 * (shape.hidden + shape.intermediate)
+    return rank * shape.layers * inputs_and_outputs

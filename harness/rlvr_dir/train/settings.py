@@ -1,0 +1,159 @@
+"""The settings of a DAPO run, as validated data with the reason for each default beside it."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic.fields import FieldInfo
+
+from rlvr_dir.policy.reweighting import (
+    PLAIN,
+    Reweighting,
+    default_alphas,
+    method_names,
+    reweighting,
+    reweightings,
+)
+from rlvr_dir.spec import Spec
+from rlvr_dir.spec.presentation import DEFAULT_GRADER, Grader
+
+if TYPE_CHECKING:
+    Method = str
+else:
+    Method = Literal[tuple(reweightings())]
+
+
+class DapoSettings(Spec, frozen=True):
+    """DAPO (arXiv 2503.14476). The loss's defaults are the paper's; sizes and rate suit the tiny pair
+    (which is itself stopped earlier: `examples.tiny.recipe.TINY_DAPO`).
+
+    One step generates `prompts` x `samples` responses and then makes `minibatches` optimizer updates on them, each
+    from `accumulation` pieces.
+
+    `method` reweights the advantages (`rlvr_dir.policy.reweighting`); `alpha` and `clip_high` follow it where they are
+    not given.
+    """
+
+    steps: int = Field(default=16, ge=1, description="Of generation; each makes `minibatches` updates.")
+    prompts: int = Field(default=16, ge=1, description="Groups a step.")
+    samples: int = Field(default=16, ge=2, description="Responses a group.")
+    minibatches: int = Field(default=4, ge=1, description="Optimizer updates a step.")
+    accumulation: int = Field(
+        default=1, ge=1, description="Forward and backward passes an update: less memory, the same update."
+    )
+    learning_rate: float = Field(default=1e-4, gt=0, description="Adam's; the default suits the tiny pair.")
+    warmup_updates: int = Field(default=0, ge=0, description="Optimizer updates, `minibatches` of them a step.")
+    weight_decay: float = Field(default=0.0, ge=0, description="Adam's.")
+    method: Method = Field(default=PLAIN, description=f"{method_names()}.")
+    alpha: float = Field(default=0.0, ge=0, le=10, description=f"Default {default_alphas()}.")
+    pi_source: Literal["old", "current"] = Field(
+        default="old", description="Whose probability weighs, where the method needs no whole batch."
+    )
+    ppl_scope: Literal["batch", "group"] = Field(
+        default="batch",
+        description="The responses that a method of the whole batch sees together; ppl's authors: group.",
+    )
+    clip_low: float = Field(default=0.2, gt=0, lt=1, description="The loss clips the ratio below 1 minus this.")
+    clip_high: float = Field(
+        default=Reweighting.clip_high, gt=0, description="And above 1 plus this; default the method's own."
+    )
+    delta: float | None = Field(
+        default=10.0, gt=1, description="Caps the ratio where the advantage is negative (dual clip)."
+    )
+    beta: float = Field(default=0.0, ge=0, description="Weight of the KL term.")
+    temperature: float = Field(default=1.0, gt=0, description="Of the rollouts.")
+    top_p: float = Field(
+        default=1.0, gt=0, le=1, description="Of the rollouts, which come from the policy that is trained."
+    )
+    max_response_tokens: int = Field(default=128, ge=1, description="Of a rollout.")
+    overlong_buffer: int = Field(
+        default=0, ge=0, description="The penalty grows over the last so many tokens; 0: no penalty."
+    )
+    overlong_penalty: float = Field(
+        default=1.0, gt=0, le=1, description="At full length, where right is +1 and wrong is -1."
+    )
+    grader: Grader = Field(default=DEFAULT_GRADER, description="As in evaluation.")
+    dynamic_sampling: bool = Field(
+        default=True, description="Only groups with both right and wrong responses teach anything."
+    )
+    max_generation_rounds: int = Field(default=4, ge=1, description="A step's attempts at filling its groups.")
+    gradient_checkpointing: bool = Field(
+        default=False, description="Keep no activations: less memory, the same update."
+    )
+    seed: int = Field(default=0, ge=0, lt=2**32)
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Return what may be said: the seed is that of the training, which may have several."""
+        return {name: info for name, info in cls.model_fields.items() if name != "seed"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        """Add what the method implies where nothing is said, so that two ways of writing one run are equal."""
+        if not isinstance(data, dict):
+            return data
+        data = {name: value for name, value in data.items() if value is not None or name not in ("alpha", "clip_high")}
+        method = data.get("method", PLAIN)
+        if not isinstance(method, str) or (way := reweightings().get(method)) is None:
+            return data  # the field refuses it
+        return {"alpha": way.alpha, "clip_high": way.clip_high, **data}
+
+    @model_validator(mode="after")
+    def _check(self) -> "DapoSettings":
+        if self.responses % (self.minibatches * self.accumulation):
+            pieces = "minibatches" if self.accumulation == 1 else "minibatches x accumulation"
+            raise ValueError(
+                f"{pieces}={self.minibatches * self.accumulation} does not divide prompts x samples = {self.responses}"
+            )
+        if self.overlong_buffer > self.max_response_tokens:
+            raise ValueError(
+                f"overlong_buffer={self.overlong_buffer} is longer than "
+                f"max_response_tokens={self.max_response_tokens}; accepted: at most that"
+            )
+        if (sentence := self.reweighting.refusal()) is not None:
+            raise ValueError(sentence)
+        if self.pi_source != "old" and (self.is_plain or self.reweighting.whole_batch):
+            raise ValueError(f"pi_source={self.pi_source!r} has no effect with method={self.method!r}")
+        if self.ppl_scope != "batch" and not self.reweighting.whole_batch:
+            raise ValueError(f"ppl_scope={self.ppl_scope!r} has no effect with method={self.method!r}")
+        return self
+
+    @property
+    def reweighting(self) -> Reweighting:
+        """The way of reweighting that `method` and `alpha` name."""
+        return reweighting(self.method, self.alpha)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is reweighted: plain DAPO."""
+        return self.method == PLAIN
+
+    def replace(self, **changes: Any) -> "DapoSettings":
+        """Return a validated copy with some fields changed; with another method, also what that method implies.
+
+        Raises:
+            UserError: the changed settings are not valid.
+        """
+        if changes.get("method", self.method) != self.method:
+            changes = {"alpha": None, "clip_high": None, **changes}
+        return super().replace(**changes)
+
+    @property
+    def responses(self) -> int:
+        """Responses a step learns from."""
+        return self.prompts * self.samples
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens of the responses a step learns from, at most."""
+        return self.responses * self.max_response_tokens
+
+    @property
+    def minibatch(self) -> int:
+        """Responses an optimizer update."""
+        return self.responses // self.minibatches
+
+    @property
+    def label(self) -> str:
+        """A short name for tables: `DAPO`, `low_prob α0.2`."""
+        return self.reweighting.label + ("" if self.top_p == 1 else f" top-p {self.top_p:g}")

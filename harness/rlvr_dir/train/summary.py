@@ -1,0 +1,244 @@
+"""The summary of a training: its seeds side by side, what they gained over the base, and over another training.
+
+Everything is paired by seed, where the same seed means the same training problems in the same order, and by problem of
+the validation. Intervals are over problems and seeds, as reports have them.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlvr_dir.errors import DamagedError, UserError
+from rlvr_dir.files import write_file
+from rlvr_dir.markdown import markdown_table
+from rlvr_dir.policy.reweighting import PLAIN
+from rlvr_dir.spec import parse
+from rlvr_dir.stats import RunScores, TrainingScores, family, pass_at_k_per_problem, samples_of
+from rlvr_dir.stats.estimate import Estimate, p_value
+from rlvr_dir.train.folder import TrainingFolder, write_json
+from rlvr_dir.train.forms import MetricSummary, OtherTraining, ScoreFile, SummaryFile
+from rlvr_dir.train.spec import TrainSpec, Validation, plain
+
+
+def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None = None) -> SummaryFile:
+    """Write `summary.json` and `summary.md` over the finished seeds; return what is in the former.
+
+    Raises:
+        UserError: `against` is no finished training, or one that cannot be compared.
+    """
+    finished = {seed: facts for seed in spec.seeds if (facts := folder.seed(seed).facts())}
+    summary = SummaryFile.from_plain(
+        {
+            "name": folder.path.resolve().name,
+            "label": spec.dapo.label,
+            "training": plain(spec),
+            "base": folder.base_scores,
+            "seeds": {str(seed): _of_seed(folder, seed, facts) for seed, facts in finished.items()},
+        },
+        folder.path,
+    )
+    _check_scored(summary, folder.path, summary.base)
+    other = _other(against, summary, folder) if against else None
+    compared = OtherTraining(folder=str(against), label=other.label) if other else None
+    summary = summary.model_copy(update={"against": compared, "benchmarks": _benchmarks(summary, other)})
+    write_json(folder.path / "summary.json", summary.model_dump(by_alias=True, exclude_unset=True))
+    write_file(folder.path / "summary.md", f"# {text(summary)}\n".encode())
+    return summary
+
+
+def _check_scored(summary: SummaryFile, where: Path, tasks: Iterable[str]) -> None:
+    """Refuse a summary that lacks a score of a benchmark.
+
+    Raises:
+        DamagedError: naming the file, the seed and the benchmark.
+    """
+    for seed, facts in summary.seeds.items():
+        for task in tasks if facts.scores else ():
+            if task not in facts.scores:
+                raise DamagedError(f"{where}: seed {seed} has no scores of {task}, which the base has")
+
+
+def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[str, Any]:
+    steps = [record for record in folder.seed(seed).records() if "validation" not in record]
+    if not steps:
+        raise DamagedError(f"{folder.seed(seed).log} has no step, and seed {seed} is said to be finished")
+    learned = [record for record in steps if record["weight"] is not None]
+    weighing = facts.get("reweighting_seconds")  # None where the backend does not measure it
+
+    def mean(values: list[float]) -> float | None:
+        return float(np.mean(values)) if values else None
+
+    return {
+        "scores": facts["scores"],
+        "accuracy": [facts["accuracy"][0], facts["accuracy"][-1]],
+        "length": [facts["length"][0], facts["length"][-1]],
+        "entropy": [steps[0]["entropy"], steps[-1]["entropy"]],
+        "clip_fraction": mean([value for record in learned if (value := record["clip_fraction"]) is not None]),
+        "weight": mean([record["weight"] for record in learned]),
+        "gradient_share_below_0.3": mean(
+            [sum(record["gradient_share"][:3]) for record in learned if "gradient_share" in record]
+        ),
+        "token_share_below_0.3": mean(
+            [sum(record["token_share"][:3]) for record in learned if "token_share" in record]
+        ),
+        "kept": sum(record["groups"]["kept"] for record in steps),
+        "dropped": sum(record["groups"]["dropped"] for record in steps),
+        "seconds": facts["seconds"],
+        "reweighting_share": None if weighing is None else weighing / (facts["seconds"] or float("inf")),
+    }
+
+
+def _other(path: Path, summary: SummaryFile, folder: TrainingFolder) -> SummaryFile:
+    file = path / "summary.json"
+    if not file.is_file():
+        raise UserError(f"against={str(path)!r} has no summary.json; accepted: the folder of a finished training")
+    other = SummaryFile.from_file(file)
+    other_validation, here = (parse(Validation, summary.training.get("validation", {})) for summary in (other, summary))
+    if other_validation.same != here.same:
+        raise UserError(f"against={str(path)!r} was validated in another way; its scores cannot be compared")
+    if (base := other.training.get("base")) != summary.training["base"]:
+        raise UserError(f"against={str(path)!r} started from {base!r}")
+    inputs = folder.inputs
+    for name, read in TrainingFolder(path).inputs.items():
+        if read.judges and name in inputs and inputs[name].digest != read.digest:
+            raise UserError(
+                f"against={str(path)!r} was begun with other content of {read.file} ({name}: {read.digest}, here "
+                f"{inputs[name].digest}); its scores cannot be compared"
+            )
+    _check_scored(other, file, summary.base)
+    return other
+
+
+def _benchmarks(summary: SummaryFile, other: SummaryFile | None) -> dict[str, dict[str, MetricSummary]]:
+    """Average Avg@k and Pass@k over seeds; gains and differences are one family each."""
+    seeds, others = _scores(summary), _scores(other) if other else {}
+    trained = {metric: validation_scores(summary.label, seeds, metric, summary.base) for metric in METRICS}
+    reference = {metric: validation_scores(other.label, others, metric) for metric in METRICS} if other else {}
+    order = [(task, metric) for task in summary.base for metric in METRICS if seeds]
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for task, metric in order:
+        runs, base = trained[metric].runs[task], trained[metric].base[task]
+        mean = Estimate(runs.avg, *runs.interval)
+        rows[task, metric] = {"base": base.avg, "mean": mean.value, "low": mean.low, "high": mean.high}
+    families = {"gain": [trained[metric].only([task]).beside_base() for task, metric in order]}
+    if other:
+        families["against"] = [trained[metric].only([task]).beside(reference[metric]) for task, metric in order]
+    for name, pairs in families.items():
+        for key, row in zip(order, family(pair for (pair,) in pairs), strict=True):
+            rows[key][name] = {**row.facts(), "seeds": list(others if name == "against" else seeds)}
+    return {task: {metric: MetricSummary(**rows[task, metric]) for metric in METRICS if seeds} for task in summary.base}
+
+
+def _scores(summary: SummaryFile) -> dict[Hashable, Mapping[str, ScoreFile]]:
+    """Return the validations of a training by seed; none where there was none."""
+    return {seed: facts.scores for seed, facts in summary.seeds.items() if facts.scores}
+
+
+METRICS = {"avg": "avg", "pass": "pass_k"}  # of a validation, by their names in files
+
+
+def validation_scores(
+    label: str,
+    seeds: Mapping[Hashable, Mapping[str, Any]],
+    metric: str = "avg",
+    base: Mapping[str, ScoreFile] | None = None,
+) -> TrainingScores[RunScores]:
+    """Return one metric of the validations of a training, `seeds` being the `ScoreFile`s by benchmark of each."""
+    tasks = base if base else next(iter(seeds.values()), {})
+    trained = {task: _run_scores(label, task, {seed: seeds[seed][task] for seed in seeds}, metric) for task in tasks}
+    untrained = {
+        task: _run_scores("base", task, dict.fromkeys(seeds, score), metric) for task, score in (base or {}).items()
+    }
+    return TrainingScores(trained, untrained)
+
+
+def _run_scores(label: str, task: str, validations: Mapping[Hashable, Any], metric: str) -> RunScores:
+    """Return a metric of a benchmark: by problem where every validation kept that, of the same problems."""
+    scores = {seed: parse(ScoreFile, score) for seed, score in validations.items()}
+    problems = {frozenset(score.right or ()) for score in scores.values()}
+    by_problem = len(problems) == 1 and problems != {frozenset()}
+    runs = {seed: _by_problem(score, metric) for seed, score in scores.items()} if by_problem else {}
+    values = np.array([getattr(score, METRICS[metric]) for score in scores.values()])
+    return RunScores(label, task, tuple(scores), values, runs=runs)
+
+
+def _by_problem(score: ScoreFile, metric: str) -> np.ndarray:
+    """Return what a validation says of each problem, by their names: (problems, samples) or (problems, 1)."""
+    right = samples_of([count for _, count in sorted((score.right or {}).items())], score.samples)
+    return right if metric == "avg" else pass_at_k_per_problem(right, max(1, score.samples // 2))[:, None]
+
+
+def taught_nothing(untaught: int, steps: int) -> str:
+    """Say that steps of a training kept no group of responses, and what to look at."""
+    whole = "; the model is the base" if untaught == steps else ""
+    return (
+        f"{untaught} of {steps} steps taught nothing: no group of responses to a problem was partly right, so none had "
+        f"an advantage{whole}. Look at the answers of the data, at the prompt and at the length of responses"
+    )
+
+
+def text(summary: SummaryFile) -> str:
+    """Write the summary as plain text with tables, in percent; `summary.md` has it under a heading."""
+    training, seeds, other = summary.training, summary.seeds, summary.against
+    lines = [
+        f"{summary.name}: {summary.label} from {training['base']}, {training['dapo']['steps']} steps",
+        "",
+        f"Seeds {', '.join(seeds)}. In brackets 95 % intervals over problems"
+        + (" (of one training: another seed may differ by more)." if len(seeds) == 1 else " and seeds."),
+        "",
+    ]
+    if summary.benchmarks:
+        head = ["benchmark", "metric", "base", "trained", "trained - base", "p (Holm)"]
+        head += [f"- {other.label}", "p (Holm)"] if other else []
+        lines += [markdown_table(head, list(_metric_rows(summary)), left=2), ""]
+        lines += [
+            "Differences are paired by problem, and by seed where both have the same; Holm's correction over each "
+            "column of p.",
+            "",
+        ]
+        if other:
+            metrics = [row for metrics in summary.benchmarks.values() for row in metrics.values()]
+            both = metrics[0].against["seeds"] if metrics and metrics[0].against else [*seeds]
+            of = f"; it has seeds {', '.join(both)}, and all of both count" if set(both) != set(seeds) else ""
+            lines += [f"{other.label} is in {other.folder}{of}.", ""]
+        if (chosen := str(training["checkpoint"])).startswith("best("):
+            lines += [f"Each seed's checkpoint was chosen by these very scores, {chosen}: they are too high there.", ""]
+    head = ["seed", "accuracy", "tokens", "entropy", "clipped", "weight", "gradient mass at π < 0.3", "groups", "s"]
+    rows = []
+    for seed, facts in seeds.items():
+        firsts_and_lasts = ((facts.accuracy, ".3f"), (facts.length, ".1f"), (facts.entropy, ".3f"))
+        cells = [seed, *(" → ".join(_number(value, form) for value in pair) for pair, form in firsts_and_lasts)]
+        cells += [_number(facts.clip_fraction, ".2%"), _number(facts.weight, ".3f")]
+        cells += [f"{_number(facts.gradient_share, '.0%')} ({_number(facts.token_share, '.0%')} of tokens)"]
+        rows.append([*cells, f"{facts.kept} kept, {facts.dropped} dropped", f"{facts.seconds:.0f}"])
+    lines += [markdown_table(head, rows)]
+    for seed in summary.untaught:
+        lines += ["", f"Seed {seed}: {taught_nothing(steps := training['dapo']['steps'], steps)}."]
+    token_shares = [facts.reweighting_share for facts in seeds.values() if facts.reweighting_share is not None]
+    thrown = training["backend"] == "verl" and training["dapo"]["dynamic_sampling"]
+    which = " that were learned from" if thrown else ""  # verl counts no others; mixed groups are half right
+    lines += ["", f"Accuracy, tokens and entropy: of the rollouts of the first and of the last step{which}."]
+    if training["dapo"]["method"] != PLAIN and token_shares:
+        lines.append(f"Reweighting took {100 * max(token_shares):.2f} % of the time of the steps at most.")
+    return "\n".join(lines)
+
+
+def _metric_rows(summary: SummaryFile) -> Iterator[list[str]]:
+    for task, metrics in summary.benchmarks.items():
+        base = summary.base[task]
+        problems = base.limited or f"{base.problems} problems"
+        for metric, row in metrics.items():
+            k = base.samples if metric == "avg" else max(1, base.samples // 2)
+            cells = [f"{task} ({problems})", f"{metric.capitalize()}@{k}", Estimate(row.base).text(1)]
+            cells += [Estimate(row.mean, row.low, row.high).text(1)]
+            for facts in (row.gain, row.against):
+                if facts is not None:
+                    difference, p = Estimate(facts["mean"], facts["low"], facts["high"]), facts["holm_p"]
+                    cells += [difference.text(1, sign=True), "" if p is None else p_value(p)]
+            yield cells
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

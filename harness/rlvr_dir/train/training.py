@@ -1,0 +1,300 @@
+"""A training with what it needs from other rooms: base, problems, and Avg@k by the evaluator of `rlvr-dir eval`.
+
+    run(spec, Path("runs/train/x"))
+
+`rlvr_dir.train` may import none of them; the commands and the sweeps may.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.files import check_writable
+from rlvr_dir.spec import TINY, Decoding, EvalSpec, Pair, Presentation
+from rlvr_dir.spec.presentation import DEFAULT_GRADER
+
+if TYPE_CHECKING:
+    from rlvr_dir.decode import Engine
+    from rlvr_dir.problems.benchmark import Benchmark
+    from rlvr_dir.results import EvalResult
+    from rlvr_dir.spec.decoding import Mode
+    from rlvr_dir.train.folder import Inputs
+    from rlvr_dir.train.forms import SummaryFile
+    from rlvr_dir.train.run import TrainingSource, Validate, ValidationScores
+    from rlvr_dir.train.spec import TrainSpec
+
+
+def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: Any) -> "SummaryFile":
+    """Train, or go on; `options` are those of `rlvr_dir.train.run_training`, whose summary this returns.
+
+    The rollouts of validations are kept in `out/records`, so that a validation goes on where it was interrupted.
+
+    Args:
+        bases: a record store for the validation of the base, which all trainings from it share.
+
+    Raises:
+        UserError: the machine lacks something, the folder is another training's, is in use, was begun with other
+            content of a file that is read or cannot be written to (nothing was begun), or the data is too small.
+    """
+    check_writable(out, *((bases,) if bases else ()), make=False)
+    start = source(spec, out / "records", bases)
+    from rlvr_dir.train.run import run_training
+
+    return run_training(spec, out, start, **options)
+
+
+def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "TrainingSource":
+    """Return the base, the problems and the evaluator of a training; `records` and `bases` are record stores.
+
+    Raises:
+        UserError: the data cannot be read, or the tiny weights are missing.
+    """
+    from rlvr_dir.train.data import read_problems
+
+    if spec.data == TINY:
+        from rlvr_dir.tiny.problems import rl_problems as problems
+    else:
+        rows = read_problems(spec.data, spec)
+
+        def problems(seed: int) -> list[dict[str, Any]]:
+            return rows
+
+    from rlvr_dir.train.run import TrainingSource
+
+    return TrainingSource(_base(spec), problems, validator(spec, records, bases), inputs(spec), lambda: watched(spec))
+
+
+def watched(spec: "TrainSpec") -> dict[str, list[dict[str, Any]]]:
+    """Return the problems of the benchmarks that are validated on the way, by name: the messages that `rlvr-dir eval`
+    makes of each, its right answers, and who grades the responses."""
+    from rlvr_dir.problems.prompts import prompt_sets
+
+    evaluation = _evaluation(spec, _base(spec), _base(spec), "base", on_the_way=True)
+    sets = prompt_sets(evaluation, cast("Engine", _Messages()))
+    return {
+        benchmarks.benchmark.name: [
+            {
+                "prompt": json.loads(text),
+                "answer": benchmarks.benchmark.golds[key],
+                "grader": benchmarks.benchmark.grader,
+            }
+            for key, text in benchmarks.prompts.items()
+        ]
+        for benchmarks in sets
+    }
+
+
+class _Messages:
+    """Stands where prompts are made in the place of an engine, and gives the messages themselves, as JSON."""
+
+    tokenizer = SimpleNamespace(chat_template="messages")
+
+    def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
+        return json.dumps(messages)
+
+
+def list_obstacles(spec: "TrainSpec") -> "list[str]":
+    """List what a training through verl would stop at here before it starts: its data, its base's positions, what it is
+    validated on."""
+    from rlvr_dir.train.data import read_problems
+    from rlvr_dir.train.verl.data import rows
+    from rlvr_dir.train.verl.validate import check_context
+
+    val = spec.verl and spec.verl.val_data
+    checks: list[Callable[[], Any]] = [
+        lambda: rows(read_problems(spec.data, spec), spec, spec.data),
+        lambda: val and rows(read_problems(val, spec), spec, val, least=1),
+        lambda: check_context(spec, _base(spec)),
+        lambda: inputs(spec),
+    ]
+    refusals = []
+    for check in checks:
+        try:
+            check()
+        except UserError as error:
+            refusals.append(str(error))
+    return refusals
+
+
+def _base(spec: "TrainSpec") -> str:
+    """Return the base as others find it: an absolute folder, or a hub id."""
+    if spec.base == TINY:
+        from rlvr_dir.tiny import tiny_pair
+
+        return tiny_pair().base
+    return str(Path(spec.base).resolve()) if Path(spec.base).is_dir() else spec.base
+
+
+def inputs(spec: "TrainSpec") -> "Inputs":
+    """Return what identifies the content of all that a training reads: a training of other content is another one.
+
+    Raises:
+        UserError: a benchmark of the validation has no data, or the one that chooses the checkpoint is none of them.
+    """
+    from rlvr_dir.digest import digest
+    from rlvr_dir.records.config import fingerprint
+    from rlvr_dir.train.forms import Input
+
+    inputs, base = {}, _base(spec)
+    if Path(base).is_dir():
+        inputs["base"] = Input(file=base, digest=fingerprint(base), judges=True)
+    for name, file in (("data", spec.data), ("verl.val_data", spec.verl and spec.verl.val_data)):
+        if file and Path(file).is_file():
+            inputs[name] = Input(file=str(Path(file).resolve()), digest=digest(Path(file).read_bytes()), judges=False)
+    validated = benchmarks(spec, spec.validation.tasks)
+    for task, benchmark in validated.items():
+        content = benchmark.data
+        if benchmark.grader not in (
+            _presentation(spec).grader,
+            DEFAULT_GRADER,
+        ):  # which the benchmark's file alone says
+            content += f", graded by {benchmark.grader}"
+        inputs[f"validation.tasks {benchmark.name}"] = Input(file=benchmark.file or task, digest=content, judges=True)
+    _check_watched(spec, list(validated.values()))
+    return inputs
+
+
+def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
+    """Refuse to watch, or to choose by, what is not validated."""
+    names, watch = [benchmark.name for benchmark in validated], spec.validation.watch
+    watched = benchmarks(spec, watch).values() if watch else validated
+    if missing := [benchmark.name for benchmark in watched if benchmark.name not in names]:
+        raise UserError(
+            f"validation.watch={missing[0]} is refused; accepted: of validation.tasks, which are {', '.join(names)}"
+        )
+    if not spec.validation.every or (spec.verl and spec.verl.val_data):
+        return
+    spec.check_chosen_by(benchmark.name for benchmark in watched)
+
+
+def benchmarks(spec: "TrainSpec", tasks: Sequence[str]) -> "dict[str, Benchmark]":
+    """Return some benchmarks of a validation by what was asked; none where there are none.
+
+    Raises:
+        UserError: what `preflight` refuses, or a task of lm-eval's.
+    """
+    from rlvr_dir.evals.loop import refuse_lm_eval_tasks
+    from rlvr_dir.problems.data import preflight
+
+    by_name = preflight(tasks, presentation=_presentation(spec)) if tasks else {}
+    refuse_lm_eval_tasks(by_name, "what a training is validated on")
+    return by_name
+
+
+def _presentation(spec: "TrainSpec") -> "Presentation":
+    """Return how the benchmarks of a validation are put and graded: where it does not say it, by the training's prompt,
+    and by `dapo.grader` if that is not the default."""
+    rewards = None if spec.dapo.grader == DEFAULT_GRADER else spec.dapo.grader
+    return spec.validation.applied_to(Presentation(prompt=spec.prompt, grader=rewards))
+
+
+def estimate(spec: "TrainSpec", out: Path) -> str:
+    """Open a training's data and say how much work it is; the time is measured on steps that `out` holds.
+
+    Nothing is loaded or written.
+
+    Raises:
+        UserError: the data cannot be read, or is too small.
+    """
+    from rlvr_dir.progress import interval
+    from rlvr_dir.train.data import check_size
+    from rlvr_dir.train.folder import TrainingFolder
+
+    dapo, start = spec.dapo, source(spec)
+    rows = {seed: len(check_size(start.problems(seed), spec)) for seed in spec.seeds}
+    logs = [TrainingFolder(out).seed(seed).records() for seed in spec.seeds]
+    done = [record for log in logs for record in log if "validation" not in record]
+    steps, responses = dapo.steps * len(spec.seeds), dapo.steps * dapo.responses
+    most = responses * (dapo.max_generation_rounds if dapo.dynamic_sampling else 1)
+    lines = [
+        f"data: {', '.join(f'{n:,}' for n in dict.fromkeys(rows.values()))} problems, of which a step takes "
+        f"{dapo.prompts}; in all steps of a seed {dapo.steps * dapo.prompts:,}",
+        f"a seed: {dapo.steps:,} steps, {dapo.steps * dapo.minibatches:,} updates, {responses:,} responses learned from"
+        + (f", up to {most:,} generated to fill the groups" if most > responses else "")
+        + f", each of up to {dapo.max_response_tokens:,} tokens",
+    ]
+    validation = spec.validation
+    if validation.tasks:
+        size, names = _size(spec, validation.tasks)
+        lines.append(f"validation: {size:,} responses ({names}), {1 + len(spec.seeds)} times, the base's among them")
+    if validation.every and (tasks := validation.watch or validation.tasks):
+        size, names = _size(spec, tasks)
+        ends = 2 if spec.backend == "verl" else int(spec.chosen_by is not None)  # before the first step, after the last
+        times = len(spec.seeds) * (len(range(validation.every, dapo.steps, validation.every)) + ends)
+        lines.append(f"on the way: {size:,} responses ({names}), {times} times")
+    seconds = [record["seconds"] for record in done if record.get("seconds") is not None]
+    steps_left = steps - len(done)
+    lines.append(
+        f"time: {len(done):,} of {steps:,} steps are done in {out}, at {sum(seconds) / len(seconds):.1f} s each; the "
+        f"rest takes {interval(sum(seconds) / len(seconds) * steps_left)} and its validations"
+        if seconds
+        else f"time: unknown before a first step; none is in {out}"
+    )
+    return "\n".join(lines)
+
+
+def _size(spec: "TrainSpec", tasks: Sequence[str]) -> tuple[int, str]:
+    """Return how many responses a validation on these benchmarks has, and their names."""
+    by_name = benchmarks(spec, tasks)
+    problems = sum(len(benchmark.problems[: spec.validation.limit]) for benchmark in by_name.values())
+    return problems * spec.validation.sampling.samples, ", ".join(by_name)
+
+
+def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Validate":
+    """Return what scores a checkpoint as `rlvr-dir eval` would; rollouts are kept in the stores that are named."""
+
+    def scored(base: str, rl: str, mode: "Mode", on_the_way: bool = False) -> "list[EvalResult]":
+        from rlvr_dir.evals import evaluate
+        from rlvr_dir.files import make_folder
+        from rlvr_dir.records.lock import locked
+
+        whole = _evaluation(spec, base, rl, mode, on_the_way=on_the_way)
+        if mode != "base" or bases is None:
+            return evaluate(whole, records=records)
+        make_folder(bases)
+        with locked(bases / "lock"):  # of trainings that start together one validates, the others read
+            return evaluate(whole, records=bases)
+
+    def validate(base: str, rl: str, mode: "Mode", folder: Path | None) -> "ValidationScores":
+        results = scored(base, rl, mode, on_the_way=mode == "rl" and folder is None)
+        if folder is not None:
+            # Base's own stand beside them, of the same pair: what RL is compared with.
+            beside = scored(base, base, "base") if mode == "rl" else []
+            for result in (*results, *(result.of_pair(base, rl) for result in beside)):
+                result.write(folder)
+        return {result.task: _scores(result) for result in results}
+
+    return validate
+
+
+def _evaluation(spec: "TrainSpec", base: str, rl: str, mode: "Mode", *, on_the_way: bool) -> "EvalSpec":
+    """Return the evaluation that a validation is."""
+    validation = spec.validation
+    return EvalSpec(
+        pair=Pair(base=base, rl=rl, trust_remote_code=spec.trust_remote_code),
+        decodings=(Decoding(mode=mode),),
+        tasks=validation.watch if on_the_way and validation.watch else validation.tasks,
+        sampling=validation.sampling,
+        limit=validation.limit,
+        engine=validation.engine,
+        **_presentation(spec).model_dump(),
+    )
+
+
+def _scores(result: "EvalResult") -> dict[str, Any]:
+    """Return what a validation keeps of a result."""
+    by_problem = dict(zip(result.problem_ids, result.correct.sum(axis=1).tolist(), strict=True))
+    return {
+        "samples": result.samples,
+        "problems": len(result.problem_ids),
+        "limited": result.limited,
+        "avg": result.avg,
+        "error": result.standard_error,
+        "tokens": float(result.n_tokens.mean()),
+        "truncated": float(result.truncated.mean()),
+        "pass": result.pass_at(max(1, result.samples // 2)),
+        "right": by_problem,
+    }

@@ -1,0 +1,53 @@
+"""Problems as rows of verl's dataset: messages, the right answer, and where they are from."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.files import write_file
+from rlvr_dir.train.data import check_size
+from rlvr_dir.train.spec import TrainSpec
+
+
+def rows(
+    problems: Sequence[dict[str, Any]], spec: TrainSpec, name: str, least: int | None = None
+) -> list[dict[str, Any]]:
+    """Return the problems, once it is known that verl can train on them.
+
+    Raises:
+        UserError: fewer than `least` (default a step's groups), or a prompt that is plain text: verl puts every prompt
+            through the model's chat template.
+    """
+    for number, row in enumerate(check_size(problems, spec, name, least)):
+        if isinstance(row["prompt"], str):
+            raise UserError(
+                f"problem {number} of {name} has a text for a prompt, which verl cannot take; accepted: 'problem', or "
+                "a prompt of messages"
+            )
+    return list(problems)
+
+
+def write(path: Path, problems: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+    """Write problems by source, whole or not at all; verl's validation metrics are named after the sources.
+
+    Where a problem has several right answers all have lists of them: a column has one type. A row's `grader`, if it has
+    one, is who grades the responses to it.
+    """
+    lists = any(not isinstance(row["answer"], str) for rows in problems.values() for row in rows)
+    lines = (
+        {
+            "data_source": source,
+            "prompt": row["prompt"],
+            "reward_model": {"style": "rule", "ground_truth": _list(row["answer"]) if lists else row["answer"]},
+            "extra_info": {"index": index, **({"grader": row["grader"]} if "grader" in row else {})},
+        }
+        for source, rows in problems.items()
+        for index, row in enumerate(rows)
+    )
+    write_file(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+
+
+def _list(answer: Any) -> list[str]:
+    return [answer] if isinstance(answer, str) else list(answer)

@@ -1,0 +1,150 @@
+"""Benchmarks by name: where the problems of ours come from, tasks of lm-eval's and one's own, and mistakes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import grade_many
+from rlvr_dir.problems import data
+from rlvr_dir.problems.data import find_benchmark, preflight
+from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, declared
+
+
+def write(folder, rows, name="aime24"):
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(folder)
+
+
+def rows(n):
+    return [{"id": f"p{i}", "problem": f"{i}?", "answer": i} for i in range(n)]
+
+
+def test_a_local_folder_by_setting_and_by_variable(tmp_path, monkeypatch):
+    write(tmp_path, rows(30))
+    found = data.find_benchmark("aime24", str(tmp_path)).problems
+    assert found[7] == {"id": "p7", "problem": "7?", "answer": "7"}
+    monkeypatch.setenv("RLVR_DIR_DATA", str(tmp_path))
+    assert data.find_benchmark("aime24").problems is found
+
+
+@pytest.mark.parametrize("n", [29, 31])
+def test_the_rows_are_counted(tmp_path, n):
+    with pytest.raises(UserError, match=rf"aime24.jsonl has {n} problems; aime24 has 30"):
+        data.find_benchmark("aime24", write(tmp_path, rows(n)))
+
+
+def test_without_a_folder_the_hub_is_asked(monkeypatch):
+    import datasets
+
+    asked = []
+
+    def hub(name, split):
+        asked.append((name, split))
+        if "aime" in name:
+            raise ConnectionError("Couldn't reach it\nat all")
+        return datasets.Dataset.from_list([{"question": f"{i}?", "answer": "3e6"} for i in range(272)])
+
+    monkeypatch.delenv("RLVR_DIR_DATA", raising=False)
+    monkeypatch.setattr(datasets, "load_dataset", hub)
+    data._shipped.cache_clear()
+    assert data.find_benchmark("minerva").problems[3] == {"id": "3", "problem": "3?", "answer": r"3 \times 10^{6}"}
+    assert asked == [("math-ai/minervamath", "test")]
+    data._shipped.cache_clear()
+    with pytest.raises(UserError, match=r"set RLVR_DIR_DATA to a folder that holds aime24\.jsonl") as error:
+        data.find_benchmark("aime24")
+    assert "HuggingFaceH4/aime_2024" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (142.0, "142"),
+        ("-4.0", "-4"),
+        ("025", "025"),
+        (" 7 ", "7"),
+        ("1.6e-19", r"1.6 \times 10^{-19}"),
+        ("3e6", r"3 \times 10^{6}"),
+        ("0.50", "0.50"),
+        (r"\frac{1}{2}e^{2}", r"\frac{1}{2}e^{2}"),
+    ],
+)
+def test_golds_are_readable(raw, text):
+    assert data.gold(raw) == text
+
+
+def test_the_digest_is_of_the_content(tmp_path):
+    one = data.find_benchmark("aime24", write(tmp_path, rows(30))).data
+    other = tmp_path / "other"
+    other.mkdir()
+    assert data.find_benchmark("aime24", write(other, [row | {"source": "x"} for row in rows(30)])).data == one
+
+
+def test_the_real_benchmarks(real_data):
+    found = {name: data.find_benchmark(name, real_data).problems for name in data.SOURCES}
+    assert [len(found[name]) for name in ("aime24", "aime25", "amc", "minerva")] == [30, 30, 83, 272]
+    golds = [row["answer"] for rows in found.values() for row in rows][::3]
+    assert all(0 <= int(row["answer"]) <= 999 for name in ("aime24", "aime25") for row in found[name])
+    verdicts = grade_many([(gold, f"\\boxed{{{gold}}}") for gold in golds])
+    assert [gold for gold, verdict in zip(golds, verdicts, strict=True) if not verdict.correct] == []
+
+
+TASK = """
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {data}}}}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{{{problem}}}}"
+doc_to_target: "{{{{answer}}}}"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of tasks: `sums_of_mine`, one that has the name of a shipped benchmark, and one that is there twice."""
+    data = tmp_path / "sums.jsonl"
+    data.write_text("".join(json.dumps({"problem": f"1+{i}?", "answer": 1 + i}) + "\n" for i in range(3)))
+    (tmp_path / "tasks/further").mkdir(parents=True)
+    names = {"mine": "sums_of_mine", "ours": "tiny_easy", "twice": "'doubled'  # here", "further/twice": '"doubled"'}
+    for file, name in names.items():
+        (tmp_path / f"tasks/{file}.yaml").write_text(TASK.format(name=name, data=data))
+    return tmp_path / "tasks"
+
+
+def test_a_task_is_found_by_its_name_in_a_folder_and_ours_win(folder):
+    found = preflight(["sums_of_mine", "tiny_easy"], include_path=str(folder))
+    assert isinstance(found["sums_of_mine"], LmEvalBenchmark)
+    assert found["sums_of_mine"].data == preflight([str(folder / "mine.yaml")]).popitem()[1].data
+    assert not isinstance(found["tiny_easy"], LmEvalBenchmark)
+
+
+def test_lm_evals_own_are_found_by_their_names():
+    """As its index has them, of which these are some of each kind of file."""
+    tasks = declared()
+    assert len(tasks) > 10_000
+    for name in ("gsm8k", "gsm8k_cot", "minerva_math_algebra", "ifeval", "bbh_cot_fewshot_boolean_expressions"):
+        [file] = tasks[name]
+        assert Path(file).suffix == ".yaml"
+
+
+@pytest.mark.parametrize(
+    ("task", "where", "sentence"),
+    [
+        ("sums_of_min", "tasks", r"task='sums_of_min' is not known; .*near among lm-eval's: sums_of_mine"),
+        ("gsm8", None, r"task='gsm8' is not known; accepted: aime24, .*near among lm-eval's: gsm8k, "),
+        ("tiny_esy", None, r"did you mean 'tiny_easy'\?"),
+        ("doubled", "tasks", r"task='doubled' is declared by .*further/twice.yaml and .*/twice.yaml; accepted: one of"),
+        ("sums_of_mine", "none", r"include_path='.*none' is no folder; accepted: one with YAML files of tasks"),
+    ],
+)
+def test_what_is_not_known_is_one_sentence_with_what_is_near(folder, task, where, sentence):
+    with pytest.raises(UserError, match=sentence):
+        preflight([task], include_path=where and str(folder.with_name(where)))
+
+
+def test_a_name_that_no_command_asks_for_is_not_looked_up():
+    """What a record says of its task goes this way: its code would be run."""
+    with pytest.raises(UserError, match="task='gsm8k'"):
+        find_benchmark("gsm8k")

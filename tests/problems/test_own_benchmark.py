@@ -1,0 +1,325 @@
+"""A user's JSONL is a benchmark in every command, from a file of five sums; the stock command is in test_front_door."""
+
+import json
+import re
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from jinja2 import Environment
+from yaml import safe_load
+
+from rlvr_dir.errors import UserError
+from rlvr_dir.evals import data as data_module
+from rlvr_dir.problems import preflight
+from rlvr_dir.problems.data import find_benchmark
+from rlvr_dir.records import Record, RecordStore
+from rlvr_dir.records.commands import list_records
+from rlvr_dir.records.entries import scan
+from rlvr_dir.results.from_records import benchmark_of
+from rlvr_dir.results.load_results import read_results
+from rlvr_dir.results.matching import mismatches
+from rlvr_dir.spec import Decoding, load_eval
+from rlvr_dir.sweep.specs import load
+from rlvr_dir.train.spec import load_train
+from tests.commands import refused, run
+from tests.records.made import say
+
+FAST = ["--samples", "2", "--max-tokens", "60", "--backend", "transformers"]
+YAML = """
+prompt: "{{problem}}\\nPlease reason step by step, and put your final answer within \\\\boxed{}."
+examples:
+- {problem: "Flo has 5 pens a gives 3 how many ?", answer: "so \\\\boxed{2}"}
+"""
+
+
+def unlike(*results):
+    return mismatches(*results)
+
+
+def write(path, rows):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch, tmp_path_factory):
+    """The current folder is above all of them: a file that a record names is not read elsewhere."""
+    monkeypatch.chdir(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory):
+    """A folder with `sums.jsonl`, another file of that name, the latter with a YAML, and all of them evaluated."""
+    folder = tmp_path_factory.mktemp("own")
+    rows = [
+        {"problem": row["problem"], "answer": int(row["answer"])} for row in find_benchmark("tiny_easy").problems[:5]
+    ]
+    write(folder / "sums.jsonl", rows)
+    write(folder / "changed/sums.jsonl", [{**row, "answer": 0} for row in rows])
+    write(folder / "shown/sums.jsonl", [{"id": f"sum-{i}", **row} for i, row in enumerate(rows)])
+    (folder / "shown/sums.prompt.yaml").write_text(YAML)
+    (folder / "shown/sums.yaml").write_text("a file of somebody's own, which is not read")
+    for name in ("sums", "changed/sums", "shown=shown/sums"):
+        task, _, file = name.rpartition("=")
+        asked = f"{task}={folder / file}.jsonl" if task else folder / f"{file}.jsonl"
+        done = run("eval", "--tasks", asked, "-d", "rl", "-d", "base", *FAST, "--no-track", "--out", folder / "runs")
+        assert re.search(rf"^\| {task or 'sums'} +\| rl ", done.stdout, re.MULTILINE), done.stdout
+    return folder
+
+
+def test_two_files_of_one_name_share_no_record_and_no_comparison(where):
+    names = [config for config, task in RecordStore(where / "runs/records").names() if task == "sums"]
+    assert len(set(names)) == 4
+    rl = [r for r in read_results([where / "runs"]) if r.task == "sums" and r.decoding.mode == "rl"]
+    assert unlike(rl[0], rl[1]) == ["data"]
+    rows = [line for line in run("compare", where / "runs").stdout.splitlines() if line.startswith("| sums")]
+    pairs = [re.findall(r"\(data (\w+)\)", line) for line in rows]
+    assert [len(set(digests)) for digests in pairs] == [1, 1]
+    assert pairs[0][0] != pairs[1][0]
+
+
+def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path):
+    """The same words from files, given as options: the same benchmark, so the same record; another grader, no other."""
+    yaml = safe_load(YAML)
+    file = write(tmp_path / "shown.jsonl", [json.loads(line) for line in (where / "shown/sums.jsonl").open()])
+    (tmp_path / "prompt.txt").write_text(yaml["prompt"] + "\n")
+    write(tmp_path / "shots.jsonl", yaml["examples"])
+    store = where / "runs/records"
+    before = RecordStore(store).names()
+    asked = ["--prompt", tmp_path / "prompt.txt", "--examples", tmp_path / "shots.jsonl", "--grader", "plain"]
+    eval_it = ["eval", "--tasks", file, "-d", "rl", *FAST, "--no-track", "--records", store, "--out", tmp_path / "runs"]
+    run(*eval_it, *asked)
+    assert RecordStore(store).names() == before
+    [result] = read_results([tmp_path / "runs"])
+    [robust] = [r for r in read_results([where / "runs"]) if (r.task, r.decoding.mode) == ("shown", "rl")]
+    assert result.provenance["record"] == robust.provenance["record"]
+    assert (result.provenance["grader"], robust.provenance["grader"]) == ("plain", "robust-4")
+    assert unlike(result, robust) == ["grader"]
+
+    (tmp_path / "shown.prompt.yaml").write_text("grader: plain\nprompt: prompt.txt\nexamples: shots.jsonl")
+    data_module._own.cache_clear()
+    run(*eval_it, "--examples", "none")
+    [config] = {config for config, task in set(RecordStore(store).names()) - set(before)}
+    record = RecordStore(store).read(config, "shown")
+    assert record.about.presentation.model_dump(mode="json") == {"prompt": yaml["prompt"], "examples": []}
+    [unshown] = read_results([store / config / "shown"])
+    assert unlike(unshown, result) == ["data"]
+    assert unshown.provenance["grader"] == "plain"
+    assert read_results([store / config / "shown"], grader="robust")[0].provenance["grader"] == "robust-4"
+    assert "are of different problems of shown, or of the same put in different ways" in refused(
+        "view", config, result.provenance["settings"], "--store", store)  # fmt: skip
+
+
+def test_what_a_strangers_record_says_of_its_prompt_is_compared_and_no_more(where, tmp_path, monkeypatch):
+    """Nothing of it is compiled (which would compute its constants) or rendered, and no file that it names is read."""
+    shown, compiled = safe_load(YAML)["prompt"], []
+    [result] = [r for r in read_results([where / "runs"]) if (r.task, r.decoding.mode) == ("shown", "rl")]
+    name = result.provenance["record"]
+    record = Path(copytree(where / "runs/records" / name, tmp_path / name))
+    monkeypatch.setattr(Environment, "parse", lambda self, source, *_: compiled.append(source))
+    assert Record(record).read().about.presentation.prompt == shown
+    (tmp_path / "prompt.txt").write_text(shown)
+    [again] = read_results([record])  # shown an example, the tiny pair has no answer right
+    assert (again.n_tokens == result.n_tokens).all()
+    assert again.problem_ids == result.problem_ids == tuple(f"sum-{i}" for i in range(5))
+    for said in ({"prompt": str(tmp_path / "prompt.txt")}, {"prompt": "{{ 9**9**9 }}{{problem}}"}, "{{", 3):
+        say(record, presentation=said)
+        [again] = read_results([record])
+        assert (again.n_tokens == result.n_tokens).all()
+        found = Record(record).read()
+        if isinstance(said, dict):
+            with pytest.raises(UserError, match=f"record {name}"):
+                benchmark_of(found)
+        else:
+            assert "damaged entries" in found.damage[0]
+    assert compiled == []
+
+
+def test_a_file_that_an_option_names_is_read_at_once(tmp_path, monkeypatch):
+    """So that a sweep or a training that has begun knows when it has changed."""
+    monkeypatch.chdir(tmp_path)
+    Path("prompt.txt").write_text("Q: {{problem}}\nA:\n")
+    write(tmp_path / "shots.jsonl", [{"problem": "1+1?", "answer": 2, "id": "x"}])
+    asked = {"prompt": "prompt.txt", "examples": "shots.jsonl"}
+    shown = {"prompt": "Q: {{problem}}\nA:", "examples": [{"problem": "1+1?", "answer": "2"}]}
+    sweep = load({"name": "x", "tasks": "tiny_easy", "parameters": {"decode.tau": {"values": [-0.1]}}, **asked})
+    assert load_eval({}, asked).non_default() == sweep.evaluation("tiny", [Decoding()]).non_default() == shown
+    assert load(sweep.plain()) == sweep
+    assert load_train({"validation": {"tasks": "tiny_easy", **asked}}).validation.non_default() == shown
+    assert "reads []; accepted: a template of {{problem}}, a file with one, or math_dapo" in refused(
+        "eval", "--tasks", "tiny_easy", "--prompt", "p.txt")  # fmt: skip
+
+
+def test_a_record_is_compared_reported_and_viewed_without_the_file_it_was_made_of(where, tmp_path, monkeypatch):
+    file = write(tmp_path / "mine.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
+    rows, store = file.read_text(), tmp_path / "runs/records"
+    run(
+        "eval", "--tasks", file, *FAST, "-d", "base", "-d", "rl", "--limit", 3, "--no-track", "--out", tmp_path / "runs"
+    )
+    wanted, [before, *_] = run("compare", store).stdout, read_results([store])
+    assert "mine (3 of 5 problems)" in wanted
+    monkeypatch.chdir(where)
+    for change in (lambda: file.write_text(rows.replace("how many", "how much")), file.unlink):
+        change()
+        data_module._own.cache_clear()
+        assert run("compare", store).stdout == wanted
+        assert read_results([store])[0].config_hash == before.config_hash
+        assert {each.provenance["grader"] for each in read_results([store], grader="plain")} == {"plain"}  # kept golds
+        run("report", store, "--out", tmp_path / "report", "--tokens", "1")
+        assert "mine (3 of 5 problems)" in (tmp_path / "report/report.md").read_text()
+        name = before.provenance["settings"]
+        run("view", name, "--store", store, "--out", tmp_path / "view.html")
+        page = (tmp_path / "view.html").read_text()
+        assert "mine/0" in page
+        assert '"words":false' in page  # by the tiny pair's own tokenizer, of which nobody told
+    write(tmp_path / "moved/mine.jsonl", [json.loads(line) for line in rows.splitlines()])
+    [again, *_] = read_results([store], data_dir=str(tmp_path / "moved"), grader="plain")
+    assert again.provenance["grader"] == "plain"
+    assert (again.correct == before.correct).all()
+
+
+def test_what_was_never_graded_needs_the_gold_answers_of_its_own_questions(where, tmp_path):
+    file = write(tmp_path / "mine.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
+    run("eval", "--tasks", file, *FAST, "--limit", 1, "--no-track", "--out", tmp_path / "runs")
+    store = tmp_path / "runs/records"
+    for path in store.glob("*/*/journal.bin"):
+        with path.open("rb") as found:
+            verdicts = [(at, end) for at, end, entry in scan(found) if entry[0] == "verdict"]
+        data = path.read_bytes()
+        path.write_bytes(data[: verdicts[0][0]] + data[verdicts[-1][1] :])
+    file.write_text(file.read_text().replace("how many", "how much"))
+    data_module._own.cache_clear()
+    assert "was decoded from other questions of mine than are here" in refused("compare", store)
+    file.unlink()
+    assert f"its right answers are not at hand (task='mine={file}': {file} does not exist" in refused("compare", store)
+
+
+def test_looking_changes_no_statistics(where, tmp_path):
+    store, asked = tmp_path / "records", ["--tasks", where / "sums.jsonl", *FAST[2:]]
+    run(
+        "eval",
+        *asked,
+        "-d",
+        "rl",
+        "--samples",
+        "1",
+        "--limit",
+        "2",
+        "--no-track",
+        "--records",
+        store,
+        "--out",
+        tmp_path,
+    )
+    before, [row] = read_results([store]), list_records(store)
+    look = ["view", *asked, "--store", store, "--out", tmp_path / "view.html", "-d", "rl", "-d", "base"]
+    run(*look, "--limit", "3", "--sample", "1")
+    after = read_results([store])
+    assert [(r.label, r.problem_ids, r.samples, r.avg) for r in after] == [
+        (r.label, r.problem_ids, r.samples, r.avg) for r in before
+    ]
+    rows = {each["decoding"]: each for each in list_records(store)}
+    assert (rows["rl"]["asked"], rows["rl"]["held"], row["asked"]) == (2, 6, 2)
+    assert (rows["base"]["asked"], rows["base"]["held"]) == (0, 6)
+    run(
+        "eval",
+        *asked,
+        "-d",
+        "base",
+        "--samples",
+        "2",
+        "--limit",
+        "3",
+        "--no-track",
+        "--records",
+        store,
+        "--out",
+        tmp_path,
+    )
+    assert sorted(r.label for r in read_results([store])) == ["base", "rl"]
+
+
+def test_a_sweep_takes_it_and_is_made_again_when_it_has_changed(where):
+    file = write(where / "swept/sums.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
+    asked = {"name": "mine", "pair": ["tiny"], "tasks": [str(file)], "method": "grid"}
+    asked |= {"sampling": {"samples": 2, "max_tokens": 60}, "engine": {"backend": "transformers"}}
+    asked |= {"parameters": {"decode.tau": {"values": [-0.1]}}}
+    (where / "sweep.yaml").write_text(json.dumps(asked))
+    told = run("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs").stdout
+    assert re.search(r"^\| sums +\| replace τ-0.1 ", told, re.MULTILINE), told
+    yaml = file.with_suffix(".prompt.yaml")
+    for changed, content, name in (
+        (file, file.read_text().replace("how many", "how much"), "data"),
+        (yaml, "examples: [{problem: x, answer: y}]", "data"),
+        (yaml, "grader: plain", "grader"),
+    ):
+        before = changed.read_text() if changed.is_file() else "{}"
+        changed.write_text(content)
+        data_module._own.cache_clear()
+        results = where / "runs/sweeps/mine/results"
+        old = {path.name for path in results.iterdir()}
+        run("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs")
+        assert len(old) == len(list(results.iterdir())) == 4
+        assert not old & {path.name for path in results.iterdir()}, name
+        changed.write_text(before)
+
+
+GOOD = '{"problem": "What is 2+3?", "answer": 5}\n'
+
+
+@pytest.mark.parametrize(
+    ("tasks", "content", "sentence"),
+    [
+        ("no.jsonl", None, r"no\.jsonl does not exist; accepted: PATH\.jsonl or NAME=PATH"),
+        ("x=no.jsonl", None, r"no\.jsonl does not exist"),
+        ("x=", None, "is no file"),
+        ("sums", None, "'sums' is not known; accepted: aime24, .*a file of your own is PATH.jsonl or NAME=PATH"),
+        ("sums.jsonl", "", r"sums\.jsonl has no problem"),
+        ("sums.jsonl", GOOD + "{", r"sums\.jsonl line 2 is not JSON; accepted: an object with problem, answer"),
+        ("sums.jsonl", "[1]", r"sums\.jsonl line 1 lacks 'problem'"),
+        ("sums.jsonl", GOOD + '{"problem": "x"}', r"line 2 lacks 'answer' and has 'problem'; accepted"),
+        ("sums.jsonl", '{"Question": "x", "gold": 1}', r"line 1 lacks 'problem' and has 'Question', 'gold'; accepted"),
+        ("TINY_EASY", None, r"'TINY_EASY' is not known; .*did you mean 'tiny_easy'\?"),
+        ("sums.jsonl", '{"id": 1, "problem": "x", "answer": 1}\n' * 2, "line 2 has the id '1' of an earlier problem"),
+        ("sums.jsonl", '{"problem": "x", "answer": null}', "line 1 has answer=None; accepted: text or a number"),
+        ("sums.jsonl", '{"problem": " ", "answer": 1}', "line 1 has problem=' '; accepted: text"),
+        ("aime24=sums.jsonl", GOOD, "aime24 is shipped with rlvr-dir; accepted: another name"),
+        ("sums.jsonl,sums=sums.jsonl", GOOD, "asks for sums twice"),
+        ("a b=sums.jsonl", GOOD, "'a b' cannot be a benchmark's name; accepted: NAME=sums.jsonl"),
+    ],
+)
+def test_a_bad_file_is_one_sentence(tmp_path, monkeypatch, tasks, content, sentence):
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path("sums.jsonl").write_text(content)
+    assert re.search(sentence, refused("eval", "--tasks", tasks))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("tasks: [a]", "key of benchmark='tasks'"),
+        ("promt: x", "did you mean 'prompt'?"),
+        ("grader: robst", "grader='robst'.*did you mean 'robust'"),
+        ("prompt: x", "prompt='x'"),
+        ("prompt: '{{answer}} {{problem}}'", r"reads \['answer', 'problem'\]"),
+        ("prompt: '{{problem'", "is no template: unexpected end of template"),
+        ("prompt: '{{problem|upcase}}'", "is no template: No filter named 'upcase'"),
+        ("examples: [{problem: a}]", "examples.0.answer is missing"),
+        ("examples: [{problem: a, answr: 1}]", "key of examples.0='answr'.*did you mean 'answer'"),
+        ("examples: no.jsonl", "examples='no.jsonl'"),
+        ("examples: sums.prompt.yaml", "sums.prompt.yaml line 1 is not JSON"),
+        ("prompt: '{{problem.__class__}}'", "could run code; accepted: no attributes, no calls, and of filters"),
+        ("prompt: '{{problem|attr(\"__class__\")}}'", "could run code"),
+        ("prompt: '{{problem}}{{problem[\"__class__\"]}}'", "could run code"),
+        ("prompt: '{{problem}}{{lipsum.__globals__}}'", "could run code"),
+        ("prompt: '{{problem}}'\nprompt: '{{problem}}!'", "the key 'prompt' is there twice"),
+    ],
+)
+def test_a_bad_yaml_beside_it_is_one_sentence(tmp_path, content, sentence):
+    (tmp_path / "sums.jsonl").write_text(GOOD)
+    (tmp_path / "sums.prompt.yaml").write_text(content)
+    with pytest.raises(UserError, match=rf"sums\.prompt\.yaml.*{sentence}"):
+        preflight([str(tmp_path / "sums.jsonl")])
