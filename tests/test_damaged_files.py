@@ -191,7 +191,7 @@ def test_no_file_is_read_because_a_record_names_it(tmp_path, monkeypatch):
     link.symlink_to(secret)
     for number, file in enumerate((secret, link, tmp_path / "here/../secret.jsonl")):
         store = RecordStore(tmp_path / f"store-{number}")
-        with store.open(made.config(), "mine", ["mine/0"], 1, about={"file": str(file)}) as record:
+        with store.open(made.config(), "mine", ["mine/0"], 1, metadata={"file": str(file)}) as record:
             record.add(made.row("mine/0", 0))
             record.finish()
         monkeypatch.chdir(tmp_path / "here")

@@ -44,7 +44,9 @@ def folder(tmp_path_factory):
     for decoding in (Decoding(mode="base"), Decoding(mode="rl"), Decoding(mode="replace", tau=-0.1)):
         config = RecordConfig.of(tiny_pair(), decoding, Sampling(samples=2), INFO)
         about = {"base": tiny_pair().base, "rl": tiny_pair().rl}
-        with RecordStore(folder / "records").open(config, TASK, problems, 2, about=about, trace_columns=14) as record:
+        with RecordStore(folder / "records").open(
+            config, TASK, problems, 2, metadata=about, trace_columns=14
+        ) as record:
             for key in record.missing():
                 rollout = made(*key)
                 table = np.arange(len(rollout.token_ids) * 14, dtype=np.float32).reshape(-1, 14) % 31

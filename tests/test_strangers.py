@@ -111,7 +111,7 @@ def foreign(store, rl):
     say(folder, base=rl, rl=rl)
     one = result(
         Decoding(mode="replace", tau=-0.3), task="tiny_easy", problems=12, samples=3, ids=tuple(map(str, range(12))),
-        records=str(store), record=RecordStore(store).one(folder.parent.name).name,
+        records=str(store), record=RecordStore(store).record(folder.parent.name).name,
     )  # fmt: skip
     return folder, one
 

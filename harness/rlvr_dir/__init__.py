@@ -99,8 +99,8 @@ def compare(
     from rlvr_dir.results.compare import compare as comparisons
     from rlvr_dir.results.settings import settings_of
 
-    known = read_results([results]) if isinstance(results, str | os.PathLike) else results
-    return pandas.DataFrame([row.facts() for row in comparisons(settings_of(known), against, across)])
+    loaded = read_results([results]) if isinstance(results, str | os.PathLike) else results
+    return pandas.DataFrame([row.facts() for row in comparisons(settings_of(loaded), against, across)])
 
 
 def tokens(place: "str | Path", tokenizer: Any = None) -> "pandas.DataFrame":

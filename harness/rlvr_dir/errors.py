@@ -37,9 +37,9 @@ def nearest(value: object, names: Iterable[str], most: int = 5) -> list[str]:
     return [name for word in near for name in folded[word]][:most]
 
 
-def unknown(what: str, value: object, accepted: Iterable[object]) -> UserError:
+def unknown(argument: str, value: object, accepted: Iterable[object]) -> UserError:
     """Return the error for a name that is not among `accepted`; a near one stands before the list."""
     names = [str(name) for name in accepted]
     near = nearest(value, names, 1)
     hint = f"did you mean {near[0]!r}? Accepted" if near else "accepted"
-    return UserError(f"{what}={value!r} is not known; {hint}: {', '.join(names)}")
+    return UserError(f"{argument}={value!r} is not known; {hint}: {', '.join(names)}")

@@ -31,16 +31,18 @@ def disk_error(error: OSError, path: Path, kept: str) -> UserError:
     return UserError(f"{path} cannot be written ({reason}); {kept}")
 
 
-def folder_name(what: str, name: str) -> str:
+def folder_name(argument: str, name: str) -> str:
     """Return `name` if it can be a folder's name as it is.
 
     Raises:
         UserError: it holds a slash, a space or the like, or is too long.
     """
     if len(name) > LONGEST_NAME:
-        raise UserError(f"{what}={name[:40]!r}... has {len(name)} characters; accepted: at most {LONGEST_NAME}")
+        raise UserError(f"{argument}={name[:40]!r}... has {len(name)} characters; accepted: at most {LONGEST_NAME}")
     if not _NAME.fullmatch(name):
-        raise UserError(f"{what}={name!r} is refused: it names a folder; accepted: letters, digits, '.', '_' and '-'")
+        raise UserError(
+            f"{argument}={name!r} is refused: it names a folder; accepted: letters, digits, '.', '_' and '-'"
+        )
     return name
 
 

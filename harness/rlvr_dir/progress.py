@@ -62,7 +62,7 @@ class Bar(Phase):
         """Show this behind the count from now on."""
         self._figures = text
 
-    def left(self) -> str:
+    def time_left(self) -> str:
         """Return the time that the rest takes at the speed so far; `?` before anything is done."""
         done, passed = self.n - self._first, time.monotonic() - self._began
         return interval(passed * (self.total - self.n) / done) if done else "?"

@@ -140,7 +140,7 @@ def test_a_killed_study_goes_on(made, tmp_path, monkeypatch):
     )
     child = in_child(lambda: credit_statistics(spec, tmp_path / "one", tokens=6, progress=False))
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    torn = RecordStore(tmp_path / "one").one("")
+    torn = RecordStore(tmp_path / "one").record("")
     before = [*torn.replays.values()]  # of some the draw and the verdict were written
     assert torn.tail
     monkeypatch.setattr(Record, "keep_replay", lambda self, one: (keep(self, one), kept.append(one)))

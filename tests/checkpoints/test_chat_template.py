@@ -97,11 +97,11 @@ def test_an_evaluation_hashes_and_shows_them(pair, data_dir, tmp_path):
 
     [plain], [off] = results(), results(chat_template_kwargs="enable_thinking=false")
     store = RecordStore(tmp_path)
-    first, second = (store.one(result.provenance["record"]) for result in (plain, off))
+    first, second = (store.record(result.provenance["record"]) for result in (plain, off))
     assert first.config.hash() != second.config.hash()
     assert "chat_template_kwargs" not in first.config.engine
     assert second.config.engine["chat_template_kwargs"] == OFF
-    assert second.about.chat.endswith(") with enable_thinking=false")
+    assert second.metadata.chat.endswith(") with enable_thinking=false")
     assert all(row.load().prompt_token_ids for row in second.rows.values())
     assert [one.label for one in settings_of([plain, off])] == ["rl", "rl (enable_thinking=false)"]
     [again] = results(chat_template_kwargs=json.dumps(OFF))

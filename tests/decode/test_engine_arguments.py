@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rlvr_dir.checkpoints import beside_vllm
 from rlvr_dir.checkpoints.compat import check_pair, heads_of_two_sizes
 from rlvr_dir.decode import open_engine
 from rlvr_dir.decode.vllm_pair import batch_invariance, engine, start
@@ -20,7 +21,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 @pytest.fixture
 def on_a_gpu(monkeypatch):
     """As far as the arguments of the engine are concerned."""
-    for module in (engine, start):
+    for module in (beside_vllm, engine, start):
         monkeypatch.setattr(module, "on_cpu", lambda: False)
 
 

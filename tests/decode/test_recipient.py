@@ -67,5 +67,5 @@ def test_a_result_and_its_record_are_of_the_three(tmp_path):
     store = RecordStore(tmp_path)
     [name] = store.names()
     record = store.read(*name)
-    assert record.about.recipient == pair.recipient
+    assert record.metadata.recipient == pair.recipient
     assert result_of_record(record).pair == result.pair

@@ -68,7 +68,8 @@ def test_an_interrupted_evaluation_goes_on_and_ends_in_the_same_bytes(engine, da
     assert [r.metrics() for r in again] == [r.metrics() for r in whole]
     evaluated("whole", limit=4)
     assert {
-        len(RecordStore(tmp_path / "whole").read(*name).held) for name in RecordStore(tmp_path / "whole").names()
+        len(RecordStore(tmp_path / "whole").read(*name).response_keys)
+        for name in RecordStore(tmp_path / "whole").names()
     } == {16}
     unrecorded = evaluate(engine, [REPLACE], ["amc", "aime24"], SAMPLING, limit=3, data_dir=data_dir, progress=False)
     assert [r.metrics() for r in unrecorded] == [r.metrics() for r in whole]
@@ -173,7 +174,7 @@ def test_what_a_large_limit_left_is_no_part_of_what_a_smaller_one_finished(engin
     finished = evaluate(engine, [REPLACE, Decoding()], ["amc"], one, limit=2, **arguments)
     for whole in finished:
         snapshot = record_of(whole)
-        assert len(snapshot.held) == 5
+        assert len(snapshot.response_keys) == 5
         assert_equal(result_of_record(snapshot, data_dir=data_dir), whole)
         assert show_record(store, snapshot.name)["scores"]["robust-4"]["problems"] == 2
     asked = [str(store), "--data-dir", data_dir]

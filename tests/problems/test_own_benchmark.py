@@ -10,7 +10,7 @@ from jinja2 import Environment
 from yaml import safe_load
 
 from rlvr_dir.errors import UserError
-from rlvr_dir.evals import data as data_module
+from rlvr_dir.problems import data as data_module
 from rlvr_dir.problems import preflight
 from rlvr_dir.problems.data import find_benchmark
 from rlvr_dir.records import Record, RecordStore
@@ -103,7 +103,7 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     run(*eval_it, "--examples", "none")
     [config] = {config for config, task in set(RecordStore(store).names()) - set(before)}
     record = RecordStore(store).read(config, "shown")
-    assert record.about.presentation.model_dump(mode="json") == {"prompt": yaml["prompt"], "examples": []}
+    assert record.metadata.presentation.model_dump(mode="json") == {"prompt": yaml["prompt"], "examples": []}
     [unshown] = read_results([store / config / "shown"])
     assert unlike(unshown, result) == ["data"]
     assert unshown.provenance["grader"] == "plain"
@@ -119,7 +119,7 @@ def test_what_a_strangers_record_says_of_its_prompt_is_compared_and_no_more(wher
     name = result.provenance["record"]
     record = Path(copytree(where / "runs/records" / name, tmp_path / name))
     monkeypatch.setattr(Environment, "parse", lambda self, source, *_: compiled.append(source))
-    assert Record(record).read().about.presentation.prompt == shown
+    assert Record(record).read().metadata.presentation.prompt == shown
     (tmp_path / "prompt.txt").write_text(shown)
     [again] = read_results([record])  # shown an example, the tiny pair has no answer right
     assert (again.n_tokens == result.n_tokens).all()

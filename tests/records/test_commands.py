@@ -25,7 +25,7 @@ def test_list_and_show(tmp_path):
     with open_record(tmp_path) as record:
         record.grade(dict.fromkeys(PROBLEMS, "1"))
     with RecordStore(tmp_path).open(
-        config(prompt="0" * 16), TASK, PROBLEMS, 3, about={"base": "B", "rl": "R"}
+        config(prompt="0" * 16), TASK, PROBLEMS, 3, metadata={"base": "B", "rl": "R"}
     ) as other:
         other.add(row(PROBLEMS[0], 0))
     rows = {row["record"]: row for row in list_records(tmp_path)}

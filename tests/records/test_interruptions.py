@@ -77,7 +77,7 @@ def test_killed_at_every_single_step_it_loses_nothing_that_was_acknowledged_and_
                 with (folder / "said").open("a") as said:
                     said.write(f"{key}\n")
             record.finish()
-            for key in record.held:
+            for key in record.response_keys:
                 replay = made_replay(record.rows[key])
                 if replay.key not in record.replays:
                     record.keep_replay(replay)
@@ -92,7 +92,7 @@ def test_killed_at_every_single_step_it_loses_nothing_that_was_acknowledged_and_
             record = read(folder)
             assert not record.finished or record.digest() == whole
             if (folder / "said").exists():
-                assert set((folder / "said").read_text().splitlines()) <= {str(key) for key in record.held}
+                assert set((folder / "said").read_text().splitlines()) <= {str(key) for key in record.response_keys}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             assert work(folder) == verdicts
@@ -142,7 +142,11 @@ def test_a_disk_that_fills_while_finishing_or_grading_loses_no_rollout(tmp_path)
             record.finish()
         with files_at_most(size + 10), pytest.raises(UserError, match="the rollouts are safe"):
             record.grade(dict.fromkeys(PROBLEMS, "1"))
-        assert (read(tmp_path, whole=True).damage, read(tmp_path).finished, len(read(tmp_path).held)) == ([], False, 36)
+        assert (read(tmp_path, whole=True).damage, read(tmp_path).finished, len(read(tmp_path).response_keys)) == (
+            [],
+            False,
+            36,
+        )
         record.finish()
         assert len(record.grade(dict.fromkeys(PROBLEMS, "1"))) == 36
     assert (read(tmp_path).finished, read(tmp_path).judges) == (True, ["robust-4"])
@@ -172,6 +176,6 @@ def test_responses_that_come_together_are_forced_to_the_disk_together(tmp_path, 
         for key in record.missing():
             record.add(row(*key))
         assert len(synced) == before
-        assert len(read(tmp_path, whole=True).held) == 36, "another process sees them all the same"
+        assert len(read(tmp_path, whole=True).response_keys) == 36, "another process sees them all the same"
         record.finish()
         assert len(synced) == before + 1

@@ -184,7 +184,7 @@ def test_a_trace_is_added_to_what_is_held_and_changes_nothing_exact(tmp_path, wh
         assert key in record.missing()
         record.add(traced(key, 13))
     record = read(tmp_path / "s")
-    assert (len(record.held), record.finished, record.digest()) == (36, True, whole)
+    assert (len(record.response_keys), record.finished, record.digest()) == (36, True, whole)
     assert record.get(key).trace.shape[1] == 13
 
 
@@ -263,7 +263,7 @@ def test_whatever_happens_to_a_file_its_record_is_made_whole_again(sound, tmp_pa
     path.parent.mkdir(parents=True)
     path.write_bytes(bad := damaged(data, how, at, size))
     found = read(folder, whole=True)
-    lost = {(problem, sample) for problem in PROBLEMS for sample in range(3)} - set(found.held)
+    lost = {(problem, sample) for problem in PROBLEMS for sample in range(3)} - set(found.response_keys)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         verify_records(folder, repair=True) if found.config else None  # of one that says what it is
@@ -284,7 +284,7 @@ def test_a_file_of_another_record_is_never_mixed_in(tmp_path, whole):
         other.add(*(row(*key, length=3) for key in other.missing()))
     ours.write_bytes(other.path.read_bytes())
     assert "is not of the record that its folder is named after" in read(tmp_path / "ours").damage[0]
-    assert read(tmp_path / "ours").held == []
+    assert read(tmp_path / "ours").response_keys == []
     with pytest.warns(UserWarning, match="belongs to another record"):
         fill(tmp_path / "ours")
     assert read(tmp_path / "ours").digest() == whole
@@ -303,7 +303,7 @@ def test_what_is_skipped_is_checked_when_it_is_read(tmp_path):
     flip(path, read(tmp_path).rows[key])
     for record in (read(tmp_path), open_record(tmp_path)):
         with record:
-            assert (len(record.held), record.rows[key].n_tokens) == (36, len(made(*key).token_ids))
+            assert (len(record.response_keys), record.rows[key].n_tokens) == (36, len(made(*key).token_ids))
             for want in (lambda row=record.rows[key]: row.text, record.rows[key].load):
                 with pytest.raises(UserError, match=f"{PROBLEMS[3]} sample 1 was damaged.*verify --repair"):
                     want()
@@ -430,7 +430,7 @@ def test_other_entries_that_someone_made_are_named_and_left_out(tmp_path, entry,
     path.write_bytes(path.read_bytes() + encode(entry) + encode({"about": {"chat": "after"}}))
     record = read(tmp_path / "x")
     assert record.damage == [f"1 damaged entries in {path}: what they held is made again by its command"]
-    assert (record.digest(), record.about.chat, record.judges) == (whole, "after", [])
+    assert (record.digest(), record.metadata.chat, record.judges) == (whole, "after", [])
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def evaluated(folder, task, sampling, limit, **more):
     engine = EngineSpec(backend="transformers")
     spec = EvalSpec(tasks=(task,), decodings=(RULE,), sampling=sampling, limit=limit, engine=engine, **more)
     [ours] = evaluate(spec, records=folder)
-    return ours, RecordStore(folder).one(ours.provenance["record"])
+    return ours, RecordStore(folder).record(ours.provenance["record"])
 
 
 def same_texts(log, record):

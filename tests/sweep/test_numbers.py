@@ -397,7 +397,7 @@ def test_what_the_records_hold_is_counted_where_it_would_be_decoded_alike(tmp_pa
     earlier.mkdir(parents=True)
     (earlier / "summary.json").write_text(json.dumps({"tokens_per_second": 12.5, "mean_tokens": {"tiny": {}}}))
     found = estimate(spec, tmp_path, tmp_path / "records")
-    assert [(row.responses, row.held) for row in found.rows] == [(6, 6), (6, 6), *[(6, 0)] * 6]
+    assert [(row.responses, row.responses_held) for row in found.rows] == [(6, 6), (6, 6), *[(6, 0)] * 6]
     assert (found.mean_tokens, found.speed, found.missing) == (np.mean(lengths), 12.5, 36)
     assert found.total.tokens == round(36 * np.mean(lengths))
 

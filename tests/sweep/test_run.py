@@ -112,7 +112,16 @@ def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
     spec = sweep(parameters={"decode.tau": {"values": [-0.3, -0.1, -0.2]}, "decode.gamma": {"values": [0.0, 0.1]}})
     found = estimate(spec, grid, grid / "records")
     assert found.size == "3 tau x 2 gamma = 6 points"
-    assert [row.held for row in found.rows] == [6, 6, 6, 6, 0, *[6] * 4, 0, 0]  # base, RL, three vetoes, the points
+    assert [row.responses_held for row in found.rows] == [
+        6,
+        6,
+        6,
+        6,
+        0,
+        *[6] * 4,
+        0,
+        0,
+    ]  # base, RL, three vetoes, the points
     assert found.missing == 18
     assert "18, about" in found.text(points=True)
     fresh = estimate(spec, tmp_path, tmp_path / "records")

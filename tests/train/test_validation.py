@@ -50,7 +50,7 @@ def test_a_validation_is_kept_and_not_decoded_twice(tmp_path, decoded):
     for store, mode in (("bases", "base"), ("records", "rl")):
         [name] = RecordStore(tmp_path / store).names()
         snapshot = RecordStore(tmp_path / store).read(*name)
-        assert (snapshot.finished, len(snapshot.held), snapshot.config.decoding.mode) == (True, 4, mode)
+        assert (snapshot.finished, len(snapshot.response_keys), snapshot.config.decoding.mode) == (True, 4, mode)
     kept = {each.decoding.mode: each.avg for each in read_results([folder])}  # base's beside those of RL
     base, rl = (scores["tiny_easy"] for scores in first)
     assert kept == {"base": base["avg"], "rl": rl["avg"]}

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rlvr_dir.analysis.records import about, drawn_alike, once
+from rlvr_dir.analysis.records import description_of, drawn_alike, once
 from rlvr_dir.analysis.result import Analysis, Frame, columns
 from rlvr_dir.decode.trace import Trace
 from rlvr_dir.decode.trace import columns as columns_of
@@ -113,7 +113,7 @@ def credit_statistics(
         info = engine.info()
     with showing(progress), phase("estimating"):
         measured = [_measured(job, part, store, noises) for job, part in parts]
-        facts = {**about(jobs, info["pair"]), "tokens": tokens, "noises": noises, "undo": undo, "seed": seed}
+        facts = {**description_of(jobs, info["pair"]), "tokens": tokens, "noises": noises, "undo": undo, "seed": seed}
         return Analysis(kind="credit", facts=facts, tables=tables(measured, noises))
 
 

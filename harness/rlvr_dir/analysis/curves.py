@@ -160,9 +160,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return [{**row, **inner} if isinstance(inner := row.get("data"), Mapping) else dict(row) for row in rows]
 
 
-def curve(records: Sequence[Mapping[str, Any]], what: str) -> list[tuple[float, float]]:
+def curve(records: Sequence[Mapping[str, Any]], column: str) -> list[tuple[float, float]]:
     """Return (step, value) of one of `NAMES`; empty where the log has no such number."""
-    name = next((n for n in NAMES[what] if any(_number(row.get(n)) for row in records)), None)
+    name = next((n for n in NAMES[column] if any(_number(row.get(n)) for row in records)), None)
     if name is None:
         return []
     rows = [row for row in records if _number(row.get(name))]

@@ -12,7 +12,7 @@ from rlvr_dir.records import Row
 from rlvr_dir.spec import Decoding, EvalSpec
 
 
-def about(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, Any]:
+def description_of(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, Any]:
     """Return what every analysis of responses says of them."""
     return {
         "pair": dict(pair),
@@ -60,7 +60,7 @@ class TracedRecords:
             drawn_alike(jobs_of(spec, engine))
             jobs = traced(spec, records, engine=engine, top=top, progress=progress)
             self.tokenizer: Any = engine.tokenizer
-            self.about = about(jobs, engine.info()["pair"])
+            self.description = description_of(jobs, engine.info()["pair"])
         self.jobs = once(jobs)
         self._records = records
 

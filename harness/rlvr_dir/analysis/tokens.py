@@ -44,8 +44,8 @@ PROBABILITY_EDGES = tuple(round(0.1 * i, 1) for i in range(11))
 class Generation:
     """One model's own responses, both models' view of every token; `who` made them (`base` or `rl`)."""
 
-    def __init__(self, who: str) -> None:
-        self.who = who
+    def __init__(self, role: str) -> None:
+        self.role = role
         self.histograms = {name: Histogram(*bins) for name, bins in BINS.items()}
         self.problems: dict[str, ProblemCounts] = {}
         self.words: dict[int, np.ndarray] = {}  # id -> count, sums of delta log p, p of base, p of RL
@@ -62,7 +62,7 @@ class Generation:
             histogram.add(facts[name])
         p_base, p_rl = np.exp(trace.fact("logp_base").astype(float)), np.exp(trace.fact("logp_rl").astype(float))
         problem = self.problems.setdefault(rollout.problem, ProblemCounts())
-        problem.add(facts, p_base, p_rl, p_rl if self.who == "rl" else p_base)
+        problem.add(facts, p_base, p_rl, p_rl if self.role == "rl" else p_base)
         values = np.stack([np.ones_like(p_base), facts["delta_logp"], p_base, p_rl], axis=1)
         for token, value in zip(trace.proposed.tolist(), values, strict=True):
             if token in self.words:

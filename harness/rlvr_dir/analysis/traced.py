@@ -44,7 +44,7 @@ def token_statistics(
         name: [] for name in ("generations", "histograms", "by_delta", "gradient", "selected")
     }
     for generation in (base, rl):
-        label = {"generation": generation.who}
+        label = {"generation": generation.role}
         tables["generations"].append(
             {
                 **label,
@@ -83,7 +83,7 @@ def token_statistics(
         {"rank": rank, "token": text(traced.tokenizer, word["id"]), **word}
         for rank, word in enumerate(rl.likelier(least, WORDS), 1)
     ]
-    facts = {**traced.about, "ratio": selected, "positions": positions, "least": least}
+    facts = {**traced.description, "ratio": selected, "positions": positions, "least": least}
     sections = {**tables, "tails": _tails(base, rl), "likelier": likelier}
     return Analysis(kind="tokens", facts=facts, tables={name: tuple(rows) for name, rows in sections.items()})
 
@@ -107,7 +107,7 @@ def _tails(base: Generation, rl: Generation) -> list[dict[str, Any]]:
     """Return each tail's share in both generations, and the greater over the smaller, with intervals over problems."""
     order = list(dict.fromkeys([*base.problems, *rl.problems]))
     counts = {
-        generation.who: (generation.by_problem("tails", order), generation.by_problem("tokens", order))
+        generation.role: (generation.by_problem("tails", order), generation.by_problem("tokens", order))
         for generation in (base, rl)
     }
     rows = []

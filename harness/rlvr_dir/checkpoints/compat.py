@@ -214,24 +214,24 @@ def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = Fal
 # What is refused ---------------------------------------------------------------------------------------------------
 
 
-def quantised_weights(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def quantised_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Both engines would load them, and nobody has compared what then comes out."""
-    for role, config in found.configs.items():
+    for role, config in loaded.configs.items():
         for key in _QUANTISED:
             if quantisation := getattr(config, key, None):
                 method = (quantisation if isinstance(quantisation, dict) else quantisation.to_dict()).get(
                     "quant_method", key
                 )
                 yield (
-                    f"{found.pair.argument(role)} is quantised ({method}), which has not been tested with a pair; "
+                    f"{loaded.pair.argument(role)} is quantised ({method}), which has not been tested with a pair; "
                     "accepted: a checkpoint in bfloat16, float16 or float32"
                 )
 
 
-def other_tokenizers(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def other_tokenizers(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """A token has one id in all models, and a text one way to be cut; RL or base may have tokens after all of both."""
-    for role in _others(found):
-        where, (lost, added, moved, _) = _beside_rl(found, role), found.difference(role)
+    for role in _others(loaded):
+        where, (lost, added, moved, _) = _beside_rl(loaded, role), loaded.difference(role)
         if lost and (not added or role != "base"):
             yield (
                 f"{where} have different tokenizers: {len(lost)} tokens are known to only one of them (such as "
@@ -243,7 +243,7 @@ def other_tokenizers(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
                 f"{where} order their vocabulary differently: {len(moved)} tokens have another id (such as {moved[0]})"
                 "; accepted: identical token ids"
             )
-        own, rl = found.models[role].tokenizer, found.tokenizer
+        own, rl = loaded.models[role].tokenizer, loaded.tokenizer
         if _merges(own) != _merges(rl) or any(_cut(own, text) != _cut(rl, text) for text in _PROBES):
             yield (
                 f"{where} have different tokenizers: the same vocabulary, but text is cut into tokens differently; "
@@ -251,48 +251,51 @@ def other_tokenizers(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
             )
 
 
-def other_types(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def other_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Check that one class of vLLM's builds all models."""
-    for role in _others(found):
-        own, rl = (found.configs[name].model_type for name in (role, "rl"))
+    for role in _others(loaded):
+        own, rl = (loaded.configs[name].model_type for name in (role, "rl"))
         if own != rl:
-            yield f"{_beside_rl(found, role)} are of different model types ({own} and {rl}); accepted: one type"
+            yield f"{_beside_rl(loaded, role)} are of different model types ({own} and {rl}); accepted: one type"
 
 
-def tokens_without_an_output(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def tokens_without_an_output(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """A model has an output for each token that it may write; ids of RL's own go with two full checkpoints only."""
-    rl = found.models["rl"].vocabulary
-    for role, config in reversed(found.configs.items()):
-        needed = found.shared if role == "base" else found.vocab_size
+    rl = loaded.models["rl"].vocabulary
+    for role, config in reversed(loaded.configs.items()):
+        needed = loaded.shared if role == "base" else loaded.vocab_size
         if needed > config.vocab_size:
             first = next((token for token, i in rl.items() if i == config.vocab_size), None)
             yield (
-                f"{found.pair.argument(role)}: its tokenizer has ids up to {needed - 1} but the model has "
+                f"{loaded.pair.argument(role)}: its tokenizer has ids up to {needed - 1} but the model has "
                 f"{config.vocab_size} outputs{f', none for {first!r}' if first is not None else ''}; accepted: a "
                 "tokenizer whose ids the model can produce"
             )
-    if found.shared < found.vocab_size and len(found.models) > 2:
-        models = found.pair.argument([*found.models][2])
+    if loaded.shared < loaded.vocab_size and len(loaded.models) > 2:
+        models = loaded.pair.argument([*loaded.models][2])
         yield (
-            f"{found.pair.argument('rl')} has {found.vocab_size - found.shared} ids that {found.pair.argument('base')} "
-            f"does not know, which is refused with {models}; accepted: a pair of full checkpoints, or one with the "
-            "same vocabulary"
+            f"{loaded.pair.argument('rl')} has {loaded.vocab_size - loaded.shared} ids that "
+            f"{loaded.pair.argument('base')} does not know, which is refused with {models}; accepted: a pair of full "
+            "checkpoints, or one with the same vocabulary"
         )
 
 
-def no_end_of_text(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def no_end_of_text(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """A response ends by a token that all models know."""
-    if not any(token < found.shared for token in found.eos_token_ids):
-        yield f"{found.pair.argument('base')}: no end-of-text token (eos_token_id) is one that both models know"
+    if not any(token < loaded.shared for token in loaded.eos_token_ids):
+        yield f"{loaded.pair.argument('base')}: no end-of-text token (eos_token_id) is one that both models know"
 
 
-def unreadable_weights(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def unreadable_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Local weights are there, whole, and of the shapes that config.json makes them: read from the files' headers."""
-    for role, folder in found.folders(spec).items():
-        if role in found.without_weights:
+    for role, folder in loaded.folders(spec).items():
+        if role in loaded.without_weights:
             continue
-        where = found.pair.argument(role)
-        stored, expected = header_shapes(where, folder), found.shapes[role].tensors if role in found.shapes else {}
+        where = loaded.pair.argument(role)
+        stored, expected = (
+            header_shapes(where, folder),
+            loaded.shapes[role].tensors if role in loaded.shapes else {},
+        )
         for weight in sorted(expected.keys() & stored.keys()):  # one of another name in the model is left to the engine
             if stored[weight] != expected[weight]:
                 yield other_shape(where, weight, stored[weight], expected[weight])
@@ -300,18 +303,18 @@ def unreadable_weights(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
             continue
         if (weight := missing_weight(stored, expected)) is not None:
             yield f"{where}: its files lack {weight}; accepted: a checkpoint with every weight of its model"
-        drafts = any("nextn" in key or "mtp" in key for key in found.configs[role].to_dict())
+        drafts = any("nextn" in key or "mtp" in key for key in loaded.configs[role].to_dict())
         if not drafts and (weight := surplus_layer(stored, expected)) is not None:
             yield (
                 f"{where}: its files hold {weight}, a layer that its config.json does not make "
-                f"(num_hidden_layers={found.shapes[role].layers}); accepted: weights and configuration of one model"
+                f"(num_hidden_layers={loaded.shapes[role].layers}); accepted: weights and configuration of one model"
             )
 
 
-def other_than_language_models(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def other_than_language_models(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """A model that writes text reads what it has written; a classifier, an encoder or an encoder-decoder does not."""
-    for role, config in found.configs.items():
-        where, name = found.pair.argument(role), (config.architectures or [None])[0]
+    for role, config in loaded.configs.items():
+        where, name = loaded.pair.argument(role), (config.architectures or [None])[0]
         accepted = "accepted: a causal language model, such as Qwen3ForCausalLM"
         if getattr(config, "is_encoder_decoder", False):
             yield f"{where} is an encoder with a decoder ({name or config.model_type}); {accepted}"
@@ -321,32 +324,32 @@ def other_than_language_models(found: Checkpoints, spec: EngineSpec) -> Iterator
             yield f"{where}: its config.json names no architecture (architectures), which vLLM needs; {accepted}"
 
 
-def other_number_types(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def other_number_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Both engines compute in one of three types; of others, as int8, nothing is known here."""
-    for role, config in found.configs.items():
+    for role, config in loaded.configs.items():
         if spec.dtype == "auto" and (dtype := dtype_of(config)) not in _DTYPES:
             yield (
-                f"{found.pair.argument(role)}: its config.json says dtype={dtype}; accepted: {', '.join(_DTYPES)}, "
+                f"{loaded.pair.argument(role)}: its config.json says dtype={dtype}; accepted: {', '.join(_DTYPES)}, "
                 "there or as --dtype"
             )
 
 
-def ends_outside_the_vocabulary(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def ends_outside_the_vocabulary(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """A token that ends a response is one that the model can write."""
-    for role, model in found.models.items():
+    for role, model in loaded.models.items():
         outputs = model.config.get_text_config().vocab_size
         if wrong := sorted(token for token in model.eos if not 0 <= token < outputs):
             yield (
-                f"{found.pair.argument(role)}: eos_token_id={wrong[0]} is no token of the model, which has {outputs} "
+                f"{loaded.pair.argument(role)}: eos_token_id={wrong[0]} is no token of the model, which has {outputs} "
                 "outputs; accepted: ids from 0 to that, in config.json and generation_config.json"
             )
 
 
-def too_long_contexts(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def too_long_contexts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Position embeddings that end cannot be read beyond."""
-    for role, (name, built) in found.context.beyond.items() if found.context.stated else ():
-        if not rope_extrapolates(found.configs[role]):
-            rope = getattr(found.configs[role], "rope_parameters", None) or {}
+    for role, (name, built) in loaded.context.beyond.items() if loaded.context.stated else ():
+        if not rope_extrapolates(loaded.configs[role]):
+            rope = getattr(loaded.configs[role], "rope_parameters", None) or {}
             whole = int(rope.get("factor", 1) * rope.get("original_max_position_embeddings", 0))
             more = f", or max_position_embeddings={whole} (factor x original) there" if whole > built else ""
             yield (
@@ -356,23 +359,23 @@ def too_long_contexts(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
             )
 
 
-def unread_template_arguments(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def unread_template_arguments(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """A template ignores what it does not read, so that a misspelt argument would change nothing."""
     with suppress(TemplateSyntaxError):  # which the first prompt says
-        if sentence := unread(spec.chat_template_kwargs, found.tokenizer):
+        if sentence := unread(spec.chat_template_kwargs, loaded.tokenizer):
             yield sentence
 
 
-def heads_of_two_sizes(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def heads_of_two_sizes(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Triton's attention in vLLM has scratch for the heads of the first model alone (0.32.0).
 
     FlashAttention and FlashInfer, which run the 16-bit types, plan with each layer's own heads.
     """
-    dtype = found.dtype if spec.dtype == "auto" else spec.dtype
+    dtype = loaded.dtype if spec.dtype == "auto" else spec.dtype
     triton = dtype == "float32" or "TRITON_ATTN" in str(spec.vllm_args)
     sizes = {
         role: getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-        for role, config in found.configs.items()
+        for role, config in loaded.configs.items()
         if (text := config.get_text_config())
     }
     padded = {(size - 1).bit_length() for size in sizes.values()}  # to powers of two
@@ -403,38 +406,39 @@ REFUSED: tuple[Check, ...] = (
 # What is warned of -------------------------------------------------------------------------------------------------
 
 
-def one_checkpoint(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def one_checkpoint(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """The pair is well formed, and says nothing."""
-    base, rl = (found.pair.models[role] for role in ("base", "rl"))
+    base, rl = (loaded.pair.models[role] for role in ("base", "rl"))
     folders = [Path(model.place).expanduser() for model in (base, rl)]
     if folders[0].samefile(folders[1]) if all(map(Path.is_dir, folders)) else base == rl:
-        yield f"{_beside_rl(found, 'base')} are one checkpoint: Δ log p is 0 everywhere, no gate on it replaces a token"
+        both = _beside_rl(loaded, "base")
+        yield f"{both} are one checkpoint: Δ log p is 0 everywhere, no gate on it replaces a token"
 
 
-def swapped_names(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def swapped_names(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Warn where names say so, the zoo's or one that ends in `base`: no file says which was trained from which."""
-    names = (found.pair.rl, found.pair.base)
+    names = (loaded.pair.rl, loaded.pair.base)
     rl, base = (re.split(r"[^a-z0-9]", Path(name).name.lower())[-1] == "base" for name in names)
     if names in {(pair.base, pair.rl) for pair in zoo().values()} or (rl and not base):
-        yield f"{_beside_rl(found, 'base')} look swapped, by their names: the signs of all Δ log p would be, too"
+        yield f"{_beside_rl(loaded, 'base')} look swapped, by their names: the signs of all Δ log p would be, too"
 
 
-def another_base(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def another_base(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """An adapter names the base it was trained on; places move, so their last part decides."""
-    base = found.pair.base
-    own = found.adapter_of or base
+    base = loaded.pair.base
+    own = loaded.adapter_of or base
     if len({name.rstrip("/").split("/")[-1] for name in (own, base)}) > 1:
-        yield f"{found.pair.argument('rl')} says it was trained on {own!r}; it is merged into base={base!r}"
+        yield f"{loaded.pair.argument('rl')} says it was trained on {own!r}; it is merged into base={base!r}"
 
 
-def added_tokens(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def added_tokens(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Rules of both models decode over the ids of both."""
-    _, added, _, shared = found.difference("base")
+    _, added, _, shared = loaded.difference("base")
     if added:
-        own = "rl" if added[0] in found.models["rl"].vocabulary else "base"
+        own = "rl" if added[0] in loaded.models["rl"].vocabulary else "base"
         listed = ", ".join(map(repr, added[:8])) + (", …" if len(added) > 8 else "")
         yield (
-            f"{_beside_rl(found, 'base')}: only {own} has {len(added)} tokens ({listed}); rules of both decode over "
+            f"{_beside_rl(loaded, 'base')}: only {own} has {len(added)} tokens ({listed}); rules of both decode over "
             f"the {shared} ids of both"
             + (
                 "; mode=rl may still write the others, and base reads an end of text in their place"
@@ -444,33 +448,33 @@ def added_tokens(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
         )
 
 
-def other_templates(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def other_templates(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """The two checkpoints would be talked to in other ways; both are, as RL's tokenizer says."""
-    base, rl = (template_digest(found.models[role].tokenizer) for role in ("base", "rl"))
+    base, rl = (template_digest(loaded.models[role].tokenizer) for role in ("base", "rl"))
     if base != rl:
         used = "with chat=auto both models get RL's" if rl else "none is used, prompts go as they are"
-        yield f"{_beside_rl(found, 'base')} have different chat templates (sha256 {base} and {rl}); {used}"
+        yield f"{_beside_rl(loaded, 'base')} have different chat templates (sha256 {base} and {rl}); {used}"
 
 
-def other_configurations(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def other_configurations(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Say what else differs, beyond single precision."""
     base, rl = (
-        json.loads(found.configs[role].to_json_string(use_diff=False), parse_float=np.float32)
+        json.loads(loaded.configs[role].to_json_string(use_diff=False), parse_float=np.float32)
         for role in ("base", "rl")
     )
     differ = [key for key in sorted({*base, *rl} - _MAY_DIFFER) if base.get(key) != rl.get(key)]
     if differ:
-        configs = [config.to_dict() for config in found.configs.values()]
+        configs = [config.to_dict() for config in loaded.configs.values()]
         differences = ", ".join(f"{key} ({configs[0].get(key)!r} and {configs[1].get(key)!r})" for key in differ)
         yield (
-            f"{_beside_rl(found, 'base')} differ in {differences}: each is built as its own configuration says; was rl "
-            "trained from this base?"
+            f"{_beside_rl(loaded, 'base')} differ in {differences}: each is built as its own configuration says; was "
+            "rl trained from this base?"
         )
 
 
-def extrapolated_positions(found: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def extrapolated_positions(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Rotary embeddings go on by themselves, where no model has been."""
-    if found.context.stated and (beyond := found.context.beyond):
+    if loaded.context.stated and (beyond := loaded.context.beyond):
         built = " and ".join(f"{role}={name!r} was built for {n} positions" for role, (name, n) in beyond.items())
         yield f"max_model_len={spec.max_model_len}: {built}; what is beyond them is extrapolation"
 
@@ -581,20 +585,20 @@ def ties_head(config: Any) -> bool:
     return bool(getattr(config, "tie_word_embeddings", False))
 
 
-def other_shape(where: str, weight: str, there: tuple[int, ...], made: tuple[int, ...]) -> str:
+def other_shape(where: str, weight: str, stored: tuple[int, ...], built: tuple[int, ...]) -> str:
     """Say that a tensor is not of the shape that the configuration makes it."""
     return (
-        f"{where}: its files hold {weight} of shape {there} and its config.json makes it {made}; "
+        f"{where}: its files hold {weight} of shape {stored} and its config.json makes it {built}; "
         "accepted: weights and configuration of one model"
     )
 
 
-def _others(found: Checkpoints) -> list[str]:
-    return [role for role in found.models if role != "rl"]
+def _others(loaded: Checkpoints) -> list[str]:
+    return [role for role in loaded.models if role != "rl"]
 
 
-def _beside_rl(found: Checkpoints, role: str) -> str:
-    return f"{found.pair.argument(role)} and {found.pair.argument('rl')}"
+def _beside_rl(loaded: Checkpoints, role: str) -> str:
+    return f"{loaded.pair.argument(role)} and {loaded.pair.argument('rl')}"
 
 
 def _cut(tokenizer: Any, text: str) -> list[int]:

@@ -26,7 +26,7 @@ class Context:
     rl_alone: int  # where RL is
     stated: bool = False
     models: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # role -> name and positions, if it says
-    told: set[tuple[int, int]] = field(
+    warned: set[tuple[int, int]] = field(
         default_factory=set, compare=False
     )  # cuts that were warned of: `max_tokens` and length
 

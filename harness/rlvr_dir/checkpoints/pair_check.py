@@ -34,7 +34,7 @@ class Examined:
     warned: tuple[str, ...] = ()
     context: tuple[int, int] | None = None  # tokens of prompt and response: where all models are read, of RL alone
     dtype: str | None = None  # in which it is decoded
-    known: ZooPair | None = None
+    listed: ZooPair | None = None
 
     def lines(self) -> list[str]:
         """Say it, a line each."""
@@ -47,10 +47,10 @@ class Examined:
             both, alone = self.context
             more = f", {alone:,} where RL alone is read" if alone != both else ""
             lines.append(f"it is decoded in {self.dtype}, prompt and response of up to {both:,} tokens{more}")
-        if self.known and self.known.note:
-            lines.append(f"note: {self.known.note}")
-        if self.known and self.known.unverified:
-            lines.append(f"not verified in the zoo: {', '.join(self.known.unverified)}")
+        if self.listed and self.listed.note:
+            lines.append(f"note: {self.listed.note}")
+        if self.listed and self.listed.unverified:
+            lines.append(f"not verified in the zoo: {', '.join(self.listed.unverified)}")
         return lines
 
     def plain(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Examined:
             "warnings": list(self.warned),
             "context": None if self.context is None else dict(zip(("all", "rl_alone"), self.context, strict=True)),
             "dtype": self.dtype,
-            "zoo": self.known and self.known.model_dump(mode="json"),
+            "zoo": self.listed and self.listed.model_dump(mode="json"),
         }
 
 
@@ -71,7 +71,7 @@ def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") 
     """Check a pair, or `tiny`; by its `name` the zoo says more of it."""
     engine, pair = engine or EngineSpec(), checkpoints(pair)
     name = name or Path(pair.rl).name
-    examined = partial(Examined, name, pair, known=zoo().get(name.partition("@")[0]))
+    examined = partial(Examined, name, pair, listed=zoo().get(name.partition("@")[0]))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         verdict, why, checked = _checked(pair, engine)
@@ -127,19 +127,19 @@ def zoo_table(pairs: Sequence[tuple[str, ZooPair]]) -> str:
     rows = []
     for name, pair in pairs:
 
-        def shown(fact: str, text: str | None, pair: ZooPair = pair) -> str:
+        def marked(fact: str, text: str | None, pair: ZooPair = pair) -> str:
             return f"{text or ''}?" if fact in pair.unverified else text or ""
 
         rows.append(
             [
                 name,
-                shown("base", pair.base),
-                shown("rl", pair.rl),
-                shown("size", f"{pair.size:g}"),
-                shown("licence", pair.licence),
-                shown("context", _both(pair.context)),
-                shown("precision", _both(pair.precision)),
-                shown("checkpoints", " ".join(pair.checkpoints)),
+                marked("base", pair.base),
+                marked("rl", pair.rl),
+                marked("size", f"{pair.size:g}"),
+                marked("licence", pair.licence),
+                marked("context", _both(pair.context)),
+                marked("precision", _both(pair.precision)),
+                marked("checkpoints", " ".join(pair.checkpoints)),
             ]
         )
     head = ["pair", "base", "RL", "size", "licence", "context", "precision", "checkpoints"]

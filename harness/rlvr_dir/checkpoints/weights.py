@@ -116,28 +116,28 @@ def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def missing_weight(held: Iterable[str], made: Iterable[str]) -> str | None:
+def missing_weight(stored: Iterable[str], built: Iterable[str]) -> str | None:
     """Return a weight that the files lack and the model has; None where none is known to be missing.
 
     Files may hold weights under other names than the model's, which loading maps: only one whose like is held under
     the model's own name (of another layer; outside of layers, all others) is known to be missing.
     """
-    held, made = set(held), set(made)
-    kinds = {_LAYER.sub("*", name) for name in held}
-    outside = {name for name in held if not _LAYER.search(name)}
-    for name in sorted(made - held):
-        is_known = _LAYER.sub("*", name) in kinds if _LAYER.search(name) else bool(outside) and outside < made
+    stored, built = set(stored), set(built)
+    kinds = {_LAYER.sub("*", name) for name in stored}
+    outside = {name for name in stored if not _LAYER.search(name)}
+    for name in sorted(built - stored):
+        is_known = _LAYER.sub("*", name) in kinds if _LAYER.search(name) else bool(outside) and outside < built
         if is_known:
             return name
     return None
 
 
-def surplus_layer(held: Iterable[str], made: Iterable[str]) -> str | None:
+def surplus_layer(stored: Iterable[str], built: Iterable[str]) -> str | None:
     """Return a weight of a layer that the files hold and the model does not have, though it has others of its kind."""
-    made = set(made)
-    kinds = {_LAYER.sub("*", name) for name in made}
+    built = set(built)
+    kinds = {_LAYER.sub("*", name) for name in built}
     return min(
-        (name for name in set(held) - made if _LAYER.search(name) and _LAYER.sub("*", name) in kinds), default=None
+        (name for name in set(stored) - built if _LAYER.search(name) and _LAYER.sub("*", name) in kinds), default=None
     )
 
 

@@ -238,7 +238,7 @@ def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend
     except KeyboardInterrupt:
         say(f"interrupted; the same command goes on, or `rlvr-dir sweep resume {folder}`")
         raise
-    echo(summary.shown(), lines=True)
+    echo(summary.terminal_text(), lines=True)
     say(f"written to {folder}: summary.md with all tables and figures, summary.json, results")
     if summary.failed:
         count = f"{summary.failed} points failed"

@@ -111,7 +111,7 @@ def _read(names: list[str], store: Path) -> "list[Record]":
         if is_record(folder):
             records.append(Record(folder).read())
         else:
-            records.append(RecordStore(store).one(name))
+            records.append(RecordStore(store).record(name))
     tasks = list(dict.fromkeys(record.task for record in records))
     if len(tasks) > 1:
         raise UserError(f"records of {' and '.join(tasks)} have no problem in common; give records of one benchmark")

@@ -128,9 +128,9 @@ def warn_of_cuts(plans: Sequence[Plan], context: Context) -> None:
         if room < most:
             cut[most, context.limit(plan.request.decoding)][prompt] = room
     for (most, limit), rooms in cut.items():
-        if (most, limit) in context.told:
+        if (most, limit) in context.warned:
             continue
-        context.told.add((most, limit))
+        context.warned.add((most, limit))
         least, largest = min(rooms.values()), max(rooms.values())
         after = f"{least}" if least == largest else f"{least} to {largest}"
         warnings.warn(

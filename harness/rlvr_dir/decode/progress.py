@@ -22,7 +22,7 @@ class Progress(Bar):
 
     def __init__(self, total: int, enabled: bool) -> None:
         super().__init__(total, "decode", enabled=enabled)
-        self._started = self._looked = time.monotonic()
+        self._started = self._last_look = time.monotonic()
         self._done = self._tokens = self._unfinished = self._replaced = self._changed = 0
         self._ended: list[int] = []
         self._cut: list[int] = []
@@ -39,9 +39,9 @@ class Progress(Bar):
     @property
     def looks(self) -> bool:
         """Tell whether the engine should count the tokens of unfinished rollouts and `show` them: once a second."""
-        if time.monotonic() - self._looked < _LOOK:
+        if time.monotonic() - self._last_look < _LOOK:
             return False
-        self._looked = time.monotonic()
+        self._last_look = time.monotonic()
         return True
 
     def restart(self) -> None:

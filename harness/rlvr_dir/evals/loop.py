@@ -74,7 +74,7 @@ def evaluate(
     return [result for result in results if isinstance(result, EvalResult)]
 
 
-def refuse_lm_eval_tasks(benchmarks: Mapping[str, Benchmark], what: str) -> None:
+def refuse_lm_eval_tasks(benchmarks: Mapping[str, Benchmark], purpose: str) -> None:
     """Refuse tasks of lm-eval's, whose scores have units of their own, where `what` is done with a score.
 
     Raises:
@@ -82,7 +82,7 @@ def refuse_lm_eval_tasks(benchmarks: Mapping[str, Benchmark], what: str) -> None
     """
     for task, benchmark in benchmarks.items():
         if isinstance(benchmark, LmEvalBenchmark):
-            raise lm_eval_refusal(task, what)
+            raise lm_eval_refusal(task, purpose)
 
 
 def evaluate_all(
@@ -261,15 +261,15 @@ class CompletedJob:
     decoded: int
     tokens_per_second: float | None
 
-    def result(self, about: Mapping[str, Any], scores: Mapping[str, Any] | None = None) -> EvalResult | LmEvalResult:
+    def result(self, session: Mapping[str, Any], scores: Mapping[str, Any] | None = None) -> EvalResult | LmEvalResult:
         """Return the numbers of a job whose gold answers are known, or which lm-eval scores.
 
-        `about` is put into the provenance; `scores` are what `task_scores` gives, where lm-eval has scored it already.
+        `session` goes into the provenance; `scores` are what `task_scores` gives, where lm-eval has scored it already.
         """
         job, record, task, speed = self.job, self.record, self.job.lm_eval_task, self.tokens_per_second
         names = [*dict.fromkeys(request.problem for request in job.requests)]
         grader = (job.grader, grading_versions(job.grader)) if task is None else (task.grader, task.graded_with)
-        facts = provenance(record, job.benchmark, *grader) | {**about}
+        facts = provenance(record, job.benchmark, *grader) | {**session}
         facts["engine"] |= {name: self.info[name] for name in NOT_HASHED if name in self.info}
         tokens = sum(row.n_tokens for row in self.responses.values())
         seconds = tokens / speed if speed and self.decoded == len(self.responses) else 0.0

@@ -55,7 +55,7 @@ class Change:
         place: dict[str, Any] = {"problem": self.problem, "sample": self.sample, "response": response}
         return Replay(**place, at=self.at, by=self.name, noise=noise, token=self.token or 0)
 
-    def held(self, record: Record, noise: int = 0) -> Replay | None:
+    def find(self, record: Record, noise: int = 0) -> Replay | None:
         """Return the replay that a record holds."""
         return record.replays.get(self.draft(record, noise).key)
 
@@ -78,13 +78,13 @@ def judge_of(job: Job) -> str:
 
 def undone(record: Record, change: Change, judge: str) -> list[int] | None:
     """Return under which noises a change is still to be replayed; None where its token is still to be drawn."""
-    first = change.held(record)
+    first = change.find(record)
     token = first.token if first is not None else change.token
     if token is None:
         return None
     if token == change.was:
         return []
-    replays = [change.held(record, noise) for noise in range(change.noises + 1)]
+    replays = [change.find(record, noise) for noise in range(change.noises + 1)]
     return [i for i, kept in enumerate(replays) if kept is None or kept.right is None or kept.judge != judge]
 
 
@@ -105,15 +105,15 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
             row = record.rows[problem, sample].load()
             return row.token_ids, len(row.prompt_token_ids)
 
-        def begun(change: Change, sampling: Sampling, token: int | None = None, **how: Any) -> Request:
+        def begun(change: Change, sampling: Sampling, token: int | None = None, **options: Any) -> Request:
             whole = read(change.problem, change.sample)[0]
             tokens = whole[: change.at] if token is None else (*whole[: change.at], token)
             request = requests[change.problem, change.sample]
-            return replace(request, begun=tokens, sampling=sampling, trace=None, **how)
+            return replace(request, begun=tokens, sampling=sampling, trace=None, **options)
 
-        def keep(change: Change, noise: int, tokens: Sequence[int], **known: Any) -> None:
-            known |= {"token": tokens[change.at], "n_tokens": len(tokens)}
-            record.keep_replay(change.draft(record, noise).model_copy(update=known))
+        def keep(change: Change, noise: int, tokens: Sequence[int], **facts: Any) -> None:
+            facts |= {"token": tokens[change.at], "n_tokens": len(tokens)}
+            record.keep_replay(change.draft(record, noise).model_copy(update=facts))
 
         def judged(change: Change, noise: int, tokens: Sequence[int], text: str, finish: str) -> None:
             [verdict] = grade_many([(job.golds[change.problem], text, finish)], grader=job.grader)
@@ -130,7 +130,7 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
 
         rest = []
         for change, noise in ((candidate, i) for candidate in changes for i in undone(record, candidate, judge) or ()):
-            kept, (_, prompt) = change.held(record), read(change.problem, change.sample)
+            kept, (_, prompt) = change.find(record), read(change.problem, change.sample)
             sampling = job.sampling.model_copy(update={"seed": job.sampling.seed + noise})
             request = begun(change, sampling, kept.token if kept else change.token, tag=(change, noise))
             room = engine.context.limit(job.decoding) - prompt

@@ -75,7 +75,7 @@ def criterion_values(
         UserError: a gate whose value a trace does not tell.
     """
     parts: dict[Decoding, dict[Gate, list[np.ndarray]]] = {
-        decoding: {gate.asked(): [] for gate in (gates if decoding.gate is None else (decoding.gate,))}
+        decoding: {gate.without_threshold(): [] for gate in (gates if decoding.gate is None else (decoding.gate,))}
         for decoding in spec.decodings
     }
     for job in traced(spec, records, engine=engine, progress=progress):

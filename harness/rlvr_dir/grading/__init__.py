@@ -35,7 +35,7 @@ __all__ = [
 @cache
 def code_digest() -> str:
     """Return 16 hexadecimal digits of the SHA-256 of this room's source, by which two installations are compared."""
-    found = sha256()
+    digest = sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

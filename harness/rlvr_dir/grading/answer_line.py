@@ -50,8 +50,8 @@ def find_answer_line(text: str) -> Box:
     >>> find_answer_line("Answer: 3, no.\\nAnswer: 4").content
     '4'
     """
-    found = _LINE.findall(text[-END:])
-    return Box("closed", found[-1]) if found else Box("no_box")
+    lines = _LINE.findall(text[-END:])
+    return Box("closed", lines[-1]) if lines else Box("no_box")
 
 
 def normalised(answer: str) -> str:

@@ -65,18 +65,18 @@ def _operands(text: str, match: re.Match[str], ends: dict[int, int], starts: dic
             return [before[starts[len(before)] :]]
         digits = re.search(r"\d*\Z", before)
         return [digits[0] if digits else ""]
-    found, at = [], match.end()
+    operands, at = [], match.end()
     for _ in range(1 if match[0] == "^" else 2):
         while at < len(text) and text[at] in " _^":
             at += 1
         if at in ends:
-            found.append(text[at : ends[at]])
+            operands.append(text[at : ends[at]])
             at = ends[at]
         elif bare := _BARE.match(text, at):
             chained = match[0] == "^" and text[bare.end() :].lstrip().startswith("^")  # 9^9^9: no TeX, but a tower
-            found.append(bare[0] + "^" * chained)
+            operands.append(bare[0] + "^" * chained)
             at = bare.end()
-    return found
+    return operands
 
 
 def _beyond(operand: str) -> bool:

@@ -87,17 +87,17 @@ OLDER = {"robust-4": ("robust-3", "robust-2", "robust")}
 """The names of earlier versions, the latest first; their verdicts stay in a record."""
 
 
-def grader_name(asked: str) -> str:
+def grader_name(grader: str) -> str:
     """Return the name that the verdicts of a grader have: its newest version's, which may be asked for as well.
 
     Raises:
         UserError: no grader has that name.
     """
-    if asked in VERSIONS.values():
-        return asked
-    if asked not in VERSIONS:
-        raise unknown("grader", asked, GRADERS)
-    return VERSIONS[asked]
+    if grader in VERSIONS.values():
+        return grader
+    if grader not in VERSIONS:
+        raise unknown("grader", grader, GRADERS)
+    return VERSIONS[grader]
 
 
 Gold = str | tuple[str, ...]
@@ -153,7 +153,7 @@ def grade_many(
 
 def _lookup(grader: str, keys: Sequence[_Key]) -> dict[_Key, str]:
     """Return each key's kind, from the memo where known; a grader_error may be the machine and is not remembered."""
-    judge = next(GRADERS[asked] for asked, name in VERSIONS.items() if name == grader)
+    judge = next(GRADERS[key] for key, name in VERSIONS.items() if name == grader)
     with _memo_lock:
         kinds = {key: _memo[key] for key in keys if key in _memo}
     todo = [key for key in dict.fromkeys(keys) if key not in kinds]

@@ -192,8 +192,10 @@ def _without_lead(text: str) -> str:
     sentence = (lead[1] or lead[2]).casefold()
     words = re.findall(r"[a-z']+", sentence)
     ends = lead[2] or ":" in lead[0] or words[-1:] in (["is"], ["are"], ["be"], ["equals"], ["to"])
-    known = bool(words) and all(len(word) == 1 or word in _NEUTRAL for word in words)
-    return text[lead.end() :] if known and (ends or max(map(len, words)) > 1) and not _OF_IT.search(sentence) else text
+    neutral = bool(words) and all(len(word) == 1 or word in _NEUTRAL for word in words)
+    return (
+        text[lead.end() :] if neutral and (ends or max(map(len, words)) > 1) and not _OF_IT.search(sentence) else text
+    )
 
 
 def choice(text: str) -> tuple[str, str]:
@@ -215,14 +217,14 @@ _BRACKET = re.compile(r"\\[\\{}()\[\]]|[{}()\[\]]|\\(begin|end)\s*\{[A-Za-z*]*\}
 
 def brackets(text: str, start: int = 0) -> list[tuple[int, int]]:
     """Find where each bracket ends and what it does to the depth: +1 or -1."""
-    found = []
+    spans = []
     for match in _BRACKET.finditer(text, start):
         last = match[0][-1]
         if match[1]:
-            found.append((match.end(), 1 if match[1] == "begin" else -1))
+            spans.append((match.end(), 1 if match[1] == "begin" else -1))
         elif match[0] != "\\\\":
-            found.append((match.end(), 1 if last in "{([" else -1))
-    return found
+            spans.append((match.end(), 1 if last in "{([" else -1))
+    return spans
 
 
 def whole(text: str, start: int) -> bool:

@@ -103,12 +103,12 @@ def _compare_words(gold: str, answer: str) -> bool | None:
 
 def _compare_in_bases(gold: str, answer: str) -> bool | None:
     """Compare numbers in a base by their digits; a base that the gold states may be left out. None: there is none."""
-    found = [_IN_BASE.fullmatch(text) for text in (gold, answer)]
-    if not found[0] and not (found[1] and re.fullmatch(r"[\d.,]+", gold)):
+    numbers = [_IN_BASE.fullmatch(text) for text in (gold, answer)]
+    if not numbers[0] and not (numbers[1] and re.fullmatch(r"[\d.,]+", gold)):
         return None
     names = ["", "", *_BASES.split("|")]
-    bases = [(str(names.index(m[2])) if m[2] in names else m[2]) if m else "" for m in found]
-    digits = [(m[1] if m else text.strip()).lstrip("0") for m, text in zip(found, (gold, answer), strict=True)]
+    bases = [(str(names.index(m[2])) if m[2] in names else m[2]) if m else "" for m in numbers]
+    digits = [(m[1] if m else text.strip()).lstrip("0") for m, text in zip(numbers, (gold, answer), strict=True)]
     return digits[0] == digits[1] and bases[1] in ("", bases[0] or "10")
 
 

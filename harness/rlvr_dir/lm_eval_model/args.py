@@ -24,7 +24,7 @@ from rlvr_dir.spec.base import Place
 from rlvr_dir.spec.pair import OPTIONS, PAIR_OPTIONS
 from rlvr_dir.spec.sampling import SamplingSettings
 
-ASKED = (
+REQUEST_ARGUMENTS = (
     *PAIR_OPTIONS, *Decoding.options(), *SamplingSettings.options(), *EngineSpec.model_fields, "data_dir",
     *Presentation.model_fields,
 )  # fmt: skip
@@ -55,7 +55,7 @@ class OwnArgs(Spec, frozen=True):
 
 
 TEMPLATE_KWARGS = ("chat_template_kwargs", "chat_template_args", "enable_thinking")  # ours, then lm-eval's
-ACCEPTED = (*ASKED, *OwnArgs.model_fields, *TEMPLATE_KWARGS[1:])
+ACCEPTED = (*REQUEST_ARGUMENTS, *OwnArgs.model_fields, *TEMPLATE_KWARGS[1:])
 _TOKENIZER = "nothing: the tokenizer is the RL checkpoint's"
 _ADAPTER = "pretrained=ADAPTER,base=BASE"
 _WHOLE = "nothing: a checkpoint in bfloat16, float16 or float32"
@@ -116,18 +116,18 @@ class ModelArgs:
 class CheckedArgs(dict[str, Any]):
     """The model arguments as lm-eval shows and stores them, with what they were read as, so that it is done once."""
 
-    def __init__(self, shown: Mapping[str, Any], read: ModelArgs) -> None:
-        super().__init__(shown)
+    def __init__(self, arguments: Mapping[str, Any], read: ModelArgs) -> None:
+        super().__init__(arguments)
         self.read = read
 
 
-def parse_model_args(given: Mapping[str, Any]) -> ModelArgs:
+def parse_model_args(arguments: Mapping[str, Any]) -> ModelArgs:
     """Validate model arguments; `batch_size`, `max_batch_size` and `device` may come from lm-eval's own options.
 
     Raises:
         UserError: an unknown argument, or a value that is refused.
     """
-    args = {name: value for name, value in given.items() if value is not None and value != ""}
+    args = {name: value for name, value in arguments.items() if value is not None and value != ""}
     batch = args.pop("batch_size", None), args.pop("max_batch_size", None)
     args = _with_template_kwargs(args)
     if wrong := [name for name in args if name not in ACCEPTED]:

@@ -52,9 +52,9 @@ class Part:
     meant: int
     rules: Rules
 
-    def write(self, x: Tensor, made: Tensor) -> Tensor:
+    def write(self, x: Tensor, out: Tensor) -> Tensor:
         """Return x with the rows that are meant overwritten."""
-        return x.index_copy(0, self.rows.index[: self.meant], made[: self.meant])
+        return x.index_copy(0, self.rows.index[: self.meant], out[: self.meant])
 
 
 @dataclass(frozen=True)

@@ -107,16 +107,16 @@ def draw_by_mass(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor) -> to
         inside = (place ^ (bin << _FINE)[:, None].int()).clamp_(max=1 << _FINE)  # others into one bin more
         fine = _cumulative(inside, weight, (1 << _FINE) + 1)
         part, within = _before(fine, point - before)
-        found = (bin << _FINE) | part
-        bits = (1 << _PLACES) - 1 - found + (_LEAST - 1)
-        return found, bits.int().view(torch.float32).long().clamp(min=1), before + within
+        position = (bin << _FINE) | part
+        bits = (1 << _PLACES) - 1 - position + (_LEAST - 1)
+        return position, bits.int().view(torch.float32).long().clamp(min=1), before + within
 
     _, each, before = find(limit - 1)
     # Of equal tokens as many as are needed; where all are needed, those below 1 too, which is to say none.
     nucleus = torch.where(limit < total, before + ((limit - 1 - before) // each + 1) * each, total)
     point = _times(u, nucleus)
-    found, each, before = find(point)
-    rank = (place == found[:, None].int()).int().cumsum_(1)  # among equal tokens, by id
+    position, each, before = find(point)
+    rank = (place == position[:, None].int()).int().cumsum_(1)  # among equal tokens, by id
     index = ((point - before) // each + 1).int()
     return torch.searchsorted(rank, index[:, None])[:, 0].clamp(max=mass.shape[1] - 1)
 

@@ -21,19 +21,19 @@ _NAMED = re.compile(r"(?:^|[,;])\s*criterion\s*=\s*([\w.]+:[A-Za-z_]\w*)")
 _NAME, _VALUE = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII), re.compile(r"[\w.+, \[\]'-]{1,200}", re.ASCII)
 
 
-def load_named(*given: Any) -> None:
+def load_named(*options: Any) -> None:
     """Import the criteria that are named anywhere in options, or in the values of a file.
 
     Raises:
         GateError: one cannot be imported, or is no gate.
     """
-    for criterion in _named(given, ""):
+    for criterion in _named(options, ""):
         load(criterion)
 
 
 def not_loaded(data: Any) -> list[str]:
     """Return the criteria of somebody's own that some data name and that are not imported here."""
-    return [criterion for criterion in _named(data, "") if known(criterion) is None]
+    return [criterion for criterion in _named(data, "") if imported(criterion) is None]
 
 
 def _named(value: Any, key: str) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _is_criterion(member: object) -> TypeGuard[type[Gate]]:
     return isinstance(member, type) and issubclass(member, Gate) and bool(member.written)
 
 
-def known(criterion: str, source: str | None = None) -> type[Gate] | None:
+def imported(criterion: str, source: str | None = None) -> type[Gate] | None:
     """Return a class that this process, or the one that started it, imported; None for another, or another source."""
     if criterion not in OWN and criterion in os.environ.get(VARIABLE, "").split(","):
         load(criterion)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rlvr_dir.policy import nucleus
 from rlvr_dir.policy.gates import Gate, GateError, gate_of
-from rlvr_dir.policy.own import known
+from rlvr_dir.policy.own import imported
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def _gate(fields: Mapping[str, Any]) -> Gate:
     if "source" not in fields:
         return gate_of(fields)
     criterion = fields["criterion"]
-    if (own := known(criterion, fields["source"])) is None:
+    if (own := imported(criterion, fields["source"])) is None:
         raise GateError(f"criterion={criterion!r} was not imported when this engine started; accepted: to begin again")
     return own.model_validate({name: value for name, value in fields.items() if name not in ("criterion", "source")})
 
@@ -155,13 +155,13 @@ class Rules:
         """Make the tables of a batch: one copy of all columns to the device, and one of each group's rows."""
         device = torch.device(device)
 
-        def rows(asks: Callable[[Rule], Any]) -> Rows:
-            return Rows([i for i, rule in enumerate(rules) if asks(rule)], len(rules), device)
+        def rows(value: Callable[[Rule], Any]) -> Rows:
+            return Rows([i for i, rule in enumerate(rules) if value(rule)], len(rules), device)
 
         by_gate: dict[Gate, list[int]] = {}
         for i, rule in enumerate(rules):
             if rule.gate is not None:
-                by_gate.setdefault(rule.gate.asked(), []).append(i)
+                by_gate.setdefault(rule.gate.without_threshold(), []).append(i)
         table = to_device([_columns(rule) for rule in rules], torch.float64, device)
         return cls(
             rules,

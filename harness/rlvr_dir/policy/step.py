@@ -44,7 +44,7 @@ class Step:
 
     def __init__(
         self, rows: Rows, requests: Requests, token: Tensor, policies: Policies,
-        known: Mapping[str, Tensor] | None = None,
+        computed: Mapping[str, Tensor] | None = None,
     ) -> None:  # fmt: skip
         """Take some rows of a batch.
 
@@ -52,14 +52,14 @@ class Step:
             requests, token, policies: of the whole batch.
             known: statistics of the whole batch that are there already, (n,) each.
         """
-        self._rows, self._all, self._policies, self._known = rows, requests, policies, known or {}
+        self._rows, self._all, self._policies, self._computed = rows, requests, policies, computed or {}
         self._token = token
-        self._made: dict[str, Tensor] = {}
+        self._statistics: dict[str, Tensor] = {}
 
     def _once(self, name: str, make: Callable[[], Tensor]) -> Tensor:
-        if name not in self._made:
-            self._made[name] = make()
-        return self._made[name]
+        if name not in self._statistics:
+            self._statistics[name] = make()
+        return self._statistics[name]
 
     @property
     def lb(self) -> Tensor:
@@ -98,7 +98,7 @@ class Step:
 
     def stat(self, name: str) -> Tensor:
         """Return one of STATISTICS, (rows,) in nats."""
-        value = self._known.get(name)
+        value = self._computed.get(name)
         return self._once(name, lambda: STATISTICS[name](self) if value is None else self._rows.of(value))
 
     def law(self, name: str) -> Tensor:

@@ -79,10 +79,10 @@ def without(policy: Tensor, token: Tensor, normalised: Tensor) -> Tensor:
 
 def weights(policy: Tensor, rules: Rules) -> Tensor:
     """Return what is drawn from, (n, vocab) weights at most 1: top-p is the draw's, a greedy row has its likeliest."""
-    made = policy.exp()
+    probabilities = policy.exp()
     if rules.greedy.rows:
-        rules.greedy.write(made, likeliest(rules.greedy.of(policy)))
-    return made
+        rules.greedy.write(probabilities, likeliest(rules.greedy.of(policy)))
+    return probabilities
 
 
 def likeliest(policy: Tensor) -> Tensor:

@@ -82,17 +82,17 @@ def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tu
     )
 
 
-def with_given(gen_kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def with_given(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request's generation arguments with the `given` temperature, top_p and max_tokens in place of its own.
 
     `given` are model arguments: they hold for every task, as lm-eval's `--gen_kwargs` do.
     """
-    dropped = LENGTHS if "max_tokens" in given else ()
-    draws = {"do_sample": given["temperature"] > 0} if "temperature" in given else {}
-    return {**{name: value for name, value in gen_kwargs.items() if name not in dropped}, **given, **draws}
+    dropped = LENGTHS if "max_tokens" in arguments else ()
+    draws = {"do_sample": arguments["temperature"] > 0} if "temperature" in arguments else {}
+    return {**{name: value for name, value in gen_kwargs.items() if name not in dropped}, **arguments, **draws}
 
 
-def check_gen_kwargs(gen_kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def check_gen_kwargs(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
     """Check lm-eval's `--gen_kwargs` beside the `given` model arguments, before anything loads.
 
     Raises:
@@ -101,15 +101,19 @@ def check_gen_kwargs(gen_kwargs: Mapping[str, Any], given: Mapping[str, Any]) ->
     alone = {name: value for name, value in gen_kwargs.items() if value is not None}
     if alone:
         sampling_of({"do_sample": True, **alone}, samples=1, seed=0)
-    for name, value in given.items():
+    for name, value in arguments.items():
         for same in LENGTHS if name == "max_tokens" else (name,):
             if same in alone and alone[same] != value:
                 raise UserError(
                     f"{name}={value} (a model argument) and --gen_kwargs {same}={alone[same]} say different things; "
                     "accepted: one of them"
                 )
-    if "do_sample" in alone and "temperature" in given and bool(alone["do_sample"]) != (given["temperature"] > 0):
+    if (
+        "do_sample" in alone
+        and "temperature" in arguments
+        and bool(alone["do_sample"]) != (arguments["temperature"] > 0)
+    ):
         raise UserError(
-            f"temperature={given['temperature']} (a model argument) and --gen_kwargs "
+            f"temperature={arguments['temperature']} (a model argument) and --gen_kwargs "
             f"do_sample={alone['do_sample']} say different things; accepted: one of them"
         )

@@ -91,10 +91,10 @@ class LmEvalBenchmark(Benchmark):
         """Return the digest of its documents."""
         return str(self.of_documents.data)
 
-    def sampling(self, given: Sampling | None) -> tuple[Sampling, tuple[str, ...]]:
+    def sampling(self, explicit: Sampling | None) -> tuple[Sampling, tuple[str, ...]]:
         """Return how its responses are drawn, and where they stop: as it says, but for what `given` says by name."""
         own, stop = sampling_of(self.task.config.generation_kwargs, samples=self.repeats, seed=0)
-        return own if given is None else own.replace(**{"seed": given.seed, **given.explicit()}), stop
+        return own if explicit is None else own.replace(**{"seed": explicit.seed, **explicit.explicit()}), stop
 
     def requests(self, engine: "Engine", limit: int | None) -> list[Any]:
         """Return lm-eval's requests, one a document, with the prompts that the `lm_eval` command makes."""

@@ -55,7 +55,7 @@ def counts(record: Record) -> dict[str, Any]:
 
 def summary_of(record: Record) -> dict[str, Any]:
     """Return what a record is, how much of what was asked last is held, and what is wrong with it."""
-    metadata, sizes = record.about, counts(record)
+    metadata, sizes = record.metadata, counts(record)
     return {
         "record": record.name,
         "decoding": record.config.decoding.label() if record.config else "unknown",
@@ -84,7 +84,7 @@ def export_record(store: str | Path, name: str, out: str | Path, form: str = "js
     """
     if form not in FORMATS:
         raise unknown("form", form, FORMATS)
-    record = RecordStore(store).one(name)
+    record = RecordStore(store).record(name)
     if form == "jsonl" and not record.finished:
         raise UserError(f"record {record.name} is not finished: run its command again, or export form=texts")
     data: Any = record.export()
@@ -147,7 +147,7 @@ def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = Fa
     records = RecordStore(store)
     if nameless := [name for name in drop if not name.partition("/")[0]]:  # an empty one begins every hash
         raise UserError(f"drop={nameless[0]!r} names no record; accepted: the beginning of one record's hash")
-    dropped = {records.one(name).name for name in drop}
+    dropped = {records.record(name).name for name in drop}
     removable: list[dict[str, Any]] = []
     for name in map("/".join, records.names()):
         lock = records.folder / name / LOCK

@@ -111,15 +111,15 @@ def fingerprint(name: str, revision: str | None = None) -> str:
     return f"{name}@{commit}" if commit else name
 
 
-def _feed(found: Any, path: Path) -> None:
+def _feed(value: Any, path: Path) -> None:
     size = path.stat().st_size
     with path.open("rb") as file:
         if size <= _WHOLE:
-            found.update(file.read())
+            value.update(file.read())
             return
         for i in range(_CHUNKS):
             file.seek((size - _CHUNK) * i // (_CHUNKS - 1))
-            found.update(file.read(_CHUNK))
+            value.update(file.read(_CHUNK))
 
 
 def _hub_cache() -> Path:

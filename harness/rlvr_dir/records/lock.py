@@ -19,7 +19,7 @@ from rlvr_dir.errors import Busy, UserError
 from rlvr_dir.files import disk_error
 
 _POLL = 0.02  # seconds
-_held: set[int] = set()  # descriptors
+_locked: set[int] = set()  # descriptors
 
 
 def flocked(path: Path, seconds: float | None = None) -> int:
@@ -62,18 +62,18 @@ class Lock:
         UserError: another process (or another object of this one) holds it; the sentence names the owner.
     """
 
-    def __init__(self, path: Path, what: str) -> None:
+    def __init__(self, path: Path, name: str) -> None:
         self.path = path
         try:
             self._fd = flocked(path, 0.0)
         except TimeoutError:
-            raise _taken(path, what) from None
+            raise _taken(path, name) from None
         except OSError as error:
             raise disk_error(error, path, "nothing was written; a record needs a file system with flock") from None
         if not os.fstat(self._fd).st_nlink:
             os.close(self._fd)
-            raise UserError(f"{what} was being deleted by another process; run again")
-        _held.add(self._fd)
+            raise UserError(f"{name} was being deleted by another process; run again")
+        _locked.add(self._fd)
         owner = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
@@ -86,15 +86,15 @@ class Lock:
 
     def release(self) -> None:
         """Let the next one in; the file stays, for deleting it would let two in."""
-        if self._fd in _held:  # not so in a forked child, where the number may mean another file by now
-            _held.discard(self._fd)
+        if self._fd in _locked:  # not so in a forked child, where the number may mean another file by now
+            _locked.discard(self._fd)
             with suppress(OSError):
                 os.ftruncate(self._fd, 0)
             os.close(self._fd)
         self._fd = -1
 
 
-def check_free(path: Path, what: str) -> None:
+def check_free(path: Path, name: str) -> None:
     """Check that nobody holds a `Lock` of this path, and make nothing to find out.
 
     Raises:
@@ -107,14 +107,14 @@ def check_free(path: Path, what: str) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise _taken(path, what) from None
+        raise _taken(path, name) from None
     finally:
         os.close(fd)
 
 
-def _taken(path: Path, what: str) -> Busy:
+def _taken(path: Path, name: str) -> Busy:
     return Busy(
-        f"{what} is being written by {_owner(path)}; two processes on one record are refused, "
+        f"{name} is being written by {_owner(path)}; two processes on one record are refused, "
         "wait for that one or end it"
     )
 
@@ -128,10 +128,10 @@ def _owner(path: Path) -> str:
 
 
 def _close_in_child() -> None:
-    for fd in _held:
+    for fd in _locked:
         with suppress(OSError):
             os.close(fd)
-    _held.clear()
+    _locked.clear()
 
 
 os.register_at_fork(after_in_child=_close_in_child)

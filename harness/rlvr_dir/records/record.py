@@ -87,7 +87,7 @@ class Record:
         self.config: RecordConfig | None = None
         self.bad, self.tail, self._size, self._finished_at, self._foreign = 0, 0, 0, 0, False
         self._verdicts: dict[str, dict[Key, StoredVerdict]] = {}
-        self._about: dict[str, Any] = {}
+        self._metadata: dict[str, Any] = {}
 
     def read(self, *, whole: bool = False, checked: int | None = None, head: bool = False) -> Self:
         """Read the file; every byte of it is checked if `whole`, else the columns behind the byte `checked`.
@@ -118,7 +118,7 @@ class Record:
         except OSError as error:
             raise DamagedError(f"{self.path} cannot be read ({error.strerror})") from None
         if self._foreign:  # nothing in it can be trusted to be of this record
-            self.rows, self._verdicts, self.replays, self._about = {}, {}, {}, {}
+            self.rows, self._verdicts, self.replays, self._metadata = {}, {}, {}, {}
         return self
 
     def _take(self, end: int, kind: str, plain: Any, value: Any) -> None:
@@ -137,22 +137,22 @@ class Record:
                 )
             if value.config is not None:
                 self._identify(value)
-            self._about |= plain
+            self._metadata |= plain
             self._finished_at = end if "finished" in plain else self._finished_at
 
-    def _identify(self, about: RecordMetadata) -> None:
+    def _identify(self, metadata: RecordMetadata) -> None:
         """Take the config, if it is the one that the folder is named after."""
         try:
-            config = parse(RecordConfig, about.config)
+            config = parse(RecordConfig, metadata.config)
         except (UserError, RecursionError):
             config = None
-        ours = config is not None and (config.hash(), about.task) == (self.record_hash, self.task)
+        ours = config is not None and (config.hash(), metadata.task) == (self.record_hash, self.task)
         self.config, self._foreign = (config if ours else None), self._foreign or not ours
 
     @property
-    def about(self) -> RecordMetadata:
+    def metadata(self) -> RecordMetadata:
         """Return what is known of it."""
-        return RecordMetadata.model_validate(self._about)
+        return RecordMetadata.model_validate(self._metadata)
 
     @property
     def damage(self) -> list[str]:
@@ -167,7 +167,7 @@ class Record:
         return sentences
 
     @property
-    def held(self) -> list[Key]:
+    def response_keys(self) -> list[Key]:
         """The keys of all good responses, in the record's order."""
         return in_order(self.rows)
 
@@ -181,22 +181,22 @@ class Record:
 
     def __iter__(self) -> Iterator[Row]:
         """Yield all good responses, in the record's order."""
-        return (self.rows[key] for key in self.held)
+        return (self.rows[key] for key in self.response_keys)
 
     def digest(self) -> str:
         """Return the digest of everything exact: the same however the record came about."""
-        return digest_of([self.rows[key].digest for key in self.held])
+        return digest_of([self.rows[key].digest for key in self.response_keys])
 
     @property
     def finished(self) -> bool:
         """Whether it holds exactly what it held when a command was done with it."""
-        return self.about.finished == self.digest()
+        return self.metadata.finished == self.digest()
 
     @property
     def first(self) -> dict[str, int]:
         """Return how many samples of each problem are held, from the first on, before a gap."""
         samples: dict[str, set[int]] = {}
-        for problem, sample in self.held:
+        for problem, sample in self.response_keys:
             samples.setdefault(problem, set()).add(sample)
         return {name: next(k for k in range(len(own) + 1) if k not in own) for name, own in samples.items()}
 
@@ -207,7 +207,7 @@ class Record:
         Whatever else is held came of interruptions, and is there because it was short: no average may be of it.
         """
         first = self.first
-        return {name: k for name, noted in self.about.complete.items() if (k := min(noted, first.get(name, 0)))}
+        return {name: k for name, noted in self.metadata.complete.items() if (k := min(noted, first.get(name, 0)))}
 
     @property
     def judges(self) -> list[str]:
@@ -240,7 +240,7 @@ class Record:
         stored = self._verdicts.get(judge, {}).get(row.key)
         if stored is None or not stored.holds(row.text_digest, gold):
             return None
-        return stored.verdict if self._about.get("graded_with", {}).get(judge) == versions(judge) else None
+        return stored.verdict if self._metadata.get("graded_with", {}).get(judge) == versions(judge) else None
 
     def export(self) -> Iterator[bytes]:
         """Yield the lines of `rlvr-dir records export`: everything exact, in the record's order."""
@@ -310,7 +310,7 @@ class Record:
 
     def _entries(self, begun: dict[str, Any]) -> Iterator[bytes]:
         """Yield all that is good, written anew."""
-        yield encode({"about": self._about | begun})
+        yield encode({"about": self._metadata | begun})
         for row in self.rows.values():
             yield _rollout(row)
         for verdict in self._verdicts.values():
@@ -345,16 +345,16 @@ class Record:
     def note(self, **facts: Any) -> None:
         """Store facts of `RecordMetadata`, where they are new."""
         plain = json.loads(json.dumps(facts))
-        if new := {name: value for name, value in plain.items() if self._about.get(name) != value}:
+        if new := {name: value for name, value in plain.items() if self._metadata.get(name) != value}:
             self._append(encode({"about": new}), "the rollouts are safe, and the same command finishes the record")
-            self._about |= new
+            self._metadata |= new
 
     def request(
         self,
         problems: Sequence[str] | Mapping[str, str],
         samples: int,
         *,
-        about: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         trace_columns: int = 0,
         inspect_only: bool = False,
     ) -> Self:
@@ -380,7 +380,7 @@ class Record:
                     "config the digest of the prompts"
                 )
         requested = {"problems": len(problems), "samples": samples, "names": list(problems)}
-        self.note(**(about or {}), **({} if inspect_only else {"asked": requested}))
+        self.note(**(metadata or {}), **({} if inspect_only else {"asked": requested}))
         return self
 
     def missing(self) -> list[Key]:
@@ -424,26 +424,26 @@ class Record:
                 f"record {self.name} lacks {len(missing)} of {len(self._requested)} rollouts: a record is complete "
                 "or it is none"
             )
-        complete: dict[str, int] = dict(self._about.get("complete", {}))
+        complete: dict[str, int] = dict(self._metadata.get("complete", {}))
         for problem, sample in () if self.inspect_only else self._requested:
             complete[problem] = max(sample + 1, complete.get(problem, 0))
         self.note(finished=self.digest(), complete=complete)
         self._force()
 
-    def judge(self, judge: str, given: Iterable[tuple[Row, Gold, Verdict]]) -> None:
+    def judge(self, judge: str, graded: Iterable[tuple[Row, Gold, Verdict]]) -> None:
         """Store the verdicts of a judge; the others that it gave by older libraries it gives again.
 
         Raises:
             UserError: the disk is full.
         """
-        given, before, now = [*given], self._about.get("graded_with", {}).get(judge), versions(judge)
+        graded, before, now = [*graded], self._metadata.get("graded_with", {}).get(judge), versions(judge)
         if before not in (None, now):
-            keys = {row.key for row, _, _ in given}
+            keys = {row.key for row, _, _ in graded}
             others = {key: verdict for key, verdict in self.verdicts(judge).items() if key not in keys and verdict.gold}
             older = [(self.rows[key], verdict.gold) for key, verdict in others.items()]
             items = ((gold, row.text, row.finish_reason) for row, gold in older)
             verdicts = grade_many(items, grader=judge.partition("+")[0])
-            given += [(row, gold, verdict) for (row, gold), verdict in zip(older, verdicts, strict=True)]
+            graded += [(row, gold, verdict) for (row, gold), verdict in zip(older, verdicts, strict=True)]
         new = [
             StoredVerdict(
                 judge=judge,
@@ -454,14 +454,14 @@ class Record:
                 kind=verdict.kind,
                 answer=verdict.answer,
             )
-            for row, gold, verdict in given
+            for row, gold, verdict in graded
         ]
         old = self._verdicts.setdefault(judge, {})
         new = [verdict for verdict in new if old.get(verdict.key) != verdict]
         if new:
             self._append(b"".join(encode({"verdict": verdict.facts()}) for verdict in new), "the rollouts are safe")
             old |= {verdict.key: verdict for verdict in new}
-        self.note(graded_with={**self._about.get("graded_with", {}), judge: now})
+        self.note(graded_with={**self._metadata.get("graded_with", {}), judge: now})
 
     def keep_replay(self, replay: Replay) -> None:
         """Store a replay of a response; it outlives this process at once.
@@ -485,7 +485,7 @@ class Record:
         """
         grader, *task = judge.split("+")
         judge = "+".join((grader_name(grader), *task))
-        rows = [self.rows[key] for key in (self.held if keys is None else keys)]
+        rows = [self.rows[key] for key in (self.response_keys if keys is None else keys)]
         if unknown := [row.problem for row in rows if row.problem not in gold]:
             raise UserError(f"gold has no answer of {unknown[0]!r}")
         stored = {row.key: self.verdict(judge, row, gold[row.problem]) for row in rows}

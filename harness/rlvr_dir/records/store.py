@@ -29,7 +29,7 @@ class RecordStore:
         task: str,
         problems: Sequence[str] | Mapping[str, str],
         samples: int,
-        **how: Any,
+        **options: Any,
     ) -> Record:
         """Return the record of `config` and `task`, made if need be, locked and repaired; `how` is that of `ask`.
 
@@ -38,7 +38,7 @@ class RecordStore:
         """
         record = Record(self.folder / config.hash() / folder_name("task", task)).lock(config)
         try:
-            return record.request(problems, samples, **how)
+            return record.request(problems, samples, **options)
         except BaseException:
             record.close()
             raise
@@ -71,7 +71,7 @@ class RecordStore:
             )
         return names
 
-    def one(self, name: str) -> Record:
+    def record(self, name: str) -> Record:
         """Return the one record that `name` means.
 
         Raises:

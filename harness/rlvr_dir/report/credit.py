@@ -13,26 +13,29 @@ from rlvr_dir.stats import Estimate
 OVER = "Brackets: 95 % intervals over problems."
 
 
-def credit_chapter(found: Analysis, slug: str = "") -> Chapter:
+def credit_chapter(analysis: Analysis, slug: str = "") -> Chapter:
     """Show the effect of single tokens, by rule, by depth and by the sign of delta log p."""
-    facts = found.facts
+    facts = analysis.facts
     event = "a token that the rule's gate flags was drawn again from the rule's target"
     if facts["undo"]:
         event = "a token that the rule had changed was set back to the proposed one"
     text = (
-        f"In responses to {tasks_of(found)} ({drawn(found)}) {event}, that one alone, and the rest was replayed under "
-        f"the same noise: up to {facts['tokens']} tokens of each problem and rule. The effect is the verdict with the "
-        "rule's token minus the verdict with the proposed one; a token matters if the verdict changes at all. "
+        f"In responses to {tasks_of(analysis)} ({drawn(analysis)}) {event}, that one alone, and the rest was replayed "
+        f"under the same noise: up to {facts['tokens']} tokens of each problem and rule. The effect is the verdict "
+        "with the rule's token minus the verdict with the proposed one; a token matters if the verdict changes at all. "
         "docs/credit.md says what that can tell and what not."
     )
     these = "changed" if facts["undo"] else "flagged"
-    sections = [_effects(found, f"credit{slug}", these), _depth(found.frame("strata"), f"credit-depth{slug}", these)]
-    if found.tables["signs"]:
-        sections.append(_signs(found.frame("signs"), f"credit-signs{slug}", these))
-    if found.tables["check"]:
-        sections.append(_check(found.frame("check"), f"credit-check{slug}"))
+    sections = [
+        _effects(analysis, f"credit{slug}", these),
+        _depth(analysis.frame("strata"), f"credit-depth{slug}", these),
+    ]
+    if analysis.tables["signs"]:
+        sections.append(_signs(analysis.frame("signs"), f"credit-signs{slug}", these))
+    if analysis.tables["check"]:
+        sections.append(_check(analysis.frame("check"), f"credit-check{slug}"))
     title = f"Does this token matter? {pair_title(str(facts['pair'].get('rl')))}"
-    return Chapter(title, (text,), limited(found, sections))
+    return Chapter(title, (text,), limited(analysis, sections))
 
 
 def _cell(row: Mapping[str, Any] | None, name: str, *, plus: bool = True) -> Cell:
@@ -40,12 +43,12 @@ def _cell(row: Mapping[str, Any] | None, name: str, *, plus: bool = True) -> Cel
     return cell(estimate(row, name) if row else Estimate(None), 1, plus=plus)
 
 
-def _effects(found: Analysis, name: str, these: str) -> Section:
+def _effects(analysis: Analysis, name: str, these: str) -> Section:
     """List what changing one of these tokens does, beside tokens that are not flagged and beside vetoes."""
-    by = {(row["label"], row["kind"], row["over"], row["verdict"]): row for row in found.tables["effects"]}
-    minus = {(row["label"], row["minus"], row["over"]): row for row in found.tables["differences"]}
+    by = {(row["label"], row["kind"], row["over"], row["verdict"]): row for row in analysis.tables["effects"]}
+    minus = {(row["label"], row["minus"], row["over"]): row for row in analysis.tables["differences"]}
     rows = []
-    for label in dict.fromkeys(row["label"] for row in found.tables["effects"]):
+    for label in dict.fromkeys(row["label"] for row in analysis.tables["effects"]):
         flagged, changed = by[label, "flagged", "all", "any"], by[label, "flagged", "changed", "any"]
         rows.append(
             {

@@ -44,7 +44,7 @@ class Drawing:
 
 
 @contextmanager
-def drawing(name: str, height: float, panels: int = 1, *, width: float = NARROW, **how: Any) -> Iterator[Drawing]:
+def drawing(name: str, height: float, panels: int = 1, *, width: float = NARROW, **options: Any) -> Iterator[Drawing]:
     """Draw a figure in this room's style, `panels` of so many inches in height; on leaving it becomes SVG.
 
     By default it is as wide as a telephone, where its letters have 11 pixels; elsewhere it is drawn larger.
@@ -58,7 +58,7 @@ def drawing(name: str, height: float, panels: int = 1, *, width: float = NARROW,
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")  # the browser has fonts that matplotlib has not
         figure = Figure(figsize=(width, height * panels), layout="constrained")
-        canvas = Drawing(figure, figure.subplots(panels, 1, squeeze=False, **how)[:, 0])
+        canvas = Drawing(figure, figure.subplots(panels, 1, squeeze=False, **options)[:, 0])
         yield canvas
         canvas.svg = _svg(figure, name)
 
@@ -94,7 +94,7 @@ def look(i: int, **changes: Any) -> dict[str, Any]:
     return plain | changes
 
 
-def line(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], label: str = "", **how: Any) -> None:
+def line(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], label: str = "", **style: Any) -> None:
     """Draw estimates with their intervals, and a line through them; what is not known has no point."""
     points = [
         (x, estimate, estimate.value) for x, estimate in zip(at, estimates, strict=True) if estimate.value is not None
@@ -104,13 +104,13 @@ def line(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], label: s
         [0.0 if end is None else abs(end - value) for _, estimate, value in points for end in [getattr(estimate, side)]]
         for side in ("low", "high")
     ]
-    how = {"markersize": 3.5, "linewidth": 1.1, "elinewidth": 0.6, "capsize": 1.5, **how}
-    axes.errorbar([x for x, *_ in points], values, yerr=spans, label=visible(label, 60) or None, **how)
+    style = {"markersize": 3.5, "linewidth": 1.1, "elinewidth": 0.6, "capsize": 1.5, **style}
+    axes.errorbar([x for x, *_ in points], values, yerr=spans, label=visible(label, 60) or None, **style)
 
 
-def bars(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], width: float, **how: Any) -> None:
+def bars(axes: Any, at: Sequence[float], estimates: Sequence[Estimate], width: float, **style: Any) -> None:
     """Draw bars of estimates with their intervals; what is not known has no bar."""
-    axes.bar(at, [estimate.value or 0.0 for estimate in estimates], width, **how)
+    axes.bar(at, [estimate.value or 0.0 for estimate in estimates], width, **style)
     for x, estimate in zip(at, estimates, strict=True):
         if estimate.low is not None:
             axes.plot([x, x], [estimate.low, estimate.high], color="#808080", linewidth=0.9)

@@ -358,14 +358,15 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
     return Section(name, title, frame(data), notes, canvas.svg, alt, "fig:extrapolate, fig:extra_minerva")
 
 
-def per_problem(found: Problems, name: str, title: str) -> Section:
+def per_problem(problems: Problems, name: str, title: str) -> Section:
     """Draw a heat map: a row a problem, sorted by kind, a column a replacement ratio; RL beside it."""
     order = sorted(
-        range(len(found.problem_ids)), key=lambda i: (PROBLEM_KINDS.index(found.kinds[i]), found.accuracy[i].mean(), i)
+        range(len(problems.problem_ids)),
+        key=lambda i: (PROBLEM_KINDS.index(problems.kinds[i]), problems.accuracy[i].mean(), i),
     )
-    columns = ["base", *(f"{100 * ratio:.2g} %" for ratio in found.ratios[1:])]
-    columns += ["RL"] if found.rl is not None else []
-    table = found.accuracy if found.rl is None else np.column_stack([found.accuracy, found.rl])
+    columns = ["base", *(f"{100 * ratio:.2g} %" for ratio in problems.ratios[1:])]
+    columns += ["RL"] if problems.rl is not None else []
+    table = problems.accuracy if problems.rl is None else np.column_stack([problems.accuracy, problems.rl])
     with drawing(name, min(9.0, 1.3 + max(2.0, 0.055 * len(order)))) as canvas:
         axes = canvas.one
         image = axes.imshow(
@@ -374,7 +375,7 @@ def per_problem(found: Problems, name: str, title: str) -> Section:
         axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", rotation_mode="anchor")
         axes.set_xlabel("replaced tokens")
         edges, names, at = [], [], 0
-        for outcome, count in found.counts.items():
+        for outcome, count in problems.counts.items():
             if count:
                 edges.append(at + (count - 1) / 2)
                 names.append(f"{outcome} ({count})")
@@ -383,15 +384,15 @@ def per_problem(found: Problems, name: str, title: str) -> Section:
                     axes.axhline(at - 0.5, color="#ffffff", linewidth=0.8)
         axes.set_yticks(edges, names)
         axes.tick_params(axis="y", length=0)
-        canvas.figure.colorbar(image, ax=axes, shrink=0.8).set_label(f"right of {found.samples} samples, %")
-    counts = ", ".join(f"{count} {name}" for name, count in found.counts.items() if count)
+        canvas.figure.colorbar(image, ax=axes, shrink=0.8).set_label(f"right of {problems.samples} samples, %")
+    counts = ", ".join(f"{count} {name}" for name, count in problems.counts.items() if count)
     note = (
-        f"Problems by kind: {counts}. A change counts beyond two standard errors of {found.samples} samples: a few in "
-        f"a hundred are chance. Never (always) solved: by not one (by all) of the {found.seen} samples of a "
+        f"Problems by kind: {counts}. A change counts beyond two standard errors of {problems.samples} samples: a few "
+        f"in a hundred are chance. Never (always) solved: by not one (by all) of the {problems.seen} samples of a "
         "problem that are shown."
     )
     data = [
-        {"problem": found.problem_ids[i], "kind": found.kinds[i]}
+        {"problem": problems.problem_ids[i], "kind": problems.kinds[i]}
         | {f"replaced_{at} {column}": float(x) for at, (column, x) in enumerate(zip(columns, table[i], strict=True))}
         for i in order
     ]

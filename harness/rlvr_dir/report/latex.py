@@ -19,19 +19,21 @@ def escape(text: str) -> str:
     return "".join(_ESCAPES.get(character, character) for character in visible(text))
 
 
-def cell(one: Cell) -> str:
+def cell(value: Cell) -> str:
     r"""Write a cell: `\textbf{55.42} {\scriptsize [44.1, 66.7]}`."""
-    text = escape(one.text) + (f"$^{{{escape(one.sign)}}}$" if one.sign and one.sign != "†" else escape(one.sign))
-    text = {"best": rf"\textbf{{{text}}}", "second": rf"\underline{{{text}}}"}.get(one.mark, text)
-    return text + "".join(rf" {{\scriptsize {escape(small)}}}" for small in one.small)
+    text = escape(value.text) + (
+        f"$^{{{escape(value.sign)}}}$" if value.sign and value.sign != "†" else escape(value.sign)
+    )
+    text = {"best": rf"\textbf{{{text}}}", "second": rf"\underline{{{text}}}"}.get(value.mark, text)
+    return text + "".join(rf" {{\scriptsize {escape(small)}}}" for small in value.small)
 
 
-def table(one: Section) -> str:
+def table(section: Section) -> str:
     """Write a `table` environment: three rules, groups of columns with `cmidrule`."""
-    columns = one.columns
+    columns = section.columns
     align = "".join("l" if column.words else "r" for column in columns)
     lines = [
-        r"\begin{table}[t]", r"\centering", rf"\caption{{{escape(one.title)}}}", rf"\label{{tab:{one.name}}}",
+        r"\begin{table}[t]", r"\centering", rf"\caption{{{escape(section.title)}}}", rf"\label{{tab:{section.name}}}",
         rf"\begin{{tabular}}{{@{{}}{align}@{{}}}}", r"\toprule",
     ]  # fmt: skip
     if any(column.group for column in columns):
@@ -43,10 +45,10 @@ def table(one: Section) -> str:
             at += width
         lines += [" & ".join(heads) + r" \\", "".join(rules)]
     lines += [" & ".join(escape(column.title) for column in columns) + r" \\", r"\midrule"]
-    for kind, row in zip(one.kinds, one.cells, strict=True):
+    for kind, row in zip(section.kinds, section.cells, strict=True):
         cells = [cell(value) for value in row]
         cells = [rf"\textit{{{text}}}" if text else text for text in cells] if kind == "aside" else cells
         lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\smallskip{{\footnotesize {escape(note)}}}" for note in one.notes]
+    lines += [rf"\par\smallskip{{\footnotesize {escape(note)}}}" for note in section.notes]
     return "\n".join([*lines, r"\end{table}", ""])

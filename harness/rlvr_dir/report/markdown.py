@@ -14,37 +14,37 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", visible(text)).replace("\\<", "&lt;").replace("\\&", "&amp;")
 
 
-def cell(one: Cell) -> str:
+def cell(value: Cell) -> str:
     """Write a cell: `**55.42** [44.1, 66.7]`."""
-    text = escape(one.text + one.sign)
-    text = {"best": f"**{text}**", "second": f"<u>{text}</u>"}.get(one.mark, text)
-    return text + "".join(f" {escape(small)}" for small in one.small)
+    text = escape(value.text + value.sign)
+    text = {"best": f"**{text}**", "second": f"<u>{text}</u>"}.get(value.mark, text)
+    return text + "".join(f" {escape(small)}" for small in value.small)
 
 
-def table(one: Section) -> str:
+def table(section: Section) -> str:
     """Write title, table and notes. A group of columns is named in each of its titles."""
-    columns = one.columns
+    columns = section.columns
     head = [escape(f"{column.group} {column.title}".strip()) for column in columns]
-    rows = [[cell(value) for value in row] for row in one.cells]
+    rows = [[cell(value) for value in row] for row in section.cells]
     drawn = markdown_table(head, rows, [column.words for column in columns])
-    return "\n".join([f"**{escape(one.title)}**", "", drawn, *("\n" + escape(note) for note in one.notes)])
+    return "\n".join([f"**{escape(section.title)}**", "", drawn, *("\n" + escape(note) for note in section.notes)])
 
 
-def as_text(one: Section) -> str:
+def as_text(section: Section) -> str:
     """Write title, table and notes for a terminal, which shows text as it is."""
-    head = [f"{column.group} {column.title}".strip() for column in one.columns]
-    rows = [[" ".join((value.text + value.sign, *value.small)) for value in row] for row in one.cells]
-    drawn = markdown_table(head, rows, [column.words for column in one.columns])
-    return "\n".join([one.title, "", drawn, *(f"\n{note}" for note in one.notes)])
+    head = [f"{column.group} {column.title}".strip() for column in section.columns]
+    rows = [[" ".join((value.text + value.sign, *value.small)) for value in row] for row in section.cells]
+    drawn = markdown_table(head, rows, [column.words for column in section.columns])
+    return "\n".join([section.title, "", drawn, *(f"\n{note}" for note in section.notes)])
 
 
-def part(one: Section) -> str:
+def part(section: Section) -> str:
     """Write a section: its table, or its figure with what is said of it."""
-    if not one.svg:
-        return table(one)
-    caption = " ".join(escape(text) for text in (f"{one.title.rstrip('.')}.", *one.notes))
-    data = f"[figures/{one.name}.csv](figures/{one.name}.csv)"
-    return f"![{escape(one.alt)}](figures/{one.name}.svg)\n\n{caption} Data: {data}"
+    if not section.svg:
+        return table(section)
+    caption = " ".join(escape(text) for text in (f"{section.title.rstrip('.')}.", *section.notes))
+    data = f"[figures/{section.name}.csv](figures/{section.name}.csv)"
+    return f"![{escape(section.alt)}](figures/{section.name}.svg)\n\n{caption} Data: {data}"
 
 
 def render(report: Report) -> str:
@@ -65,8 +65,8 @@ def sources(report: Report) -> str:
     return "\n\n".join([*lines, "\n".join(_source(source, shared) for source in report.sources)]) + "\n"
 
 
-def _source(one: Source, shared: tuple[tuple[str, str], ...]) -> str:
-    return f"- **{escape(one.title)}**: {_facts(tuple(fact for fact in one.facts if fact not in shared))}"
+def _source(source: Source, shared: tuple[tuple[str, str], ...]) -> str:
+    return f"- **{escape(source.title)}**: {_facts(tuple(fact for fact in source.facts if fact not in shared))}"
 
 
 def _facts(facts: tuple[tuple[str, str], ...]) -> str:

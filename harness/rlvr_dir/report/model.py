@@ -35,7 +35,7 @@ class Cell:
 
 
 def cell(
-    one: Estimate | float | None,
+    value: Estimate | float | None,
     digits: int | None = None,
     *,
     unit: float = 100.0,
@@ -52,16 +52,16 @@ def cell(
     be printed as zero, and is not, is `< 0.01 %`.
     """
     digits = digits if digits is not None else 1 if unit == 100 and not suffix else 2
-    one = one if isinstance(one, Estimate) else Estimate(one)
-    if one.value is None:
+    value = value if isinstance(value, Estimate) else Estimate(value)
+    if value.value is None:
         return Cell("–", link=link)
-    text = one.number(digits, unit=unit, sign=plus)
-    if suffix == " %" and one.value > 0 and round(unit * one.value, digits) == 0:
+    text = value.number(digits, unit=unit, sign=plus)
+    if suffix == " %" and value.value > 0 and round(unit * value.value, digits) == 0:
         text = f"< {10.0**-digits:.{digits}f}"
-    between = one.interval(digits if ends is None else ends, unit=unit, sign=plus)
-    interval = None if one.low is None or one.high is None else (unit * one.low, unit * one.high)
+    between = value.interval(digits if ends is None else ends, unit=unit, sign=plus)
+    interval = None if value.low is None or value.high is None else (unit * value.low, unit * value.high)
     small = tuple(word for word in (between, *beside) if word)
-    return Cell(text + suffix, unit * one.value, interval, small, sign=sign, link=link, digits=digits)
+    return Cell(text + suffix, unit * value.value, interval, small, sign=sign, link=link, digits=digits)
 
 
 def as_cell(value: Any) -> Cell:

@@ -132,11 +132,11 @@ def paper_chapter() -> Chapter:
     return Chapter("The paper's tables", (text,), tuple(sections))
 
 
-def _means(found: PaperGrid, gammas: Iterable[float]) -> str:
+def _means(grid: PaperGrid, gammas: Iterable[float]) -> str:
     """Say what each strength scores on average over the thresholds: the best of a grid is picked on it."""
     sentences = []
     for gamma in gammas:
-        row = [value for (_, strength), value in found.scores.items() if strength == gamma]
+        row = [value for (_, strength), value in grid.scores.items() if strength == gamma]
         sentences.append(f"γ = {gamma:g} {np.mean(row):.2f}")
     return f"Mean over the thresholds: {'; '.join(sentences)}."
 
@@ -215,23 +215,23 @@ def against_paper(results: Sequence[EvalResult], base: str | None = None) -> Cha
     return Chapter("Beside the paper", tuple(notes) if otherwise else (), (table,) if rows else ())
 
 
-def _row(what: str, theirs: float, ours: Estimate, half: float, one: EvalResult) -> dict[str, Any]:
+def _row(metric: str, printed: float, ours: Estimate, half: float, result: EvalResult) -> dict[str, Any]:
     """Write the two numbers, and whether they differ by more than sampling and rounding explain (`high`)."""
     value, error = 100 * (ours.value or 0.0), ours.high
     allowed = None if error is None else 196 * error + half
     return {
-        "What": what,
-        "Paper": cell(theirs, 2 if half < 0.05 else 1, unit=1),
-        "Ours": cell(value, unit=1, link=anchor(one)),
-        "Difference": cell(value - theirs, unit=1, plus=True),
+        "What": metric,
+        "Paper": cell(printed, 2 if half < 0.05 else 1, unit=1),
+        "Ours": cell(value, unit=1, link=anchor(result)),
+        "Difference": cell(value - printed, unit=1, plus=True),
         "Sampling error of both": Cell("–") if allowed is None else Cell(f"±{allowed:.2f}", allowed),
-        "Within?": "–" if allowed is None else "yes" if abs(value - theirs) <= allowed else "no",
+        "Within?": "–" if allowed is None else "yes" if abs(value - printed) <= allowed else "no",
     }
 
 
-def _drawn_otherwise(one: EvalResult) -> str | None:
+def _drawn_otherwise(result: EvalResult) -> str | None:
     """Say how a result was drawn if the paper did it otherwise."""
-    sampling, words = one.sampling, []
+    sampling, words = result.sampling, []
     if sampling.temperature != PAPER.temperature:
         words.append("greedy" if sampling.greedy else f"T = {sampling.temperature:g}")
     if sampling.top_p != PAPER.top_p and not sampling.greedy:
@@ -239,28 +239,28 @@ def _drawn_otherwise(one: EvalResult) -> str | None:
     return ", ".join(words) or None
 
 
-def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float, Estimate, float]]:
+def _printed_beside(result: EvalResult, base: str | None) -> list[tuple[str, float, Estimate, float]]:
     """List what the paper prints of a result: in words, its number, ours, and half a digit.
 
     The upper end of ours is the sampling error of both: theirs is ours at their number of samples.
     """
-    d, task, rows = one.decoding, benchmark_title(one.task), []
-    short = one.sampling.max_tokens
+    d, task, rows = result.decoding, benchmark_title(result.task), []
+    short = result.sampling.max_tokens
     cut = f", at most {short:,} tokens" if short < PAPER.max_tokens else ""
 
     def of_both(error: float, samples: int) -> float:
-        return error * (1 + one.samples / samples) ** 0.5
+        return error * (1 + result.samples / samples) ** 0.5
 
-    def scored(what: str, samples: int, avg: float, passed: float | None = None) -> None:
-        ours = Estimate(one.avg, None, of_both(one.sampling_error, samples))
-        rows.append((f"{what}{cut}, Avg@{one.samples}", avg, ours, 0.005))
-        if passed is not None and one.samples >= 16:
-            rows.append((f"{what}{cut}, Pass@16", passed, Estimate(one.pass_at(16)), 0.005))
+    def scored(method: str, samples: int, avg: float, passed: float | None = None) -> None:
+        ours = Estimate(result.avg, None, of_both(result.sampling_error, samples))
+        rows.append((f"{method}{cut}, Avg@{result.samples}", avg, ours, 0.005))
+        if passed is not None and result.samples >= 16:
+            rows.append((f"{method}{cut}, Pass@16", passed, Estimate(result.pass_at(16)), 0.005))
 
-    pair, key = pair_called(one.pair[1], one.name), (float(d.tau or 0), d.gamma)
-    if pair is not None and one.task in ("aime24", "minerva"):
-        caption, every = f"{task}, {d.label()}", grids(one.task)[pair]
-        printed = on_rl() if d.primary == "rl" and pair == "dapo" and one.task == "aime24" else every
+    pair, key = pair_called(result.pair[1], result.name), (float(d.tau or 0), d.gamma)
+    if pair is not None and result.task in ("aime24", "minerva"):
+        caption, every = f"{task}, {d.label()}", grids(result.task)[pair]
+        printed = on_rl() if d.primary == "rl" and pair == "dapo" and result.task == "aime24" else every
         if d.mode == "rl" and every.rl:
             scored(caption, every.samples, every.rl)
         elif (
@@ -271,18 +271,18 @@ def _printed_beside(one: EvalResult, base: str | None) -> list[tuple[str, float,
         ):
             scored(caption, printed.samples, printed.scores[key])
             if bool(d.gamma) == (d.primary == "rl"):  # printed once a threshold
-                ratios = one.n_replaced / np.maximum(1, one.n_tokens)
+                ratios = result.n_replaced / np.maximum(1, result.n_tokens)
                 error = of_both(stats.sampling_error(ratios), printed.samples)
                 ours = Estimate(float(ratios.mean()), None, error)
                 rows.append((f"{caption}, replaced", printed.ratios[key[0]], ours, 0.05))
-    model = model_called(one.pair[0], base)
-    name = called(one) if d.mode == "rl" else "Base"
+    model = model_called(result.pair[0], base)
+    name = called(result) if d.mode == "rl" else "Base"
     if model is not None and d.mode in ("base", "rl") and name:
         paper_name = _paper_name(name, model)
         for method in (method for table in ("main", "reweighting", "minerva") for method in methods(table)):
-            if one.task in method.scores and (method.model, method.name.lower()) == (model, paper_name.lower()):
-                score = method.scores[one.task]
-                seed = f", seed {run_of(one)}" if of_training(one) and d.mode == "rl" else ""
+            if result.task in method.scores and (method.model, method.name.lower()) == (model, paper_name.lower()):
+                score = method.scores[result.task]
+                seed = f", seed {run_of(result)}" if of_training(result) and d.mode == "rl" else ""
                 caption = f"{task}, {model}, {method.name}{seed}"
                 scored(caption, score.samples, _percent(score.avg.value), _percent(score.passed))
     return rows

@@ -15,47 +15,47 @@ FACTS = {
     "delta_logp": "Δ log p", "entropy_base": "entropy of base", "entropy_rl": "entropy of RL", "kl": "KL, mean of both",
     "kl_rl_base": "KL(RL, base)", "kl_base_rl": "KL(base, RL)",
 }  # fmt: skip
-WHO = {"base": "base's responses", "rl": "RL's responses"}
+OWNERS = {"base": "base's responses", "rl": "RL's responses"}
 COLOUR = {"base": BASE, "rl": RL}
 SHOWN_TOKENS, SHOWN_WORDS = 20, 40
 OVER = "Bars: 95 % intervals over problems."
 
 
-def token_chapter(found: Analysis, slug: str = "") -> Chapter:
+def token_chapter(analysis: Analysis, slug: str = "") -> Chapter:
     """Show everything that is known of the tokens of one pair."""
-    generations = found.frame("generations").set_index("generation").to_dict("index")
+    generations = analysis.frame("generations").set_index("generation").to_dict("index")
     text = (
-        f"Both models answered {tasks_of(found)} ({generations['base']['problems']} problems, {drawn(found)}), "
+        f"Both models answered {tasks_of(analysis)} ({generations['base']['problems']} problems, {drawn(analysis)}), "
         f"and both scored every token: {generations['base']['tokens']:,} of base, "
         f"{generations['rl']['tokens']:,} of RL. Intervals are over problems."
     )
-    histograms = found.frame("histograms")
+    histograms = analysis.frame("histograms")
     histograms["share"] = [count / max(1, generations[model]["tokens"]) for model, count in zip(histograms["generation"], histograms["tokens"], strict=True)]  # noqa: E501  # fmt: skip
     near = ", ".join(
-        f"{100 * generations[model]['near_zero'] / max(1, generations[model]['tokens']):.1f} % of {WHO[model]}"
-        for model in WHO
+        f"{100 * generations[model]['near_zero'] / max(1, generations[model]['tokens']):.1f} % of {OWNERS[model]}"
+        for model in OWNERS
     )
     sections = (
         _delta_histogram(histograms[histograms["fact"] == "delta_logp"], near, f"histogram-delta{slug}"),
         _magnitudes(histograms[histograms["fact"] != "delta_logp"], f"histogram-magnitude{slug}"),
-        _tails(found, f"tails{slug}"),
-        _by_delta(found.frame("by_delta"), f"probability-by-delta{slug}"),
-        _gradient(found.frame("gradient"), f"gradient{slug}"),
-        _selected(found, f"selected{slug}"),
-        _likelier(found, f"likelier{slug}"),
+        _tails(analysis, f"tails{slug}"),
+        _by_delta(analysis.frame("by_delta"), f"probability-by-delta{slug}"),
+        _gradient(analysis.frame("gradient"), f"gradient{slug}"),
+        _selected(analysis, f"selected{slug}"),
+        _likelier(analysis, f"likelier{slug}"),
     )
-    title = f"Token statistics, {pair_title(str(found.facts['pair'].get('rl')))}"
-    return Chapter(title, (text,), limited(found, sections))
+    title = f"Token statistics, {pair_title(str(analysis.facts['pair'].get('rl')))}"
+    return Chapter(title, (text,), limited(analysis, sections))
 
 
 def _steps(axes: Any, shares: Frame, fact: str) -> None:
     """Draw both generations' histograms of a fact as steps on a logarithmic axis."""
     of_fact = shares[shares["fact"] == fact]
-    for model in WHO:
+    for model in OWNERS:
         of_model = of_fact[of_fact["generation"] == model]
         for start, end, share in zip(of_model["from"], of_model["to"], of_model["share"], strict=True):
             axes.stairs([share], [start, end], baseline=None, color=COLOUR[model], linewidth=1.2)
-        axes.plot([], [], color=COLOUR[model], label=WHO[model])
+        axes.plot([], [], color=COLOUR[model], label=OWNERS[model])
     axes.set_yscale("log")
     percent_axis(axes.yaxis)
     axes.set_xlabel(f"{FACTS[fact]}, nats")
@@ -94,16 +94,18 @@ def _magnitudes(shares: Frame, name: str) -> Section:
     return Section(name, title, _histogram(shares), (), canvas.svg, alt, paper)
 
 
-def _times(one: Estimate) -> Cell:
+def _times(estimate: Estimate) -> Cell:
     """Write a ratio with as many digits as it is worth: `1.13`, `12`, `1,080`."""
-    if one.value is None:
+    if estimate.value is None:
         return Cell("–")
-    texts = [f"{x:.2f}" if x < 10 else f"{x:,.0f}" for x in (one.value, one.low, one.high) if x is not None]
+    texts = [
+        f"{x:.2f}" if x < 10 else f"{x:,.0f}" for x in (estimate.value, estimate.low, estimate.high) if x is not None
+    ]
     small = (f"[{texts[1]}, {texts[2]}]",) if len(texts) == 3 else ()
-    return Cell(texts[0], one.value, (one.low or 0.0, one.high or 0.0) if small else None, small)
+    return Cell(texts[0], estimate.value, (estimate.low or 0.0, estimate.high or 0.0) if small else None, small)
 
 
-def _tails(found: Analysis, name: str) -> Section:
+def _tails(analysis: Analysis, name: str) -> Section:
     """List tail masses and their ratio."""
     rows = [
         {
@@ -113,7 +115,7 @@ def _tails(found: Analysis, name: str) -> Section:
             "Ratio": _times(estimate(row, "ratio")),
             "of": "base / RL" if row["more"] == "base" else "RL / base",
         }
-        for row in found.tables["tails"]
+        for row in analysis.tables["tails"]
     ]
     note = (
         "Shares of tokens; the ratio is of the greater to the smaller, half a token added to each. Brackets: 95 % "
@@ -127,14 +129,14 @@ def _by_delta(data: Frame, name: str) -> Section:
     labels = list(dict.fromkeys(data["delta_logp"]))
     filled = data[data["tokens"] > 0].reset_index(drop=True)
     with drawing(name, 2.5, 2, sharex=True) as canvas:
-        for axes, who in zip(canvas.axes, WHO, strict=True):
-            of_model = filled[filled["generation"] == who]
-            for column, model in enumerate(WHO):
+        for axes, owner in zip(canvas.axes, OWNERS, strict=True):
+            of_model = filled[filled["generation"] == owner]
+            for column, model in enumerate(OWNERS):
                 at = [labels.index(label) + (column - 0.5) * 0.38 for label in of_model["delta_logp"]]
                 label = "p of base" if model == "base" else "p of RL"
                 bars(axes, at, estimates(of_model, f"p_{model}"), 0.36, color=COLOUR[model], label=label)
             axes.set_ylim(0, 1.05)
-            axes.set_title(f"tokens of {WHO[who]}")
+            axes.set_title(f"tokens of {OWNERS[owner]}")
             axes.set_ylabel("mean probability")
         canvas.axes[1].set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
         canvas.axes[1].set_xlabel("Δ log p of the token, nats")
@@ -147,14 +149,14 @@ def _by_delta(data: Frame, name: str) -> Section:
 def _gradient(data: Frame, name: str) -> Section:
     """Show who owns the gradient: shares of tokens and of 2(1 - pi) by probability."""
     with drawing(name, 2.4, 2) as canvas:
-        for axes, model in zip(canvas.axes, WHO, strict=True):
+        for axes, model in zip(canvas.axes, OWNERS, strict=True):
             of_model = data[data["generation"] == model]
             at = np.arange(len(of_model))
             bars(axes, (at - 0.2).tolist(), estimates(of_model, "tokens"), 0.38, color=BASE, label="tokens")
             bars(axes, (at + 0.2).tolist(), estimates(of_model, "mass"), 0.38, color=COLOURS[0], label="gradient mass")
             edges = [*of_model["p_from"], *list(of_model["p_to"])[-1:]]
             axes.set_xticks(np.arange(len(edges)) - 0.5, [f"{edge:g}" for edge in edges])
-            axes.set_xlabel(f"p of the token, {WHO[model]}")
+            axes.set_xlabel(f"p of the token, {OWNERS[model]}")
             percent_axis(axes.yaxis)
             axes.set_ylabel("share")
         canvas.one.legend()
@@ -167,9 +169,9 @@ def _gradient(data: Frame, name: str) -> Section:
     return Section(name, title, data, (note,), canvas.svg, alt, "fig:probs (a)")
 
 
-def _selected(found: Analysis, name: str) -> Section:
+def _selected(analysis: Analysis, name: str) -> Section:
     """Rank the tokens that come in place of base's where each criterion fires, all of them firing equally often."""
-    data = found.frame("selected")
+    data = analysis.frame("selected")
     chosen = data.drop_duplicates("criterion").to_dict("records")
     placed = data[data["kind"] == "placed"]
     lists = [placed[placed["criterion"] == criterion["criterion"]][:SHOWN_TOKENS] for criterion in chosen]
@@ -181,7 +183,7 @@ def _selected(found: Analysis, name: str) -> Section:
             sign = "<" if criterion["criterion"] == "delta_logp" else ">"
             axes.set_title(f"{FACTS.get(criterion['criterion'], criterion['criterion'])} {sign} {criterion['tau']:.3g}")
         canvas.axes[-1].set_xlabel("expected count")
-    whole = max(1, found.facts["positions"])
+    whole = max(1, analysis.facts["positions"])
     share = ", ".join(
         f"{FACTS[criterion['criterion']]} {100 * criterion['positions'] / whole:.2f} %" for criterion in chosen
     )
@@ -194,35 +196,35 @@ def _selected(found: Analysis, name: str) -> Section:
     return Section(name, title, data, (note,), canvas.svg, "Ranked bar lists of substituted tokens.", "fig:top_tokens")
 
 
-def _likelier(found: Analysis, name: str) -> Section:
+def _likelier(analysis: Analysis, name: str) -> Section:
     """Rank the tokens whose log-probability RL raised most: the words of the paper's clouds, in an order."""
     columns = ["rank", "token", "count", "delta_logp", "p_base", "p_rl"]
-    data = found.frame("likelier")[columns] if found.tables["likelier"] else frame([], columns)
+    data = analysis.frame("likelier")[columns] if analysis.tables["likelier"] else frame([], columns)
     words = list(zip(data["token"], data["delta_logp"], strict=True))[:SHOWN_WORDS]
     places = max(1, len(words))
     with drawing(name, 0.6 + 0.2 * places) as canvas:
         ranked_bars(canvas.one, words, COLOURS[2], places)
         canvas.one.set_xlabel("mean Δ log p, nats")
     title = "Tokens that RL made likeliest, by mean Δ log p over RL's own responses"
-    note = f"Met {found.facts['least']:,} times or more: the first {len(words)} of {len(data)}. ␣ is a space."
+    note = f"Met {analysis.facts['least']:,} times or more: the first {len(words)} of {len(data)}. ␣ is a space."
     alt = f"Ranked bar list of {len(words)} tokens by mean Δ log p."
     return Section(name, title, data, (note,), canvas.svg, alt, "fig:word_cloud")
 
 
-def gated_chapter(found: Analysis, slug: str = "") -> Chapter:
+def gated_chapter(analysis: Analysis, slug: str = "") -> Chapter:
     """Show where the gates of one pair redraw, and what follows."""
-    decodings = found.frame("decodings")
+    decodings = analysis.frame("decodings")
     text = (
-        f"Gated decodings of {tasks_of(found)} ({decodings['problems'][0]} problems, {drawn(found)}). Intervals are "
-        "over problems."
+        f"Gated decodings of {tasks_of(analysis)} ({decodings['problems'][0]} problems, {drawn(analysis)}). Intervals "
+        "are over problems."
     )
     sections = (
-        _positions(found.frame("positions"), f"gate-positions{slug}"),
-        _afterwards(found.frame("after"), f"gate-after{slug}"),
+        _positions(analysis.frame("positions"), f"gate-positions{slug}"),
+        _afterwards(analysis.frame("after"), f"gate-after{slug}"),
         _gates(decodings, f"gates{slug}"),
     )
-    title = f"Where gates redraw, {pair_title(str(found.facts['pair'].get('rl')))}"
-    return Chapter(title, (text,), limited(found, sections))
+    title = f"Where gates redraw, {pair_title(str(analysis.facts['pair'].get('rl')))}"
+    return Chapter(title, (text,), limited(analysis, sections))
 
 
 def _positions(data: Frame, name: str) -> Section:

@@ -20,23 +20,23 @@ def estimates(data: Frame, name: str) -> list[Estimate]:
     return [estimate(row, name) for row in data.to_dict("records")]
 
 
-def tasks_of(found: Analysis) -> str:
+def tasks_of(analysis: Analysis) -> str:
     """Name the benchmarks of an analysis, marked where only some of their problems were asked."""
-    parts = found.facts.get("limited") or {}
-    return ", ".join(f"{task} ({parts[task]})" if task in parts else str(task) for task in found.facts["tasks"])
+    parts = analysis.facts.get("limited") or {}
+    return ", ".join(f"{task} ({parts[task]})" if task in parts else str(task) for task in analysis.facts["tasks"])
 
 
-def drawn(found: Analysis) -> str:
+def drawn(analysis: Analysis) -> str:
     """Say how an analysis' responses were drawn."""
-    sampling = parse(Sampling, found.facts["sampling"])
-    many = {*found.facts.get("samples", {}).values()} or {sampling.samples}  # tasks of lm-eval have their own
+    sampling = parse(Sampling, analysis.facts["sampling"])
+    many = {*analysis.facts.get("samples", {}).values()} or {sampling.samples}  # tasks of lm-eval have their own
     return f"{' or '.join(map(str, sorted(many)))} samples, {sampling.words}"
 
 
-def limited(found: Analysis, sections: Iterable[Section]) -> tuple[Section, ...]:
+def limited(analysis: Analysis, sections: Iterable[Section]) -> tuple[Section, ...]:
     """Say in each title that only some problems were asked: it goes where the chapter's text does not."""
-    if not found.facts.get("limited"):
+    if not analysis.facts.get("limited"):
         return tuple(sections)
     return tuple(
-        replace(section, title=f"{section.title.rstrip('.')}. Only on {tasks_of(found)}.") for section in sections
+        replace(section, title=f"{section.title.rstrip('.')}. Only on {tasks_of(analysis)}.") for section in sections
     )

@@ -48,7 +48,7 @@ class CompleteTrial:
     metrics: dict[str, float]
     scores: Sequence[stats.Scores] = field(default=(), kw_only=True)
     drawn: str = field(default="", kw_only=True)
-    about: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    facts: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     @property
     def trained(self) -> stats.TrainingScores[stats.RunScores]:
@@ -107,7 +107,7 @@ class SweepSummary(ABC):
             parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *listed] if listed else []
         return parts
 
-    def shown(self) -> str:
+    def terminal_text(self) -> str:
         """Return what a terminal shows: the verdicts, and the tables of the report's first page."""
         return "\n\n".join([*self.verdicts, *(as_text(section) for section in self.report.front if not section.svg)])
 
@@ -147,7 +147,7 @@ class SweepSummary(ABC):
             "best": [entry.number for entry in self.best],
             "entries": [
                 {name: getattr(entry, name) for name in ("pair", "point", "label", "metrics")}
-                | {"trial": entry.number, **entry.about}
+                | {"trial": entry.number, **entry.facts}
                 for entry in self.entries
             ],
             "comparisons": [row.facts() for row in self.comparisons],
@@ -166,11 +166,11 @@ class SweepSummary(ABC):
         for over, row in leads:
             d = row.difference
             difference = Estimate(d.mean, d.low, d.high)
-            told = [f"95 % {between}"] if (between := difference.interval(1, sign=True)) else []
-            told += [f"p {row.p_text}"] if d.p == d.p else []
-            told += [f"Holm over {len(self.comparisons)}: {row.holm_text}"] if told else []
+            intervals = [f"95 % {between}"] if (between := difference.interval(1, sign=True)) else []
+            intervals += [f"p {row.p_text}"] if d.p == d.p else []
+            intervals += [f"Holm over {len(self.comparisons)}: {row.holm_text}"] if intervals else []
             lead = f"{difference.number(1, sign=True)} points on {row.result.benchmark} against {over}"
-            words.append(f"{lead} ({', '.join(told)})" if told else lead)
+            words.append(f"{lead} ({', '.join(intervals)})" if intervals else lead)
         return (
             f"{'; '.join(words)}. It was chosen on these very {chosen_on}, for which no interval is corrected: its "
             "lead is too large; confirm it."
@@ -186,7 +186,7 @@ class DecodingSummary(SweepSummary):
     matched: Sequence[dict[str, Any]] = ()
 
     @cached_property
-    def lots(self) -> list[forwards.MatchedGroup]:
+    def matched_groups(self) -> list[forwards.MatchedGroup]:
         """Return what one model does with as many forwards, where the sweep asks for it and is far enough to tell."""
         results = (result for entry in self.entries for result in entry.results)
         settings = settings_of(results, usual=self.spec.sampling)
@@ -230,7 +230,7 @@ class DecodingSummary(SweepSummary):
         if self.matched:
             title = "Matched ratios: wanted, promised by the text that the threshold was found from, and reached."
             parts.append(table(Section("matched", title, frame([_matched(row) for row in self.matched]))))
-        return parts + (["## Equal forwards", forwards.markdown(self.lots)] if self.lots else [])
+        return parts + (["## Equal forwards", forwards.markdown(self.matched_groups)] if self.matched_groups else [])
 
     def more(self) -> dict[str, Any]:
         """Return speed, lengths, decodings, thresholds and equal forwards."""
@@ -245,7 +245,9 @@ class DecodingSummary(SweepSummary):
             else None,
             "mean_tokens": {p: {t: float(np.mean(n)) for t, n in by_task.items()} for p, by_task in lengths.items()},
             "matched": list(self.matched),
-            **({"equal_forwards": [group.facts() for group in self.lots]} if self.spec.equal_forwards else {}),
+            **(
+                {"equal_forwards": [group.facts() for group in self.matched_groups]} if self.spec.equal_forwards else {}
+            ),
         }
 
 

@@ -268,11 +268,11 @@ def _untrained(base: Setting, trained: Trained) -> RunScores:
     return RunScores("Base", base.benchmark, trained.units, base.values, runs=dict.fromkeys(trained.units, base.values))
 
 
-def _differences(compared: Sequence[tuple[RunScores, RunScores]], name: str, about: str) -> Section:
+def _differences(compared: Sequence[tuple[RunScores, RunScores]], name: str, pair: str) -> Section:
     note = (
         "In points, paired by problem, and by seed where both have the same; else all seeds of both count. Intervals "
         "and p are over problems and, of several trainings, over seeds as well; Holm's correction over these "
         f"{len(compared)} rows."
     )
     rows = difference_rows(stats.family(compared))
-    return Section(name, f"Trained models, differences{about}.", frame(rows), (note,), sortable=True)
+    return Section(name, f"Trained models, differences{pair}.", frame(rows), (note,), sortable=True)

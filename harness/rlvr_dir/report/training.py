@@ -28,11 +28,11 @@ def training_chapter(analysis: Analysis, slug: str = "") -> Chapter:
     sections: list[Section] = []
     curves, top_p = [*analysis.tables["curves"]], analysis.facts["rollout_top_p"]
     methods_of = {curve: {row["method"] for row in curves if row["curve"] == curve} for curve in TITLES}
-    shown = [curve for curve, methods in methods_of.items() if methods]
-    if "reward" in shown and methods_of["reward"] <= methods_of["rollout_accuracy"]:
-        shown.remove("reward")  # it says no more
+    nonempty = [curve for curve, methods in methods_of.items() if methods]
+    if "reward" in nonempty and methods_of["reward"] <= methods_of["rollout_accuracy"]:
+        nonempty.remove("reward")  # it says no more
     if len({value for values in top_p.values() for value in values}) > 1:
-        shown = [curve for curve in shown if curve not in ("rollout_accuracy", "reward")]
+        nonempty = [curve for curve in nonempty if curve not in ("rollout_accuracy", "reward")]
         drawn_at = ", ".join(f"{method}: {' and '.join(f'{p:g}' for p in values)}" for method, values in top_p.items())
         paragraphs.append(
             f"The accuracy of the rollouts is not drawn: they were drawn at different top-p ({drawn_at}), and a "
@@ -42,8 +42,8 @@ def training_chapter(analysis: Analysis, slug: str = "") -> Chapter:
         sections.append(_validations(analysis, f"validation{slug}"))
     if analysis.tables["choices"]:
         sections.append(_choices(analysis, f"choosing{slug}"))
-    if shown:
-        sections.append(_rollouts(analysis, shown, f"training{slug}"))
+    if nonempty:
+        sections.append(_rollouts(analysis, nonempty, f"training{slug}"))
     if analysis.tables["gradient"]:
         sections.append(_mass(analysis, f"training-gradient{slug}"))
     methods = list(dict.fromkeys(str(row["method"]) for table in ("curves", "runs") for row in analysis.tables[table]))
@@ -142,9 +142,9 @@ def _choices(analysis: Analysis, name: str) -> Section:
     return Section(name, "How the checkpoint is chosen.", frame(rows), (note,))
 
 
-def _rollouts(analysis: Analysis, shown: Sequence[str], name: str) -> Section:
+def _rollouts(analysis: Analysis, names: Sequence[str], name: str) -> Section:
     curves, panels = analysis.frame("curves"), {}
-    for curve in shown:
+    for curve in names:
         rows = curves[curves["curve"] == curve]
         means = []
         for method, by_method in rows.groupby("method", sort=False):
@@ -158,7 +158,7 @@ def _rollouts(analysis: Analysis, shown: Sequence[str], name: str) -> Section:
     if part := analysis.facts.get("learned_from"):
         note += f" Of {', '.join(part)} only those rollouts that were learned from, whose groups are right in part."
     alt = f"Line charts of {titles} over training steps for {len(methods)} methods."
-    data = curves[curves["curve"].isin(list(shown))].reset_index(drop=True)
+    data = curves[curves["curve"].isin(list(names))].reset_index(drop=True)
     return Section(name, f"Rollouts during training: {titles}", data, (note,), drawn.svg, alt, "fig:training_curve")
 
 

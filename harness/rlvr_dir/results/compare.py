@@ -131,14 +131,19 @@ def _nearest(setting: Setting, references: Sequence[Setting], across: Collection
     ]
 
 
-def _distance(one: Setting, other: Setting) -> tuple[int | bool, ...]:
+def _distance(setting: Setting, other: Setting) -> tuple[int | bool, ...]:
     """Say how far two settings are from each other: what first differs in it counts, less is nearer.
 
     In what must be alike, then in the pair, its weights, and in what both say to share: prompt, chat template, and
     every fact of the engine.
     """
-    shared = one.first.provenance.get("shared") == other.first.provenance.get("shared")
-    return len(unlike(one, other)), one.first.pair != other.first.pair, bool(other_weights(one, other)), not shared
+    shared = setting.first.provenance.get("shared") == other.first.provenance.get("shared")
+    return (
+        len(unlike(setting, other)),
+        setting.first.pair != other.first.pair,
+        bool(other_weights(setting, other)),
+        not shared,
+    )
 
 
 def other_weights(setting: Setting, reference: Setting) -> list[str]:

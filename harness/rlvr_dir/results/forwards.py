@@ -196,9 +196,9 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
     ]
 
 
-def _verdicts(lot: Sequence[Setting]) -> list[BestComparison]:
+def _verdicts(settings: Sequence[Setting]) -> list[BestComparison]:
     """Return the comparisons at 1, 2, 4, ... samples of several models, as far as one model has samples for them."""
-    answers = [answer for setting in lot for answer in answers_of(setting)]
+    answers = [answer for setting in settings for answer in answers_of(setting)]
     several, single = ([a for a in answers if (a.models > 1) is many] for many in (True, False))
     most, comparisons = max((answer.forwards for answer in single), default=0.0), []
     for votes in sorted({answer.votes for answer in several}):
@@ -218,20 +218,21 @@ def _verdicts(lot: Sequence[Setting]) -> list[BestComparison]:
     return comparisons
 
 
-def _largest(single: Sequence[Answer], one: Answer) -> list[tuple[Answer, Answer | None]]:
+def _largest(single: Sequence[Answer], pair_answer: Answer) -> list[tuple[Answer, Answer | None]]:
     """Pair each answer of one model with its setting's of most votes that costs no more than one of several."""
-    most = {
-        id(answer.setting): answer for answer in single if answer.forwards <= one.forwards
-    }  # the last has the most votes
+    # of a setting's the last has the most votes
+    most = {id(answer.setting): answer for answer in single if answer.forwards <= pair_answer.forwards}
     return [(answer, most.get(id(answer.setting))) for answer in single]
 
 
-def _crossing(lot: Sequence[Setting]) -> stats.Crossing | None:
+def _crossing(settings: Sequence[Setting]) -> stats.Crossing | None:
     """Return where Pass@k of base is first above that of RL, each alone; None without both, or with one sample."""
     rls = [
-        setting for setting in lot if setting.decoding.mode == "rl" and models_of(setting) == 1 and setting.samples > 1
+        setting
+        for setting in settings
+        if setting.decoding.mode == "rl" and models_of(setting) == 1 and setting.samples > 1
     ]
-    bases = [setting for setting in lot if setting.decoding.mode == "base" and setting.samples > 1]
+    bases = [setting for setting in settings if setting.decoding.mode == "base" and setting.samples > 1]
     return next((stats.crossing(b.values, rl.values) for rl in rls for b in bases if not unlike(b, rl)), None)
 
 
@@ -251,37 +252,37 @@ def crossings(rows: Sequence[Comparison]) -> str:
     )
 
 
-def crossing_sentence(found: stats.Crossing) -> str:
+def crossing_sentence(crossing: stats.Crossing) -> str:
     """Say at which k base's Pass@k is first above RL's beyond chance; it may fall below again."""
-    estimate = f"the estimate is first above at k = {found.estimate}"
-    if found.k is not None:
-        of_all = f"95 % lower bounds of all k up to {found.n} together"
-        first = f"at k = {found.k}, the first that chance does not explain"
+    estimate = f"the estimate is first above at k = {crossing.estimate}"
+    if crossing.k is not None:
+        of_all = f"95 % lower bounds of all k up to {crossing.n} together"
+        first = f"at k = {crossing.k}, the first that chance does not explain"
         return f"Pass@k of base is above RL's {first} ({of_all}; {estimate})."
-    chance = f"; {estimate}, which chance alone may do" if found.estimate else ""
-    return f"Pass@k of base is not found above RL's at any k up to {found.n}{chance}."
+    chance = f"; {estimate}, which chance alone may do" if crossing.estimate else ""
+    return f"Pass@k of base is not found above RL's at any k up to {crossing.n}{chance}."
 
 
-def markdown(lots: Sequence[MatchedGroup]) -> str:
+def markdown(groups: Sequence[MatchedGroup]) -> str:
     """Write the lots as Markdown: verdicts, accuracy against forwards, token budgets, lengths, and the crossing."""
     note = (
         "`forwards` are those of an answer of one sample: its tokens times the models run for each. A majority costs "
         "them for each of its samples."
     )
     parts: list[str] = []
-    for group in lots:
+    for group in groups:
         parts += [*(verdict.sentence for verdict in group.verdicts), _table(group), note]
         parts += [within(group.settings), lengths(group.settings)]
         parts += [crossing_sentence(group.crossing)] if group.crossing else []
     return "\n\n".join(filter(None, parts))
 
 
-def _table(lot: MatchedGroup) -> str:
+def _table(group: MatchedGroup) -> str:
     """Return accuracy against forwards: a row a decoding, a column a number of votes, as many as meet anywhere."""
-    votes_shown = {answer.votes for verdict in lot.verdicts for answer in (*verdict.ones, *verdict.others)}
+    votes_shown = {answer.votes for verdict in group.verdicts for answer in (*verdict.ones, *verdict.others)}
     votes = sorted(votes_shown or {1})
     rows = []
-    for setting in sorted(lot.settings, key=lambda setting: (models_of(setting), setting.decoding.mode)):
+    for setting in sorted(group.settings, key=lambda setting: (models_of(setting), setting.decoding.mode)):
         values = {answer.votes: answer.values for answer in answers_of(setting)}
         cells = [
             f"{100 * values[k].mean():.1f} {interval(*stats.score_interval(values[k]))}".rstrip() if k in values else ""
@@ -290,7 +291,7 @@ def _table(lot: MatchedGroup) -> str:
         answer = Answer(setting, 1)
         rows.append([setting.label, str(answer.models), f"{answer.forwards:.1f}", *cells])
     head = [
-        lot.settings[0].benchmark,
+        group.settings[0].benchmark,
         "models",
         "forwards",
         *("one sample" if k == 1 else f"majority of {k}" for k in votes),

@@ -40,12 +40,12 @@ def frame(results: Sequence[EvalResult]) -> "pandas.DataFrame":
     """
     import pandas
 
-    labels = {_asked(result): setting.label for setting in settings_of(results) for result in setting.results}
-    parts = [pandas.DataFrame({"setting": labels.get(_asked(result)), **_columns(result)}) for result in results]
+    labels = {_request_key(result): setting.label for setting in settings_of(results) for result in setting.results}
+    parts = [pandas.DataFrame({"setting": labels.get(_request_key(result)), **_columns(result)}) for result in results]
     return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame()
 
 
-def _asked(result: EvalResult) -> tuple[object, ...]:
+def _request_key(result: EvalResult) -> tuple[object, ...]:
     """Return what tells a result from all others."""
     return result.config_hash, result.pair, result.name, result.samples
 

@@ -25,9 +25,9 @@ from rlvr_dir.spec.evaluation import is_task_file
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
 
 
-def results_of_record(record: Record, **how: Any) -> list[EvalResult]:
+def results_of_record(record: Record, **options: Any) -> list[EvalResult]:
     """Return the result of each task that a record was judged for; see `result_of_record`."""
-    return [result_of_record(record, task=task, **how) for task in _tasks(record)]
+    return [result_of_record(record, task=task, **options) for task in _tasks(record)]
 
 
 def _tasks(record: Record) -> list[str]:
@@ -65,11 +65,11 @@ def result_of_record(
     if record.config is None:
         raise DamagedError(f"record {record.name}: {'; '.join(record.damage)}; run its command again")
     task = task or record.task
-    if record.about.grader == LM_EVAL:
+    if record.metadata.grader == LM_EVAL:
         raise lm_eval_refusal(task, "compared")
     names, width, part = _extent(record, problems, samples, partial)
     stored_only, keys = judge is not None, [(name, k) for name in names for k in range(width)]
-    grader = judge.split("+")[0] if judge else grader_name(grader or record.about.grader or DEFAULT_GRADER)
+    grader = judge.split("+")[0] if judge else grader_name(grader or record.metadata.grader or DEFAULT_GRADER)
     judge = judge or judge_name(grader, task, record.task)
     if (stored := record.verdicts(judge)).keys() >= {*keys}:
         verdicts = {key: stored[key].verdict for key in keys}
@@ -77,7 +77,7 @@ def result_of_record(
         raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
     else:
         verdicts = record.grade(_golds(record, task, data_dir), judge, keys)
-    facts = provenance(record, _facts(record, task, data_dir), grader, record.about.graded_with.get(judge))
+    facts = provenance(record, _facts(record, task, data_dir), grader, record.metadata.graded_with.get(judge))
     facts |= {"partial": part} if part else {}
     result = result_from(record, task, names, width, verdicts=verdicts, provenance=facts)
     assert isinstance(result, EvalResult)
@@ -88,7 +88,7 @@ def provenance(
     record: Record, facts: BenchmarkFacts, grader: str, graded_with: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return how the responses of a record came about, and who graded them, with which versions."""
-    config, metadata = record.config, record.about
+    config, metadata = record.config, record.metadata
     assert config is not None
     stored = {} if record.in_memory else {"record": record.name, "records": str(record.folder.parents[1].resolve())}
     facts_of_record = {
@@ -117,7 +117,7 @@ def judged(record: Record, judge: str) -> dict[str, Any]:
 
 def show_record(store: str | Path, name: str) -> dict[str, Any]:
     """Return everything about one record but its responses: settings, sizes, damage, and each grader's scores."""
-    record, scores = RecordStore(store).one(name), dict[str, Any]()
+    record, scores = RecordStore(store).record(name), dict[str, Any]()
     for judge in record.judges:
         try:
             scores[judge] = judged(record, judge)
@@ -126,7 +126,7 @@ def show_record(store: str | Path, name: str) -> dict[str, Any]:
     return {
         **summary_of(record),
         "config": record.config.model_dump(mode="json") if record.config else None,
-        "about": record.about.model_dump(mode="json", exclude={"config"}, exclude_none=True),
+        "about": record.metadata.model_dump(mode="json", exclude={"config"}, exclude_none=True),
         "counts": counts(record),
         "scores": scores,
         "damage": findings_of(record.read(whole=True)),
@@ -169,7 +169,7 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
 
 def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:
     """Return what a record says of its benchmark."""
-    metadata, config = record.about, record.config
+    metadata, config = record.metadata, record.config
     if config is None:
         return BenchmarkFacts()
     presentation = metadata.presentation.model_dump(mode="json", exclude_none=True) if metadata.presentation else None
@@ -184,7 +184,7 @@ def _extent(
     record: Record, problems: Sequence[str] | None, samples: int | None, partial: bool
 ) -> tuple[list[str], int, str | None]:
     """Return which problems there are, how many samples of each, and of what that is a part."""
-    requested, first, done = record.about.asked, record.first, record.complete
+    requested, first, done = record.metadata.asked, record.first, record.complete
     wanted = samples or (requested.samples if requested else 1)
     if problems is not None:
         latest = [name if name in first else f"{record.task}/{name}" for name in problems]
@@ -265,12 +265,12 @@ def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | Non
     Raises:
         NoResultError: it is not at hand, is not the one the record was decoded from, or would take code to be read.
     """
-    task, config, file = task or record.task, record.config, record.about.file
+    task, config, file = task or record.task, record.config, record.metadata.file
     if is_task_file(str(file or task)):
         raise NoResultError(f"record {record.name}: no code is run because a record names it; run its command again")
     try:
         name = f"{task}={place}" if file and (place := _place(task, file, data_dir)) else task
-        presentation = record.about.presentation
+        presentation = record.metadata.presentation
         benchmark = find_benchmark(
             name, data_dir, Presentation.from_record(presentation.model_dump(mode="json") if presentation else {})
         )

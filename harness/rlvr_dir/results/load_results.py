@@ -24,7 +24,7 @@ def read_results(
     store: str | Path | None = None,
     *,
     run: Callable[[str], EvalResult] | None = None,
-    **how: Any,
+    **options: Any,
 ) -> list[EvalResult]:
     """Read results from files and folders that `rlvr-dir eval` and `demo` wrote, from records, and from runs.
 
@@ -43,9 +43,9 @@ def read_results(
         if not equals or Path(place).expanduser().exists():
             name, path = "", place
         if trainings_at(Path(path).expanduser()):
-            results += _of_trainings(path, name, how)
+            results += _of_trainings(path, name, options)
         else:
-            results += [result.replace(name=name) if name else result for result in _read(path, store, run, how)]
+            results += [result.replace(name=name) if name else result for result in _read(path, store, run, options)]
     if not results:
         raise UserError(
             "results: nothing to read there; accepted: files or folders that eval has written, records, or trainings "
@@ -60,7 +60,7 @@ def read_results(
     return results
 
 
-def _of_trainings(place: str, name: str, how: dict[str, Any]) -> list[EvalResult]:
+def _of_trainings(place: str, name: str, options: dict[str, Any]) -> list[EvalResult]:
     """Return the results of the seeds of trainings, each of which knows its training and its seed."""
     trainings = trainings_at(Path(place).expanduser())
     if name and len(trainings) > 1:
@@ -72,11 +72,11 @@ def _of_trainings(place: str, name: str, how: dict[str, Any]) -> list[EvalResult
     return [
         result
         for training in trainings
-        for result in read_training(training, name or (training.name if several else ""), named=bool(name), **how)
+        for result in read_training(training, name or (training.name if several else ""), named=bool(name), **options)
     ]
 
 
-def read_training(training: TrainingPlace, name: str = "", *, named: bool = False, **how: Any) -> list[EvalResult]:
+def read_training(training: TrainingPlace, name: str = "", *, named: bool = False, **options: Any) -> list[EvalResult]:
     """Return the results of a training's seeds, each of which knows its training and its seed.
 
     `name` is what tables call it, `named` says that it is the reader's. A seed without results is left out, and said.
@@ -89,26 +89,26 @@ def read_training(training: TrainingPlace, name: str = "", *, named: bool = Fals
         training_facts = {"name": name or training.name, "seed": seed, "folder": str(training.folder.resolve())}
         training_facts |= {"checkpoint": training.checkpoint, "named": named}
         called = f"{name} seed {seed}" if name and len(seeds) > 1 else name
-        for result in _read(str(training.results(seed)), None, None, how):
+        for result in _read(str(training.results(seed)), None, None, options):
             results.append(result.replace(name=called, provenance={**result.provenance, "training": training_facts}))
     return results
 
 
 def _read(
-    place: str, store: str | Path | None, run: Callable[[str], EvalResult] | None, how: dict[str, Any]
+    place: str, store: str | Path | None, run: Callable[[str], EvalResult] | None, options: dict[str, Any]
 ) -> list[EvalResult]:
     path = Path(place).expanduser()
     if place.startswith("run:") and run is not None:
-        return [regraded(run(place.removeprefix("run:")), **how)]
+        return [regraded(run(place.removeprefix("run:")), **options)]
     if path.is_file():
-        return [regraded(read_result(path), **how)]
+        return [regraded(read_result(path), **options)]
     if path.is_dir() and is_record(path):
-        return results_of_record(Record(path.resolve()).read(), **how)
+        return results_of_record(Record(path.resolve()).read(), **options)
     if path.is_dir():
         path = path / "results" if (path / "results").is_dir() else path
         if files := sorted(path.glob("*.json"), key=lambda file: (file.lstat().st_mtime, file.name)):
             results = _newest(_readable([lambda file=file: [read_result(file)] for file in files]))
-            return [regraded(result, **how) for result in results]
+            return [regraded(result, **options) for result in results]
         records = RecordStore(path if RecordStore(path).names() else path / "records")
         names = records.names()
     elif store is not None and re.match("[0-9a-f]+(/|$)", place) and RecordStore(store).names():
@@ -118,7 +118,7 @@ def _read(
         raise UserError(
             f"results: {place!r} does not exist; accepted: result files or folders of them, records, or run:ID"
         )
-    return _readable([lambda name=name: results_of_record(records.read(*name), **how) for name in names])
+    return _readable([lambda name=name: results_of_record(records.read(*name), **options) for name in names])
 
 
 def _readable(reads: Sequence[Callable[[], list[EvalResult]]]) -> list[EvalResult]:

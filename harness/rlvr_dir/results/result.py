@@ -34,13 +34,13 @@ from rlvr_dir.spec.pair import model_name, places_of
 from rlvr_dir.spec.stored import MOST, Count, Name, Number, Plain, Stored, Text, parse_json, read_json
 
 # What of a result's provenance can change its numbers: the settings of its tokens, the data, and who graded.
-ASKED = ("settings", "data", "graded_with", "partial")
+REQUEST_FACTS = ("settings", "data", "graded_with", "partial")
 COUNTS = ("n_tokens", "n_replaced", "n_changed")
 FLAGS = ("truncated", "no_box", "ungraded")
 STROKE = "\u2215"  # in a name that is no path, where a path would have /
 
 
-def _table(said: str, kinds: str, least: float, most: float, dtype: type) -> PlainValidator:
+def _table(name: str, kinds: str, least: float, most: float, dtype: type) -> PlainValidator:
     """Return what takes a table of numbers of some kinds (of numpy's dtypes), as an array that nobody changes."""
 
     def check(value: Any, info: ValidationInfo) -> np.ndarray:
@@ -53,7 +53,7 @@ def _table(said: str, kinds: str, least: float, most: float, dtype: type) -> Pla
             cells = [cell for row in value if isinstance(row, list) for cell in row] if isinstance(value, list) else []
             wrong = [cell for cell in cells if type(cell) not in (bool, int, float) or not least <= cell <= most]
             problem = f"{short_repr(wrong[0])} in it" if wrong else "not such numbers, or rows of different lengths"
-            raise ValueError(f"{info.field_name} has {problem}; accepted: {said}, (problems, samples)")
+            raise ValueError(f"{info.field_name} has {problem}; accepted: {name}, (problems, samples)")
         table = table.astype(dtype)
         table.setflags(write=False)
         return table
@@ -100,9 +100,9 @@ class Provenance(Stored, frozen=True):
     training: TrainingSeed | None = None
 
 
-def _provenance(said: Any) -> Any:
-    parse(Provenance, said, where="provenance.")
-    return said
+def _provenance(value: Any) -> Any:
+    parse(Provenance, value, where="provenance.")
+    return value
 
 
 class TaskResult(Stored, frozen=True):
@@ -263,7 +263,7 @@ class TaskResult(Stored, frozen=True):
             "sampling": self.sampling.model_dump(mode="json"),
             "problems": list(self.problem_ids),
             "scores": self.scores_hashed,
-            **{name: self.provenance[name] for name in ASKED if self.provenance.get(name) is not None},
+            **{name: self.provenance[name] for name in REQUEST_FACTS if self.provenance.get(name) is not None},
         }
         return digest_of(hashed)
 
@@ -385,10 +385,10 @@ class NoResultError(UserError):
     """No result that can be compared is at hand: unfinished, without right answers, or in lm-eval's own units."""
 
 
-def lm_eval_refusal(task: str, what: str) -> NoResultError:
+def lm_eval_refusal(task: str, purpose: str) -> NoResultError:
     """Say that a task of lm-eval's is not done `what` with."""
     return NoResultError(
-        f"task={task!r} is scored by lm-eval in its own units, so it is not {what}; accepted: benchmarks with right "
+        f"task={task!r} is scored by lm-eval in its own units, so it is not {purpose}; accepted: benchmarks with right "
         "answers, ours or a JSONL of your own (docs/benchmarks.md)"
     )
 
@@ -425,7 +425,7 @@ def result_from(
     *,
     verdicts: Mapping[Key, Verdict] | None = None,
     scores: Mapping[str, Any] | None = None,
-    **about: Any,
+    **provenance: Any,
 ) -> EvalResult | LmEvalResult:
     """Make the result of some responses of a record: the one place where either kind of result is made.
 
@@ -445,7 +445,7 @@ def result_from(
         "problem_ids": tuple(name.partition("/")[2] for name in names),
         "truncated": table(lambda key: rows[key].finish_reason == "length"),
         **{name: table(lambda key, name=name: getattr(rows[key], name)) for name in COUNTS},
-        **about,
+        **provenance,
     }
     if verdicts is None:
         return parse(LmEvalResult, {**fields, **(scores or {})})

@@ -73,13 +73,13 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> Callable[[Sequenc
     return load
 
 
-def _read(place: str, **how: Any) -> Any:
+def _read(place: str, **options: Any) -> Any:
     """Read the tokenizer of a folder or of the hub; what the library `tokenizers` cannot read, with transformers."""
-    if (tokenizer := _alone(_folder(place, how["local_files_only"], how.get("revision")))) is not None:
+    if (tokenizer := _alone(_folder(place, options["local_files_only"], options.get("revision")))) is not None:
         return tokenizer
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(place, **how)
+    return AutoTokenizer.from_pretrained(place, **options)
 
 
 def _folder(place: str, local: bool, revision: str | None) -> Path:
@@ -109,7 +109,7 @@ def _alone(folder: Path) -> "Tokenizer | None":
 
 def _named_by(records: Sequence[Record]) -> str | None:
     """Return the RL model that records name."""
-    return next((record.about.rl for record in records if record.about.rl), None)
+    return next((record.metadata.rl for record in records if record.metadata.rl), None)
 
 
 def _below(records: Sequence[Record]) -> str | None:

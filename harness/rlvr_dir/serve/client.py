@@ -100,27 +100,29 @@ class PairClient:
             param.stream_interval = sampling_params.stream_interval
         return self._merged(plans, params, request_id)
 
-    def plans(self, asked: ServeRequest, prompt_token_ids: tuple[int, ...]) -> list[Plan]:
+    def plans(self, served: ServeRequest, prompt_token_ids: tuple[int, ...]) -> list[Plan]:
         """Plan the samples of a request's prompt; a problem that is not named is the digest of its prompt.
 
         What the response has `begun` with stands at the prompt's end, and is none of it.
         """
-        if asked.begun >= len(prompt_token_ids):
+        if served.begun >= len(prompt_token_ids):
             raise UserError(
-                f"begun={asked.begun} is refused: the prompt has {len(prompt_token_ids)} tokens, those of the response "
-                "included; accepted: fewer"
+                f"begun={served.begun} is refused: the prompt has {len(prompt_token_ids)} tokens, those of the "
+                "response included; accepted: fewer"
             )
-        at = len(prompt_token_ids) - asked.begun
+        at = len(prompt_token_ids) - served.begun
         prompt, begun = prompt_token_ids[:at], prompt_token_ids[at:]
-        problem = asked.problem or f"prompt/{digest(' '.join(map(str, prompt)))}"
-        if asked.top is not None and not 0 <= asked.top <= self.most_top:
-            raise UserError(f"top_logprobs={asked.top} is refused; accepted: 0 to {self.most_top}")
-        trace = None if asked.top is None else max(self.most_top, 0)
-        request = Request("", problem, 0, asked.decoding, asked.sampling, prompt, asked.stop, trace, asked.top, begun)
-        plans = self.pair.plans(replace(request, sample=sample) for sample in asked.samples(problem))
-        if asked.most_tokens is not None and (room := plans[0].begun + plans[0].max_new_tokens) < asked.most_tokens:
+        problem = served.problem or f"prompt/{digest(' '.join(map(str, prompt)))}"
+        if served.top is not None and not 0 <= served.top <= self.most_top:
+            raise UserError(f"top_logprobs={served.top} is refused; accepted: 0 to {self.most_top}")
+        trace = None if served.top is None else max(self.most_top, 0)
+        request = Request(
+            "", problem, 0, served.decoding, served.sampling, prompt, served.stop, trace, served.top, begun
+        )
+        plans = self.pair.plans(replace(request, sample=sample) for sample in served.samples(problem))
+        if served.most_tokens is not None and (room := plans[0].begun + plans[0].max_new_tokens) < served.most_tokens:
             raise UserError(
-                f"max_tokens={asked.most_tokens} is refused: the prompt has {len(prompt)} tokens, which "
+                f"max_tokens={served.most_tokens} is refused: the prompt has {len(prompt)} tokens, which "
                 f"leave {room} of the context; accepted: 1 to {room}, or leave it out"
             )
         return plans
@@ -134,7 +136,8 @@ class PairClient:
         """
         final_only = params[0].output_kind.name == "FINAL_ONLY"
         parts = [
-            self._one(i, plan, param, request_id) for i, (plan, param) in enumerate(zip(plans, params, strict=True))
+            self._decode_one(i, plan, param, request_id)
+            for i, (plan, param) in enumerate(zip(plans, params, strict=True))
         ]
         remaining, done = len(plans), []
         async for _, output in merge_async_iterators(*parts):
@@ -149,7 +152,7 @@ class PairClient:
             done[0].outputs = [output.outputs[0] for output in done]
             yield done[0]
 
-    async def _one(
+    async def _decode_one(
         self, index: int, plan: Plan, params: SamplingParams, request_id: str
     ) -> AsyncGenerator[RequestOutput, None]:
         prompt = {"type": "token", "prompt_token_ids": list(plan.token_ids)}

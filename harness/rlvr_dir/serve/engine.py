@@ -70,8 +70,8 @@ class Bridge:
         self.engine_core = SimpleNamespace(shutdown=self.async_llm.shutdown)
         _leave_unnamed(self.async_llm.output_processor)
 
-    def _wait(self, what: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(what, self._loop).result()
+    def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def reset_prefix_cache(self) -> bool:
         """Empty the prefix cache; return whether that was done."""
@@ -138,8 +138,8 @@ def _leave_unnamed(processor: Any) -> None:
     """Have vLLM write no token's text beside its log-probability: what carries our numbers is no text of a response."""
     add = processor.add_request
 
-    def add_request(request: Any, *args: Any, **given: Any) -> None:
-        add(request, *args, **given)
+    def add_request(request: Any, *args: Any, **kwargs: Any) -> None:
+        add(request, *args, **kwargs)
         processor.request_states[request.request_id].logprobs_processor.tokenizer = None
 
     processor.add_request = add_request

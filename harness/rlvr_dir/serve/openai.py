@@ -160,17 +160,17 @@ class PairChat(_Adopted, OpenAIServingChat):
             answer = await super().create_chat_completion(request, raw_request)
         except UserError as error:
             return self.create_error_response(str(error))
-        return _told(answer, completion)
+        return _annotated(answer, completion)
 
     def chat_completion_stream_generator(
-        self, request: Any, results: Any, request_id: str, model_name: str, *args: Any, **given: Any
+        self, request: Any, results: Any, request_id: str, model_name: str, *args: Any, **kwargs: Any
     ) -> Any:
         """Write a stream's chunks, under the name of the model that was asked for."""
         name = asked_of(request).model
-        return super().chat_completion_stream_generator(request, results, request_id, name, *args, **given)
+        return super().chat_completion_stream_generator(request, results, request_id, name, *args, **kwargs)
 
-    def _create_chat_logprobs(self, token_ids: Any, top_logprobs: Any, *args: Any, **given: Any) -> Any:
-        logprobs = super()._create_chat_logprobs(token_ids, top_logprobs, *args, **given)
+    def _create_chat_logprobs(self, token_ids: Any, top_logprobs: Any, *args: Any, **kwargs: Any) -> Any:
+        logprobs = super()._create_chat_logprobs(token_ids, top_logprobs, *args, **kwargs)
         for entry, token, position in zip(logprobs.content or (), token_ids, top_logprobs, strict=True):
             facts = position.get(token)
             if isinstance(facts, TokenFacts):
@@ -193,7 +193,7 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
             answer = await super().create_completion(request, raw_request)
         except UserError as error:
             return self.create_error_response(str(error))
-        return _told(answer, completion)
+        return _annotated(answer, completion)
 
     def completion_stream_generator(
         self,
@@ -204,14 +204,14 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
         created: int,
         model_name: str,
         *args: Any,
-        **given: Any,
+        **kwargs: Any,
     ) -> Any:
         """Write a stream's chunks, under the name of the model that was asked for."""
         name = asked_of(request).model
-        return super().completion_stream_generator(request, inputs, results, request_id, created, name, *args, **given)
+        return super().completion_stream_generator(request, inputs, results, request_id, created, name, *args, **kwargs)
 
-    def _create_completion_logprobs(self, token_ids: Any, top_logprobs: Any, *args: Any, **given: Any) -> Any:
-        logprobs = super()._create_completion_logprobs(token_ids, top_logprobs, *args, **given)
+    def _create_completion_logprobs(self, token_ids: Any, top_logprobs: Any, *args: Any, **kwargs: Any) -> Any:
+        logprobs = super()._create_completion_logprobs(token_ids, top_logprobs, *args, **kwargs)
         facts = [position.get(token) for token, position in zip(token_ids, top_logprobs, strict=True)]
         rows = [fact.extension() for fact in facts if isinstance(fact, TokenFacts)]
         if rows and len(rows) == len(facts):
@@ -219,17 +219,17 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
         return logprobs
 
 
-def _told(answer: Any, asked: ServeRequest) -> Any:
+def _annotated(answer: Any, asked: ServeRequest) -> Any:
     """Put the asked model's name, and what would give the same tokens again, into an answer: whole, or its chunks."""
     if isinstance(answer, AsyncGenerator):
         return _told_chunks(answer, asked)
     if hasattr(answer, "choices"):
         answer.model = asked.model
-        setattr(answer, EXTENSION, asked.about())
+        setattr(answer, EXTENSION, asked.describe())
     return answer
 
 
-async def _told_chunks(chunks: AsyncGenerator[str, None], asked: ServeRequest) -> AsyncGenerator[str, None]:
+async def _told_chunks(chunks: AsyncGenerator[str, None], request: ServeRequest) -> AsyncGenerator[str, None]:
     """Put what is asked into the first chunk."""
     sent = False
     try:
@@ -240,7 +240,7 @@ async def _told_chunks(chunks: AsyncGenerator[str, None], asked: ServeRequest) -
             head, start, body = chunk.partition("data: {")
             if start and '"choices"' in body:
                 sent = True
-                chunk = f"{head}{start}{json.dumps(EXTENSION)}: {json.dumps(asked.about())}, {body}"
+                chunk = f"{head}{start}{json.dumps(EXTENSION)}: {json.dumps(request.describe())}, {body}"
             yield chunk
     finally:
         await chunks.aclose()

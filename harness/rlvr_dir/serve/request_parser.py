@@ -62,7 +62,7 @@ class ServeRequest:
         self.planned[problem] += self.n
         return range(first, first + self.n)
 
-    def about(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return what would give the same tokens again, as plain values; the problem may be the prompt's digest."""
         sampling = self.sampling.per_response.model_dump(mode="json")
         key = {"problem": self.problem, "sample": self.sample, "begun": self.begun or None}
@@ -94,7 +94,7 @@ class RequestParser:
     def read(
         self,
         model: str | None,
-        given: Mapping[str, Any],
+        body: Mapping[str, Any],
         *,
         n: int = 1,
         stop: tuple[str, ...] = (),
@@ -106,14 +106,14 @@ class RequestParser:
             UserError: a model or a field that is not known, or a value that is refused.
         """
         decoding = self._rule(model)
-        for name in given:
+        for name in body:
             if name not in FIELDS:
                 raise unknown("field", name, FIELDS)
-        if "decoding" in given:
-            decoding = parse_decoding(_text("decoding", given["decoding"]))
-        if changes := {name: given[name] for name in Decoding.options() if name in given}:
+        if "decoding" in body:
+            decoding = parse_decoding(_text("decoding", body["decoding"]))
+        if changes := {name: body[name] for name in Decoding.options() if name in body}:
             decoding = change_decoding(decoding, changes)
-        wanted = {name: given[name] for name in SAMPLING if name in given}
+        wanted = {name: body[name] for name in SAMPLING if name in body}
         sampling_fields = dict(self.sampling)
         if "seed" not in sampling_fields:
             sampling_fields["seed"] = secrets.randbits(48)
@@ -127,7 +127,7 @@ class RequestParser:
             raise UserError(f"n={n} is refused; accepted: 1 to {self.limits.most_samples}")
         if n > 1 and sampling.greedy:
             raise UserError(f"n={n} is refused with temperature=0: greedy responses are all equal; accepted: n=1")
-        key = parse(NoiseKey, {name: given[name] for name in NoiseKey.model_fields if name in given})
+        key = parse(NoiseKey, {name: body[name] for name in NoiseKey.model_fields if name in body})
         return ServeRequest(
             model=model or self.name,
             decoding=decoding,

@@ -29,7 +29,7 @@ class Served:
     `sampling` has what the user says of it; what is not said there, a request may.
     """
 
-    asked: EvalSpec
+    spec: EvalSpec
     address: Address
     limits: Limits
     listed: tuple[str, ...] = SHIPPED
@@ -48,8 +48,8 @@ class Served:
         """
         for rule in self.listed:
             parse_decoding(rule)
-        kwargs = self.asked.engine.chat_template_kwargs
-        return RequestParser(name, self.asked.decodings[0], self.sampling, self.limits, self.listed, kwargs)
+        kwargs = self.spec.engine.chat_template_kwargs
+        return RequestParser(name, self.spec.decodings[0], self.sampling, self.limits, self.listed, kwargs)
 
 
 def check(served: Served) -> None:
@@ -60,7 +60,7 @@ def check(served: Served) -> None:
     """
     from importlib.util import find_spec
 
-    engine, address = served.asked.engine, served.address
+    engine, address = served.spec.engine, served.address
     if engine.backend == "transformers" or (engine.backend == "auto" and find_spec("vllm") is None):
         raise UserError(
             f"backend={engine.backend!r} is refused by serve: transformers decodes one batch after another, and no "
@@ -98,18 +98,18 @@ def _not_listening(host: str, port: int, error: OSError) -> UserError:
     return UserError(f"host={host!r} port={port} cannot be listened at: {error.strerror}; accepted: {free}")
 
 
-def pair_name(asked: EvalSpec, named: str | None) -> str:
+def pair_name(spec: EvalSpec, named: str | None) -> str:
     """Return what the pair is called as a model: as the user says, `tiny`, or its RL model's name."""
     if named:
         return named
-    if asked.pair == TINY:
+    if spec.pair == TINY:
         return TINY
-    pair = asked.pair
+    pair = spec.pair
     assert isinstance(pair, Pair)
     return model_name(pair.rl).replace("/", "-").replace(":", "-")
 
 
-def serve(served: Served, tell: Callable[[str], None]) -> None:
+def serve(served: Served, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; `tell` is told the address once requests are taken.
 
     Raises:
@@ -123,7 +123,7 @@ def serve(served: Served, tell: Callable[[str], None]) -> None:
         signal.signal(number, _end_at_once)
     import uvloop  # vLLM's own server runs on it, too
 
-    uvloop.run(_serve(served, tell))
+    uvloop.run(_serve(served, announce))
 
 
 def quiet_resource_tracker() -> None:
@@ -137,12 +137,12 @@ def _end_at_once(signum: int, _: object) -> None:
     os._exit(128 + signum)
 
 
-async def _serve(served: Served, tell: Callable[[str], None]) -> None:
+async def _serve(served: Served, announce: Callable[[str], None]) -> None:
     from rlvr_dir.decode.vllm_pair.start import LEVEL
     from rlvr_dir.serve.engine import ServedPair
     from rlvr_dir.tiny import checkpoints
 
-    settings, address = served.asked, served.address
+    settings, address = served.spec, served.address
     name = pair_name(settings, address.name)
     pair = ServedPair(checkpoints(settings.pair), settings.engine, asyncio.get_running_loop(), served.limits)
     arguments = _arguments(served, name, pair.pair.rl)
@@ -150,7 +150,7 @@ async def _serve(served: Served, tell: Callable[[str], None]) -> None:
     try:
         await asyncio.to_thread(pair.start)
         logging.getLogger("vllm").setLevel(os.environ[LEVEL])  # which vLLM sets up anew while it starts
-        stopped = await _answer(served, served.desk(name), pair, arguments, sock, lambda: tell(listening()))
+        stopped = await _answer(served, served.desk(name), pair, arguments, sock, lambda: announce(listening()))
     except BaseException:
         pair.close()
         raise
@@ -177,7 +177,7 @@ def _arguments(served: Served, name: str, model: str) -> Any:
     words += ["--disable-fastapi-docs", "--shutdown-timeout", str(limits.grace), "--generation-config", "vllm"]
     arguments: Any = make_arg_parser(FlexibleArgumentParser()).parse_args(words)
     arguments.api_key = [address.api_key] if address.api_key else None
-    arguments.default_chat_template_kwargs = served.asked.engine.chat_template_kwargs or None
+    arguments.default_chat_template_kwargs = served.spec.engine.chat_template_kwargs or None
     arguments.model = name  # no path of this machine in the list of models
     arguments.middleware = ["rlvr_dir.serve.guard.Guard"]
     arguments.allowed_origins = []  # a page from elsewhere in the user's browser may not ask
@@ -238,7 +238,7 @@ def _pages(served: Served, desk: RequestParser) -> dict[str, bytes]:
     tiny = benchmark("tiny_medium")[EXAMPLE]
     problem, gold = (
         (tiny["problem"] + INSTRUCTION, tiny["answer"])
-        if served.asked.pair == TINY
+        if served.spec.pair == TINY
         else (
             "Flo has 17 pens, gives 5 away and then buys three packs of 10. How many has she now?" + INSTRUCTION,
             "42",

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.policy.gates import Gate, Threshold, gates, parameters, split
-from rlvr_dir.policy.own import NotLoaded, known
+from rlvr_dir.policy.own import NotLoaded, imported
 from rlvr_dir.spec.base import Spec, parse, truth_for_number
 from rlvr_dir.spec.sampling import LEAST_TEMPERATURE, SamplingSettings
 
@@ -241,7 +241,7 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
     criterion, source = named["criterion"], fields.get("source")
     gate_class = None
     if isinstance(criterion, str):
-        gate_class = known(criterion, source) if ":" in criterion else gates().get(criterion)
+        gate_class = imported(criterion, source) if ":" in criterion else gates().get(criterion)
         if gate_class is None and source is not None:  # as a record or a result tells of it
             others = {name: value for name, value in fields.items() if name not in ("criterion", "source")}
             return NotLoaded(criterion=criterion, digest=str(source), **others)

@@ -13,24 +13,24 @@ from rlvr_dir.spec.base import Spec
 Backend = Literal["auto", "vllm", "transformers"]
 
 
-def read_kwargs(given: Any) -> Any:
+def read_kwargs(written: Any) -> Any:
     """Read arguments of a chat template from `NAME=VALUE,…` (or with `;`, where commas part other things) or JSON.
 
     Raises:
         UserError: it is neither.
     """
-    if not isinstance(given, str):
-        return given
+    if not isinstance(written, str):
+        return written
     refused = UserError(
-        f"chat_template_kwargs={given!r} is refused; accepted: NAME=VALUE, as enable_thinking=false, or a JSON object"
+        f"chat_template_kwargs={written!r} is refused; accepted: NAME=VALUE, as enable_thinking=false, or a JSON object"
     )
-    if given.lstrip().startswith("{"):
+    if written.lstrip().startswith("{"):
         try:
-            return json.loads(given)
+            return json.loads(written)
         except ValueError:
             raise refused from None
     kwargs: dict[str, Any] = {}
-    for part in filter(None, re.split("[,;]", given)):
+    for part in filter(None, re.split("[,;]", written)):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not name.isidentifier() or name in kwargs:
             raise refused

@@ -135,11 +135,11 @@ class Comparison(Generic[S]):
             "label": self.result.label,
             "minus": self.reference.label,
             "mean": d.mean,
-            "low": _known(d.low),
-            "high": _known(d.high),
+            "low": _finite(d.low),
+            "high": _finite(d.high),
             "sampling": None if np.isnan(d.sampling[0]) else list(d.sampling),
-            "p": _known(d.p),
-            "holm_p": _known(self.holm_p),
+            "p": _finite(d.p),
+            "holm_p": _finite(self.holm_p),
             "units": d.n,
             "samples": [self.result.samples, self.reference.samples],
             "seeds": [list(self.result.seeds), list(self.reference.seeds)],
@@ -161,5 +161,5 @@ def family(pairs: Iterable[tuple[S, S]]) -> list[Comparison[S]]:
     return [Comparison(*row, d, p) for row, d, p in zip(rows, differences, corrected, strict=True)]
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return None if np.isnan(value) else value

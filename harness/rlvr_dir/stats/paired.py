@@ -79,12 +79,14 @@ def in_one(benchmarks: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([benchmark * (n / (len(benchmarks) * benchmark.size)) for benchmark in benchmarks])
 
 
-def with_signs(found: PairedDifference, differences: np.ndarray, level: float, family: int = 1) -> PairedDifference:
+def with_signs(
+    difference: PairedDifference, differences: np.ndarray, level: float, family: int = 1
+) -> PairedDifference:
     """Return a difference whose interval and p agree with the sign-flip test of its problems."""
     p, least = sign_flips(differences, family=family)
     if p >= 1 - level:
-        found = replace(found, low=min(found.low, 0.0), high=max(found.high, 0.0))
-    return replace(found, p=float(np.fmax(found.p, p)), at_most=least and not found.p > p)
+        difference = replace(difference, low=min(difference.low, 0.0), high=max(difference.high, 0.0))
+    return replace(difference, p=float(np.fmax(difference.p, p)), at_most=least and not difference.p > p)
 
 
 def difference_error(benchmarks: Sequence[np.ndarray], samples: int) -> tuple[float, float]:

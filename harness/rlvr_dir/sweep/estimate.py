@@ -36,12 +36,12 @@ class TrialCost:
     pair: str
     label: str
     responses: int
-    held: int | None
+    responses_held: int | None
 
     @property
     def missing(self) -> int:
         """Responses to be decoded."""
-        return self.responses - (self.held or 0)
+        return self.responses - (self.responses_held or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,16 @@ class DecodingEstimate:
 
     def text(self, *, points: bool) -> str:
         """Write it as a person reads it; `points` lists them one by one."""
-        n_held = sum(row.held or 0 for row in self.rows)
+        n_held = sum(row.responses_held or 0 for row in self.rows)
         lines = [f"{self.size}; with references {len(self.rows)} ways of decoding, {self.missing + n_held:,} responses"]
         if points:
             cells = [
-                [row.pair, row.label, f"{row.responses:,}", "?" if row.held is None else f"{row.held:,}"]
+                [
+                    row.pair,
+                    row.label,
+                    f"{row.responses:,}",
+                    "?" if row.responses_held is None else f"{row.responses_held:,}",
+                ]
                 for row in self.rows
             ]
             lines += ["", markdown_table(["pair", "decoding", "responses", "in the records"], cells, left=2), ""]

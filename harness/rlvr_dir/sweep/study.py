@@ -151,17 +151,17 @@ class Study:
             trials[key(point)] = trial
 
     @property
-    def _known(self) -> dict[str, Trial]:
+    def _by_point(self) -> dict[str, Trial]:
         if self._trials is None:
             self.read()
         return self._trials or {}
 
     def get(self, point: Point) -> Trial | None:
         """Return the trial of a point; None where it is not done."""
-        return self._known.get(key(point))
+        return self._by_point.get(key(point))
 
     def __iter__(self) -> Iterator[Trial]:
-        return iter(sorted(self._known.values(), key=lambda trial: (not trial.is_reference, trial.number)))
+        return iter(sorted(self._by_point.values(), key=lambda trial: (not trial.is_reference, trial.number)))
 
     def complete(self, *, references: bool | None = None) -> list[Trial]:
         """Return the complete trials, references first; only those, or only the others."""

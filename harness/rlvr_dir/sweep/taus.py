@@ -86,13 +86,13 @@ def find_taus(
 
     def values_of(decodings: list[Decoding], samples: int) -> dict[Decoding, dict[Gate, np.ndarray]]:
         evaluation = spec.evaluation(pair, decodings, sampling=spec.sampling.replace(samples=samples))
-        without_tau = list(dict.fromkeys(gate.asked() for gate in gates.values()))
+        without_tau = list(dict.fromkeys(gate.without_threshold() for gate in gates.values()))
         return criterion_values(evaluation, records, gates=without_tau, engine=engine, progress=progress)
 
     if gates:
         base = Decoding(mode="base")
         values = values_of([base], spec.sampling.samples)[base]
-        first = {name: tau_for(gate, values[gate.asked()], name[1]) for name, gate in gates.items()}
+        first = {name: tau_for(gate, values[gate.without_threshold()], name[1]) for name, gate in gates.items()}
         taus |= first
         probes = {name: probe(decodings[name], tau.tau) for name, tau in first.items() if spec.refined}
         tokens = len(next(iter(values.values())))
@@ -102,7 +102,7 @@ def find_taus(
             refined = values_of(list(dict.fromkeys(probes[name] for name in names)), samples)
             for name in names:
                 gate = gates[name]
-                tau = tau_for(gate, refined[probes[name]][gate.asked()], name[1])
+                tau = tau_for(gate, refined[probes[name]][gate.without_threshold()], name[1])
                 taus[name] = tau.replace(first=first[name].tau)
     rows = {**_stored(folder), pair: taus.values()}
     plain = {name: [tau.model_dump() for tau in of_pair] for name, of_pair in rows.items()}

@@ -50,8 +50,8 @@ class SeedResult:
         """Log it to MLflow, as a run of its own under the sweep's."""
         from rlvr_dir.tracking import Training
 
-        folder, about = self.folder, {"experiment": run.experiment, "parent": run.id, "tags": {"sweep": run.name}}
-        training = Training(run.where, self.spec.dapo.label, plain(self.spec), **about)
+        folder, run_facts = self.folder, {"experiment": run.experiment, "parent": run.id, "tags": {"sweep": run.name}}
+        training = Training(run.where, self.spec.dapo.label, plain(self.spec), **run_facts)
         training.done(self.seed, self.facts, folder.records(), [folder.log, folder.done, folder.rl / "README.md"])
 
 
@@ -213,7 +213,7 @@ class TrainingObjective:
             "folder": str(results[0].folder.path.parent),
         }
         label = ", ".join([spec.dapo.label, *more])
-        entry = CompleteTrial(point["pair"], number, varied, label, tuple(results), metrics, about=facts)
+        entry = CompleteTrial(point["pair"], number, varied, label, tuple(results), metrics, facts=facts)
         return replace(entry, scores=[*entry.trained.runs.values()])
 
     def summary(self, entries: list[CompleteTrial], **counts: Any) -> TrainingSummary:
@@ -222,7 +222,7 @@ class TrainingObjective:
         dapo, reference = plain_dapo.dapo, next((e for e in entries if e.results[0].spec.same == plain_dapo.same), None)
 
         def results() -> list[EvalResult]:
-            places = [TrainingPlace(e.label, Path(e.about["folder"]), tuple(self.spec.seeds)) for e in entries]
+            places = [TrainingPlace(e.label, Path(e.facts["folder"]), tuple(self.spec.seeds)) for e in entries]
             return [result for place in places for result in read_training(place, place.name)]
 
         return TrainingSummary(

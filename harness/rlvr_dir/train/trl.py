@@ -161,7 +161,7 @@ class _Steps(TrainerCallback):
         accuracy, reward = (float("nan") if record[name] is None else record[name] for name in ("accuracy", "reward"))
         self.bar.update()
         self.bar.figures(
-            f"{self.bar.left()} left, accuracy {accuracy:.3f}, reward {reward:.3f}, {record['length']:.0f} tokens"
+            f"{self.bar.time_left()} left, accuracy {accuracy:.3f}, reward {reward:.3f}, {record['length']:.0f} tokens"
         )
         if step == self.spec.checkpoint and step < self.dapo.steps:
             self.export(self.folder.chosen / str(step))

@@ -48,10 +48,10 @@ class _Take:
     waiting: Any  # the actor of `Waiting`
     worker: int
 
-    def __call__(self, held: int) -> Request | None:
+    def __call__(self, in_flight: int) -> Request | None:
         import ray
 
-        return ray.get(self.waiting.take.remote(self.worker, held))
+        return ray.get(self.waiting.take.remote(self.worker, in_flight))
 
 
 class RayEngines(Engine):
@@ -64,9 +64,9 @@ class RayEngines(Engine):
             UserError: as of the engine that each worker will open.
         """
         quiet()
-        self._each = spec.replace(workers=1, ray_address=None)
-        self._one = single_engine(pair, self._each)  # never loaded: for its checks and facts
-        super().__init__(pair, spec, self._one.checkpoints)
+        self._worker_spec = spec.replace(workers=1, ray_address=None)
+        self._local_engine = single_engine(pair, self._worker_spec)  # never loaded: for its checks and facts
+        super().__init__(pair, spec, self._local_engine.checkpoints)
         address = spec.ray_address or os.environ.get("RAY_ADDRESS")
         self._address = None if address == "local" else address
         self._cluster: Cluster | None = None
@@ -86,7 +86,7 @@ class RayEngines(Engine):
 
         It asks a cluster whether it has GPUs.
         """
-        facts = self._facts or self._one.info() | {"device": self._device()}
+        facts = self._facts or self._local_engine.info() | {"device": self._device()}
         return {**facts, "workers": self.spec.workers}
 
     def start(self) -> None:
@@ -102,8 +102,10 @@ class RayEngines(Engine):
         """Start workers; see `start`."""
         try:
             if not self._workers and not self._on_gpus():
-                self._one.work = self.work and self.work // self.spec.workers
-                self._each = self._one.settled()  # here, where it is said: workers do not know how much is asked
+                self._local_engine.work = self.work and self.work // self.spec.workers
+                self._worker_spec = (
+                    self._local_engine.settled()
+                )  # here, where it is said: workers do not know how much is asked
             missing = [number for number in range(self.spec.workers) if number not in self._workers]
             self._warn_of_a_queue(len(missing))
             for number in missing:
@@ -144,14 +146,14 @@ class RayEngines(Engine):
             for member in list(self._calls.values()) if pending else ():
                 self._stop_worker(member)
 
-    def _queue(self, asked: list[Request]) -> Any:
+    def _queue(self, requests: list[Request]) -> Any:
         """Start the actor that requests wait in, on this node: no other node takes it along when it is lost."""
         ray = self._joined().ray
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
         actor = ray.remote(Waiting).options(num_cpus=0, scheduling_strategy=here)
-        return actor.remote(asked, len(self._workers))
+        return actor.remote(requests, len(self._workers))
 
     def _set_to_work(self) -> None:
         """Have every worker that is loaded and idle take what waits."""
@@ -160,7 +162,7 @@ class RayEngines(Engine):
             if self._waiting is not None and member.pid and id(member) not in busy:
                 self._calls[member.actor.decode.remote(_Take(self._waiting, member.number))] = member
 
-    def _next_rollout(self, left: dict[int, Plan]) -> Rollout | None:
+    def _next_rollout(self, unfinished: dict[int, Plan]) -> Rollout | None:
         """Wait for the next answer; return the rollout, None where it is none: a worker has loaded, ended, or is lost.
 
         Raises:
@@ -177,7 +179,7 @@ class RayEngines(Engine):
                 return None
             rollout = ray.get(next(call))
         except StopIteration:  # nothing waited when it last looked
-            if left and ray.get(self._waiting.count.remote()):
+            if unfinished and ray.get(self._waiting.count.remote()):
                 self._set_to_work()
             return None
         except ray.exceptions.RayTaskError as error:  # the engine's own; Ray is well
@@ -186,7 +188,7 @@ class RayEngines(Engine):
                 raise UserError(f"worker {member.number}, {error.cause}") from None
             raise
         except ray.exceptions.RayError as error:
-            self._on_lost(member, error, left)
+            self._on_lost(member, error, unfinished)
             return None
         self._calls[call], member.deaths = member, 0
         return rollout
@@ -195,7 +197,7 @@ class RayEngines(Engine):
         """Start an actor for a member; Ray finds the place."""
         resources = self._resources()
         actor = self._joined().ray.remote(Worker).options(scheduling_strategy="SPREAD", **resources)
-        member.actor, member.pid = actor.remote(self.pair, self._each), 0
+        member.actor, member.pid = actor.remote(self.pair, self._worker_spec), 0
         self._workers[member.number] = member
         self._calls[member.actor.open.remote()] = member
 
@@ -207,13 +209,13 @@ class RayEngines(Engine):
         self._calls = {call: other for call, other in self._calls.items() if other is not member}
         self._workers.pop(member.number, None)
 
-    def _on_lost(self, member: _Member, error: Exception, left: dict[int, Plan]) -> None:
+    def _on_lost(self, member: _Member, error: Exception, unfinished: dict[int, Plan]) -> None:
         """Replace a member whose actor is gone, unless that has happened too often."""
         self._stop_worker(member)
         member.deaths += 1
         begun = 0
         if self._waiting is not None:
-            begun = self._joined().ray.get(self._waiting.put_back.remote(member.number, set(left)))
+            begun = self._joined().ray.get(self._waiting.put_back.remote(member.number, set(unfinished)))
             self._set_to_work()
         loss = f"{member} was lost: {_reason(error)}"
         if member.deaths < DEATHS:
@@ -263,7 +265,7 @@ class RayEngines(Engine):
 
     def _device(self) -> str:
         """Return the workers' device: on a private Ray what this process would use; on a cluster GPUs, if any."""
-        device = self._one.info()["device"]
+        device = self._local_engine.info()["device"]
         if self.spec.device is not None or self._address is None:
             return device
         return "cuda" if self._joined().gpus else "cpu"
@@ -302,7 +304,7 @@ class RayEngines(Engine):
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.close(keep_logs=self._failed)
-        self._one.close()
+        self._local_engine.close()
 
 
 def _bare(plan: Plan, index: int) -> Request:

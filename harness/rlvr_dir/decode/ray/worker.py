@@ -45,7 +45,7 @@ class Worker:
         taking = _Taking(take)
         try:
             for rollout in self._engine.serve(taking, Progress(0, False)):
-                taking.held -= 1
+                taking.in_flight -= 1
                 yield rollout
         except EngineLost:
             os._exit(1)  # the parent starts another worker in this one's place
@@ -60,15 +60,15 @@ class _Taking:
     """An iterator that ends where there is no request now, and goes on when there is one."""
 
     def __init__(self, take: Take) -> None:
-        self._take, self.held = take, 0
+        self._take, self.in_flight = take, 0
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Request:
-        if (request := self._take(self.held)) is None:
+        if (request := self._take(self.in_flight)) is None:
             raise StopIteration
-        self.held += 1
+        self.in_flight += 1
         return request
 
 
@@ -79,15 +79,15 @@ class Waiting:
         self._requests, self._workers = requests, workers
         self._waiting = deque(range(len(requests)))
         self._taken: dict[int, list[int]] = {}
-        self._held: dict[int, int] = {}
+        self._by_worker: dict[int, int] = {}
 
-    def take(self, worker: int, held: int) -> Request | None:
+    def take(self, worker: int, in_flight: int) -> Request | None:
         """Give the next request to a worker that holds so many; None where it has its share of what is left."""
-        self._held[worker] = held
-        if not self._waiting or held * self._workers >= len(self._waiting) + sum(self._held.values()):
+        self._by_worker[worker] = in_flight
+        if not self._waiting or in_flight * self._workers >= len(self._waiting) + sum(self._by_worker.values()):
             return None
         index = self._waiting.popleft()
-        self._held[worker] += 1
+        self._by_worker[worker] += 1
         self._taken.setdefault(worker, []).append(index)
         return self._requests[index]
 
@@ -95,9 +95,9 @@ class Waiting:
         """Return how many wait."""
         return len(self._waiting)
 
-    def put_back(self, worker: int, left: Collection[int]) -> int:
+    def put_back(self, worker: int, unfinished: Collection[int]) -> int:
         """Have those that a lost worker took and did not finish wait again, first; return how many."""
-        self._held.pop(worker, None)
-        begun = [index for index in self._taken.pop(worker, []) if index in left]
+        self._by_worker.pop(worker, None)
+        begun = [index for index in self._taken.pop(worker, []) if index in unfinished]
         self._waiting.extendleft(reversed(begun))
         return len(begun)

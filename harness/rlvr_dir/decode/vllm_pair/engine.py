@@ -277,9 +277,11 @@ class VllmPair(TestedPair):
     def _plan(self, request: Request) -> Plan:
         return plan_requests([request], self.checkpoints)[0]
 
-    def _generate(self, waiting: Iterator[Plan], known: Sequence[Plan], progress: bool | Progress) -> Iterator[Rollout]:
+    def _generate(
+        self, waiting: Iterator[Plan], planned: Sequence[Plan], progress: bool | Progress
+    ) -> Iterator[Rollout]:
         try:
-            yield from self._stream(waiting, known, progress)
+            yield from self._stream(waiting, planned, progress)
         except _Broken as broken:
             raise self._explained(broken) from None
 
@@ -308,14 +310,14 @@ class VllmPair(TestedPair):
         return broken_logits(plan, self.pair, self.dtype, plan.begun + len(broken.token_ids), roles or ())
 
     def _stream(
-        self, waiting: Iterator[Plan], known: Sequence[Plan], progress: bool | Progress = False
+        self, waiting: Iterator[Plan], planned: Sequence[Plan], progress: bool | Progress = False
     ) -> Iterator[Rollout]:
         if self._generating:
             raise RuntimeError("this engine is already generating: exhaust or close the first iterator before the next")
         self._generating = True
         running: dict[str, Plan] = {}
         try:
-            with reporting(progress, known) as bar:
+            with reporting(progress, planned) as bar:
                 bar.set_phase("prefilling")
                 while True:
                     while len(running) < 2 * self.spec.max_num_seqs and (plan := next(waiting, None)) is not None:

@@ -170,7 +170,7 @@ class _OneByOne:
         return next(self._requests)
 
 
-def _compare_routes(engine: TestedPair, texts: Sequence[Rollout], again: Iterable[Rollout], route: str) -> None:
+def _compare_routes(engine: TestedPair, texts: Sequence[Rollout], redrawn: Iterable[Rollout], route: str) -> None:
     """Compare what the texts' tokens were given by another route, as far as it draws them again.
 
     Raises:
@@ -179,7 +179,7 @@ def _compare_routes(engine: TestedPair, texts: Sequence[Rollout], again: Iterabl
     drawn = {text.request.sample: text for text in texts}
     log_ratio: list[np.ndarray] = []
     errors: dict[str, list[np.ndarray]] = {role: [] for role in _roles(engine)}
-    for other in again:
+    for other in redrawn:
         text = drawn[other.request.sample]
         start = len(other.prompt_token_ids) - len(text.prompt_token_ids)
         pairs = zip(other.token_ids, text.token_ids[start:], strict=False)
@@ -245,8 +245,8 @@ def _judge(engine: TestedPair, errors: dict[str, np.ndarray], apart: np.ndarray,
             raise _wrong(role, f"are off by {size[role]:.3g} nats {against} (root mean square; accepted: {most:.3g})")
 
 
-def _wrong(role: str, how: str) -> UserError:
-    return UserError(f"self-test: the {role} submodel's log-probabilities {how}; {_ADVICE}")
+def _wrong(role: str, fault: str) -> UserError:
+    return UserError(f"self-test: the {role} submodel's log-probabilities {fault}; {_ADVICE}")
 
 
 def _roles(engine: TestedPair) -> tuple[str, ...]:

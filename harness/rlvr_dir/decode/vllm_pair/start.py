@@ -166,14 +166,14 @@ def _end_waits(client: Any) -> None:
         return
     outputs, answers = client.outputs_queue, client.utility_results
 
-    def tell() -> None:
+    def announce() -> None:
         listener.join()
         outputs.put(EngineDeadError())
         for future in list(answers.values()):
             if not future.done():
                 future.set_exception(EngineDeadError())
 
-    Thread(target=tell, name="rlvr-dir-core-lost", daemon=True).start()
+    Thread(target=announce, name="rlvr-dir-core-lost", daemon=True).start()
 
 
 def lost(error: Exception, log: Log | None) -> EngineLost:
@@ -202,13 +202,13 @@ def cause_of(error: BaseException, printed: str) -> str:
     if ended:
         name = signal.Signals(int(ended[1])).name
         return f"its process was ended by {name}" + (", as Linux does where memory runs out" if ended[1] == "9" else "")
-    return _said(type(error).__name__, str(error))
+    return _log_line(type(error).__name__, str(error))
 
 
 def printed_cause(printed: str) -> str | None:
     """Return the first error that processes printed and that does not follow from another one's."""
     errors = ((kind, text) for kind, text in _errors(printed) if kind not in _FOLLOWS and not _PASSED_ON.search(text))
-    return next((_said(kind, text) for kind, text in errors), None)
+    return next((_log_line(kind, text) for kind, text in errors), None)
 
 
 def _errors(printed: str) -> Iterator[tuple[str, str]]:
@@ -227,7 +227,7 @@ def _errors(printed: str) -> Iterator[tuple[str, str]]:
                 yield kind.rpartition(".")[2], text.strip()
 
 
-def _said(kind: str, text: str) -> str:
+def _log_line(kind: str, text: str) -> str:
     """Put an error as part of a sentence, without what pydantic puts around it or vLLM's link to its manual."""
     inner = re.search(r"Value error, (.*?)\s*(\[type=|$)", text, re.DOTALL)
     lines = (inner[1] if inner else text).strip().splitlines() or [""]

@@ -84,7 +84,7 @@ class Gate(BaseModel, frozen=True):
         """Whether it holds at every position."""
         return self.threshold == (-inf, False)
 
-    def asked(self) -> Gate:
+    def without_threshold(self) -> Gate:
         """Return what rows have in common that are asked together: the gate, whatever its threshold."""
         return self
 
@@ -157,7 +157,7 @@ class Threshold(Gate, frozen=True):
         """Return tau, and whether it holds below it."""
         return self.tau, self.holds_below
 
-    def asked(self) -> Threshold:
+    def without_threshold(self) -> Threshold:
         """Return the gate with a threshold that all of its kind have."""
         return self.model_copy(update={"tau": 0.0, "side": None})
 

@@ -88,12 +88,12 @@ def full_name(record: Record, problem: str) -> str:
 
 def problems_of(record: Record) -> list[str]:
     """Return the problems that a record holds, in its order."""
-    return list(dict.fromkeys(problem for problem, _ in record.held))
+    return list(dict.fromkeys(problem for problem, _ in record.response_keys))
 
 
 def common_problems(records: Sequence[Record], sample: int = 0) -> list[str]:
     """Return the problems of which every record holds this sample, in the order of the first."""
-    problem_sets = [{problem for problem, number in record.held if number == sample} for record in records]
+    problem_sets = [{problem for problem, number in record.response_keys if number == sample} for record in records]
     return [
         problem for problem in problems_of(records[0]) if all(problem in problem_set for problem_set in problem_sets)
     ]
@@ -162,7 +162,7 @@ def _answer(answer: ViewedResponse, pieces: Pieces) -> dict[str, Any]:
         "n_replaced": rollout.n_replaced,
         "n_changed": rollout.n_changed,
     }
-    if not pieces.known:  # flags belong to tokens: which text is which token's?
+    if not pieces.has_tokenizer:  # flags belong to tokens: which text is which token's?
         return data | {"words": True, "token": _column(pieces.words(rollout.text), "u4")}
     data |= {
         "words": False,

@@ -20,7 +20,7 @@ class Pieces:
     """
 
     def __init__(self, tokenizer: Any = None) -> None:
-        self._tokenizer, self.known = tokenizer, tokenizer is not None
+        self._tokenizer, self.has_tokenizer = tokenizer, tokenizer is not None
         self._places: dict[tuple[int, str], int] = {}
         self._alone: dict[int, int] = {}
 
@@ -40,9 +40,9 @@ class Pieces:
 
     def alone(self, tokens: np.ndarray) -> np.ndarray:
         """Return the index of each token as it decodes by itself; any shape."""
-        return np.array([self._one(int(token)) for token in tokens.ravel()], np.uint32).reshape(tokens.shape)
+        return np.array([self._of_token(int(token)) for token in tokens.ravel()], np.uint32).reshape(tokens.shape)
 
-    def _one(self, token: int) -> int:
+    def _of_token(self, token: int) -> int:
         if token not in self._alone:
             self._alone[token] = self.place(token, self._decode([token]))
         return self._alone[token]

@@ -49,11 +49,11 @@ class RlvrDirTrainer(PPOTrainerSync):
         sample_uids: Sequence[str],
         infos: dict[str, list[Any]],
         *more: Any,
-        **how: Any,
+        **kwargs: Any,
     ) -> dict[str, float]:
         infos = dict(infos)
         problems = infos.pop("problem", [])
-        metrics = super()._val_metrics_update(data_sources, sample_uids, infos, *more, **how)
+        metrics = super()._val_metrics_update(data_sources, sample_uids, infos, *more, **kwargs)
         samples = int(self.config.actor_rollout_ref.rollout.val_kwargs.n)
         return {**metrics, **count_right(data_sources, problems, infos.get("acc", []), samples)}
 

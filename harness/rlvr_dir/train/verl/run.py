@@ -138,7 +138,7 @@ class VerlBackend(Backend):
                             f"{name} {record[name]:{form}}" for name, form in formats if record[name] is not None
                         ]
                         bar.update()
-                        bar.figures(", ".join([f"{bar.left()} left", *figures]))
+                        bar.figures(", ".join([f"{bar.time_left()} left", *figures]))
 
             command = ["-m", "verl.trainer.main_ppo", *texts]
             self._run(seed, command, output, work / f"log-{attempt}.jsonl", on_line)
