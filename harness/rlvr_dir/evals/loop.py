@@ -179,7 +179,7 @@ class Job:
         metadata = {**places, "chat": self.chat, **kept}
         trace = self.requests[0].trace
         kwargs = {
-            "about": metadata,
+            "metadata": metadata,
             "trace_columns": 0 if trace is None else columns(trace),
             "inspect_only": self.inspect_only,
         }

@@ -139,7 +139,7 @@ class DecodingObjective:
             "results": {result.task: result.config_hash for result in results},
         }
         varied, scores = None if "reference" in point else point, [Setting.of([result]) for result in results]
-        more: dict[str, Any] = {"scores": scores, "drawn": drawn, "about": facts}
+        more: dict[str, Any] = {"scores": scores, "drawn": drawn, "facts": facts}
         return CompleteTrial(point["pair"], number, varied, label, tuple(results), metrics, **more)
 
     def summary(self, entries: list[CompleteTrial], **counts: Any) -> DecodingSummary:
