@@ -5,7 +5,8 @@ With B the primary's truncated policy, Q_x the target's where x was proposed, an
 
     P(y) = B(y) (1 - f(y)) + sum_x B(x) f(x) Q_x(y),
 
-where Q_x is one Q for all x, but with a veto: that of the target without x;
+where Q_x is one Q for all x, unless the writer cannot give x: then that of the target without x, and where the other
+model decides, with its truncated policy D, D(x) at x and (1 - D(x)) times that elsewhere;
 and Q(y) itself where the gate says itself what is redrawn, which replaces with probability
 (1/2) sum |Q - B|. All of it where the window is open; B(y) where it is shut.
 """
@@ -46,7 +47,7 @@ def distribution(
         proposed = torch.full((n,), token, device=base.device)
         return nucleus(weights(policies.target(every, proposed)[0], rules), rules.top_p)
 
-    target = target_of(0)  # of every rule without a veto
+    target = target_of(0)  # of every rule whose writer may give the proposed token
     held = torch.zeros_like(proposal)  # f(y) for every token y
     coupled = torch.zeros(n, dtype=torch.bool)
     for gate, rows in rules.gates:
@@ -63,11 +64,15 @@ def distribution(
                 columns.append(gate.value(step).double())
             value = torch.stack(columns, 1).expand(-1, vocab)
             rows.write(held, torch.where(below, value < tau, value > tau).double())
+    sign = rules.sign[:, None]
+    held = held * ((sign == 0) | (sign * (policies.lr - policies.lb) > 0))
     replaced = (proposal * held).sum(-1)
     redrawn = replaced[:, None] * target
-    if vetoed := rules.vetoed.rows:
-        each = torch.stack([(proposal * held)[:, token, None] * target_of(token) for token in range(vocab)]).sum(0)
-        redrawn = redrawn.index_copy(0, rules.vetoed.index, each[list(vetoed)])
+    if without := rules.without.rows:
+        stays = rules.decided.put(torch.zeros_like(proposal), nucleus(weights(policies.other, rules), rules.top_p))
+        flagged = proposal * held
+        each = [(flagged * (1 - stays))[:, token, None] * target_of(token) for token in range(vocab)]
+        redrawn = redrawn.index_copy(0, rules.without.index, (flagged * stays + sum(each))[list(without)])
     law = proposal * (1 - held) + redrawn
     law = torch.where(coupled[:, None], target, law)
     replaced = torch.where(coupled, (proposal - target).clamp(min=0).sum(-1), replaced)

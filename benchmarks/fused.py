@@ -54,6 +54,12 @@ GATES = (
         for tau in TAUS.get(name, (0.01, 0.1, 0.4))
         for side in ("above", "below")
     ),
+    *(
+        gate_of({"criterion": name, "tau": TAUS.get(name, (0.1,))[0], "sign": sign})
+        for name in BY_NUMBER
+        if issubclass(gates()[name], Threshold)
+        for sign in ("negative", "positive")
+    ),
 )
 RULES = tuple(
     Rule(gate, primary, gamma, top_p, greedy, temperature, since, until)

@@ -105,7 +105,13 @@ def holds(gate, pb, pr, y, rho):
     return gate.name == "always" or criterion_holds(gate.name, pb, pr, y, gate.tau, rho, gate.holds_below)
 
 
-def step(base, rl, rule, u_propose, u_redraw, rho, written=0):
+def signed(gate, pb, pr, y):
+    """Whether delta log p of y has the sign that the gate asks for, if it asks for one."""
+    sign = getattr(gate, "sign", None)
+    return sign is None or (pr[y] < pb[y] if sign == "negative" else pr[y] > pb[y])
+
+
+def step(base, rl, rule, u_propose, u_redraw, rho, u_rewrite, written=0):
     """(token, proposed, replaced, delta) for one position under a Rule."""
     pb, pr = softmax(base, rule.temperature), softmax(rl, rule.temperature)
     proposal = narrowed(pb if rule.primary == "base" else pr, rule)
@@ -118,10 +124,16 @@ def step(base, rl, rule, u_propose, u_redraw, rho, written=0):
         laws = (nucleus(each, rule.top_p) for each in (proposal, target))
         token = coupled(*laws, y, u_redraw, rho)
         return token, y, token != y, delta
-    held = holds(rule.gate, pb, pr, y, rho)
-    if rule.veto:
+    held = holds(rule.gate, pb, pr, y, rho) and signed(rule.gate, pb, pr, y)
+    if not held:
+        return y, y, False, delta
+    if rule.decider == "other":
+        if draw(narrowed(pr if rule.primary == "base" else pb, rule), rule.top_p, u_redraw) == y:
+            return y, y, True, delta
+        u_redraw = u_rewrite
+    if rule.without:
         target = narrowed(without(extrapolated(pb, pr, rule), y), rule)
-    return draw(target, rule.top_p, u_redraw) if held else y, y, held, delta
+    return draw(target, rule.top_p, u_redraw), y, True, delta
 
 
 def without(p, y):
@@ -161,10 +173,14 @@ def law(base, rl, rule):
             chance = chance if gate.holds_below else 1 - chance
         else:
             chance = float(gate is not None and holds(gate, pb, pr, y, 0.0))
-        out[y] += p * (1 - chance)
+        chance *= gate is None or signed(gate, pb, pr, y)
+        stays = 0.0
+        if rule.decider == "other":
+            stays = nucleus(narrowed(pr if rule.primary == "base" else pb, rule), rule.top_p).get(y, 0.0)
+        out[y] += p * (1 - chance) + p * chance * stays
         replaced += p * chance
-        if rule.veto:
+        if rule.without:
             target = nucleus(narrowed(without(extrapolated(pb, pr, rule), y), rule), rule.top_p)
         for z, q in target.items():
-            out[z] += p * chance * q
+            out[z] += p * chance * (1 - stays) * q
     return out, replaced

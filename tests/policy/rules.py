@@ -10,16 +10,18 @@ from benchmarks.decision import as_on_a_gpu
 from rlvr_dir.policy.algorithm import decide
 from rlvr_dir.policy.combine import Combination
 from rlvr_dir.policy.gates import Threshold, gate_of, gates
-from rlvr_dir.policy.noise import GATE, PROPOSE, REDRAW
+from rlvr_dir.policy.noise import GATE, PROPOSE, REDRAW, REWRITE
 from rlvr_dir.policy.rule import Rule, Rules
 from rlvr_dir.policy.step import Requests
 
 PATHS = {"as on a CPU": nullcontext, "as on a GPU": as_on_a_gpu}
 ALONE = [None, *gates()]
 TAUS = {"delta_logp": (-1.0, -0.2, 0.1), "random": (0.1, 0.6)}  # all other criteria: (0.05, 0.5, 1.2)
-MODES = [  # (primary, gamma, veto)
-    ("base", 0.0, False), ("base", 0.7, False), ("base", -0.4, False), ("rl", 0.0, False), ("rl", 0.3, False),
-    ("rl", -1.0, False), ("base", -1.0, True), ("rl", -1.0, True), ("base", 0.0, True), ("rl", 0.4, True),
+VETO, REJECT = {"without": True}, {"without": True, "decider": "other"}
+MODES = [  # (primary, gamma, who decides and whether the writer can give the token again)
+    ("base", 0.0, {}), ("base", 0.7, {}), ("base", -0.4, {}), ("rl", 0.0, {}), ("rl", 0.3, {}),
+    ("rl", -1.0, {}), ("base", -1.0, VETO), ("rl", -1.0, VETO), ("base", 0.0, VETO), ("rl", 0.4, VETO),
+    ("base", -1.0, REJECT), ("rl", 0.0, REJECT),
 ]  # fmt: skip
 
 
@@ -36,22 +38,25 @@ def gate(name, tau=None, **fields):
 
 def rule(name, primary="base", tau=None, gamma=0.0, temperature=1.0, top_p=1.0, **others):
     """A rule; top_p 0 is greedy."""
-    side = {"side": others.pop("side")} if "side" in others else {}
-    return Rule(gate(name, tau, **side), primary, gamma, top_p or 1.0, not top_p, temperature, **others)
+    sides = {name: others.pop(name) for name in ("side", "sign") if name in others}
+    return Rule(gate(name, tau, **sides), primary, gamma, top_p or 1.0, not top_p, temperature, **others)
 
 
 def every_rule():
     for name in ALONE:
         needs_tau = name is not None and issubclass(gates()[name], Threshold)
         for tau in TAUS.get(name, (0.05, 0.5, 1.2) if needs_tau else (None,)):
-            for (primary, gamma, veto), top_p, temperature in itertools.product(
+            for (primary, gamma, redraw), top_p, temperature in itertools.product(
                 MODES, (0.0, 0.4, 0.7, 1.0), (1.0, 0.6)
             ):
-                if (not top_p and temperature != 1) or (veto and name in (None, "coupling")):
+                if (not top_p and temperature != 1) or (redraw and name in (None, "coupling")):
                     continue
                 turn = hash((tau, gamma, top_p))
                 since, until = ((0, inf), (0, 4), (3, inf))[turn % 3]
-                side = {} if not needs_tau else {"side": (None, "below", "above")[hash(top_p) % 3]}
+                sides = {}
+                if needs_tau:
+                    sides = {"side": (None, "below", "above")[hash(top_p) % 3]}
+                    sides["sign"] = (None, None, "negative", "positive")[hash((gamma, temperature, tau)) % 4]
                 yield rule(
                     name,
                     primary,
@@ -61,8 +66,8 @@ def every_rule():
                     top_p,
                     since=since,
                     until=until,
-                    veto=veto,
-                    **side,
+                    **redraw,
+                    **sides,
                 )
 
 
@@ -81,8 +86,8 @@ def decided(base, rl, rules, where=None, vocab=None):
 
 
 def numbers(where):
-    """The uniform numbers of each row: its proposal's, its redraw's, its gate's."""
-    return list(zip(*(where.noise(stream).tolist() for stream in (PROPOSE, REDRAW, GATE)), strict=True))
+    """The uniform numbers of each row: its proposal's, its redraw's, its gate's, and of what is written after that."""
+    return list(zip(*(where.noise(stream).tolist() for stream in (PROPOSE, REDRAW, GATE, REWRITE)), strict=True))
 
 
 def taken(where, index):

@@ -11,13 +11,26 @@ from benchmarks.closed_form import distribution
 from benchmarks.decision import watched
 from rlvr_dir.policy.algorithm import decide
 from rlvr_dir.policy.gates import gates
-from rlvr_dir.policy.noise import REDRAW
+from rlvr_dir.policy.noise import REDRAW, REWRITE
 from rlvr_dir.policy.nucleus import draw
 from rlvr_dir.policy.rule import Rule, Rules
 from rlvr_dir.policy.step import Requests
 from tests.laws import p_value
 from tests.policy import oracle
-from tests.policy.rules import ALONE, PATHS, decided, every_rule, gate, logits, numbers, requests, rule, taken
+from tests.policy.rules import (
+    ALONE,
+    PATHS,
+    REJECT,
+    VETO,
+    decided,
+    every_rule,
+    gate,
+    logits,
+    numbers,
+    requests,
+    rule,
+    taken,
+)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -61,12 +74,21 @@ def test_closed_form_matches_enumeration():
         rule("coupling", top_p=0.9),
         rule("coupling", "rl", None, 0.7, 0.8, 0.7),
         rule("delta_logp", "base", -0.2, -1.0, top_p=0.7),
-        rule("delta_logp", "base", -0.2, -1.0, top_p=0.7, veto=True),
-        rule("kl", "base", 0.1, -1.0, top_p=0.9, veto=True),
-        rule("delta_logp", "rl", 0.3, -1.0, 0.8, 0.95, veto=True),
-        rule("delta_logp", "base", -0.1, 0.3, veto=True),
+        rule("delta_logp", "base", -0.2, -1.0, top_p=0.7, **VETO),
+        rule("kl", "base", 0.1, -1.0, top_p=0.9, **VETO),
+        rule("delta_logp", "rl", 0.3, -1.0, 0.8, 0.95, **VETO),
+        rule("delta_logp", "base", -0.1, 0.3, **VETO),
+        rule("delta_logp", "base", -0.2, -1.0, top_p=0.7, **REJECT),
+        rule("always", "base", gamma=-1.0, **REJECT),
+        rule("random", "base", 0.4, -1.0, 1.2, top_p=0.8, **REJECT),
+        rule("kl", "rl", 0.1, 0.0, top_p=0.9, **REJECT),
+        rule("kl", "base", 0.1, 0.0, top_p=0.9, sign="negative"),
+        rule("js", "base", 0.02, -1.0, **VETO, sign="positive"),
     ],
-    ids=lambda each: f"{each.gate and each.gate.name}-{each.primary}-g{each.gamma}-p{each.top_p}{'-veto' * each.veto}",
+    ids=lambda each: (
+        f"{each.gate and each.gate.name}-{each.primary}-g{each.gamma}-p{each.top_p}"
+        f"{'-without' * each.without}{'-decided' * (each.decider == 'other')}"
+    ),
 )
 def test_draws_follow_the_closed_form(each):
     n, vocab = 20_000, 40
@@ -138,7 +160,7 @@ def test_a_veto_never_writes_the_rejected_token(top_p, path):
     base[150:160] = float("-inf")
     base[150:160, 4] = 0.0  # base has no other token
     rl[:160, 4] = -5.0
-    each = rule("delta_logp", "base", -0.5, -1.0, top_p=top_p, veto=True)
+    each = rule("delta_logp", "base", -0.5, -1.0, top_p=top_p, **VETO)
     where = requests(n, seed=5)
     with PATHS[path]():
         got = decided(base, rl, each, where)
@@ -153,6 +175,26 @@ def test_a_veto_never_writes_the_rejected_token(top_p, path):
     share = torch.full((n,), top_p, dtype=torch.float64)
     drawn = draw(rest.log_softmax(1).exp(), share, where.noise(REDRAW)) if top_p else rest.argmax(1)
     assert got.token.equal(torch.where(got.replaced, drawn, got.proposed))
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("primary", ["base", "rl"])
+@pytest.mark.parametrize("top_p", [0.0, 0.7, 1.0])
+def test_where_the_other_model_decides_it_draws_as_a_replacement_does_and_the_writer_as_a_veto(top_p, primary, path):
+    """The two-by-two: reject's token goes where replace changes it; what is written is base's, without the token."""
+    n, vocab = 400, 30
+    base, rl = logits(n, vocab, seed=13)
+    where, gamma = requests(n, seed=6), {"base": (0.0, -1.0), "rl": (-1.0, 0.0)}[primary]  # of the other, of its own
+    with PATHS[path]():
+        redrawn = decided(base, rl, rule("kl", primary, 0.05, gamma[0], top_p=top_p), where)
+        reject = decided(base, rl, rule("kl", primary, 0.05, gamma[1], top_p=top_p, **REJECT), where)
+    assert (reject.proposed.equal(redrawn.proposed), reject.replaced.equal(redrawn.replaced)) == (True, True)
+    assert reject.changed.equal(redrawn.changed)
+    assert 0.2 * n < reject.changed.sum() < n
+    rest = (base if primary == "base" else rl).scatter(1, reject.proposed[:, None], float("-inf"))
+    share = torch.full((n,), top_p, dtype=torch.float64)
+    drawn = draw(rest.log_softmax(1).exp(), share, where.noise(REWRITE)) if top_p else rest.argmax(1)
+    assert reject.token.equal(torch.where(reject.changed, drawn, reject.proposed))
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -20,8 +20,8 @@ PROBLEMS = 60  # of each benchmark: a demo is a look, the model card has the who
 DECODINGS = (
     Decoding(mode="base"),
     Decoding(mode="rl"),
-    Decoding(mode="replace", tau=-0.3),
-    Decoding(mode="veto", tau=-0.1),  # the control of the next: base without the rejected token
+    Decoding(mode="veto", tau=-0.1),  # the control of the next: the gate alone decides
+    Decoding(mode="reject", tau=-0.1),  # the control of the next: base writes where RL's draw rejects
     Decoding(mode="replace", tau=-0.1),  # the gamma = 0 control of the next
     Decoding(mode="extrapolate", tau=-0.1, gamma=0.1),
 )
@@ -93,11 +93,12 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
     ]
     for task in sorted({r.task for r in results}):
         by_decoding = {r.decoding: r for r in results if r.task == task}
-        base, rl, _, veto, control, extra = (by_decoding[d] for d in DECODINGS)
+        base, rl, veto, reject, control, extra = (by_decoding[d] for d in DECODINGS)
         for name, result, other in [
             ("rl − base", rl, base),
             (f"{control.decoding.label()} − rl", control, rl),
-            (f"{control.decoding.label()} − its veto (base without the rejected token)", control, veto),
+            (f"{control.decoding.label()} − reject (what RL's token adds)", control, reject),
+            ("reject − veto (what RL's decision adds to the gate's)", reject, veto),
             (f"{extra.decoding.label()} − its γ=0 control ({control.decoding.label()})", extra, control),
         ]:
             d = paired_difference(result.correct, other.correct)

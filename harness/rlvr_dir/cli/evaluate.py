@@ -30,7 +30,8 @@ def evaluate_command(
     controls: Annotated[
         bool,
         typer.Option(
-            "--controls", help="Add base, rl, the gamma = 0 of each extrapolation and the veto of each replacement."
+            "--controls",
+            help="Add base, rl, reject and veto of each replacement, and the gamma = 0 of each extrapolation.",
         ),
     ] = False,
     out: Annotated[Path, typer.Option(help="Receives one JSON file a result, and the MLflow store.")] = Path("runs"),

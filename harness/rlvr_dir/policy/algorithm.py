@@ -1,4 +1,7 @@
-"""Algorithm 1 for a batch: the primary proposes a token; where the gate holds, it is redrawn from the target.
+"""Algorithm 1 for a batch: the primary proposes a token; where the gate holds, it is redrawn.
+
+Two choices make a redraw. Who decides whether the token goes: the gate alone, or a draw of the model that did not
+propose, which lets it stay where it draws the same. Who writes: base, RL or pi_extra, with or without that token.
 
 All of it is masks and known rows: no value is looked at, so a GPU is never waited for, and a row's result does not
 depend on its batch.
@@ -11,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rlvr_dir.policy.combine import PAIR, Combination, cut
-from rlvr_dir.policy.noise import PROPOSE, REDRAW
+from rlvr_dir.policy.noise import PROPOSE, REDRAW, REWRITE
 from rlvr_dir.policy.nucleus import draw
 from rlvr_dir.policy.rule import Rules, where
 from rlvr_dir.policy.statistics import at
@@ -64,12 +67,18 @@ def decide(
         rows.write(value, gate.ask(step, len(rows.rows)))
         if gate.redraws:
             rows.write(redrawn, draw(gate.redraw(step), torch.ones_like(rows.of(rules.top_p)), rows.of(redraw)))
-    gate_fires = torch.where(rules.below, value < rules.tau, value > rules.tau)
-    replaced = gate_fires & rules.open(requests.written)
+    replaced = rules.fires(value, delta_logp) & rules.open(requests.written)
 
     if rules.gates and (rows := where(replaced & rules.draws_target)).rows:
-        target, own = policies.target(rows, proposed)
-        drawn = draw(weights(target, own), own.top_p, rows.of(redraw))
+        writer, own = policies.target(rows, proposed)
+        noise, decided = rows.of(redraw), own.decided
+        written = decided.put(noise, rows.of(requests.noise(REWRITE))) if decided.rows else noise
+        drawn = draw(weights(writer, own), own.top_p, written)
+        if decided.rows:
+            decider, theirs = decided.of(rows.of(policies.other)), own.of(decided)
+            second = draw(weights(decider, theirs), theirs.top_p, decided.of(noise))
+            kept = decided.of(rows.of(proposed))
+            decided.write(drawn, torch.where(second == kept, kept, decided.of(drawn)))
         rows.write(redrawn, torch.where(own.draws_target, drawn, rows.of(redrawn)))
     token = torch.where(replaced, redrawn, proposed)
     facts = traced(policies, proposed) if rules.traced.rows else None

@@ -8,7 +8,9 @@ import hashlib
 
 import torch
 
-PROPOSE, REDRAW, GATE = 0, 1, 2  # streams: the primary's draw, the target's draw, the random criterion's rho
+# Streams: the primary's draw; the draw where the gate holds; the random criterion's rho; where that draw only decides
+# whether the token goes, the draw of what is written.
+PROPOSE, REDRAW, GATE, REWRITE = 0, 1, 2, 3
 
 _MASK = (1 << 64) - 1
 STEP, MULTIPLY_1, MULTIPLY_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # splitmix64
@@ -58,7 +60,7 @@ def uniform(keys: torch.Tensor, positions: torch.Tensor, stream: int) -> torch.T
     Args:
         keys: (n,) int64, from `request_key`.
         positions: (n,) int64, absolute positions in prompt + response of the tokens to be drawn.
-        stream: PROPOSE, REDRAW or GATE.
+        stream: PROPOSE, REDRAW, GATE or REWRITE.
 
     Returns:
         (n,) float64.

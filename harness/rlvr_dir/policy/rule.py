@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rlvr_dir.policy import nucleus
-from rlvr_dir.policy.gates import Gate, GateError, gate_of
+from rlvr_dir.policy.gates import Gate, GateError, gate_of, sign_of
 from rlvr_dir.policy.own import imported
 
 
@@ -26,13 +26,14 @@ class Rule:
 
     gate: Gate | None = None
     primary: str = "base"  # who proposes: "base" or "rl"
-    gamma: float = 0.0  # of the target: -1 is base, 0 is RL (replace), above 0 lies beyond RL (extrapolate)
+    gamma: float = 0.0  # of the writer: -1 is base, 0 is RL (replace), above 0 lies beyond RL (extrapolate)
     top_p: float = 1.0  # of the nucleus that is drawn from; 1 where it is greedy
     greedy: bool = False  # whether the likeliest token is taken, of equal ones the lowest id
     temperature: float = 1.0  # of both models, criteria included; 1 where it is greedy
     since: int = 0  # the window: tokens of the response at which the gate may hold
     until: float = inf
-    veto: bool = False  # whether the target is drawn from without the rejected token
+    without: bool = False  # whether the writer cannot give the proposed token again
+    decider: str = "gate"  # of a flagged token: "gate", it goes; "other", it goes unless the other model draws it too
     trace: int | None = None  # whether all facts are handed back too, with so many of each model's likeliest tokens
 
     def plain(self) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def _gate(fields: Mapping[str, Any]) -> Gate:
 
 
 COLUMNS = (
-    "temperature", "gamma", "top_p", "since", "until", "tau", "below", "rl_primary", "draws_target", "greedy",
+    "temperature", "gamma", "top_p", "since", "until", "tau", "below", "sign", "rl_primary", "draws_target", "greedy",
 )  # fmt: skip
 
 
@@ -65,7 +66,7 @@ def _columns(rule: Rule) -> tuple[float, ...]:
     tau, below = rule.gate.threshold if rule.gate else (inf, False)
     numbers = rule.temperature, rule.gamma, rule.top_p, rule.since, rule.until, tau
     target = rule.gate is not None and not rule.gate.redraws  # else the gate says itself what is drawn from
-    return (*numbers, below, rule.primary == "rl", target, rule.greedy)
+    return (*numbers, below, sign_of(rule.gate), rule.primary == "rl", target, rule.greedy)
 
 
 class Rows:
@@ -127,7 +128,8 @@ class Rules:
     tempered: Rows
     rl_rows: Rows  # whose primary is RL
     extrapolated: Rows
-    vetoed: Rows
+    without: Rows  # whose writer cannot give the proposed token
+    decided: Rows  # of which the other model's draw says whether a flagged token goes
     greedy: Rows
     traced: Rows
     temperature: Tensor = field(init=False)  # (n, 1) float32, as it meets vocabularies
@@ -136,6 +138,7 @@ class Rules:
     top_p: Tensor = field(init=False)  # float64; 1 for greedy rows, of which one token is left
     tau: Tensor = field(init=False)  # float32; infinite without a gate, which then never holds
     below: Tensor = field(init=False)  # bool: the gate holds below tau, not above it
+    sign: Tensor = field(init=False)  # float32, -1 or 1: the sign of delta log p that the gate asks for; 0: of none
     draws_target: Tensor = field(init=False)  # bool: what the gate redraws comes from the target
     rl_alone: Tensor = field(init=False)  # bool: RL writes by itself, and base is never looked at
 
@@ -147,6 +150,7 @@ class Rules:
         self.normalised = column["greedy"][:, None] == 0
         self.top_p, self.tau = column["top_p"].contiguous(), column["tau"].float()
         self.below, self.draws_target = column["below"] > 0, column["draws_target"] > 0
+        self.sign = column["sign"].float()
         self.rl_alone = (column["rl_primary"] > 0) & column["tau"].isposinf()
         self._window = column["since"], column["until"]
 
@@ -170,7 +174,8 @@ class Rules:
             tempered=rows(lambda rule: rule.temperature != 1),
             rl_rows=rows(lambda rule: rule.primary == "rl"),
             extrapolated=rows(lambda rule: rule.gamma),
-            vetoed=rows(lambda rule: rule.veto),
+            without=rows(lambda rule: rule.without),
+            decided=rows(lambda rule: rule.decider == "other"),
             greedy=rows(lambda rule: rule.greedy),
             traced=rows(lambda rule: rule.trace is not None),
         )
@@ -184,7 +189,7 @@ class Rules:
             members = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
             gates = [(gate, own.among(rows)) for gate, own in self.gates]
             members["gates"] = [(gate, own) for gate, own in gates if own.rows]
-            for name in ("tempered", "rl_rows", "extrapolated", "vetoed", "greedy", "traced"):
+            for name in ("tempered", "rl_rows", "extrapolated", "without", "decided", "greedy", "traced"):
                 members[name] = members[name].among(rows)
             self._parts[rows] = Rules(**{**members, "rules": rules, "table": rows.of(self.table)})
         return self._parts[rows]
@@ -198,6 +203,11 @@ class Rules:
     def top(self) -> int:
         """How many of each model's likeliest tokens the traced rows list, at most."""
         return max((self.rules[i].trace or 0 for i in self.traced.rows), default=0)
+
+    def fires(self, value: Tensor, delta_logp: Tensor) -> Tensor:
+        """Tell where the gates hold, by their values and delta log p of the proposals: (n,), (n,) -> (n,) bool."""
+        beyond = torch.where(self.below, value < self.tau, value > self.tau)
+        return beyond & ((self.sign == 0) | (self.sign * delta_logp > 0))
 
     def open(self, written: Tensor) -> Tensor:
         """Tell where the gate may hold, after so many tokens of each response: (n,) int64 -> (n,) bool."""

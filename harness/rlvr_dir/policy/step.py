@@ -50,7 +50,7 @@ class Step:
 
         Args:
             requests, token, policies: of the whole batch.
-            known: statistics of the whole batch that are there already, (n,) each.
+            computed: statistics of the whole batch that are there already, (n,) each.
         """
         self._rows, self._all, self._policies, self._computed = rows, requests, policies, computed or {}
         self._token = token

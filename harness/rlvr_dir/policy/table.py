@@ -2,6 +2,7 @@
 
 from math import inf
 
+from rlvr_dir.policy.gates import sign_of
 from rlvr_dir.policy.rule import Rule
 
 # The statistics that the kernels compare, by their number in the table of rules.
@@ -11,13 +12,15 @@ STATISTICS = (
 )  # fmt: skip
 COLUMNS = (
     "statistic", "proposes_rl", "tau", "gamma", "temperature", "top_p", "below", "since", "until", "draws_target",
-    "greedy",
+    "greedy", "sign",
 )  # fmt: skip
 
 
 def by_torch(rule: Rule) -> bool:
-    """Tell whether torch decides a row by itself: its gate needs policies, which the kernels do not keep, or a veto."""
-    return rule.veto or (rule.gate is not None and rule.gate.statistic not in STATISTICS)
+    """Tell whether torch decides a row by itself: its gate needs policies, which the kernels do not keep, or its writer
+    cannot give the proposed token.
+    """
+    return rule.without or (rule.gate is not None and rule.gate.statistic not in STATISTICS)
 
 
 def columns(rule: Rule) -> tuple[float, ...]:
@@ -26,4 +29,4 @@ def columns(rule: Rule) -> tuple[float, ...]:
     if rule.gate is not None and not by_torch(rule):
         statistic, (tau, below) = STATISTICS.index(rule.gate.statistic), rule.gate.threshold
     numbers = tau, rule.gamma, rule.temperature, rule.top_p, below, rule.since, rule.until
-    return (statistic, rule.primary == "rl", *numbers, tau != inf, rule.greedy)
+    return (statistic, rule.primary == "rl", *numbers, tau != inf, rule.greedy, sign_of(rule.gate))

@@ -1,4 +1,4 @@
-"""The policies of a batch: base's, RL's, who proposes, and the target that is drawn from where a gate holds."""
+"""The policies of a batch: base's, RL's, who proposes, and where a gate holds who decides and who writes."""
 
 import torch
 from torch import Tensor
@@ -29,10 +29,15 @@ class Policies:
         """(n, vocab): who proposes."""
         return self.rules.rl_rows.put(*self._scores)
 
-    def target(self, rows: Rows, proposed: Tensor) -> tuple[Tensor, Rules]:
-        """Return what is drawn from where the gate holds, of some rows, (rows, vocab), and the rules of these rows.
+    @property
+    def other(self) -> Tensor:
+        """(n, vocab): who did not propose, and may decide."""
+        return self.rules.rl_rows.put(*reversed(self._scores))
 
-        It is RL, pi_extra or base, by gamma; where a rule has a veto, without the token that was proposed.
+    def target(self, rows: Rows, proposed: Tensor) -> tuple[Tensor, Rules]:
+        """Return what is written from where the gate holds, of some rows, (rows, vocab), and the rules of these rows.
+
+        It is RL, pi_extra or base, by gamma; of some rules without the token that was proposed.
 
         Args:
             proposed: (n,) int64, of the whole batch.
@@ -40,7 +45,7 @@ class Policies:
         sb, sr = (rows.of(score) for score in self._scores)
         rules = self.rules.of(rows)
         policy = rules.extrapolated.apply(extrapolate, sr, sb, sr, rules.gamma, rules.normalised)
-        return rules.vetoed.apply(without, policy, policy, rows.of(proposed), rules.normalised), rules
+        return rules.without.apply(without, policy, policy, rows.of(proposed), rules.normalised), rules
 
 
 def extrapolate(sb: Tensor, sr: Tensor, gamma: Tensor, normalised: Tensor) -> Tensor:

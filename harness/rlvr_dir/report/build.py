@@ -92,9 +92,9 @@ def build(
 
 
 def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | None]:
-    """Draw accuracy and replace minus veto against changed tokens, on the benchmark with the most ways of replacing.
+    """Draw accuracy and the two-by-two against changed tokens, on the benchmark with the most ways of replacing.
 
-    With too few vetoes for the second, accuracy on another benchmark stands in its place.
+    With too few controls for the second, accuracy on another benchmark stands in its place.
     """
     ways = {
         task: [
@@ -105,7 +105,7 @@ def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | No
         for task in group.tasks
     }
     ranked = sorted((task for task in ways if len(ways[task]) > 1), key=lambda task: -len(ways[task]))[:2]
-    accuracy, over_vetoes = [], []
+    accuracy, taken_apart = [], []
     for task in ranked:
         of_task = [setting for setting in group.settings if setting.task == task]
         plain = [setting for setting in of_task if not setting.decoding.gated or setting.decoding.primary == "base"]
@@ -113,8 +113,8 @@ def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | No
         title = f"{benchmark_title(of_task[0].benchmark)}, {group.pair}"
         own = [row for row in rows if any(row.result is setting for setting in of_task)]
         accuracy.append(figures.against_share(part, f"changed-{word}{group.slug}{task}", title))
-        over_vetoes.append(figures.over_veto(own, f"veto-{group.slug}{task}", title))
-    return [accuracy[0], over_vetoes[0]] if over_vetoes and over_vetoes[0] else [*accuracy]
+        taken_apart.append(figures.two_by_two(own, f"veto-{group.slug}{task}", title))
+    return [accuracy[0], taken_apart[0]] if taken_apart and taken_apart[0] else [*accuracy]
 
 
 def _apart(groups: Sequence[Group]) -> list[str]:

@@ -34,7 +34,11 @@ SHARES = {
 }
 LIKE_PAPER = "fig:teaser (c), fig:replace, fig:kl_ablation"
 MOST = 40  # rows that a figure of differences can hold
-LINES = {"veto": (0, (4, 2)), "resample": (0, (1, 2))}  # of controls, in the colour of their criterion
+LINES = {
+    "reject": (0, (6, 2, 1, 2)),
+    "veto": (0, (4, 2)),
+    "resample": (0, (1, 2)),
+}  # of controls, in the colour of their criterion
 
 
 def avg_of(settings: Sequence[Setting]) -> str:
@@ -78,7 +82,7 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
     line stands at the least share at which their distribution is RL's.
 
     Extrapolations beside replacements on base, ways on RL beside ways on base, what has no gate beside gates, and
-    vetoes and base's own draws beside replacements, but for those of the paper's own criterion, are left out.
+    the controls beside replacements, but for those of the paper's own criterion, are left out.
     """
     avg = avg_of(settings)
     settings = _of_one_kind(settings)
@@ -142,7 +146,7 @@ def _of_one_kind(settings: Sequence[Setting]) -> Sequence[Setting]:
 def _ways(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]:
     """Return the gated settings of each criterion and target, with a number and a label, criteria in their usual order.
 
-    A veto and base's own draw have the number of their replacement, behind which they stand.
+    Controls have the number of their replacement, behind which they stand.
     """
     by_way: dict[tuple[Any, ...], list[Setting]] = {}
     order = list(gates())
@@ -156,14 +160,15 @@ def _ways(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]:
     for (primary, _, caption, mode, gamma), of_way in sorted(by_way.items(), key=lambda item: item[0]):
         number += not mode or before != (primary, caption)
         before = primary, caption
-        target = (mode, *([f"γ = {gamma:g}"] if gamma and (not mode or (mode == "veto" and gamma != -1)) else []))
-        label = ", ".join(filter(None, (caption, *target)))
+        target = f"γ = {gamma:g}" if gamma and (not mode or (mode == "veto" and gamma != -1)) else ""
+        mode = "veto by RL" if (mode, primary, gamma) == ("veto", "base", 0) else mode
+        label = ", ".join(filter(None, (caption, mode, target)))
         ways.append((number, label + (" on RL" if primary == "rl" else ""), of_way))
     return ways
 
 
 def _look_of(decoding: Any, i: int) -> dict[str, Any]:
-    """Return how the line of a decoding is drawn, the i-th criterion of a figure; a veto's is dashed, marks open."""
+    """Return how the line of a decoding is drawn, the i-th criterion of a figure; a control's is dashed, marks open."""
     gate, style = decoding.gate, look(i, markersize=4, linewidth=1.2)
     style |= {"color": EXPO, "marker": "s"} if _apart(gate) else {}
     style |= {"color": COUPLING, "marker": "*", "markersize": 8} if gate.redraws else {}
@@ -176,45 +181,62 @@ def _is_of_the_paper(gate: Any) -> bool:
     return gate.landmark and gate.paper
 
 
-def over_veto(rows: Sequence[Comparison], name: str, title: str) -> Section | None:
-    """Draw what RL's token adds to the rejected one's going: each replacement minus its veto, against changed tokens.
+PANELS = {
+    "token": ("replace minus reject", "what RL's token adds"),
+    "decision": ("reject minus veto", "what RL's decision adds"),
+}
 
-    A line a criterion, 95 % intervals of the paired differences. None where fewer than two replacements of base's
-    have their veto beside them.
+
+def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | None:
+    """Draw the two steps of each replacement of base's tokens against changed tokens: RL's token, and RL's decision.
+
+    A line a criterion, 95 % intervals of the paired differences. None where fewer than two replacements have the
+    controls beside them.
     """
-    rows = [row for row in rows if comparison_kind(row) == "against veto" and row.result.decoding.primary == "base"]
-    of = {id(row.result): row for row in rows}
-    data = []
-    if len(rows) < 2:
+    of_kind = {
+        kind: [row for row in rows if comparison_kind(row) == kind and row.result.decoding.primary == "base"]
+        for kind in PANELS
+    }
+    of_kind = {kind: of for kind, of in of_kind.items() if len(of) > 1}
+    if not of_kind:
         return None
-    ways = _ways([row.result for row in rows])
-    with drawing(name, height_of(len(ways))) as canvas:
-        canvas.one.axhline(0, color="#808080", linewidth=0.8)
-        for i, label, settings in ways:
-            comparisons = sorted(
-                (of[id(setting)] for setting in settings), key=lambda row: row.result.share("n_changed").value or 0.0
-            )
-            at = [100 * (row.result.share("n_changed").value or 0.0) for row in comparisons]
-            ends = [(row.difference.mean, row.difference.low, row.difference.high) for row in comparisons]
-            points = [Estimate(*(100 * end for end in interval)) for interval in ends]
-            line(canvas.one, at, points, label, **_look_of(settings[0].decoding, i))
-            for x, row, point in zip(at, comparisons, points, strict=True):
-                setting, other = row.result, row.reference
-                changed = {"changed_percent": x, "veto_changed_percent": 100 * (other.share("n_changed").value or 0.0)}
-                scores = {"avg": 100 * setting.avg, "veto_avg": 100 * other.avg}
-                ends = {"difference": point.value, "low": point.low, "high": point.high}
-                p = {"p": row.difference.p, "p_holm": row.holm_p}
-                data.append({"line": label, "tau": setting.decoding.tau, **changed, **scores, **ends, **p})
-        root_axis(canvas.one)
-        canvas.one.set_xlabel("changed tokens of the replacement, %")
-        canvas.one.set_ylabel("replace minus veto, points")
-        beside(canvas.one)
-    caption = f"What RL's token adds to the rejected one's going on {title}: replace minus veto"
+    data = []
+    lines = max(len(_ways([row.result for row in of])) for of in of_kind.values())
+    with drawing(name, height_of(lines), len(of_kind)) as canvas:
+        for axes, (kind, of) in zip(canvas.axes, of_kind.items(), strict=True):
+            by_setting = {id(row.result): row for row in of}
+            axes.axhline(0, color="#808080", linewidth=0.8)
+            for i, label, settings in _ways([row.result for row in of]):
+                label = label.removesuffix(", reject")
+                rows_of_way = sorted(
+                    (by_setting[id(setting)] for setting in settings),
+                    key=lambda row: row.result.share("n_changed").value or 0.0,
+                )
+                at = [100 * (row.result.share("n_changed").value or 0.0) for row in rows_of_way]
+                ends = [(row.difference.mean, row.difference.low, row.difference.high) for row in rows_of_way]
+                points = [Estimate(*(100 * end for end in interval)) for interval in ends]
+                line(axes, at, points, label, **_look_of(settings[0].decoding, i) | {"linestyle": "-"})
+                for x, row, point in zip(at, rows_of_way, points, strict=True):
+                    setting, other = row.result, row.reference
+                    data.append({
+                        "step": PANELS[kind][0], "line": label, "tau": setting.decoding.tau, "changed_percent": x,
+                        "minus_changed_percent": 100 * (other.share("n_changed").value or 0.0),
+                        "avg": 100 * setting.avg, "minus_avg": 100 * other.avg, "difference": point.value,
+                        "low": point.low, "high": point.high, "p": row.difference.p, "p_holm": row.holm_p,
+                    })  # fmt: skip
+            root_axis(axes)
+            axes.set_xlabel("changed tokens, %")
+            axes.set_ylabel("points")
+            axes.set_title(": ".join(PANELS[kind]), fontsize="small")
+            beside(axes)
+    caption = f"Who decides, and who writes, on {title}: {' and '.join(PANELS[kind][0] for kind in of_kind)}"
     notes = (
-        "Veto: the same gate, and the token drawn again from base without the rejected one; no token of RL's is "
-        "written. Bars are 95 % intervals over problems, paired; the axis is scaled by square roots.",
+        "At a flagged token RL draws; in reject, as in replace, that draw says whether the token goes, but base writes "
+        "another one in its place: replace minus reject is what RL's token adds. In veto every flagged token goes, and "
+        "base writes: reject minus veto is what RL's decision adds to the gate's. Bars are 95 % intervals over "
+        "problems, paired; the axis is scaled by square roots.",
     )
-    alt = f"Line chart: replace minus veto in points against changed tokens, {len(data)} points around a line at zero."
+    alt = f"Line charts of paired differences in points against changed tokens, {len(data)} points around zero."
     return Section(name, caption, frame(data), notes, canvas.svg, alt)
 
 
@@ -327,7 +349,8 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
     if controlled and any(others := [over_rl.get(id(row.result)) for row in drawn_rows]):
         panels["points, minus RL"] = others
     panels["points" + (", minus the γ = 0 control" if controlled else "")] = drawn_rows
-    colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1], "against veto": COLOURS[2]}
+    colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1]}
+    colours |= {"token": COLOURS[2], "decision": COLOURS[3]}
     data = []
     labels = [
         visible(f"{r.result.benchmark}: {r.result.label}" + ("" if controlled else f" − {r.reference.label}"), 60)
@@ -347,7 +370,7 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
             axes.axvline(0, color="#808080", linewidth=0.8)
             axes.set_xlabel(panel_title)
             label_rows(axes, labels)
-    title = "Paired differences: gated decoding minus RL (blue), minus its veto (green), RL minus base (grey)"
+    title = "Paired differences: minus RL (blue), what RL's token (green) and decision (pink) add, RL minus base (grey)"
     if controlled:
         title = "What extrapolation adds to its own gate (γ = 0, orange)"
         title = (

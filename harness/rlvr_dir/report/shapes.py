@@ -117,7 +117,7 @@ def methods_table(name: str, title: str, methods: Sequence[Method], *, second: b
     return Section(name, title, frame(rows), **{**more, "notes": tuple(more.get("notes", ()))})
 
 
-VETO = -1.0  # the place of the veto among the strengths: its target is base, without the rejected token
+VETO, REJECT = -3.0, -2.0  # the places of the controls among the strengths, which are -1 and more
 Cells = Mapping[tuple[float, float], Cell]
 
 
@@ -133,10 +133,10 @@ def grid(
     notes: Sequence[str] = (),
     paper: str = "",
 ) -> Section:
-    """Set thresholds across; the veto, gamma 0 and every strength down. The best of each threshold is marked.
+    """Set thresholds across; veto, reject, gamma 0 and every strength down. The best of each threshold is marked.
 
     On the RL model itself `rl` stands first, the best of each strength is marked, and below each strength stand its
-    `differences` to its control: the gate alone, or of the gate alone the veto.
+    `differences` to its control.
     """
     taus, gammas, head = sorted({tau for tau, _ in cells}), sorted({gamma for _, gamma in cells}), "Threshold τ"
     first = {} if rl is None else {"RL itself": rl}
@@ -150,7 +150,9 @@ def grid(
         row_cells = {**first, **{f"{tau:g}": cells.get((tau, gamma), Cell("–")) for tau in taus}}
         if rl is not None:
             row_cells = dict(zip(row_cells, ranked(list(row_cells.values()), second=second), strict=True))
-        named = {VETO: "Base without the rejected token (veto)", 0.0: controls}
+        writer = "Base" if rl is None else "RL"
+        named = {VETO: f"{writer} without the flagged token (veto)", 0.0: controls}
+        named[REJECT] = "The same where RL's draw rejects it (reject)"
         scores.append({KIND: "", head: named.get(gamma, f"Extrapolate, γ = {gamma:g}"), **row_cells})
     for tau in taus if rl is None and len(gammas) > 1 else ():
         column = f"{tau:g}"
@@ -159,6 +161,9 @@ def grid(
     for gamma, row in zip(gammas, scores, strict=True):
         rows.append(row)
         if share_name := {f"{tau:g}": text for tau in taus if (text := (differences or {}).get((tau, gamma)))}:
-            title_of_row = f"γ = {gamma:g} minus the gate alone" if gamma else "The gate alone minus the veto"
+            title_of_row = f"γ = {gamma:g} minus the gate alone"
+            if gamma in (0.0, REJECT):
+                title_of_row = "Reject minus the veto" if gamma else "Replace minus reject"
+                title_of_row = "The gate alone minus the veto" if rl is not None else title_of_row
             rows.append({KIND: "aside", head: title_of_row, "RL itself": "", **share_name})
     return Section(name, title, frame(rows), tuple(notes), paper=paper)

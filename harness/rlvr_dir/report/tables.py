@@ -12,6 +12,7 @@ from rlvr_dir.report.groups import Group
 from rlvr_dir.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
 from rlvr_dir.report.paper import model_called
 from rlvr_dir.report.shapes import (
+    REJECT,
     VETO,
     Method,
     Score,
@@ -31,7 +32,13 @@ from rlvr_dir.stats.metrics import COLUMNS, Metric
 
 ROWS = 6  # gated decodings that the table of methods shows one by one
 PICKED = "†"
-GATED = ("replace", "extrapolate", "resample", "veto")  # kinds of gated decodings, of which the best may stand for all
+GATED = (
+    "replace",
+    "extrapolate",
+    "resample",
+    "veto",
+    "reject",
+)  # kinds of gated decodings, of which the best may stand for all
 
 
 Labelled = dict[tuple[str, str], dict[str, Setting]]  # settings by benchmark, by (label, mode)
@@ -132,7 +139,7 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
             next((setting for setting in of_task if setting.decoding.mode == mode), None) for mode in ("base", "rl")
         )
         if (
-            over := figures.over_veto([row for row in rows if row.task == task], f"veto-{group.slug}{task}", where)
+            over := figures.two_by_two([row for row in rows if row.task == task], f"veto-{group.slug}{task}", where)
         ) is not None:
             drawn.append(over)
         if len(cells := cells_of(of_task, "base")) > 3 and min(len(set(axis)) for axis in zip(*cells, strict=True)) > 1:
@@ -172,17 +179,16 @@ def _grid(
         return None
     rl = next((setting for setting in settings if setting.decoding.mode == "rl"), None)
     among = avg_name(Score.of(setting) for setting in [*cells.values(), *([rl] if rl and on_rl else [])])
-    vetoes = {
-        (tau, VETO): setting for (tau, gamma), setting in cells_of(settings, primary, ("veto",)).items() if gamma == -1
-    }
-    taus = {tau for tau, _ in cells}
-    cells = {key: setting for key, setting in vetoes.items() if key[0] in taus} | cells
+    taus, own = {tau for tau, _ in cells}, 0.0 if on_rl else -1.0
+    for mode, place in (("reject", REJECT), ("veto", VETO)):
+        of_mode = cells_of(settings, primary, (mode,)).items()
+        cells = {(tau, place): each for (tau, gamma), each in of_mode if gamma == own and tau in taus} | cells
     beside = {key: text for key, setting in cells.items() if (text := _over_control(setting, rows))}
     printed = {
         key: Score.of(setting, beside=[] if on_rl else [beside.get(key, "")]).cell(among)
         for key, setting in cells.items()
     }
-    gated = [(tau, setting) for (tau, gamma), setting in cells.items() if gamma != VETO and (on_rl or gamma == 0)]
+    gated = [(tau, setting) for (tau, gamma), setting in cells.items() if gamma >= -1 and (on_rl or gamma == 0)]
     controls = dict(sorted(gated, key=lambda entry: -entry[1].decoding.gamma))
     ratios = {
         "replaced": {tau: setting.replacement_ratio for tau, setting in controls.items()},
@@ -206,7 +212,8 @@ def _grid(
         )
     note = (
         "Under each score: its 95 % interval over problems; of extrapolations also the difference to the γ = 0 row, "
-        "and of that row to the veto, paired by problem, with its p (Holm, over all paired differences)."
+        "of that row to reject, and of reject to the veto, paired by problem, with its p (Holm, over all paired "
+        "differences)."
     )
     notes = [f"RL: {Estimate(rl.avg, *rl.interval).text(2)}."] if rl else []
     title = f"Threshold and strength on {where} ({among})."
@@ -217,7 +224,7 @@ def _grid(
 def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
     """Write the difference of a decoding to its control, in points: `+0.4 [−0.5, +1.2] p 1.000` (Holm's p)."""
     for row in rows:
-        if row.result is setting and comparison_kind(row) in ("against control", "against veto"):
+        if row.result is setting and comparison_kind(row) in ("against control", "token", "decision"):
             d = row.difference
             p = f" p {row.holm_text}" if row.holm_p == row.holm_p else ""
             return Estimate(d.mean, d.low, d.high).text(1, sign=True) + p
@@ -297,8 +304,9 @@ def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None
     main_rows = [row for row in rows if id(row.result) in listed and comparison_kind(row) != "other"]
     note = (
         "Paired by problem: RL minus base, each decoding minus RL, each extrapolation minus its own gate without it "
-        "(γ = 0), and each replacement minus its veto: the same gate, with base without the rejected token in RL's "
-        "place. It is what RL's token adds to the rejected one's going. "
+        "(γ = 0), and of each replacement of base's tokens two steps: replace minus reject (RL's draw rejects the same "
+        "tokens, and base writes another one) is what RL's token adds; reject minus veto (the gate alone rejects every "
+        "flagged token) is what RL's decision adds to the gate's. "
         f"p (Holm) is corrected over all {len(rows)} comparisons of this report."
     )
     return (
@@ -307,31 +315,42 @@ def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None
 
 
 def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[str]:
-    """Say what RL's tokens add, then by how much RL changed each benchmark; nothing where neither was compared.
+    """Say what RL's token and RL's decision add, then by how much RL changed each benchmark; nothing of what is not.
 
-    What they add is the difference of a replacement of base's to its veto, of one for each benchmark (`_fewest`).
-    `pairs` names the pair of a setting by the setting's id, where there are several pairs.
+    What RL's token adds is a replacement of base's minus reject, of one replacement for each benchmark (`_fewest`); its
+    decision adds to the gate's what that reject has more than the veto. `pairs` names the pair of a setting by the
+    setting's id, where there are several pairs.
     """
-    over: dict[tuple[str, str], list[Comparison]] = {}
+    tokens: dict[tuple[str, str], list[Comparison]] = {}
+    decisions: dict[int, Comparison] = {}
     gains: dict[str, list[str]] = {}
     for row in rows:
         kind, pair = comparison_kind(row), pairs.get(id(row.result), "")
-        if kind == "against veto" and row.result.decoding.primary == "base":
-            over.setdefault((pair, row.result.task), []).append(row)
+        if kind == "token" and row.result.decoding.primary == "base":
+            tokens.setdefault((pair, row.result.task), []).append(row)
+        elif kind == "decision":
+            decisions[id(row.result)] = row
         elif kind == "trained":
             gains.setdefault(pair, []).append(
                 f"{benchmark_title(row.result.benchmark)} by {in_points(row.difference)}{_p_of(row)}"
             )
     added: list[str] = []
+    decided: list[str] = []
     sides: dict[str, list[str]] = {}
-    for (pair, task), of_place in over.items():
+    for (pair, task), of_place in tokens.items():
         row, among = _fewest(of_place)
         where = f"on {benchmark_title(task)}" + (f" ({pair})" if pair else "")
         added.append(f"{in_points(row.difference)} {where}")
+        names, ps = [f"{row.result.label} minus {row.reference.label}"], [_p_of(row)]
+        if (decision := decisions.get(id(row.reference))) is not None:
+            decided.append(f"{in_points(decision.difference)} {where}")
+            names.append(f"{decision.result.label} minus {decision.reference.label}")
+            ps.append(_p_of(decision))
         of_many = f", of {among} replacements the one with the fewest tokens that is not below the best"
-        name = f"{row.result.label} minus {row.reference.label}{of_many if among > 1 else ''}"
-        sides.setdefault(name, []).append(where + _p_of(row))
-    lines = [f"What RL's tokens add where base's were rejected: {', '.join(added)}."] if added else []
+        name = f"{' and '.join(names)}{of_many if among > 1 else ''}"
+        sides.setdefault(name, []).append(where + "".join(ps))
+    lines = [f"What RL's token adds where RL rejects base's: {', '.join(added)}."] if added else []
+    lines += [f"What RL's decision adds to the gate's: {', '.join(decided)}."] if decided else []
     lines += [f"That is {name}: {', '.join(places)}." for name, places in sides.items()]
     lines += [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}." for pair, texts in gains.items()]
     has_interval = any(row.difference.low == row.difference.low for row in rows)

@@ -47,7 +47,7 @@ def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
         mode = result.decoding.mode
         if mode not in best or result.avg > best[mode].avg:
             best[mode] = result
-    return [best[mode] for mode in ("base", "rl", "replace", "veto", "extrapolate") if mode in best]
+    return [best[mode] for mode in ("base", "rl", "replace", "reject", "veto", "extrapolate") if mode in best]
 
 
 def _differing_problems(results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:

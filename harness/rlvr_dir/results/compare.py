@@ -18,18 +18,21 @@ from rlvr_dir.results.settings import Setting, cut_unlike
 from rlvr_dir.text import visible
 
 Comparison = stats.Comparison[Setting]
-ComparisonKind = Literal["trained", "against rl", "against control", "against veto", "other"]
+ComparisonKind = Literal["trained", "against rl", "against control", "token", "decision", "other"]
 _Pairs = list[tuple[Setting, Setting]]
 
 
 def comparison_kind(row: Comparison) -> ComparisonKind:
     """Say what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its control.
 
-    An extrapolation's control is its gate alone (gamma = 0), a replacement's its veto.
+    Of the controls of base's replacements, replace minus reject is what RL's token adds ("token"), and reject minus
+    veto what RL's decision adds to the gate's ("decision"). Where RL proposes it is base's, of a resampling.
     """
     decoding, other = row.result.decoding, row.reference.decoding
     if other == decoding.control() != decoding:
-        return "against veto" if other.mode == "veto" else "against control"
+        if other.mode == "reject":
+            return "token"
+        return "decision" if decoding.mode == "reject" else "against control"
     if other.mode == "rl":
         return "against rl"
     return "trained" if (decoding.mode, other.mode) == ("rl", "base") else "other"
@@ -38,7 +41,7 @@ def comparison_kind(row: Comparison) -> ComparisonKind:
 def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Comparison]:
     """Compare RL with base, every other decoding with RL, and each with its control as well.
 
-    The control of an extrapolation is its gamma = 0, that of a replacement its veto.
+    Its control is `Decoding.control`, which differs from it in one thing.
 
     Only settings of one pair of models that are alike meet; what has no counterpart is left out. All of it is one
     family.

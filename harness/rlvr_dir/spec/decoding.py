@@ -14,7 +14,7 @@ from rlvr_dir.policy.own import NotLoaded, imported
 from rlvr_dir.spec.base import Spec, parse, truth_for_number
 from rlvr_dir.spec.sampling import LEAST_TEMPERATURE, SamplingSettings
 
-Mode = Literal["base", "rl", "replace", "extrapolate", "resample", "veto"]
+Mode = Literal["base", "rl", "replace", "extrapolate", "resample", "veto", "reject"]
 Primary = Literal["base", "rl"]
 ALONE = ("base", "rl")  # modes in which one model writes: nothing is redrawn, and there is no criterion
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -28,19 +28,27 @@ class Decoding(Spec, frozen=True):
     """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
 
     base, rl: one model writes, and nothing is redrawn. All others: `primary` proposes; where the criterion holds, the
-    token is redrawn from the target of the mode. replace: RL. extrapolate: pi_extra, proportional to
-    exp(lr + gamma (lr - lb)). resample: base, as it is (gamma -1), which often draws the rejected token again. veto:
-    base without the rejected token, its nucleus taken of what is left (with another gamma, pi_extra without it). What
-    is RL is called replace and what is base resample, whatever was written. The criterion and its parameters are
-    written flat: `criterion: kl, tau: 0.1`. Outside the `window` nothing is redrawn.
+    token is redrawn. Who decides whether it goes, and who writes then, is the mode's:
+
+    | mode        | decides                              | writes                                             |
+    |-------------|--------------------------------------|----------------------------------------------------|
+    | replace     | RL's draw, which may be the same     | RL                                                 |
+    | extrapolate | its draw                             | pi_extra, proportional to exp(lr + gamma (lr - lb)) |
+    | resample    | base's draw                          | base (gamma -1)                                    |
+    | veto        | the criterion alone                  | base without the token; with gamma 0, RL without it |
+    | reject      | RL's draw: where it is the same, the token stays | base without the token                 |
+
+    Of a policy without the token the nucleus is taken of what is left. Where RL proposes, reject is mirrored: base's
+    draw decides, and RL writes. What is RL is called replace and what is base resample, whatever was written. The
+    criterion and its parameters are written flat: `criterion: kl, tau: 0.1`. Outside the `window` nothing is redrawn.
     """
 
     called: ClassVar[str] = "decoding"
 
     mode: Mode = Field(
         default="rl",
-        description="base or rl alone; redrawn from RL: replace, from beyond: extrapolate, from base: resample, "
-        "from base without the rejected token: veto.",
+        description="base or rl alone; redrawn from RL: replace, from beyond: extrapolate, from base: resample, from "
+        "base without the flagged token: veto, or reject, where RL's draw first says whether the token goes.",
     )
     primary: Primary = Field(
         default="base",
@@ -90,14 +98,16 @@ class Decoding(Spec, frozen=True):
             if self.primary != self.mode:
                 raise ValueError(f"primary={self.primary!r} has no effect with mode={self.mode!r}; use mode={_GATED}")
             return self
-        fixed = {"replace": 0.0, "resample": -1.0}
+        fixed = {"replace": 0.0, "resample": -1.0, "reject": self._own_gamma}
         if self.gamma != fixed.get(self.mode, self.gamma):
-            raise ValueError(f"gamma={self.gamma} is refused with mode={self.mode!r}; use mode=extrapolate")
-        if self.mode == "extrapolate" and self.gamma in fixed.values():
+            writes = f", where {self.primary} writes" if self.mode == "reject" else ""
+            other = "veto" if self.mode == "reject" else "extrapolate"
+            raise ValueError(f"gamma={self.gamma} is refused with mode={self.mode!r}{writes}; use mode={other}")
+        if self.mode == "extrapolate" and self.gamma in (0.0, -1.0):
             object.__setattr__(self, "mode", "replace" if self.gamma == 0 else "resample")
-        if self.mode == "veto" and self.gate.redraws:
+        if self.mode in ("veto", "reject") and self.gate.redraws:
             raise ValueError(
-                f"mode='veto' is refused with criterion={self.gate.name!r}, which says itself what is redrawn; "
+                f"mode={self.mode!r} is refused with criterion={self.gate.name!r}, which says itself what is redrawn; "
                 "accepted: another criterion"
             )
         if isinstance(self.gate, Threshold) and (doubt := self.gate.doubt()):
@@ -116,6 +126,17 @@ class Decoding(Spec, frozen=True):
     def gated(self) -> bool:
         """Whether a criterion is asked at all (every mode but `base` and `rl`)."""
         return self.gate is not None
+
+    @property
+    def _own_gamma(self) -> float:
+        """The gamma of the policy that proposes."""
+        return 0.0 if self.primary == "rl" else -1.0
+
+    @property
+    def writer(self) -> str:
+        """Who writes where a token is redrawn, in words: `RL`, `base without the token`."""
+        policy = {0.0: "RL", -1.0: "base"}.get(self.gamma, "the extrapolation")
+        return f"{policy} without the token" if self.mode in ("veto", "reject") else policy
 
     @property
     def tau(self) -> float | None:
@@ -166,16 +187,22 @@ class Decoding(Spec, frozen=True):
         return 1 if alone else models
 
     def control(self) -> "Decoding":
-        """Return what it is compared with, the same gate with less of a target; what has no control is its own.
+        """Return what it is compared with, which differs from it in one thing; what has no control is its own.
 
-        An extrapolation's is the replacement (gamma = 0): what is beyond RL adds to RL's token. A replacement's is the
-        veto: what RL's token adds to the rejected one's going. Without a threshold there is no veto: every token is
-        rejected, or the gate says itself what is redrawn.
+        An extrapolation's is the replacement (gamma = 0): what is beyond RL adds to RL's token. Where base proposes, a
+        replacement's is reject, RL's decision with base's token: what RL's token adds; and reject's is the veto, where
+        the gate decides alone: what RL's decision adds to it. Where RL proposes, a replacement draws RL again, and its
+        control is the veto by which RL cannot draw the same; reject is the control of base's tokens, `resample`.
+        Without a threshold there is none: every token is flagged, or the gate says itself what is redrawn.
         """
         if self.mode == "extrapolate":
             return self.replace(mode="replace", gamma=0.0)
-        if self.mode == "replace" and isinstance(self.gate, Threshold):
-            return self.replace(mode="veto", gamma=-1.0)
+        if not isinstance(self.gate, Threshold):
+            return self
+        if self.mode == ("replace" if self.primary == "base" else "resample"):
+            return self.replace(mode="reject", gamma=self._own_gamma)
+        if self.mode == "reject" or (self.mode == "replace" and self.primary == "rl"):
+            return self.replace(mode="veto", gamma=self._own_gamma)
         return self
 
     def controls(self) -> tuple["Decoding", ...]:
@@ -188,8 +215,10 @@ class Decoding(Spec, frozen=True):
         if self.gate is None:
             return self.mode
         words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:.3g}"]
-        if self.mode == "extrapolate" or (self.mode == "veto" and self.gamma != -1):
+        if self.mode == "extrapolate" or (self.mode == "veto" and self.gamma not in (0.0, -1.0)):
             words.append(f"γ{self.gamma:g}")
+        if self.mode == "veto" and self.gamma == {"base": 0.0, "rl": -1.0}[self.primary]:
+            words.append("by RL" if self.gamma == 0 else "by base")
         if self.criterion != "delta_logp":
             words.append(self.criterion)
         if self.primary == "rl":
@@ -221,8 +250,8 @@ def _read_gated(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
         fields = {name: value for name, value in fields.items() if value is not None}
     if mode == "extrapolate" and "gamma" not in fields:
         raise UserError("gamma is missing: mode='extrapolate' needs its strength, as gamma=0.05 (0 is replace)")
-    if mode in ("resample", "veto"):
-        fields.setdefault("gamma", -1.0)
+    if mode in ("resample", "veto", "reject"):
+        fields.setdefault("gamma", 0.0 if mode == "reject" and fields.get("primary") == "rl" else -1.0)
     gate = fields.get("gate")
     if not isinstance(gate, Gate):
         flat = {name: fields.pop(name) for name in list(fields) if name not in Decoding.model_fields}
@@ -323,8 +352,8 @@ def parse_decoding(text: str) -> Decoding:
 
 
 def with_controls(decodings: Sequence[Decoding]) -> tuple[Decoding, ...]:
-    """Put base and RL first, and before each decoding its controls: the veto of a replacement, an extrapolation's
-    gamma = 0.
+    """Put base and RL first, and before each decoding its controls: reject and veto of a replacement, and before these
+    of an extrapolation the replacement.
     """
     with_references = [Decoding(mode="base"), Decoding(mode="rl")]
     for decoding in decodings:

@@ -89,8 +89,8 @@ class EvalSpec(Presentation, frozen=True):
     """An evaluation: every decoding of a pair on every task.
 
     `prompt`, `examples` and `grader` are for all of its tasks. `pair` is a pair, the name of one, or a folder;
-    `sampling` None is each task's own. `controls: true` in a file adds to `decodings` base, RL, the veto of
-    each replacement and the gamma = 0 control of each extrapolation.
+    `sampling` None is each task's own. `controls: true` in a file adds to `decodings` base, RL, reject and
+    veto of each replacement and the gamma = 0 control of each extrapolation.
     """
 
     called: ClassVar[str] = "evaluation"

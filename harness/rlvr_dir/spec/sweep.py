@@ -145,10 +145,9 @@ class ConfirmationSplit(Spec, frozen=True):
 class SweepSpec(Presentation, Search, frozen=True):
     """A whole sweep; pairs are names (`tiny`, a preset) or checkpoints.
 
-    Base and RL are always decoded as references, and so are the controls of every point: the veto of a replacement,
-    the gamma = 0 of an extrapolation. `references`
-    are more of them, and `samplings` are decodings that are drawn otherwise. `equal_forwards` adds to the summary what
-    one model does with as many forwards.
+    Base and RL are always decoded as references, and so are the controls of every point: reject and veto of a
+    replacement, the gamma = 0 of an extrapolation. `references` are more of them, and `samplings` are decodings that
+    are drawn otherwise. `equal_forwards` adds to the summary what one model does with as many forwards.
     """
 
     called: ClassVar[str] = Search.called

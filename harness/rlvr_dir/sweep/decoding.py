@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # which brings torch, and a sweep that is only looked at does
     from rlvr_dir.decode import Engine
 
 _ERROR = re.compile(r"avg_at_\d+_se(_sampling)?")  # standard errors, of benchmarks that share no problem
-_ORDER = ("base", "rl", "replace", "veto", "extrapolate", "resample")  # of references
+_ORDER = ("base", "rl", "replace", "reject", "veto", "extrapolate", "resample")  # of references
 
 
 class DecodingObjective:

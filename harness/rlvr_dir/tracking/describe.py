@@ -14,7 +14,13 @@ DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at th
 COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn from its id
 UNITS = {metric.name: metric.unit for metric in METRICS}
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
-_COLOURS = {"base": "#8c8c8c", "rl": "#d55e00", "resample": "#cc79a7", "veto": "#8b5a2b"}  # as in reports
+_COLOURS = {
+    "base": "#8c8c8c",
+    "rl": "#d55e00",
+    "resample": "#cc79a7",
+    "veto": "#8b5a2b",
+    "reject": "#009e73",
+}  # as in reports
 
 
 def run_name(result: TaskResult) -> str:

@@ -80,15 +80,16 @@ def rehearse(logits: Mapping[str, torch.Tensor], combination: Combination) -> No
     """Decide and force once, as a step does, and forget it: vLLM's memory profile then knows the peak.
 
     Its own dummy run of the sampler leaves out custom processors (V1 passes an empty list, V2 returns before them). The
-    rules are those that take most memory: the divergence of all rows in torch's path, with a veto, and as many rows as
-    are decided at once with a gate that sorts both policies. The kernels get the numbers that a step gives them, and so
-    are compiled here and not in the first request.
+    rules are those that take most memory: the divergence of all rows in torch's path, where the other model decides,
+    and as many rows as are decided at once with a gate that sorts both policies. The kernels get the numbers that a
+    step gives them, and so are compiled here and not in the first request.
     """
     rl = logits["rl"].to(torch.float32, copy=True)  # V2 has such a copy
     n, device = rl.shape[0], rl.device
     plain, sorting = gate_of({"criterion": "kl", "tau": 0.0}), next(gate() for gate in gates().values() if gate.redraws)
     rehearsed = [sorting if i < AT_ONCE else plain for i in range(n)]
-    rules = [Rule(gate, gamma=0.1, temperature=0.9, top_p=0.95, veto=gate is plain) for gate in rehearsed]
+    rejects = {"without": True, "decider": "other"}  # two draws more
+    rules = [Rule(g, gamma=0.1, temperature=0.9, top_p=0.95, **(rejects if g is plain else {})) for g in rehearsed]
     numbers = torch.arange(n, device=device)
     requests = Requests(numbers, numbers, numbers)
     decision = decide_step({**logits, "rl": rl}, Rules.compile(rules, device), requests, combination)

@@ -22,7 +22,7 @@ from functools import cache
 from hashlib import sha256
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rlvr_dir.policy.statistics import StepView
 
 Side = Literal["below", "above"]
+Sign = Literal["negative", "positive"]  # of delta log p of the proposed token
 
 
 class GateError(ValueError):
@@ -91,7 +92,8 @@ class Gate(BaseModel, frozen=True):
     def plain(self) -> dict[str, Any]:
         """Return it as plain values, for files and hashes: its `criterion` and its parameters."""
         source = {"source": self.source()} if self.written else {}
-        return {"criterion": self.written or self.name, **source, **self.model_dump()}
+        fields = {name: value for name, value in self.model_dump().items() if name != "sign" or value is not None}
+        return {"criterion": self.written or self.name, **source, **fields}
 
     def ask(self, step: StepView, rows: int) -> Tensor:
         """Return `value` of so many rows, or say in a sentence what is wrong with it.
@@ -118,15 +120,21 @@ class Gate(BaseModel, frozen=True):
 
     @property
     def words(self) -> str:
-        """Name it with its own parameters, and its side where that is not its own: `NAME/32 above`."""
-        side = getattr(self, "side", None)
-        return "/".join([self.name, *map(str, self.own.values())]) + (f" {side}" if side else "")
+        """Name it with its own parameters, its side where that is not its own, and its sign: `NAME/32 above positive`.
+
+        `split` reads it.
+        """
+        return " ".join(["/".join([self.name, *map(str, self.own.values())]), *self._sides])
 
     @property
     def caption(self) -> str:
         """Name its value as tables and figures do: `LABEL (span 32) below`."""
-        own, side = ", ".join(f"{name} {value}" for name, value in self.own.items()), getattr(self, "side", None)
-        return " ".join([self.label, *([f"({own})"] if own else []), *([side] if side else [])])
+        own = ", ".join(f"{name} {value}" for name, value in self.own.items())
+        return " ".join([self.label, *([f"({own})"] if own else []), *self._sides])
+
+    @property
+    def _sides(self) -> list[str]:
+        return [side for name in ("side", "sign") if (side := getattr(self, name, None))]
 
 
 class Threshold(Gate, frozen=True):
@@ -138,6 +146,10 @@ class Threshold(Gate, frozen=True):
     tau: float = Field(description="Threshold: delta_logp and random below it, others above.")
     side: Side | None = Field(
         default=None, description="Redraw below or above tau, where that is not the criterion's own side."
+    )
+
+    sign: Sign | None = Field(
+        default=None, description="Redraw only where Δ log p of the token is negative, or positive."
     )
 
     @model_validator(mode="after")
@@ -159,7 +171,7 @@ class Threshold(Gate, frozen=True):
 
     def without_threshold(self) -> Threshold:
         """Return the gate with a threshold that all of its kind have."""
-        return self.model_copy(update={"tau": 0.0, "side": None})
+        return self.model_copy(update={"tau": 0.0, "side": None, "sign": None})
 
     def doubt(self) -> str | None:
         """Say in a sentence why this threshold is hardly meant; None where nothing is odd."""
@@ -167,6 +179,11 @@ class Threshold(Gate, frozen=True):
             share = "no token is ever" if self.holds_below else "every token is"
             return f"tau={self.tau} is negative: {self.name} is never below {self.least:g}, so {share} redrawn"
         return None
+
+
+def sign_of(gate: Gate | None) -> int:
+    """Return the sign of delta log p that a gate asks for, -1 or 1; 0 where it asks for none."""
+    return {"negative": -1, "positive": 1}.get(getattr(gate, "sign", None) or "", 0)
 
 
 OWN: dict[str, type[Gate]] = {}  # somebody's own, imported by `policy.own`: by what was written, and as files have it
@@ -192,21 +209,22 @@ def parameters() -> dict[str, FieldInfo]:
 
 
 def split(criterion: str) -> dict[str, Any]:
-    """Read a criterion as labels have it, its own parameters and its side behind it: `NAME/32 below`.
+    """Read a criterion as labels have it, its own parameters, side and sign behind it: `NAME/32 below negative`.
 
     Returns:
         `criterion`, its name, and what was named with it.
     """
-    words, _, side = criterion.partition(" ")
+    words, *sides = criterion.split(" ")
+    named = {"sign" if side in get_args(Sign) else "side": side for side in sides}
     if ":" in words:  # somebody's own
-        return {"criterion": words, **({"side": side} if side else {})}
+        return {"criterion": words, **named}
     name, *values = words.split("/")
     if (gate_class := gates().get(name)) is None:
         return {"criterion": criterion}
     own = [field for field in gate_class.model_fields if field not in Threshold.model_fields]
     if len(values) > len(own):
         return {"criterion": criterion}
-    return {"criterion": name, **dict(zip(own, values, strict=False)), **({"side": side} if side else {})}
+    return {"criterion": name, **dict(zip(own, values, strict=False)), **named}
 
 
 def gate_of(fields: Mapping[str, Any]) -> Gate:

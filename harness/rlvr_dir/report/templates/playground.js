@@ -54,7 +54,7 @@ function drawing({temperature, top_p, max_tokens, seed}) { return {temperature, 
 // One answer as it streams: tokens in the viewer's colours.
 class Live {
   constructor(rule, state) {
-    const gated = /^(replace|extrapolate|resample|veto)\b/.test(rule) && !/\btau=|criterion=(always|coupling)/.test(rule);
+    const gated = /^(replace|extrapolate|resample|veto|reject)\b/.test(rule) && !/\btau=|criterion=(always|coupling)/.test(rule);
     this.rule = gated ? `${rule},tau=${state.tau}` : rule;
     this.tokens = []; this.finish = "unknown"; this.decoding = null;
     this.text = document.createElement("div"); this.text.className = "pg-live";
