@@ -256,7 +256,7 @@ def _inexact(batch: DecisionBatch, got: Outcome) -> int:
     value = torch.zeros(rules.n, dtype=torch.float64, device=delta.device)
     for gate, rows in rules.gates:
         rows.write(value, gate.value(Step(rows, requests, got.decision.proposed, policies, known)))
-    replaced = torch.where(rules.below, value < rules.tau, value > rules.tau) & rules.open(requests.written)
+    replaced = rules.fires(value, delta) & rules.open(requests.written)
     token = torch.where(replaced, redrawn, proposed)
     right = (got.decision.proposed == proposed) & (got.decision.replaced == replaced) & (got.decision.token == token)
     added_up = got.totals == got.mass.long().sum(2)

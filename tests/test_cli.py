@@ -143,18 +143,18 @@ def test_eval_end_to_end_on_the_reference_engine(typed, tmp_path):
     ]  # fmt: skip
     done = typed(*command)
     assert done.returncode == 0, done.stderr
-    labels = ("base", "rl", "veto τ-0.3", "replace τ-0.3", "extrapolate τ-0.3 γ0.1")
+    labels = ("base", "rl", "veto τ-0.3", "reject τ-0.3", "replace τ-0.3", "extrapolate τ-0.3 γ0.1")
     for label in labels:
         assert f"| {label} " in done.stdout
-    assert "Holm's correction over these 12 comparisons" in done.stdout
+    assert "Holm's correction over these 16 comparisons" in done.stdout
     results = [EvalResult.from_json(path.read_text()) for path in tmp_path.glob("tiny_*.json")]
-    assert len(results) == 10
+    assert len(results) == 12
     assert {r.decoding.label() for r in results} == set(labels)
     assert all(r.correct.shape == (3, 2) for r in results)
     again = typed(*command)
     assert again.stdout == done.stdout
     assert "decode:" not in again.stderr
-    assert len(list(tmp_path.glob("tiny_*.json"))) == 10
+    assert len(list(tmp_path.glob("tiny_*.json"))) == 12
     regraded = typed(*command, "--grader", "plain", "--no-track")
     assert regraded.stdout == done.stdout  # integers: both graders agree
     assert "decode:" not in regraded.stderr

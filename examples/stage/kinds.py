@@ -23,7 +23,8 @@ from rlvr_dir.results.result import EvalResult
 from rlvr_dir.spec import Decoding
 from rlvr_dir.stats import Estimate, RunScores, family
 
-CONTROLS = ("veto", "resample")  # the same gate, with base as its target
+CONTROLS = ("reject", "veto", "resample")  # at the same gate, where base writes
+STEPS = (("replace", "reject"), ("reject", "veto"), ("replace", "resample"))  # RL's token, its decision, and both
 FIRST = "delta_logp"  # which the others are compared with
 Point = tuple[float, float, np.ndarray]  # shares of flagged and of changed tokens; right answers, (problems, samples)
 
@@ -60,9 +61,9 @@ class OnePair:
             self.controls[how] = result.correct
 
     def control(self, criterion: str, i: int, mode: str) -> np.ndarray | None:
-        """Return the right answers of a point's veto, or of base's own draw; None where it was not decoded.
+        """Return the right answers of a point's control of some mode; None where it was not decoded.
 
-        A gate without a threshold, as the coupling, has no veto.
+        A gate without a threshold, as the coupling, has none.
         """
         how = self.gates[criterion][i][1]
         if not isinstance(how.gate, Threshold):
@@ -174,9 +175,10 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     Tables: `kinds` (base, RL and their difference); `rules` (the gain of each criterion over base at each of its
     points); both again in Pass@n of all n samples, `kinds_pass` and `rules_pass`; `against` (the gain of delta log p
     less another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares of
-    *changed* tokens, interpolated); `controls` (each point less its veto, and less base's own draw: `minus`);
-    `placebos` (the gain in the first kind less that in a kind of pairs with the same bases, point by point of criteria
-    that have as many in both). The p values of a table and kind are corrected by Holm's method.
+    *changed* tokens, interpolated); `controls` (each `step` of a point: replace less reject, reject less veto, replace
+    less base's own draw); `placebos` (the gain in the first kind less that in a kind of pairs with the same bases,
+    point by point of criteria that have as many in both). The p values of a table and kind are corrected by Holm's
+    method.
 
     Args:
         results: by kind, all of one benchmark and of the same problems.
@@ -261,12 +263,14 @@ def _rivals(kind: Kind, changed: Sequence[float]) -> list[Asked]:
 
 
 def _over_controls(kind: Kind) -> list[Asked]:
-    """Set each point against its veto, base without the rejected token, and against base's own second draw."""
-    return [
-        ({**_about(kind, *each), "minus": mode}, kind.point(*each), kind.control(*each, mode))
-        for mode in CONTROLS
-        for each in kind.points
-    ]
+    """Take each point apart: replace less reject, reject less veto, and replace less base's own second draw."""
+    rows = []
+    for first, minus in STEPS:
+        for each in kind.points:
+            sides = [kind.point(*each) if mode == "replace" else kind.control(*each, mode) for mode in (first, minus)]
+            if sides[0] is not None:
+                rows.append(({**_about(kind, *each), "step": f"{first} minus {minus}"}, *sides))
+    return rows
 
 
 def _beside(first: Kind, kind: Kind) -> list[Asked]:

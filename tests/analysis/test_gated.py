@@ -9,6 +9,7 @@ import pytest
 from rlvr_dir.analysis.gated import AFTER, RUNS, TOKENS, Gated
 from rlvr_dir.analysis.records import once
 from rlvr_dir.decode import Trace
+from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.records import Row
 from tests.commands import refused, run
 
@@ -64,6 +65,8 @@ def test_every_count_is_that_of_a_loop_over_tokens(gated):
     sums = {
         "share": np.array([sum(r.replaced.sum() for r in gated), sum(r.replaced.size for r in gated)]),
         "changed": np.array([sum(r.changed.sum() for r in gated), sum(r.replaced.sum() for r in gated)]),
+        "other": np.array([sum(trace_of(r).fact("tv_other")[np.asarray(r.replaced)].sum() for r in gated),
+                           sum(r.replaced.sum() for r in gated)]),
         "by_token": by_token, "by_tenth": by_tenth, "entropy": entropy, "kept": kept, "after": after,
     }  # fmt: skip
     for name, expected in sums.items():

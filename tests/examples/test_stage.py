@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -49,8 +50,9 @@ def pair(name, gain=1.0, rules=RULES, **how):
     for criterion, tau, flagged, changed, right in rules:
         decoding = Decoding(mode="replace", criterion=criterion, tau=tau)
         found.append(one(name, decoding, 0.3 + gain * (right - 0.3), flagged, changed, **how))
-        veto = Decoding(mode="veto", criterion=criterion, tau=tau)
-        found.append(one(name, veto, 0.2 + gain * (right - 0.3), flagged, flagged, **how))
+        for mode, level, share in (("veto", 0.2, flagged), ("reject", 0.25, changed)):
+            control = Decoding(mode=mode, criterion=criterion, tau=tau)
+            found.append(one(name, control, level + gain * (right - 0.3), flagged, share, **how))
     return found
 
 
@@ -111,18 +113,21 @@ def test_gains_and_placebos_are_differences_over_problems_and_pairs(kinds, tmp_p
     assert [cell.text for cell in against.cells[1]][1:4] == ["flagged", "5.00 %", "4.00 %"]
 
 
-def test_each_point_is_held_against_its_own_veto(kinds):
+def test_each_point_is_taken_apart_by_its_own_controls(kinds):
     """By the threshold, not by the order; what was not decoded has no row."""
     found = pair_statistics(kinds, [0.015])
-    for criterion, tau, point in (("delta_logp", -0.5, 0), ("delta_logp", -0.1, 1), ("kl", 0.1, 1)):
-        sides = [right(kinds["RL"], "RL", criterion, tau, mode) for mode in ("replace", "veto")]
+    steps = {"replace minus reject": "kinds-token", "reject minus veto": "kinds-decision"}
+    for step, (criterion, tau, point) in product(
+        steps, (("delta_logp", -0.5, 0), ("delta_logp", -0.1, 1), ("kl", 0.1, 1))
+    ):
+        sides = [right(kinds["RL"], "RL", criterion, tau, mode) for mode in step.split(" minus ")]
         by_hand = difference_over_runs([tuple(dict(enumerate(side.values())) for side in sides)])
-        mine = row(found, "controls", kind="RL", criterion=criterion, point=point)
-        assert (mine["minus"], mine["difference"]) == ("veto", pytest.approx(by_hand.mean))
+        mine = row(found, "controls", kind="RL", criterion=criterion, point=point, step=step)
+        assert mine["difference"] == pytest.approx(by_hand.mean)
         assert (mine["difference_low"], mine["difference_high"]) == pytest.approx((by_hand.low, by_hand.high))
-    assert {each["minus"] for each in found.tables["controls"]} == {"veto"}
-    [shown] = [each for each in pairs_chapter(found).sections if each.name == "kinds-veto"]
-    assert len(shown.cells) == 4
+    assert {each["step"] for each in found.tables["controls"]} == steps.keys()
+    shown = {each.name: each for each in pairs_chapter(found).sections}
+    assert [len(shown[name].cells) for name in steps.values()] == [4, 4]
 
 
 def test_a_gate_without_a_threshold_has_no_veto(kinds):
@@ -165,7 +170,8 @@ def test_placebos_are_compared_on_the_same_bases_alone(kinds):
         "kinds-rules",
         "kinds-rules-pass",
         "kinds-against",
-        "kinds-veto",
+        "kinds-token",
+        "kinds-decision",
         "kinds-placebos",
     ]
     fewer = pair_statistics({"RL": kinds["RL"], "noise": kind("noise", gain=0.0, rules=RULES[1:])})

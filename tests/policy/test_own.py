@@ -214,7 +214,13 @@ def test_a_sweep_goes_on_without_the_point_whose_criterion_fails(margin, tmp_pat
     (tmp_path / "margin.yaml").write_text(SWEEP.replace("[1, 2]", "[100000, 1]"))
     spec, places = read("margin.yaml", ["retries=0"]), Places.under(tmp_path, track=False)
     summary = run_sweep(spec, places, say=lambda text: None, progress=False)
-    assert [entry.label for entry in summary.entries] == ["base", "rl", "veto τ1 margin/1", "replace τ1 margin/1"]
+    assert [entry.label for entry in summary.entries] == [
+        "base",
+        "rl",
+        "veto τ1 margin/1",
+        "reject τ1 margin/1",
+        "replace τ1 margin/1",
+    ]
     assert (summary.states, summary.failed) == ({"complete": 1, "failed": 1}, 2)
     said = status(open_sweep(spec, places).folder, spec)
     assert re.search(r"failed: reference 2: criterion='margin:Margin': .*\nfailed: trial 0: criterion='margin:", said)

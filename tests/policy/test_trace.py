@@ -28,6 +28,11 @@ def by_hand(lb, lr, token):
             for b, r in zip(base, rl, strict=True)
             for x in (b, r)
         ),
+        "tv_other": math.fsum(
+            abs(math.exp(b) / (1 - math.exp(base[token])) - math.exp(r) / (1 - math.exp(rl[token]))) / 2
+            for y, (b, r) in enumerate(zip(base, rl, strict=True))
+            if y != token
+        ),
     }
 
 

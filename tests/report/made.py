@@ -100,7 +100,10 @@ KNOWN = Estimate(0.5, 0.4, 0.6)
 
 def gated():
     """What `rlvr-dir analyse gated` writes of one decoding."""
-    label, names = {"label": "replace τ-0.1"}, ("share", "changed", "entropy_base_redrawn", "entropy_base_kept")
+    label, names = (
+        {"label": "replace τ-0.1"},
+        ("share", "changed", "other", "entropy_base_redrawn", "entropy_base_kept"),
+    )
     share = {**columns(share=KNOWN), "tokens": 10}
     tables = {
         "decodings": [{**label, "problems": 3, **columns(**dict.fromkeys(names, KNOWN)), "runs_1": 1, "runs_2": 2}],

@@ -69,64 +69,79 @@ def test_extrapolations_stand_against_their_own_gate_and_what_has_no_gate_agains
     assert figures.against_gamma(settings_of(ungated[:2]), "x", "t") is None
 
 
-def vetoed(tau, share, criterion="delta_logp", primary="base", changed=1):
-    """A replacement with its veto beside it, which is right a fifth more often; `changed` tokens of each response."""
+def taken_apart(tau, share, criterion="delta_logp", changed=1):
+    """A replacement, its reject, right a tenth less often, and its veto, a fifth more; all change as many tokens."""
     found = []
-    for mode, more in (("replace", 0.0), ("veto", 0.2)):
-        decoding = Decoding(mode=mode, tau=tau, criterion=criterion, primary=primary)
-        one = result(decoding, share + more, problems=30, samples=16)
+    for mode, more in (("replace", 0.0), ("reject", -0.1), ("veto", 0.2)):
+        one = result(Decoding(mode=mode, tau=tau, criterion=criterion), share + more, problems=30, samples=16)
         found.append(one.replace(n_changed=one.n_tokens * 0 + changed))
     return found
 
 
-def test_a_replacement_stands_against_its_veto_on_the_first_page_in_the_grid_and_in_a_figure():
-    base, rl = (
-        result(Decoding(mode=mode), share, problems=30, samples=16) for mode, share in (("base", 0.2), ("rl", 0.6))
-    )
-    pairs = {tau: vetoed(tau, share, changed=n) for tau, share, n in ((-0.3, 0.3, 1), (-0.1, 0.6, 2))}
+def two_references():
+    shares = (("base", 0.2), ("rl", 0.6))
+    return [result(Decoding(mode=mode), share, problems=30, samples=16) for mode, share in shares]
+
+
+def test_the_two_steps_of_a_replacement_stand_on_the_first_page_in_the_grid_and_in_a_figure():
+    pairs = {tau: taken_apart(tau, share, changed=n) for tau, share, n in ((-0.3, 0.3, 1), (-0.1, 0.6, 2))}
     extra = [
         result(Decoding(mode="extrapolate", tau=-0.1, gamma=gamma), 0.7, problems=30, samples=16)
         for gamma in (0.05, 0.1)
     ]
+    base, rl = two_references()
     results = [base, rl, *pairs[-0.3], *pairs[-0.1], *extra]
-    over = {row.result.decoding.tau: row for row in rows_of(results) if comparison_kind(row) == "against veto"}
-    for tau, (replaced, veto) in pairs.items():
-        assert over[tau].difference.mean == pytest.approx(replaced.avg - veto.avg)
-        assert over[tau].difference.high < 0
+    steps = {
+        (kind, row.result.decoding.tau): row
+        for row in rows_of(results)
+        if (kind := comparison_kind(row)) in ("token", "decision")
+    }
+    for tau, (replaced, reject, veto) in pairs.items():
+        assert steps["token", tau].difference.mean == pytest.approx(replaced.avg - reject.avg)
+        assert steps["decision", tau].difference.mean == pytest.approx(reject.avg - veto.avg)
+        assert (steps["token", tau].difference.low > 0, steps["decision", tau].difference.high < 0) == (True, True)
     made = build(results)
-    added = in_points(over[-0.1].difference)
-    assert made.headline == f"What RL's tokens add where base's were rejected: {added} on AIME24."
-    assert made.lead[0] == (
-        "That is replace τ-0.1 minus veto τ-0.1, of 2 replacements the one with the fewest tokens that is not below "
-        f"the best: on AIME24 (Holm p {p_value(over[-0.1].holm_p)})."
+    token, decision = steps["token", -0.1], steps["decision", -0.1]
+    assert made.headline == f"What RL's token adds where RL rejects base's: {in_points(token.difference)} on AIME24."
+    assert made.lead[0] == f"What RL's decision adds to the gate's: {in_points(decision.difference)} on AIME24."
+    assert made.lead[1] == (
+        "That is replace τ-0.1 minus reject τ-0.1 and reject τ-0.1 minus veto τ-0.1, of 2 replacements the one with "
+        f"the fewest tokens that is not below the best: on AIME24 (Holm p {token.holm_text}) "
+        f"(Holm p {decision.holm_text})."
     )
-    assert made.lead[1].startswith("RL changed AIME24 by ")
+    assert made.lead[2].startswith("RL changed AIME24 by ")
     shown = sections(made)
-    assert ("replace τ-0.1", "veto τ-0.1") in zip(*(column(shown["main-differences"], i) for i in (1, 2)), strict=True)
-    drawn = shown["veto-aime24"].frame
-    assert list(drawn["line"]) == ["Δ log p"] * 2
-    for row, (tau, (replaced, veto)) in zip(drawn.to_dict("records"), pairs.items(), strict=True):
-        one = over[tau]
+    listed = [*zip(*(column(shown["main-differences"], i) for i in (1, 2)), strict=True)]
+    assert {("replace τ-0.1", "reject τ-0.1"), ("reject τ-0.1", "veto τ-0.1")} <= {*listed}
+    drawn = shown["veto-aime24"].frame.to_dict("records")
+    assert [(row["step"], row["line"], row["tau"]) for row in drawn] == [
+        (step, "Δ log p", tau) for step in ("replace minus reject", "reject minus veto") for tau in pairs
+    ]
+    for row in drawn:
+        kind = "token" if row["step"].startswith("replace") else "decision"
+        one, (first, second) = steps[kind, row["tau"]], pairs[row["tau"]][kind == "decision" :][:2]
         ends = [100 * each for each in (one.difference.low, one.difference.mean, one.difference.high)]
         assert [row["low"], row["difference"], row["high"]] == pytest.approx(ends)
         assert (row["p"], row["p_holm"]) == (one.difference.p, one.holm_p)
-        assert (row["avg"], row["veto_avg"]) == pytest.approx((100 * replaced.avg, 100 * veto.avg))
-        assert row["changed_percent"] == pytest.approx(100 * replaced.n_changed.sum() / replaced.n_tokens.sum())
+        assert (row["avg"], row["minus_avg"]) == pytest.approx((100 * first.avg, 100 * second.avg))
+        assert row["changed_percent"] == pytest.approx(100 * first.n_changed.sum() / first.n_tokens.sum())
     lines = {line: list(part["avg"]) for line, part in shown["changed-aime24"].frame.groupby("line")}
-    assert lines["Δ log p, veto"] == pytest.approx([100 * veto.avg for _, veto in pairs.values()])
+    for i, mode in ((1, "reject"), (2, "veto")):
+        assert lines[f"Δ log p, {mode}"] == pytest.approx([100 * each[i].avg for each in pairs.values()])
     assert "Δ log p, γ = 0.1" not in lines  # extrapolations are left out beside replacements
-    [row] = [row for row in shown["grid-aime24"].cells if row[0].text == "Base without the rejected token (veto)"]
-    assert [cell.value for cell in row[1:]] == [pytest.approx(100 * pairs[-0.1][1].avg)]
-    assert figures.over_veto(rows_of([base, rl, *extra]), "x", "t") is None
+    [row] = [row for row in shown["grid-aime24"].cells if row[0].text == "Base without the flagged token (veto)"]
+    assert [cell.value for cell in row[1:]] == [pytest.approx(100 * pairs[-0.1][2].avg)]
+    assert figures.two_by_two(rows_of([base, rl, *extra]), "x", "t") is None
 
 
-def test_vetoes_of_other_criteria_and_on_rl_stay_out_of_the_main_figure():
-    base, rl = (
-        result(Decoding(mode=mode), share, problems=30, samples=16) for mode, share in (("base", 0.2), ("rl", 0.6))
-    )
-    results = [base, rl, *vetoed(-0.1, 0.5), *vetoed(0.2, 0.4, "kl"), *vetoed(-0.1, 0.6, primary="rl")]
-    shown = sections(build(results))
-    assert set(shown["changed-aime24"].frame["line"]) == {"Δ log p", "Δ log p, veto", "KL", "base", "rl"}
+def test_controls_of_other_criteria_and_on_rl_stay_out_of_the_main_figure():
+    on_rl = [
+        result(Decoding(mode=mode, tau=-0.1, primary="rl", gamma=0.0), 0.6, problems=30, samples=16)
+        for mode in ("replace", "veto")
+    ]
+    shown = sections(build([*two_references(), *taken_apart(-0.1, 0.5), *taken_apart(0.2, 0.4, "kl"), *on_rl]))
+    lines = {"Δ log p", "Δ log p, reject", "Δ log p, veto", "KL", "base", "rl"}
+    assert set(shown["changed-aime24"].frame["line"]) == lines
     assert set(shown["veto-aime24"].frame["line"]) == {"Δ log p", "KL"}
 
 

@@ -1,6 +1,6 @@
 """Each number that a report prints, held to the results that it was made from, computed here by other means.
 
-One small store: two benchmarks, one of them with a second seed; base, RL, replacements with their vetoes,
+One small store: two benchmarks, one of them with a second seed; base, RL, replacements with their controls,
 extrapolations, the gate on RL. Means are numpy's, intervals and p the statistics' own on arrays that are put together
 here; what is read is the CSV that a user reads.
 """
@@ -24,9 +24,9 @@ from tests.report.made import result
 WAYS = (
     Decoding(mode="base"),
     Decoding(mode="rl"),
-    *(Decoding(mode=mode, tau=tau) for tau in (-0.5, -0.3, -0.1) for mode in ("veto", "replace")),
+    *(Decoding(mode=mode, tau=tau) for tau in (-0.5, -0.3, -0.1) for mode in ("veto", "reject", "replace")),
     *(Decoding(mode="extrapolate", tau=tau, gamma=gamma) for tau in (-0.3, -0.1) for gamma in (0.05, 0.1)),
-    *(Decoding(mode=mode, tau=0.2, criterion="kl") for mode in ("veto", "replace")),
+    *(Decoding(mode=mode, tau=0.2, criterion="kl") for mode in ("veto", "reject", "replace")),
     Decoding(mode="replace", tau=-0.2, primary="rl"),
     Decoding(mode="extrapolate", tau=-0.2, gamma=0.1, primary="rl"),
 )
@@ -124,8 +124,8 @@ def sampling_alone(one, other):
 def expected_pairs():
     """What is compared: RL with base, all others with RL, each with its control."""
     control = {
-        "replace τ-0.5": "veto τ-0.5", "replace τ-0.3": "veto τ-0.3", "replace τ-0.1": "veto τ-0.1",
-        "replace τ0.2 kl": "veto τ0.2 kl",
+        **{f"replace {way}": f"reject {way}" for way in ("τ-0.5", "τ-0.3", "τ-0.1", "τ0.2 kl")},
+        **{f"reject {way}": f"veto {way}" for way in ("τ-0.5", "τ-0.3", "τ-0.1", "τ0.2 kl")},
         **{f"extrapolate τ{tau} γ{gamma}": f"replace τ{tau}" for tau in ("-0.3", "-0.1") for gamma in ("0.05", "0.1")},
         "extrapolate τ-0.2 γ0.1 on rl": "replace τ-0.2 on rl",
     }  # fmt: skip
@@ -190,16 +190,18 @@ def test_the_differences_are_those_of_the_results_and_holm_is_over_all_of_them(s
         assert ends == pytest.approx([*wanted[pair], corrected[pair]])
 
 
-def test_replace_minus_veto_is_drawn_against_the_changed_share_of_the_replacement(store, sheets):
+def test_both_steps_are_drawn_against_the_changed_share_of_what_is_compared(store, sheets):
     for task in TASKS:
         rows = sheets[f"veto-{task}"]
         labels = {("Δ log p", tau): f"τ{tau}" for tau in ("-0.5", "-0.3", "-0.1")} | {("KL", "0.2"): "τ0.2 kl"}
-        assert {(row["line"], row["tau"].lstrip("'")) for row in rows} == labels.keys()
+        steps = ("replace minus reject", "reject minus veto")
+        drawn = [(row["step"], row["line"], row["tau"].lstrip("'")) for row in rows]
+        assert sorted(drawn) == sorted((step, *key) for step in steps for key in labels)
         for row in rows:
-            words = labels[row["line"], row["tau"].lstrip("'")]
-            ends = paired(store, task, f"replace {words}", f"veto {words}")
+            words, (first, second) = labels[row["line"], row["tau"].lstrip("'")], row["step"].split(" minus ")
+            ends = paired(store, task, f"{first} {words}", f"{second} {words}")
             assert [number(row, name) for name in ("difference", "low", "high", "p")] == pytest.approx(ends)
-            for name, mode in (("", "replace"), ("veto_", "veto")):
+            for name, mode in (("", first), ("minus_", second)):
                 label = f"{mode} {words}"
                 assert number(row, f"{name}avg") == pytest.approx(100 * table(store, task, label).mean())
                 assert number(row, f"{name}changed_percent") == pytest.approx(share(store, task, label, "n_changed")[1])
@@ -227,7 +229,7 @@ def test_every_result_is_listed_as_it_is(store, sheets):
 
 def test_the_scores_are_of_all_seeds_and_the_average_is_of_the_benchmarks(store, sheets):
     rows, name = sheets["main-scores"], {"Base": "base", "RL": "rl"}
-    assert len(rows) == 2 + 5  # base, RL, the best of each kind among more than six: three on base, two on RL
+    assert len(rows) == 2 + 6  # base, RL, the best of each kind among more than six: four on base, two on RL
     for row in rows:
         label = name.get(row["Method"], row["Method"].removesuffix(" †"))
         means = []
@@ -244,7 +246,13 @@ def test_the_scores_are_of_all_seeds_and_the_average_is_of_the_benchmarks(store,
             [(table(store, t, label).mean(), *stats.score_interval(table(store, t, label))) for t in TASKS]
         )
         assert [number(row, f"{average}: {end}") for end in ("low", "high")] == pytest.approx([100 * e for e in ends])
-    for mode, primary in (("replace", "base"), ("extrapolate", "base"), ("veto", "base"), ("replace", "rl")):
+    for mode, primary in (
+        ("replace", "base"),
+        ("extrapolate", "base"),
+        ("veto", "base"),
+        ("reject", "base"),
+        ("replace", "rl"),
+    ):
         kind = [each.label() for each in WAYS if (each.mode, each.primary) == (mode, primary)]
         best = max(kind, key=lambda label: sum(table(store, task, label).mean() for task in TASKS))
         assert f"{best} †" in [row["Method"] for row in rows]
@@ -279,7 +287,8 @@ def test_what_was_picked_is_the_best_and_has_holms_p(store, sheets):
 @pytest.mark.parametrize("start", ["changed", "ratio", "changed-on-rl", "ratio-on-rl"])
 def test_the_curves_are_of_shares_and_scores_of_the_results(store, sheets, start):
     primary = "rl" if start.endswith("rl") else "base"
-    lines = {"": "Δ log p", "veto": "Δ log p, veto", "kl": "KL"}
+    controls = ("veto", "reject")
+    lines = {"": "Δ log p", "veto": "Δ log p, veto", "reject": "Δ log p, reject", "kl": "KL"}
     for task in TASKS:
         if f"{start}-{task}" not in sheets:
             assert primary == "rl"
@@ -288,11 +297,11 @@ def test_the_curves_are_of_shares_and_scores_of_the_results(store, sheets, start
         wanted = {("base", ""): "base", ("rl", ""): "rl"}
         for decoding in WAYS:
             if decoding.primary == primary and decoding.gated:
-                kind = "kl" if decoding.criterion == "kl" else decoding.mode if decoding.mode == "veto" else ""
+                kind = "kl" if decoding.criterion == "kl" else decoding.mode if decoding.mode in controls else ""
                 if primary == "rl":
                     more = f", γ = {decoding.gamma:g}" if decoding.gamma else ""
                     wanted[f"Δ log p{more} on RL", f"{decoding.tau}"] = decoding.label()
-                elif decoding.mode == "replace" or (decoding.mode == "veto" and kind == "veto"):
+                elif decoding.mode == "replace" or (decoding.mode in controls and kind in controls):
                     wanted[lines[kind], f"{decoding.tau}"] = decoding.label()
         assert rows.keys() == wanted.keys()
         for key, label in wanted.items():
@@ -338,7 +347,8 @@ def test_only_what_lies_beyond_rl_is_drawn_as_an_extrapolation():
 def test_the_grid_has_each_score_its_interval_and_its_difference_to_its_control(store, sheets):
     for task in TASKS:
         rows = {row["Threshold τ"]: row for row in sheets[f"grid-{task}"]}
-        kinds = {"Base without the rejected token (veto)": "veto τ{}", "Replace with π_RL (γ = 0)": "replace τ{}"}
+        kinds = {"Base without the flagged token (veto)": "veto τ{}", "Replace with π_RL (γ = 0)": "replace τ{}"}
+        kinds["The same where RL's draw rejects it (reject)"] = "reject τ{}"
         kinds |= {f"Extrapolate, γ = {gamma}": f"extrapolate τ{{}} γ{gamma}" for gamma in ("0.05", "0.1")}
         assert rows.keys() == {"replaced", "changed", *kinds}
         for tau in ("-0.3", "-0.1"):
@@ -351,7 +361,7 @@ def test_the_grid_has_each_score_its_interval_and_its_difference_to_its_control(
                 assert ends == pytest.approx([100 * low, 100 * right.mean(), 100 * high])
                 if head.startswith("Base"):
                     continue
-                minus = f"veto τ{tau}" if label.startswith("replace") else f"replace τ{tau}"
+                minus = {"replace": "reject", "reject": "veto"}.get(label.split()[0], "replace") + f" τ{tau}"
                 mean, low, high, _ = paired(store, task, label, minus)
                 written = stats.Estimate(mean / 100, low / 100, high / 100).text(1, sign=True)
                 assert row[f"{column}: beside"].lstrip("'").startswith(written)
@@ -368,28 +378,37 @@ def test_the_first_lines_have_what_rls_tokens_add_and_its_gain(store, report):
         mean, low, high, _ = paired(store, task, "rl", "base")
         p = stats.p_value(corrected[task, "rl", "base"], stats.paired_difference(*(table(store, task, each) for each in ("rl", "base"))).at_most)  # noqa: E501  # fmt: skip
         words.append(f"{title} by {mean:+.1f} points [{low:+.1f}, {high:+.1f}] (Holm p {p})")
-    added, chosen = [], []
-    vetoed = [pair for pair in pairs if pair[2].startswith("veto")]
+    added, decided, chosen = [], [], []
+    rejected = [pair for pair in pairs if pair[2].startswith("reject")]
     for task, (title, _) in TASKS.items():
-        over = [pair for pair in vetoed if pair[0] == task]
+        over = [pair for pair in rejected if pair[0] == task]
         best = max(over, key=lambda pair: table(store, *pair[:2]).mean())
         as_good = [pair for pair in over if pair == best or paired(store, *pair[:2], best[1])[2] >= 0]
         fewest = min(as_good, key=lambda pair: share(store, *pair[:2], "n_replaced")[1])
-        mean, low, high, _ = paired(store, *fewest)
-        p = stats.p_value(corrected[fewest], stats.paired_difference(*(table(store, task, each) for each in fewest[1:])).at_most)  # noqa: E501  # fmt: skip
-        added.append(f"{mean:+.1f} points [{low:+.1f}, {high:+.1f}] on {title}")
+        decision, ps = (task, fewest[2], fewest[2].replace("reject", "veto")), []
+        for pair, said in ((fewest, added), (decision, decided)):
+            mean, low, high, _ = paired(store, *pair)
+            at_most = stats.paired_difference(*(table(store, task, each) for each in pair[1:])).at_most
+            ps.append(f"(Holm p {stats.p_value(corrected[pair], at_most)})")
+            said.append(f"{mean:+.1f} points [{low:+.1f}, {high:+.1f}] on {title}")
         chosen.append(
-            f"That is {fewest[1]} minus {fewest[2]}, of {len(over)} replacements the one with the fewest tokens that "
-            f"is not below the best: on {title} (Holm p {p})."
+            f"That is {fewest[1]} minus {fewest[2]} and {decision[1]} minus {decision[2]}, of {len(over)} replacements "
+            f"the one with the fewest tokens that is not below the best: on {title} {' '.join(ps)}."
         )
-    assert report.headline == f"What RL's tokens add where base's were rejected: {', '.join(added)}."
-    assert report.lead == (*chosen, f"RL changed {', '.join(words)}.", "Intervals are of 95 %, paired by problem.")
+    assert report.headline == f"What RL's token adds where RL rejects base's: {', '.join(added)}."
+    decisions = f"What RL's decision adds to the gate's: {', '.join(decided)}."
+    assert report.lead == (
+        decisions,
+        *chosen,
+        f"RL changed {', '.join(words)}.",
+        "Intervals are of 95 %, paired by problem.",
+    )
 
 
 def test_the_first_line_counts_and_compares_the_replacements_of_one_pair(store):
     """Those of another pair were among them, and one of those could be named as the fewest of this one's."""
     ways = [Decoding(mode=mode) for mode in ("base", "rl")]
-    ways += [Decoding(mode=mode, tau=tau) for tau in (-0.3, -0.1) for mode in ("veto", "replace")]
+    ways += [Decoding(mode=mode, tau=tau) for tau in (-0.3, -0.1) for mode in ("veto", "reject", "replace")]
     results = []
     for share, count, pair in ((0.6, 5, {"base": "b", "rl": "good"}), (0.58, 1, {"base": "b", "rl": "other"})):
         for i, way in enumerate(ways):
@@ -397,8 +416,8 @@ def test_the_first_line_counts_and_compares_the_replacements_of_one_pair(store):
             results.append(one.replace(n_tokens=one.n_tokens * 10, n_replaced=one.n_replaced * count))
     [line] = [line for line in build(results).lead if line.startswith("That is")]
     assert re.sub(r" \(Holm p [^)]*\)", "", line) == (
-        "That is replace τ-0.3 minus veto τ-0.3, of 2 replacements the one with the fewest tokens that is not below "
-        "the best: on AIME24 (good), on AIME24 (other)."
+        "That is replace τ-0.3 minus reject τ-0.3 and reject τ-0.3 minus veto τ-0.3, of 2 replacements the one with "
+        "the fewest tokens that is not below the best: on AIME24 (good), on AIME24 (other)."
     )
 
 

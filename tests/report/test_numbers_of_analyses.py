@@ -109,11 +109,14 @@ def test_effects_of_single_tokens_are_those_of_their_rule_kind_and_verdict(drawn
             ("after wrong", "all", "wrong"), ("after right", "all", "right"),
         ):  # fmt: skip
             assert ends(row, column) == of(effects[label, "flagged", *place], "effect")
+        other = effects.get((label, "own", "all", "any"))
+        assert other is None or ends(row, "Effect of the proposer's other token") == of(other, "effect")
+        assert (other is None) == undo
         assert ends(row, "Matter") == of(flagged, "matter")
         assert ends(row, "not flagged") == of(effects[label, "matched", "all", "any"], "matter")
         for column, *place in (
-            ("Effect minus a match's", "matched", "all"), ("minus a veto's", "own", "all"),
-            ("of changed ones, minus a veto's", "own", "changed"),
+            ("Effect minus a match's", "matched", "all"), ("minus that", "own", "all"),
+            ("of changed ones, minus that", "own", "changed"),
         ):  # fmt: skip
             assert ends(row, column) == of(minus[label, *place], "effect")
     depth = [row for row in found.tables["strata"] if (row["kind"], row["by"]) == ("flagged", "tenth")]
@@ -243,8 +246,8 @@ def test_numbers_of_tokens_are_shares_of_who_wrote_them(drawn):
 def test_where_gates_redraw_is_told_of_their_own_decoding(drawn):
     kinds = [f"entropy_{who}_{kind}" for who in ("base", "rl") for kind in ("redrawn", "kept")]
     decodings = [
-        {"label": label, "problems": 30, **drawn.estimates("share", "changed", *kinds), "runs_1": 30 + i, "runs_2": 7,
-         "runs_3": 3}
+        {"label": label, "problems": 30, **drawn.estimates("share", "changed", "other", *kinds), "runs_1": 30 + i,
+         "runs_2": 7, "runs_3": 3}
         for i, label in enumerate(LABELS)
     ]  # fmt: skip
     positions = [
@@ -266,6 +269,7 @@ def test_where_gates_redraw_is_told_of_their_own_decoding(drawn):
         assert row["Decoding"] == one["label"]
         assert ends(row, "Redrawn") == of(one, "share")
         assert ends(row, "Changed, of these") == of(one, "changed")
+        assert ends(row, "Other tokens differ") == of(one, "other", 1)
         assert ends(row, "Entropy of base, redrawn") == of(one, "entropy_base_redrawn", 1)
         assert ends(row, "kept") == of(one, "entropy_base_kept", 1)
         assert number(row, "Runs of one") == pytest.approx(100 * (30 + i) / (40 + i))

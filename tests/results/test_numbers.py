@@ -20,10 +20,10 @@ from rlvr_dir.tracking.describe import description, metrics_of
 from tests.results.made import made
 
 BASE, RL = Decoding(mode="base"), Decoding(mode="rl")
-VETO, REPLACE = (Decoding(mode=mode, tau=-0.3) for mode in ("veto", "replace"))
+VETO, REJECT, REPLACE = (Decoding(mode=mode, tau=-0.3) for mode in ("veto", "reject", "replace"))
 EXTRA = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
-SHARE = {"base": 0.25, "rl": 0.5, "veto": 0.45, "replace": 0.55, "extrapolate": 0.7}
-LONG = {"base": 30, "rl": 45, "veto": 35, "replace": 40, "extrapolate": 50}
+SHARE = {"base": 0.25, "rl": 0.5, "veto": 0.45, "reject": 0.5, "replace": 0.55, "extrapolate": 0.7}
+LONG = {"base": 30, "rl": 45, "veto": 35, "reject": 37, "replace": 40, "extrapolate": 50}
 PROBLEMS, SAMPLES, MOST = 40, 4, 60
 
 
@@ -44,7 +44,7 @@ def result(decoding, seed=0, samples=SAMPLES, **how):
     return made(decoding, right, **{**about, **how})
 
 
-WAYS = (BASE, RL, VETO, REPLACE, EXTRA)
+WAYS = (BASE, RL, VETO, REJECT, REPLACE, EXTRA)
 
 
 def pass_at(right, k):
@@ -261,8 +261,9 @@ def test_budgets_lengths_and_what_is_cut_are_of_all_responses(priced):
         most = max(most, min(1.0, p[i] * (len(p) - rank)))
         holm[i] = most
     assert [row[:2] for row in rows] == [
-        ["rl", "base"], ["veto τ-0.3", "rl"], ["replace τ-0.3", "rl"], ["extrapolate τ-0.3 γ0.1", "rl"],
-        ["replace τ-0.3", "veto τ-0.3"], ["extrapolate τ-0.3 γ0.1", "replace τ-0.3"],
+        ["rl", "base"], ["veto τ-0.3", "rl"], ["reject τ-0.3", "rl"], ["replace τ-0.3", "rl"],
+        ["extrapolate τ-0.3 γ0.1", "rl"],
+        ["reject τ-0.3", "veto τ-0.3"], ["replace τ-0.3", "reject τ-0.3"], ["extrapolate τ-0.3 γ0.1", "replace τ-0.3"],
     ]  # fmt: skip
     for i, (row, length, ended) in enumerate(zip(rows, tokens, cut, strict=True)):
         one, other = (np.mean([each.n_tokens.mean() for each in by[label]]) for label in row[:2])

@@ -75,9 +75,9 @@ def test_an_option_of_the_decoding_changes_the_only_one():
 def test_controls_are_a_short_way_of_writing_more_decodings():
     extra = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1)
     spec = load_eval({"decodings": [extra.model_dump()], "controls": True})
-    replaced, veto = Decoding(mode="replace", tau=-0.3), Decoding(mode="veto", tau=-0.3)
-    assert spec.decodings == (Decoding(mode="base"), Decoding(mode="rl"), veto, replaced, extra)
-    assert spec.hash() == load_eval({"decodings": ["base", "rl", veto, replaced, extra]}).hash()
+    controls = [Decoding(mode=mode, tau=-0.3) for mode in ("veto", "reject", "replace")]
+    assert spec.decodings == (Decoding(mode="base"), Decoding(mode="rl"), *controls, extra)
+    assert spec.hash() == load_eval({"decodings": ["base", "rl", *controls, extra]}).hash()
     for plain in (
         "resample,tau=-0.3",
         "veto,tau=-0.3",

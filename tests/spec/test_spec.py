@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 
+from rlvr_dir.decode.plan import rule_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates.position import DeltaLogp
 from rlvr_dir.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
@@ -106,7 +107,12 @@ def test_each_target_has_one_name():
         "resample,tau=-0.3,gamma=-1": "resample τ-0.3",
         "resample,tau=0.1,criterion=kl,primary=rl": "resample τ0.1 kl on rl",
         "veto,tau=-0.3": "veto τ-0.3",
-        "veto,tau=-0.3,gamma=0": "veto τ-0.3 γ0",
+        "veto,tau=-0.3,gamma=0": "veto τ-0.3 by RL",
+        "veto,tau=-0.3,primary=rl": "veto τ-0.3 by base on rl",
+        "veto,tau=-0.3,primary=rl,gamma=0": "veto τ-0.3 on rl",
+        "reject,tau=-0.3": "reject τ-0.3",
+        "reject,tau=-0.3,gamma=-1": "reject τ-0.3",
+        "reject,tau=0.1,criterion=kl,primary=rl,sign=positive": "reject τ0.1 kl positive on rl",
         "veto,tau=-0.3,gamma=0.1,window=:16": "veto τ-0.3 γ0.1 delta_logp @0:16",
     }
     for text, label in written.items():
@@ -116,15 +122,57 @@ def test_each_target_has_one_name():
     assert parse_decoding("extrapolate,tau=-0.3,gamma=-1").hash() == parse_decoding("resample,tau=-0.3").hash()
     with pytest.raises(UserError, match=r"gamma=0.0 is refused with mode='resample'; use mode=extrapolate"):
         parse_decoding("resample,tau=-0.3,gamma=0")
-    with pytest.raises(UserError, match=r"mode='veto' is refused with criterion='coupling'.*another criterion"):
-        parse_decoding("veto,criterion=coupling")
+    for mode in ("veto", "reject"):
+        refusal = rf"mode='{mode}' is refused with criterion='coupling'.*another criterion"
+        with pytest.raises(UserError, match=refusal):
+            parse_decoding(f"{mode},criterion=coupling")
+    for text, writes in (("reject,tau=-0.3,gamma=0", "base"), ("reject,tau=-0.3,gamma=0.5,primary=rl", "rl")):
+        with pytest.raises(UserError, match=rf"is refused with mode='reject', where {writes} writes; use mode=veto"):
+            parse_decoding(text)
+    with pytest.raises(UserError, match="tau is missing: mode='reject' needs the threshold"):
+        parse_decoding("reject")
 
 
-def test_the_control_of_a_decoding_has_less_of_a_target():
-    extra = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1, primary="rl")
-    veto, replaced = extra.controls()
-    assert (extra.control(), replaced.control(), veto.control()) == (replaced, veto, veto)
-    assert (veto.label(), replaced.label()) == ("veto τ-0.3 on rl", "replace τ-0.3 on rl")
+@pytest.mark.parametrize(
+    ("text", "chain"),
+    [
+        ("replace,tau=-0.3", ["reject τ-0.3", "veto τ-0.3"]),
+        ("extrapolate,tau=-0.3,gamma=0.1", ["replace τ-0.3", "reject τ-0.3", "veto τ-0.3"]),
+        ("resample,tau=-0.3", []),
+        ("veto,tau=-0.3,gamma=0", []),
+        ("replace,criterion=coupling", []),
+        ("replace,criterion=always", []),
+        # where RL proposes the mirror: base's token, base's decision; RL drawn again against RL without the token
+        ("resample,tau=-0.3,primary=rl", ["reject τ-0.3 on rl", "veto τ-0.3 on rl"]),
+        ("extrapolate,tau=-0.3,gamma=0.1,primary=rl", ["replace τ-0.3 on rl", "veto τ-0.3 on rl"]),
+    ],
+)
+def test_each_control_differs_in_one_thing(text, chain):
+    decoding, found = parse_decoding(text), []
+    while (control := decoding.control()) != decoding:
+        rules = [rule_of(each, Sampling()) for each in (decoding, control)]
+        moves = {
+            "token": rules[1].decider == "other",
+            "decision": (rules[0].decider, rules[1].decider) == ("other", "gate"),
+            "beyond": rules[0].gamma > 0 == rules[1].gamma,
+            "again": rules[0].gamma == rules[1].gamma and rules[1].without and not rules[0].without,
+        }
+        assert sum(moves.values()) == 1, (text, control.label())
+        found.append(control.label())
+        decoding = control
+    assert found == chain
+    assert [each.label() for each in parse_decoding(text).controls()] == chain[::-1]
+
+
+def test_a_sign_is_part_of_a_gate_and_only_where_it_is_asked_for():
+    plain, signed = (parse_decoding(f"replace,criterion=kl,tau=0.1{more}") for more in ("", ",sign=negative"))
+    assert "sign" not in plain.model_dump()
+    assert signed.model_dump()["sign"] == "negative"
+    assert signed.criterion == "kl negative"
+    assert parse_decoding("replace,criterion=kl above negative,tau=0.1") == signed
+    assert parse_decoding("replace,criterion=kl below positive,tau=0.1").criterion == "kl below positive"
+    with pytest.raises(UserError, match="sign"):
+        parse_decoding("replace,criterion=kl,tau=0.1,sign=minus")
 
 
 def test_no_gate_needs_no_threshold():

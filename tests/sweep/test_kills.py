@@ -17,7 +17,7 @@ pytestmark = pytest.mark.whole(reason="minutes of sweeps that are killed, and Po
 
 PATIENCE = 120  # seconds for anything a sweep does
 LARGER = {"limit": 6, "sampling": {"samples": 4, "max_tokens": 40}}
-RESPONSES = 8 * 6 * 4  # four points, base, RL and two vetoes, of six problems
+RESPONSES = 10 * 6 * 4  # four points, base, RL, two rejects and two vetoes, of six problems
 
 
 def children(pid):
@@ -45,7 +45,7 @@ def wait_for_a_moment(pid, out, rng, seconds):
 def check(study, out, spec, responses):
     """Every point is complete, nothing failed, no response has been decoded twice."""
     assert sorted(key(t.point) for t in study.complete(references=False)) == sorted(map(key, listed_points(spec)))
-    assert len(study.complete(references=True)) == 4
+    assert len(study.complete(references=True)) == 6
     assert {trial.state for trial in study} == {"complete"}
     found = stored(out / "records")
     for name, keys in found.items():

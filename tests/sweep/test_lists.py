@@ -22,10 +22,10 @@ def test_the_paper_names_shipped_sweeps_alone():
 
 def test_a_total_counts_what_is_missing_and_the_thresholds(tmp_path):
     total = open_sweep(sweep(), Places.under(tmp_path)).objective.estimate().total
-    assert total == Cost(ways=8, responses=8 * 3 * 2, thresholds=0, tokens=8 * 3 * 2 * 40)
+    assert total == Cost(ways=10, responses=10 * 3 * 2, thresholds=0, tokens=10 * 3 * 2 * 40)
     matched = sweep(parameters={"decode.tau": {"ratio": [0.1, 0.2]}}, decode={})
     estimate = open_sweep(matched, Places.under(tmp_path)).objective.estimate()
-    ways = [f"{way} delta_logp at {share} % replaced" for share in (10, 20) for way in ("veto", "replace")]
+    ways = [f"{way} delta_logp at {share} % replaced" for share in (10, 20) for way in ("veto", "reject", "replace")]
     assert [row.label for row in estimate.rows] == ["base", "rl", *ways]
     assert "2 thresholds are refined, each on as many samples as promise 400 replaced tokens, at most 12" in (
         estimate.text(points=False)
@@ -33,9 +33,9 @@ def test_a_total_counts_what_is_missing_and_the_thresholds(tmp_path):
     total = estimate.total
     gated = open_sweep(matched.replace(decode={"gamma": 0.05}), Places.under(tmp_path)).objective.estimate()
     assert gated.rows[-1].label == "extrapolate γ0.05 delta_logp at 20 % replaced"
-    assert (total.thresholds, total.responses) == (2 * 6, 6 * 6)
-    assert total.tokens == 48 * 40
-    for gamma, ways in ({}, 2 + 10), ({"decode.gamma": {"values": [0.1]}}, 2 + 15):  # with controls
+    assert (total.thresholds, total.responses) == (2 * 6, 8 * 6)
+    assert total.tokens == 60 * 40
+    for gamma, ways in ({}, 2 + 15), ({"decode.gamma": {"values": [0.1]}}, 2 + 20):  # with controls
         search = {"method": "tpe", "run_cap": 5, "parameters": {"decode.tau": {"min": -1, "max": -0.1}, **gamma}}
         total = open_sweep(sweep(**search, decode={}), Places.under(tmp_path)).objective.estimate().total
         assert (total.ways, total.responses) == (ways, ways * 6)

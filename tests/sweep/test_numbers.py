@@ -39,7 +39,7 @@ from tests.sweep.made import TRAINING, sweep
 TASKS, SAMPLES, LIMIT = ("tiny_easy", "tiny_medium"), 4, 30
 PAIR = {"base": "tiny/base", "rl": "tiny/rl"}
 VETO = Decoding(mode="veto", tau=-0.3)
-SHARE = {"base": 0.2, "rl": 0.5, "veto": 0.45, "replace": 0.55, "extrapolate": 0.65}
+SHARE = {"base": 0.2, "rl": 0.5, "veto": 0.45, "reject": 0.5, "replace": 0.55, "extrapolate": 0.65}
 
 
 def drawn(decoding, task, ids, seed=0, seconds=0.0):
@@ -116,7 +116,7 @@ def pairs_of(found):
     rows = [("rl", "base"), *((label, "rl") for label in labels if label not in ("base", "rl"))]
     for label in labels:
         decoding = found[TASKS[0], label].decoding
-        if decoding.control() != decoding and decoding.mode in ("replace", "extrapolate"):
+        if decoding.control() != decoding and decoding.mode in ("replace", "reject", "extrapolate"):
             rows.append((label, decoding.control().label()))
     return [(task, *row) for task in TASKS for row in rows]
 
@@ -136,7 +136,7 @@ def test_the_sentence_has_the_best_point_and_each_of_its_leads(swept):
     score = mean_of(swept.found, best)
     assert said.startswith(f"tiny: best of 4 on these problems: {best}, avg_at_4 {100 * score:.2f}; ")
     control = swept.found[TASKS[0], best].decoding.control().label()
-    names = {"rl": "rl", control: "its γ=0 control" if control.startswith("replace") else "its veto"}
+    names = {"rl": "rl", control: "its γ=0 control" if control.startswith("replace") else "its reject"}
     part = f"({LIMIT} of 240 problems)"
     for (task, label, minus), (d, holm_p) in rows.items():
         if label == best:
@@ -173,16 +173,16 @@ def test_a_line_of_progress_has_the_point_the_best_so_far_and_the_time_left(tmp_
     best = None
     for number, said in enumerate(lines):
         results = found[number]
-        if number >= 4 and (best is None or mean_avg(results) > mean_avg(found[best])):
+        if number >= 6 and (best is None or mean_avg(results) > mean_avg(found[best])):
             best = number
-        words = [f"{number + 1}/8", f"tiny: {results[0].label}", *map(score_of, results)]
+        words = [f"{number + 1}/10", f"tiny: {results[0].label}", *map(score_of, results)]
         if best is not None:
             words.append(f"best so far: {found[best][0].label} {score_of(found[best][0])}")
-        if left := 7 - number:
+        if left := 9 - number:
             words.append(f"about {duration(30.0 / (number + 1) * left)} left")
         assert said == "  |  ".join(words)
     assert status(begun.folder, spec).splitlines() == [
-        "small: 2 tau x 2 gamma = 4 points; 4 complete; references: 4 complete",
+        "small: 2 tau x 2 gamma = 4 points; 4 complete; references: 6 complete",
         f"best so far: {found[best][0].label} {score_of(found[best][0])}",
     ]
 
@@ -206,7 +206,7 @@ def mean_avg(results):
 def test_metrics_of_a_point_are_means_over_its_benchmarks(swept):
     entries = {entry["label"]: entry for entry in swept.plain["entries"]}
     assert list(entries)[:2] == ["base", "rl"]
-    assert len(entries) == 2 + 2 + 4
+    assert len(entries) == 2 + 4 + 4
     for label, entry in entries.items():
         wanted = {
             "avg_at_4": lambda one: one.correct.mean(),
@@ -227,7 +227,7 @@ def test_metrics_of_a_point_are_means_over_its_benchmarks(swept):
 def test_tokens_and_speed_are_of_all_results(swept):
     every = list(swept.found.values())
     tokens = sum(one.n_tokens.sum() for one in every)
-    assert f"4 references; 4 samples a problem, {tokens:,} tokens; vllm 0.32.0 on cpu" in swept.text
+    assert f"6 references; 4 samples a problem, {tokens:,} tokens; vllm 0.32.0 on cpu" in swept.text
     assert swept.plain["tokens_per_second"] == pytest.approx(tokens / sum(one.seconds for one in every))
     for task in TASKS:
         means = [one.n_tokens.mean() for one in every if one.task == task]
@@ -263,7 +263,7 @@ def test_comparisons_in_the_json_are_those_of_the_results(swept):
 def test_equal_forwards_in_the_json_cost_tokens_times_models_times_votes(swept):
     assert {lot["task"] for lot in swept.plain["equal_forwards"]} == {*TASKS}
     for lot in swept.plain["equal_forwards"]:
-        assert len(lot["answers"]) == 8 * 3
+        assert len(lot["answers"]) == 10 * 3
         settings = {
             one.label: one for one in settings_of(swept.found[key] for key in swept.found if key[0] == lot["task"])
         }
@@ -397,19 +397,19 @@ def test_what_the_records_hold_is_counted_where_it_would_be_decoded_alike(tmp_pa
     earlier.mkdir(parents=True)
     (earlier / "summary.json").write_text(json.dumps({"tokens_per_second": 12.5, "mean_tokens": {"tiny": {}}}))
     found = estimate(spec, tmp_path, tmp_path / "records")
-    assert [(row.responses, row.responses_held) for row in found.rows] == [(6, 6), (6, 6), *[(6, 0)] * 6]
-    assert (found.mean_tokens, found.speed, found.missing) == (np.mean(lengths), 12.5, 36)
-    assert found.total.tokens == round(36 * np.mean(lengths))
+    assert [(row.responses, row.responses_held) for row in found.rows] == [(6, 6), (6, 6), *[(6, 0)] * 8]
+    assert (found.mean_tokens, found.speed, found.missing) == (np.mean(lengths), 12.5, 48)
+    assert found.total.tokens == round(48 * np.mean(lengths))
 
 
 def test_a_search_is_estimated_with_the_most_controls_that_a_point_may_have(tmp_path):
-    """gamma 0 is a replacement, whose control is its veto; beyond it the replacement comes as well."""
+    """gamma 0 is a replacement, whose controls are reject and veto; beyond it the replacement comes as well."""
     spec = sweep(
         method="tpe", run_cap=3, parameters={"decode.tau": {"values": [-0.3]}, "decode.gamma": {"min": 0, "max": 1}}
     )
     rows = estimate(spec, tmp_path, tmp_path / "records").rows
     proposed = [row.label for row in rows if row.label in ("to be proposed", "its control")]
-    assert proposed == ["to be proposed", "its control", "its control"] * 3
+    assert proposed == ["to be proposed", "its control", "its control", "its control"] * 3
 
 
 def seed(number, right, samples=8):

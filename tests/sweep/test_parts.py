@@ -26,8 +26,8 @@ def test_what_failed_is_said_and_what_was_done_since_is_no_failure(tmp_path):
     begun = open_sweep(spec, Places.under(tmp_path, track=False))
     begun.folder.make()
     points = listed_points(spec)
-    first, vetoes = begun.todo()[: -len(points)], {point["decode.tau"] for point in points}
-    assert [one["reference"]["mode"] for one in first] == ["base", "rl", *["veto"] * len(vetoes)]
+    first, taus = begun.todo()[: -len(points)], {point["decode.tau"] for point in points}
+    assert [one["reference"]["mode"] for one in first] == ["base", "rl", *["veto", "reject"] * len(taus)]
     assert begun.todo()[len(first) :] == points, "after the references"
     begun.fail(points[2], "RuntimeError: no")
     told = status(begun.folder, spec)

@@ -50,7 +50,7 @@ def test_its_results_are_runs_of_one_parent(grid):
     runs = client.search_runs([experiment.experiment_id])
     [parent] = [run for run in runs if run.data.tags["kind"] == "sweep"]
     results = [run for run in runs if run.data.tags["kind"] == "eval"]
-    assert len({run.data.tags["config_hash"] for run in results}) == len(results) == 8
+    assert len({run.data.tags["config_hash"] for run in results}) == len(results) == 10
     assert {run.data.tags["mlflow.parentRunId"] for run in results} == {parent.info.run_id}
     assert {run.info.status for run in runs} == {"FINISHED"}
 
@@ -58,19 +58,19 @@ def test_its_results_are_runs_of_one_parent(grid):
 def test_a_grid_runs_to_the_end_and_says_what_it_found(grid, look):
     study, folder = look(grid)
     assert len(points_of(study)) == 4
-    assert once(grid / "records") == 8 * 3 * 2
+    assert once(grid / "records") == 10 * 3 * 2
     told = json.loads((folder.path / "summary.json").read_text())
     assert told["states"]["complete"] == 4
     assert "best of 4 on these problems" in told["verdicts"][0]
-    assert "Holm over 11: " in told["verdicts"][0]
+    assert "Holm over 15: " in told["verdicts"][0]
     assert {row["minus"] for row in told["comparisons"]} == {
-        "base", "rl", "replace τ-0.3", "replace τ-0.1", "veto τ-0.3", "veto τ-0.1",
+        "base", "rl", "replace τ-0.3", "replace τ-0.1", "reject τ-0.3", "reject τ-0.1", "veto τ-0.3", "veto τ-0.1",
     }  # fmt: skip
     text = (folder.path / "summary.md").read_text()
     for name in ("heat-tiny_easy.svg", "ratio-tiny_easy.svg"):
         assert (folder.path / name).read_text().rstrip().endswith("</svg>")
         assert name in text
-    assert "4 complete; references: 4 complete" in status(folder, study.spec)
+    assert "4 complete; references: 6 complete" in status(folder, study.spec)
     assert best(folder, study.spec) == "\n".join(told["verdicts"])
 
 
@@ -88,7 +88,7 @@ def test_result_files_that_are_missing_or_damaged_are_made_again_from_the_record
             name: old[name] for name in old if name not in ("seconds", "provenance")
         }
     assert {path: path.read_bytes() for path in grid.glob("records/*/*/journal.bin")} == journals
-    assert len(list(look(grid)[0])) == 8
+    assert len(list(look(grid)[0])) == 10
 
 
 def test_a_study_that_is_lost_costs_no_response(grid, host, look):
@@ -112,23 +112,19 @@ def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
     spec = sweep(parameters={"decode.tau": {"values": [-0.3, -0.1, -0.2]}, "decode.gamma": {"values": [0.0, 0.1]}})
     found = estimate(spec, grid, grid / "records")
     assert found.size == "3 tau x 2 gamma = 6 points"
-    assert [row.responses_held for row in found.rows] == [
-        6,
-        6,
-        6,
-        6,
-        0,
-        *[6] * 4,
-        0,
-        0,
-    ]  # base, RL, three vetoes, the points
-    assert found.missing == 18
-    assert "18, about" in found.text(points=True)
+    held = [6, 6, 6, 6, 0, 6, 6, 0, *[6] * 4, 0, 0]  # base, RL, three rejects, three vetoes, the points
+    assert [row.responses_held for row in found.rows] == held
+    assert found.missing == 24
+    assert "24, about" in found.text(points=True)
     fresh = estimate(spec, tmp_path, tmp_path / "records")
-    assert f"at most {66 * 40:,} tokens" in fresh.text(points=True)
+    assert f"at most {84 * 40:,} tokens" in fresh.text(points=True)
     matched = {"decode": {"gamma": 0.1}, "parameters": {"decode.tau": {"ratio": [0.1]}}}
     found = estimate(sweep(**matched), grid, grid / "records")
-    labels = ["base", "rl", *(f"{way} delta_logp at 10 % replaced" for way in ("veto", "replace", "extrapolate γ0.1"))]
+    labels = [
+        "base",
+        "rl",
+        *(f"{way} delta_logp at 10 % replaced" for way in ("veto", "reject", "replace", "extrapolate γ0.1")),
+    ]
     assert [row.label for row in found.rows] == labels
     assert not list(tmp_path.iterdir())
 
@@ -177,15 +173,16 @@ def test_one_sweep_draws_in_several_ways_and_prices_them_at_equal_forwards(host,
     others = [{"temperature": 0, "decodings": ["rl", "replace,tau=-0.1"]}, {"top_p": 0.2}, {"top_p": 1.0}]
     changes = {"samplings": others, "equal_forwards": True, "parameters": {"decode.tau": {"values": [-0.3]}}}
     said = estimate(sweep(**changes), tmp_path, tmp_path / "records").text(points=True)
-    assert "8 ways of decoding, 42 responses" in said
+    assert "9 ways of decoding, 48 responses" in said
     assert host.run(tmp_path, **changes) == 0
     study, folder = look(tmp_path, **changes)
-    assert len(study.complete(references=True)) == 7
-    assert once(tmp_path / "records") == 3 * (6 * 2 + 2)
+    assert len(study.complete(references=True)) == 8
+    assert once(tmp_path / "records") == 3 * (7 * 2 + 2)
     told = json.loads((folder.path / "summary.json").read_text())
     labels = [entry["label"] for entry in told["entries"]]
     assert labels == [
-        "base", "rl", "veto τ-0.3", "rl (greedy)", "rl (top-p 0.2)", "rl (top-p 1)", "replace τ-0.1 (greedy)",
+        "base", "rl", "veto τ-0.3", "reject τ-0.3", "rl (greedy)", "rl (top-p 0.2)", "rl (top-p 1)",
+        "replace τ-0.1 (greedy)",
         "replace τ-0.3",
     ]  # fmt: skip
     priced = {answer["label"]: answer["models"] for lot in told["equal_forwards"] for answer in lot["answers"]}
@@ -214,13 +211,13 @@ def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
     assert [row["first"] is None for row in refined] == [row["criterion"] == "random" for row in refined]
     others = {row["first"] for row in refined} - {None} - {row["tau"] for row in refined}  # decoded for that alone
     assert others
-    assert once(tmp_path / "records") == (18 + len(others)) * 12 * 2  # the base generation serves as reference too
+    assert once(tmp_path / "records") == (26 + len(others)) * 12 * 2  # the base generation serves as reference too
     changes["parameters"]["decode.tau"]["refine"] = False
     assert host.run(tmp_path, name="unrefined", **changes) == 0
     _, folder = look(tmp_path, name="unrefined", **changes)
     unrefined = json.loads((folder.path / "matched.json").read_text())["tiny"]
     assert [row["tau"] for row in unrefined] == [row["first"] or row["tau"] for row in refined]
-    assert once(tmp_path / "records") == (18 + 2 * len(others)) * 12 * 2  # the vetoes are new, all else was decoded
+    assert once(tmp_path / "records") == (26 + 3 * len(others)) * 12 * 2  # the controls are new, all else was decoded
     begun = open_sweep(sweep(name="unrefined", **changes), Places.under(tmp_path, track=False))
     assert all(map(begun.objective.is_current, begun.study.complete()))  # run again, it makes none again
 
@@ -242,8 +239,8 @@ def test_a_search_asks_and_tells_and_knows_its_best_point(host, look, tmp_path):
     values = {trial.user_attrs["point"]["decode.tau"]: trial.value for trial in shown.trials}
     assert values == {trial.point["decode.tau"]: trial.metrics["replacement_ratio"] for trial in points}
     assert shown.direction.name == "MINIMIZE"
-    assert len(optuna.load_study(study_name="small references", storage=journal).trials) == 2 + 5 * 2
-    assert len(study.complete(references=True)) == 2 + 5 * 2  # each with its own controls
+    assert len(optuna.load_study(study_name="small references", storage=journal).trials) == 2 + 5 * 3
+    assert len(study.complete(references=True)) == 2 + 5 * 3  # each with its own controls
     assert study.best().metrics["replacement_ratio"] == min(t.metrics["replacement_ratio"] for t in points)
     once(tmp_path / "records")
 

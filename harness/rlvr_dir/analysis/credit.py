@@ -252,7 +252,7 @@ def _measured(job: Job, part: Frame, store: RecordStore, noises: int) -> Frame:
         for suffix, change in (("", row["change"]), ("_own", row["own"])):
             if change is None:
                 continue
-            replays = [change.held(record, noise) for noise in range(change.noises + 1)]
+            replays = [change.find(record, noise) for noise in range(change.noises + 1)]
             effects_of_row[f"changed{suffix}"] = changed = replays[0] is not None and replays[0].right is not None
             effects = [sign * (int(replay.right or 0) - right) for replay in replays if replay] if changed else [0]
             effects_of_row[f"effect{suffix}"] = effects[0]

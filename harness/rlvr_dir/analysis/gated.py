@@ -24,8 +24,8 @@ RUNS = 6  # lengths of runs that are counted apart; the last one is "or more"
 AFTER = 8  # tokens that follow a changed one
 # By problem: arrays whose last axis is (what is counted, out of how many).
 SHAPES: dict[str, tuple[int, ...]] = {
-    "share": (), "changed": (), "by_token": (len(TOKENS),), "by_tenth": (TENTHS,), "entropy": (2, 2), "kept": (2,),
-    "after": (2, AFTER),
+    "share": (), "changed": (), "other": (), "by_token": (len(TOKENS),), "by_tenth": (TENTHS,), "entropy": (2, 2),
+    "kept": (2,), "after": (2, AFTER),
 }  # fmt: skip
 
 
@@ -52,6 +52,7 @@ class Gated:
         )
         counts["share"] += replaced.sum(), n
         counts["changed"] += changed.sum(), replaced.sum()
+        counts["other"] += trace.fact("tv_other")[replaced].sum(), replaced.sum()
         for name, places in (("by_token", np.digitize(at, TOKENS) - 1), ("by_tenth", TENTHS * at // max(1, n))):
             counts[name][:, 0] += np.bincount(places, replaced, minlength=len(counts[name]))
             counts[name][:, 1] += np.bincount(places, minlength=len(counts[name]))
@@ -77,9 +78,11 @@ class Gated:
         return self
 
     def estimate(self, name: str, *place: int) -> tuple[Estimate, int]:
-        """Return a share, or a mean of entropies, with its interval, and out of how many it is."""
+        """Return a share, or a mean of entropies or variations, with its interval, and out of how many it is."""
         table = np.stack([counts[name][place] for counts in self.problems.values()])  # (problems, 2)
-        return (token_mean if name == "entropy" else token_share)(table[:, 0], table[:, 1]), int(table[:, 1].sum())
+        return (token_mean if name in ("entropy", "other") else token_share)(table[:, 0], table[:, 1]), int(
+            table[:, 1].sum()
+        )
 
 
 def gated_statistics(spec: EvalSpec, records: str | Path, *, progress: bool = True) -> Analysis:
@@ -100,7 +103,7 @@ def gated_statistics(spec: EvalSpec, records: str | Path, *, progress: bool = Tr
         with showing(progress), phase("counting"):
             for part in parts:
                 statistics.add_all(part)
-        estimates = {name: statistics.estimate(name)[0] for name in ("share", "changed")}
+        estimates = {name: statistics.estimate(name)[0] for name in ("share", "changed", "other")}
         for row, kind in enumerate(("redrawn", "kept")):
             estimates |= {
                 f"entropy_{model}_{kind}": statistics.estimate("entropy", row, i)[0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlvr_dir.errors import UserError
-from rlvr_dir.policy.gates import Gate
+from rlvr_dir.policy.gates import Gate, sign_of
 from rlvr_dir.policy.statistics import STATISTICS
 from rlvr_dir.policy.trace import FACTS, TOP_FACTS, columns
 
@@ -45,18 +45,24 @@ class Trace:
     def value(self, gate: Gate) -> np.ndarray:
         """Return what a gate compares with its threshold at every token: (tokens,) float32.
 
+        Where Δ log p has not the sign that the gate asks for it is infinite, and beyond no threshold.
+
         Raises:
             UserError: it looks at more than a trace has.
         """
         import torch  # which only criteria need: reading a trace does not wait for it
 
         try:
-            return gate.value(_Replay(self.table, torch.from_numpy)).numpy()  # pyright: ignore[reportArgumentType]
+            value = gate.value(_Replay(self.table, torch.from_numpy)).numpy()  # pyright: ignore[reportArgumentType]
         except KeyError as error:
             raise UserError(
                 f"criterion={gate.words!r} reads {error.args[0]}, which traces do not have; accepted: a criterion of "
                 "what traces hold; in a sweep, thresholds as they are in place of ratios"
             ) from None
+        if sign := sign_of(gate):
+            never = np.inf if getattr(gate, "holds_below", False) else -np.inf
+            value = np.where(sign * self.fact("delta_logp") > 0, value, never).astype(np.float32)
+        return value
 
     @property
     def proposed(self) -> np.ndarray:

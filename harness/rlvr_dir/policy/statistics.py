@@ -73,6 +73,11 @@ def js_divergence(lp: Tensor, lq: Tensor) -> Tensor:
     return 0.5 * (_expectation(lp, lp - middle) + _expectation(lq, lq - middle))
 
 
+def total_variation(lp: Tensor, lq: Tensor) -> Tensor:
+    """Return the total variation of two policies, 0 to 1: two (rows, vocab) -> (rows,); 0 where either is none."""
+    return (0.5 * (lp.exp() - lq.exp()).abs().sum(-1)).nan_to_num(0.0)
+
+
 def _expectation(logp: Tensor, value: Tensor) -> Tensor:
     p = logp.exp()
     impossible = ~(p > 0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlvr_dir.policy.statistics import entropy, js_divergence, kl_divergence
+from rlvr_dir.policy.statistics import entropy, js_divergence, kl_divergence, total_variation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +25,7 @@ FACTS = (
     "rank_rl",
     "proposed",  # its id
     "js",  # Jensen-Shannon divergence of base and RL, nats
+    "tv_other",  # total variation of base and RL, each without the proposed token: do they write another one alike?
 )
 TOP_FACTS = ("base_id", "base_logp", "rl_id", "rl_logp")  # of the j-th likeliest token of each model, j = 0, 1, ...
 LEAST_LOGP, MOST_KL = -1000.0, 30.0  # what stands for -inf and inf: every fact is finite
@@ -61,6 +62,7 @@ def trace(lb: Tensor, lr: Tensor, proposed: Tensor, top: int = 0) -> Tensor:
         (lr > rl).sum(1, keepdim=True),
         index,
         js_divergence(lb, lr)[:, None],
+        total_variation(*(without(logp, index) for logp in (lb, lr)))[:, None],
     ]
     if top:
         lists = []
@@ -69,6 +71,11 @@ def trace(lb: Tensor, lr: Tensor, proposed: Tensor, top: int = 0) -> Tensor:
             lists += [ids.float(), values.clamp(min=LEAST_LOGP)]
         kinds.append(torch.stack(lists, dim=2).flatten(1))
     return torch.cat([kind.float() for kind in kinds], dim=1)
+
+
+def without(logp: Tensor, index: Tensor) -> Tensor:
+    """Return log-probabilities without one token of each row, normalised; NaN where there is no other."""
+    return logp.scatter(1, index, float("-inf")).log_softmax(1)
 
 
 def traced(policies: Policies, proposed: Tensor) -> Tensor:

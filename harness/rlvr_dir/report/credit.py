@@ -50,6 +50,7 @@ def _effects(analysis: Analysis, name: str, these: str) -> Section:
     rows = []
     for label in dict.fromkeys(row["label"] for row in analysis.tables["effects"]):
         flagged, changed = by[label, "flagged", "all", "any"], by[label, "flagged", "changed", "any"]
+        other = by.get((label, "own", "all", "any"))
         rows.append(
             {
                 "Rule": label,
@@ -62,15 +63,16 @@ def _effects(analysis: Analysis, name: str, these: str) -> Section:
                 "Matter": _cell(flagged, "matter", plus=False),
                 "not flagged": _cell(by.get((label, "matched", "all", "any")), "matter", plus=False),
                 "Effect minus a match's": _cell(minus.get((label, "matched", "all")), "effect"),
-                "minus a veto's": _cell(minus.get((label, "own", "all")), "effect"),
-                "of changed ones, minus a veto's": _cell(minus.get((label, "own", "changed")), "effect"),
+                "Effect of the proposer's other token": _cell(other, "effect"),
+                "minus that": _cell(minus.get((label, "own", "all")), "effect"),
+                "of changed ones, minus that": _cell(minus.get((label, "own", "changed")), "effect"),
             }
         )
     note = (
         "Points of the verdict. A match is a token of the same problem, verdict, depth and strata that the gate does "
-        "not flag; a veto is the same place drawn again by the proposer's own model without the token, which is never "
-        "drawn as it was. After wrong and after right responses effects can only go one way: hold them against each "
-        f"other, not against zero. {OVER}"
+        "not flag. The proposer's other token is drawn there by the model that proposed, without the token; "
+        "of tokens that the rule changed, the effect minus that is what the target's token adds. After wrong and "
+        f"after right responses effects can only go one way: hold them against each other, not against zero. {OVER}"
     )
     return Section(name, "The verdict, when one token is another", frame(rows), (note,))
 

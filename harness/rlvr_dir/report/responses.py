@@ -1,5 +1,6 @@
 """The chapters of responses, token by token: what both models think of them, and where gates redraw."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -275,6 +276,14 @@ def _afterwards(data: Frame, name: str) -> Section:
     return Section(name, title, data, (note,), canvas.svg, alt)
 
 
+ALIKE = 0.05  # total variation below which two writers are one
+
+
+def is_void(row: Mapping[str, Any]) -> bool:
+    """Tell whether base and RL write the same other tokens where a gate holds, so that their contrast says nothing."""
+    return row["other"] is not None and row["other"] < ALIKE
+
+
 def _gates(decodings: Frame, name: str) -> Section:
     """List how much each gate redraws, at what entropy, and in what runs."""
     rows = []
@@ -285,14 +294,23 @@ def _gates(decodings: Frame, name: str) -> Section:
                 "Decoding": row["label"],
                 "Redrawn": cell(estimate(row, "share"), suffix=" %"),
                 "Changed, of these": cell(estimate(row, "changed"), suffix=" %"),
+                "Other tokens differ": cell(estimate(row, "other"), 3, unit=1),
                 "Entropy of base, redrawn": cell(estimate(row, "entropy_base_redrawn"), unit=1),
                 "kept": cell(estimate(row, "entropy_base_kept"), unit=1),
                 "Runs of one": cell(runs[0] / sum(runs) if sum(runs) else None, 1, suffix=" %"),
                 "by chance": cell(1 - (row["share"] or 0.0), 1, suffix=" %"),
             }
         )
+    void = [row["Decoding"] for row, told in zip(rows, decodings.to_dict("records"), strict=True) if is_void(told)]
     note = (
-        "Entropies in nats, of base at the position, means. A run is redrawn tokens side by side; by chance: if as "
+        "Other tokens differ: the total variation (0 to 1) of base and RL, each without the flagged token, mean over "
+        "these positions"
+        + (
+            f"; below {ALIKE:g}, for {', '.join(void)}, whose token is written can make no difference. "
+            if void
+            else ". "
+        )
+        + "Entropies in nats, of base at the position, means. A run is redrawn tokens side by side; by chance: if as "
         "many were redrawn anywhere, independently. Brackets: 95 % intervals over problems."
     )
     return Section(name, "Gates: how much they redraw, at what entropy, in what runs.", frame(rows), (note,))

@@ -133,10 +133,11 @@ class Decoding(Spec, frozen=True):
         return 0.0 if self.primary == "rl" else -1.0
 
     @property
-    def writer(self) -> str:
-        """Who writes where a token is redrawn, in words: `RL`, `base without the token`."""
-        policy = {0.0: "RL", -1.0: "base"}.get(self.gamma, "the extrapolation")
-        return f"{policy} without the token" if self.mode in ("veto", "reject") else policy
+    def strength(self) -> str:
+        """What tells its writer from that of others of its mode: `γ0.1` of extrapolations, `by RL` of a veto."""
+        if self.mode == "veto" and self.gamma in (0.0, -1.0):
+            return "" if self.gamma == self._own_gamma else "by RL" if self.gamma == 0 else "by base"
+        return f"γ{self.gamma:g}" if self.mode in ("extrapolate", "veto") else ""
 
     @property
     def tau(self) -> float | None:
@@ -215,10 +216,7 @@ class Decoding(Spec, frozen=True):
         if self.gate is None:
             return self.mode
         words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:.3g}"]
-        if self.mode == "extrapolate" or (self.mode == "veto" and self.gamma not in (0.0, -1.0)):
-            words.append(f"γ{self.gamma:g}")
-        if self.mode == "veto" and self.gamma == {"base": 0.0, "rl": -1.0}[self.primary]:
-            words.append("by RL" if self.gamma == 0 else "by base")
+        words += [self.strength] if self.strength else []
         if self.criterion != "delta_logp":
             words.append(self.criterion)
         if self.primary == "rl":

@@ -169,8 +169,8 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
             decoding = spec.decoding(point, 0.0) if RATIO in point else None
             if decoding and not is_uniform(gate_of(decoding)) and (decoding.criterion, point[RATIO]) not in taus:
                 for way in (*decoding.controls(), decoding):
-                    gamma = f" γ{way.gamma:g}" if way.mode == "extrapolate" else ""
-                    labels.append(f"{way.mode}{gamma} {way.criterion} at {100 * point[RATIO]:g} % replaced")
+                    words = " ".join(filter(None, (way.mode, way.strength, way.criterion)))
+                    labels.append(f"{words} at {100 * point[RATIO]:g} % replaced")
             else:
                 points.append(point)
     decodings = [decoding_of(spec, point, taus) for point in points]

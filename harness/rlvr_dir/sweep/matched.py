@@ -40,7 +40,8 @@ def is_uniform(gate: Gate) -> bool:
 def tau_for(gate: Threshold, values: ArrayLike, ratio: float) -> MatchedTau:
     """Find the threshold whose share of values strictly beyond it is nearest to `ratio`.
 
-    Values that are equal are on one side together, so that share may miss the wanted one. Of all thresholds in the gap
+    Infinite values, of tokens whose Δ log p has another sign than the gate asks for, are beyond none. Values that are
+    equal are on one side together, so that share may miss the wanted one. Of all thresholds in the gap
     between two neighbouring values, the one with the fewest digits is taken. `random` needs no values: its threshold is
     the ratio. The gate's own threshold is not looked at.
 
@@ -60,7 +61,10 @@ def tau_for(gate: Threshold, values: ArrayLike, ratio: float) -> MatchedTau:
     if not x.size or np.isnan(x).any():
         raise UserError(f"values of {criterion}: accepted: one number a position, at least one")
     sign = 1.0 if below else -1.0
-    edges, counts = np.unique(sign * x, return_counts=True)  # f holds where sign * value < sign * tau
+    finite = x[np.isfinite(x)]
+    if not finite.size:
+        raise UserError(f"values of {criterion}: no token has the sign of Δ log p that is asked for; accepted: another")
+    edges, counts = np.unique(sign * finite, return_counts=True)  # f holds where sign * value < sign * tau
     cumulated = np.concatenate([[0.0], np.cumsum(counts) / x.size])  # beyond none, one, ... all of the different values
     i = int(np.argmin(np.abs(cumulated - ratio)))
     low = edges[i - 1] if i else edges[0] - 1.0

@@ -170,8 +170,8 @@ class Threshold(Gate, frozen=True):
         return self.tau, self.holds_below
 
     def without_threshold(self) -> Threshold:
-        """Return the gate with a threshold that all of its kind have."""
-        return self.model_copy(update={"tau": 0.0, "side": None, "sign": None})
+        """Return the gate with a threshold that all of its kind have; its sign stays."""
+        return self.model_copy(update={"tau": 0.0, "side": None})
 
     def doubt(self) -> str | None:
         """Say in a sentence why this threshold is hardly meant; None where nothing is odd."""
