@@ -300,7 +300,7 @@ def some_records(path):
     for each in sorted((begun(path / "..") / "records").iterdir())[:2]:
         shutil.copytree(each, path / each.name)
     problems = [f"tiny_easy/{row['id']}" for row in find_benchmark("tiny_easy").problems[:4]]
-    settings = {"about": {"base": "org/base", "rl": "org/rl"}}
+    settings = {"metadata": {"base": "org/base", "rl": "org/rl"}}
     with RecordStore(path).open(made.config(), "tiny_easy", problems, 2, **settings) as record:
         made.resume(record)
     for name in RecordStore(path).names():

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from rlvr_dir.policy.trace import columns
 from rlvr_dir.records import RecordConfig, RecordStore, Row
 from rlvr_dir.spec import Decoding, Sampling
 from rlvr_dir.tiny import tiny_pair
@@ -45,11 +46,11 @@ def folder(tmp_path_factory):
         config = RecordConfig.of(tiny_pair(), decoding, Sampling(samples=2), INFO)
         about = {"base": tiny_pair().base, "rl": tiny_pair().rl}
         with RecordStore(folder / "records").open(
-            config, TASK, problems, 2, metadata=about, trace_columns=14
+            config, TASK, problems, 2, metadata=about, trace_columns=columns(1)
         ) as record:
             for key in record.missing():
                 rollout = made(*key)
-                table = np.arange(len(rollout.token_ids) * 14, dtype=np.float32).reshape(-1, 14) % 31
+                table = np.arange(len(rollout.token_ids) * columns(1), dtype=np.float32).reshape(-1, columns(1)) % 31
                 rollout.token_ids = [token % 31 for token in rollout.token_ids]
                 record.add(Row.make(*key, rollout.text, rollout.finish_reason, rollout.replaced, rollout.changed,
                                     rollout.token_ids, (5, 6, 7), rollout.delta_logp, trace=table))  # fmt: skip

@@ -21,6 +21,8 @@ DECODINGS = (
     Decoding(mode="extrapolate", criterion="coupling", gamma=-0.5, window=":60%"),
     Decoding(mode="replace", criterion="ce", tau=1.2, window="3:40"),
     Decoding(mode="veto", tau=-0.05),
+    Decoding(mode="reject", tau=-0.05),
+    Decoding(mode="reject", primary="rl", criterion="kl", tau=0.01, sign="positive"),
     Decoding(mode="veto", primary="rl", criterion="kl", tau=0.01, gamma=0.5),
     Decoding(mode="resample", tau=-0.02, window="1:"),
 )

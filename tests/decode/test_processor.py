@@ -59,11 +59,11 @@ def test_what_is_no_number_comes_back_as_none():
     assert np.isnan(got[2]).tolist() == [True, False, True]
     assert [channel.first_broken(sent[at:].tolist()) for at in range(4)] == [0, 1, 0, None]
     assert (got[0].tolist(), got[1].tolist()) == ([False, True, False], [False, False, False])
-    table = torch.tensor([[-1.0, float("nan"), 0.5, 0.7, float("nan"), float("nan"), 3.0, 0.0, 17.0, 0.1]])
+    table = torch.tensor([[-1.0, float("nan"), 0.5, 0.7, float("nan"), float("nan"), 3.0, 0.0, 17.0, 0.1, 0.2]])
     sent = channel.encode_trace(table)
     assert sent.isfinite().all()
-    ids = channel.slots(torch.tensor([4]), 10)[0].tolist()
-    np.testing.assert_array_equal(channel.decode_trace([4], [(ids, sent[0].tolist())], 10), table.numpy())
+    ids = channel.slots(torch.tensor([4]), 11)[0].tolist()
+    np.testing.assert_array_equal(channel.decode_trace([4], [(ids, sent[0].tolist())], 11), table.numpy())
 
 
 ROWS = [
