@@ -240,7 +240,7 @@ def plain_speed(pair: Pair, settings: Findings) -> Findings:
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform
 
-    from rlvr_dir.decode.vllm_pair.engine import DEFAULT_GRAPHS
+    from rlvr_dir.decode.vllm_pair.arguments import DEFAULT_GRAPHS
 
     began = time.monotonic()
     if current_platform.is_cpu():  # as our engine does there: in this process, with a cache that does not take it all

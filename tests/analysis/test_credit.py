@@ -15,7 +15,8 @@ from rlvr_dir.analysis.traced import token_statistics
 from rlvr_dir.cli import app
 from rlvr_dir.decode import open_engine
 from rlvr_dir.errors import UserError
-from rlvr_dir.evals.loop import jobs_of, run_jobs
+from rlvr_dir.evals.jobs import jobs_of
+from rlvr_dir.evals.loop import run_jobs
 from rlvr_dir.records import Record, RecordStore
 from rlvr_dir.report.credit import credit_chapter
 from rlvr_dir.report.rows import drawn

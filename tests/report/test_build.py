@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rlvr_dir.errors import UserError
-from rlvr_dir.report import figures
+from rlvr_dir.report import difference_figures, figures
 from rlvr_dir.report.build import build
 from rlvr_dir.report.groups import grouped
 from rlvr_dir.report.paper import against_paper
@@ -131,7 +131,7 @@ def test_the_two_steps_of_a_replacement_stand_on_the_first_page_in_the_grid_and_
     assert "Δ log p, γ = 0.1" not in lines  # extrapolations are left out beside replacements
     [row] = [row for row in shown["grid-aime24"].cells if row[0].text == "Base without the flagged token (veto)"]
     assert [cell.value for cell in row[1:]] == [pytest.approx(100 * pairs[-0.1][2].avg)]
-    assert figures.two_by_two(rows_of([base, rl, *extra]), "x", "t") is None
+    assert difference_figures.two_by_two(rows_of([base, rl, *extra]), "x", "t") is None
 
 
 def test_controls_of_other_criteria_and_on_rl_stay_out_of_the_main_figure():

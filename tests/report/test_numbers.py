@@ -14,7 +14,7 @@ from scipy import stats as scipy_stats
 
 from rlvr_dir import stats
 from rlvr_dir.report.build import build
-from rlvr_dir.report.figures import extrapolates
+from rlvr_dir.report.difference_figures import extrapolates
 from rlvr_dir.results.compare import comparisons
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.spec import Decoding

@@ -112,7 +112,7 @@ def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
     spec = sweep(parameters={"decode.tau": {"values": [-0.3, -0.1, -0.2]}, "decode.gamma": {"values": [0.0, 0.1]}})
     found = estimate(spec, grid, grid / "records")
     assert found.size == "3 tau x 2 gamma = 6 points"
-    held = [6, 6, 6, 6, 0, 6, 6, 0, *[6] * 4, 0, 0]  # base, RL, three rejects, three vetoes, the points
+    held = [6] * 6 + [0, 0] + [6] * 4 + [0, 0]  # base, RL, three vetoes and rejects, the points
     assert [row.responses_held for row in found.rows] == held
     assert found.missing == 24
     assert "24, about" in found.text(points=True)
@@ -181,7 +181,7 @@ def test_one_sweep_draws_in_several_ways_and_prices_them_at_equal_forwards(host,
     told = json.loads((folder.path / "summary.json").read_text())
     labels = [entry["label"] for entry in told["entries"]]
     assert labels == [
-        "base", "rl", "veto τ-0.3", "reject τ-0.3", "rl (greedy)", "rl (top-p 0.2)", "rl (top-p 1)",
+        "base", "rl", "reject τ-0.3", "veto τ-0.3", "rl (greedy)", "rl (top-p 0.2)", "rl (top-p 1)",
         "replace τ-0.1 (greedy)",
         "replace τ-0.3",
     ]  # fmt: skip

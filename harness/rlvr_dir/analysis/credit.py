@@ -22,7 +22,8 @@ from rlvr_dir.decode.trace import Trace
 from rlvr_dir.decode.trace import columns as columns_of
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import UserError
-from rlvr_dir.evals.loop import Job, jobs_of, opened, run_jobs
+from rlvr_dir.evals.jobs import Job, jobs_of
+from rlvr_dir.evals.loop import opened, run_jobs
 from rlvr_dir.evals.replays import Change, judge_of, replay, undone
 from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.progress import phase, say, showing

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_dir.errors import UserError
-from rlvr_dir.evals.loop import Job, jobs_of, opened
+from rlvr_dir.evals.jobs import Job, jobs_of
+from rlvr_dir.evals.loop import opened
 from rlvr_dir.evals.traces import rollouts, traced
 from rlvr_dir.progress import showing
 from rlvr_dir.records import Row

@@ -1,13 +1,20 @@
 """RL as a LoRA adapter of base, as PEFT writes it: merged by PEFT into a whole checkpoint before it is loaded."""
 
 import json
+import re
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rlvr_dir.errors import UserError
 from rlvr_dir.spec import Pair
 
 CONFIG = "adapter_config.json"
+TENSORS = "adapter_model.safetensors"
+_PREFIX = "base_model.model."
+# A tensor of LoRA's: the module that it changes, and what it is of it.
+_PART = re.compile(r"(.+)\.(lora_(?:embedding_)?[AB]|lora_magnitude_vector)(?:\.weight)?")
 
 
 def trained_on(name: str, revision: str | None = None) -> str | None:
@@ -30,6 +37,94 @@ def trained_on(name: str, revision: str | None = None) -> str | None:
 def has_tokenizer(name: str, revision: str | None = None) -> bool:
     """Tell whether a directory or hub id holds a tokenizer."""
     return _file(name, "tokenizer_config.json", revision) is not None
+
+
+def adapter_fault(folder: Path, built: Mapping[str, tuple[int, ...]], tied: bool) -> str | None:
+    """Say what of an adapter PEFT would pass over in silence, from the headers of its file; None where all fits.
+
+    Args:
+        folder: of the adapter.
+        built: the shapes of base's tensors, by name.
+        tied: whether base's head is its embeddings.
+    """
+    config = dict(json.loads((folder / CONFIG).read_text()))
+    saved = config.get("modules_to_save") or []
+    if tied and (both := [name for name in saved if name in ("lm_head", "embed_tokens")]):
+        return (
+            f"its modules_to_save={both} would part a head from the embeddings that it is tied to "
+            "(tie_word_embeddings); accepted: an adapter without them, or RL saved whole"
+        )
+    names = _tensor_names(folder)
+    if tied and any(f"{_PREFIX}lm_head." in name for name in names or ()):
+        return (
+            "it changes a head that is the embeddings, too (tie_word_embeddings), and merged would change both; "
+            "accepted: an adapter without lm_head, or RL saved whole"
+        )
+    if names is None:
+        if (folder / "adapter_model.bin").is_file():
+            return None  # a pickle, of whose names nothing is known before it is read
+        return f"it has {CONFIG} and no {TENSORS}; accepted: both, as PEFT writes them"
+    modules = {name.removesuffix(".weight") for name in built}
+    parts = {name: _PART.fullmatch(name.removeprefix(_PREFIX)) for name in names}
+    unused = [
+        name
+        for name, part in parts.items()
+        if (part[1] not in modules if part else name.removeprefix(_PREFIX) not in built)
+    ]
+    if unused and config.get("peft_type") == "LORA":
+        return (
+            f"{len(unused)} of its {len(names)} tensors fit no module of base, such as {min(unused)}, and PEFT passes "
+            "over them; accepted: an adapter that was trained on this base"
+        )
+    filled = {part[1] for part in parts.values() if part and part[2].endswith("B")}
+    empty = sorted(_targets(folder, config, modules) - filled)
+    if empty:
+        return (
+            f"{len(empty)} of the modules that its target_modules name have no tensors in it, such as {empty[0]}, and "
+            "stay base's; accepted: a whole adapter"
+        )
+    return None
+
+
+def changes_nothing(folder: Path) -> bool:
+    """Tell whether an adapter adds nothing to base: all of its B are zero, and it holds nothing else."""
+    from safetensors import safe_open
+
+    names = _tensor_names(folder)
+    if not names:
+        return False
+    parts = {name: _PART.fullmatch(name.removeprefix(_PREFIX)) for name in names}
+    if not all(
+        part and part[2] in ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B") for part in parts.values()
+    ):
+        return False
+    with safe_open(folder / TENSORS, "pt") as tensors:
+        return not any(tensors.get_tensor(name).any() for name, part in parts.items() if part and part[2].endswith("B"))
+
+
+def _tensor_names(folder: Path) -> list[str] | None:
+    """Return the names of an adapter's tensors; None where it has no file of them, or one that cannot be read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(folder / TENSORS, "pt") as tensors:
+            return list(tensors.keys())
+    except (OSError, SafetensorError):
+        return None
+
+
+def _targets(folder: Path, config: Mapping[str, Any], modules: set[str]) -> set[str]:
+    """Return the modules of base that an adapter's configuration names, by PEFT's own rule; none of other kinds."""
+    targets = config.get("target_modules")
+    if config.get("peft_type") != "LORA" or not targets or targets == "all-linear":
+        return set()
+    try:
+        from peft import LoraConfig
+        from peft.tuners.tuners_utils import check_target_module_exists
+    except ImportError:  # loading says so
+        return set()
+    lora = LoraConfig.from_pretrained(str(folder))
+    return {module for module in modules if check_target_module_exists(lora, module)}
 
 
 def merge_adapter(pair: Pair, dtype: str, folder: Path) -> None:

@@ -86,7 +86,8 @@ def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") 
 
 
 def _checked(pair: Pair, engine: EngineSpec) -> tuple[Verdict, str | None, Any]:
-    from rlvr_dir.checkpoints.compat import UnreachableError, check_pair
+    from rlvr_dir.checkpoints.compat import check_pair
+    from rlvr_dir.checkpoints.read import UnreachableError
 
     try:
         checked = check_pair(pair, engine, absent=True)

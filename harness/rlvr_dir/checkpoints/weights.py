@@ -9,11 +9,15 @@ from typing import Any
 
 from rlvr_dir.errors import UserError
 
+HEAD = "lm_head.weight"
 INDEX = "model.safetensors.index.json"
 PICKLE = (
     "its weights are a pickle that holds more than tensors, and could run code, so it is not loaded; accepted: "
     "safetensors, to which those who trust the file can convert it"
 )
+PREFIXES = {  # of names, by what leaves them
+    "_orig_mod.": "torch.compile", "module.": "DistributedDataParallel", "base_model.model.": "PEFT",
+}  # fmt: skip
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # in a weight's name
 CORNER = (4, 64)  # of a matrix, the rows and columns that stand for it; of a vector, the last many
 
@@ -75,8 +79,8 @@ def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
         folder: of a checkpoint.
 
     Raises:
-        UserError: no weights, a file that is not whole or holds more than tensors, or an index that names what is not
-            there.
+        UserError: no weights, or two sets of them, a file that is not whole or holds more than tensors, an index that
+            names what is not there, or a tensor that stands in two files or elsewhere than the index says.
     """
     from safetensors import SafetensorError, safe_open
     from torch.serialization import get_unsafe_globals_in_checkpoint
@@ -86,13 +90,20 @@ def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
         of_llama_cpp = [file.name for file in sorted(folder.glob("*.gguf"))][:1]
         reason = f"only GGUF ({of_llama_cpp[0]}), which is not read here" if of_llama_cpp else "no weights"
         raise UserError(f"{where} holds {reason}; accepted: model.safetensors, or shards of it with {INDEX}")
+    if len(sets := _sets(folder)) > 1:
+        raise UserError(
+            f"{where} holds two sets of weights, {' and '.join(sets)}, and libraries do not agree on which of them to "
+            "read; accepted: one of them, the other moved away"
+        )
     index, named = _index(where, folder)
     files = [folder / file for file in dict.fromkeys(named.values())]
     files = files or sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
     shapes: dict[str, tuple[int, ...]] = {}
+    holders: dict[str, str] = {}
     for path in files:
         if not path.is_file():
-            raise UserError(f"{where}: its {index} names {path.name}, which is not there; {whole}")
+            reason = f"its {index} names {path.name}, which is not there"
+            raise UserError(f"{where}: {reason if index else f'its {path.name} is a link to nothing'}; {whole}")
         if path.suffix != ".safetensors":
             more: list[str] = []
             with suppress(OSError, RuntimeError, ValueError):  # cut short, or of an old format: the engine says what
@@ -112,8 +123,44 @@ def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
             tensor for tensor, file in named.items() if file == path.name and tensor not in stored_shapes
         ):
             raise UserError(f"{where}: its {index} says that {path.name} holds {lost[0]}, which it does not; {whole}")
+        for name in stored_shapes:
+            owner = named.get(name) or holders.get(name, path.name)
+            if owner != path.name:
+                reason = f"which its {index} assigns to {owner}" if index else f"which {owner} holds, too"
+                raise UserError(f"{where}: its {path.name} holds {name}, {reason}; accepted: each tensor in one file")
+            holders[name] = path.name
         shapes |= stored_shapes
     return shapes
+
+
+def left_prefix(names: Iterable[str]) -> str | None:
+    """Say in a few words what a library left in the names of weights, which then fit no model; None where nothing."""
+    names = list(names)
+    for prefix, library in PREFIXES.items():
+        if names and all(name.startswith(prefix) for name in names):
+            return f"begin with {prefix!r}, as {library} leaves them"
+    if any(".base_layer." in name for name in names):
+        return "hold '.base_layer.', as PEFT leaves them in a model that is not merged"
+    return None
+
+
+def same_numbers(first: Mapping[str, Path], second: Mapping[str, Path]) -> bool:
+    """Tell whether two checkpoints, by their `tensor_files`, have the same tensors with the same numbers.
+
+    The first numbers of each are compared (`corner`): training leaves no model all of whose tensors begin alike.
+    """
+    if not first or first.keys() != second.keys() or tensor_shapes(first) != tensor_shapes(second):
+        return False
+    pairs = zip(corners(first, first), corners(second, first), strict=True)
+    return all(bool((one.float() == other.float()).all()) for (_, one), (_, other) in pairs)
+
+
+def _sets(folder: Path) -> list[str]:
+    """Name the whole sets of safetensors weights in a folder: one file, or shards."""
+    shards = [*folder.glob("model-*-of-*.safetensors")]
+    one = [file for file in (folder / "model.safetensors",) if file.is_file()]
+    names = [file.name for file in one]
+    return names + ([f"{len(shards)} shards (model-…-of-….safetensors)"] if shards else [])
 
 
 def missing_weight(stored: Iterable[str], built: Iterable[str]) -> str | None:

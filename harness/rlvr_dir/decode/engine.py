@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from rlvr_dir.checkpoints.adapter import merge_adapter
 from rlvr_dir.checkpoints.chat_template import chat_prompt
-from rlvr_dir.checkpoints.compat import Checkpoints, check_pair, template_digest
+from rlvr_dir.checkpoints.compat import check_pair
+from rlvr_dir.checkpoints.read import Checkpoints, template_digest
 from rlvr_dir.decode.plan import ALGORITHM, plan_requests, warn_of_cuts
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.types import Plan, Request, Rollout

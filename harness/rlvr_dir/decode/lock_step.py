@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import torch
 
-from rlvr_dir.checkpoints.compat import Checkpoints
+from rlvr_dir.checkpoints.read import Checkpoints
 from rlvr_dir.decode.plan import broken_logits, rollout
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.trace import columns

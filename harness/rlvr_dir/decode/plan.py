@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlvr_dir.checkpoints.chat_template import encode_prompt
-from rlvr_dir.checkpoints.compat import Checkpoints
 from rlvr_dir.checkpoints.context import Context
+from rlvr_dir.checkpoints.read import Checkpoints
 from rlvr_dir.decode.trace import MAX_TOP, Trace, columns
 from rlvr_dir.decode.types import BrokenLogits, Plan, Request, Rollout
 from rlvr_dir.errors import UserError

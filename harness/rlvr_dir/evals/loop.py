@@ -18,31 +18,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from rlvr_dir.decode import Engine, Request, Rollout
 from rlvr_dir.decode.progress import Progress
-from rlvr_dir.decode.trace import columns
-from rlvr_dir.digest import digest, installed
-from rlvr_dir.errors import UserError
-from rlvr_dir.grading import DEFAULT_GRADER, Gold, Verdict, grade_many, grader_name
-from rlvr_dir.problems.benchmark import Benchmark, BenchmarkFacts
+from rlvr_dir.digest import installed
+from rlvr_dir.evals.jobs import Job, jobs_of
+from rlvr_dir.grading import Verdict, grade_many
+from rlvr_dir.problems.benchmark import Benchmark
 from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.problems.generation import template_name
 from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, computed_scores
-from rlvr_dir.problems.prompts import prompt_sets
 from rlvr_dir.progress import phase, showing
-from rlvr_dir.records import Key, Record, RecordConfig, RecordStore, Row, judge_name
+from rlvr_dir.records import Key, Record, RecordStore, Row, judge_name
 from rlvr_dir.records.config import NOT_HASHED
 from rlvr_dir.records.verdicts import versions as grading_versions
 from rlvr_dir.results.from_records import provenance
 from rlvr_dir.results.result import EvalResult, LmEvalResult, lm_eval_refusal, result_from
-from rlvr_dir.spec import Decoding, EvalSpec, Pair, Sampling
+from rlvr_dir.spec import EvalSpec
 
 GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which waits for hard answers
-_KEPT = ("file", "problems", "presentation", "grader")  # of a benchmark's facts, in its records
 
 
 def evaluate(
@@ -114,131 +110,6 @@ def evaluate_all(
 
 
 # 1. What is asked
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Job:
-    """One decoding of one task: requests that differ in problem and sample only, and the settings of their record.
-
-    `golds` has the gold answer of each `request.problem`; it is empty where they are not known here.
-    `lm_eval_task` is the task of lm-eval's that then scores the responses, where it is at hand; `chat` says through
-    which chat template the prompts went. A job that is `inspect_only` counts in no result of its record.
-    """
-
-    task: str
-    pair: Pair
-    requests: tuple[Request, ...]
-    config: RecordConfig
-    golds: Mapping[str, Gold]
-    benchmark: BenchmarkFacts
-    lm_eval_task: LmEvalBenchmark | None = None
-    chat: str | None = None
-    inspect_only: bool = False
-
-    @property
-    def decoding(self) -> Decoding:
-        """Return how all of it is decoded."""
-        return self.requests[0].decoding
-
-    @property
-    def sampling(self) -> Sampling:
-        """Return how all of it is drawn."""
-        return self.requests[0].sampling
-
-    @property
-    def grader(self) -> str:
-        """Return the name of who grades it, with its version, where gold answers are known."""
-        return grader_name(self.benchmark.grader or DEFAULT_GRADER)
-
-    @property
-    def record_task(self) -> str:
-        """Return the task that its record and its problems are named after: its own, or the one that it grades."""
-        return self.benchmark.of or self.task
-
-    @property
-    def record(self) -> str:
-        """Return the name of its record, `<record hash>/<task>`."""
-        return f"{self.config.hash()}/{self.record_task}"
-
-    def read(self, store: RecordStore) -> Record | None:
-        """Return its record as it is now, without a lock; None where there is none."""
-        try:
-            return store.read(*self.record.split("/"))
-        except UserError:
-            return None
-
-    def open(self, store: RecordStore | None) -> Record:
-        """Open its record for writing, and note what its results need to be made again; in memory without a store.
-
-        Raises:
-            UserError: another process writes it, or the disk is full.
-        """
-        prompts = {request.problem: digest(request.prompt) for request in self.requests}
-        kept = {name: value for name in _KEPT if (value := getattr(self.benchmark, name)) is not None}
-        places = {role: place for role, (place, _) in self.pair.models.items()}
-        metadata = {**places, "chat": self.chat, **kept}
-        trace = self.requests[0].trace
-        kwargs = {
-            "metadata": metadata,
-            "trace_columns": 0 if trace is None else columns(trace),
-            "inspect_only": self.inspect_only,
-        }
-        requested = prompts, self.sampling.samples
-        if store is None:
-            return Record.without_file(self.config, self.record_task).request(*requested, **kwargs)
-        return store.open(self.config, self.record_task, *requested, **kwargs)
-
-
-def jobs_of(
-    spec: EvalSpec, engine: Engine, *, trace: int | None = None, benchmarks: Mapping[str, Benchmark] | None = None
-) -> list[Job]:
-    """Return a job for every decoding of every task, decoding by decoding; `trace` is that of the requests.
-
-    `benchmarks` are those that `preflight_of` found.
-
-    Sample 0 of every problem comes first: what is there when it is interrupted, or looked at, is a smaller whole.
-    """
-    jobs: list[Job] = []
-    with phase("making prompts"):
-        sets = [(prompts, prompts.benchmark.facts) for prompts in prompt_sets(spec, engine, benchmarks)]
-        for decoding, (prompts, facts) in product(spec.decodings, sets):
-            benchmark, record_task = prompts.benchmark, facts.of or prompts.benchmark.name
-            kwargs: dict[str, Any] = {"decoding": decoding, "sampling": prompts.sampling, "stop": prompts.stop}
-            requests = [
-                Request(prompt=prompt, problem=f"{record_task}/{key}", sample=sample, trace=trace, **kwargs)
-                for sample in range(prompts.sampling.samples)
-                for key, prompt in prompts.prompts.items()
-            ]
-            lm_eval_task = benchmark if isinstance(benchmark, LmEvalBenchmark) else None
-            golds = {} if lm_eval_task else {f"{record_task}/{key}": benchmark.golds[key] for key in prompts.prompts}
-            job = make_job(benchmark.name, requests, engine, facts, golds, jobs[0] if jobs else None)
-            jobs.append(replace(job, lm_eval_task=lm_eval_task, chat=template_name(engine)))
-    return jobs
-
-
-def make_job(
-    task: str,
-    requests: Sequence[Request],
-    engine: Engine,
-    benchmark: BenchmarkFacts,
-    golds: Mapping[str, Gold],
-    like: Job | None,
-) -> Job:
-    """Make a job of requests; the first one's prompt stands for how they are made.
-
-    `like` is another job on this engine: its checkpoints are not read again to identify them.
-    """
-    info, first = engine.info(), requests[0]
-    pair = Pair(**info["pair"])
-    data, weights = benchmark.of_data or benchmark.data, like.config.weights if like else None
-    identity: dict[str, Any] = {
-        "prompt": digest(first.prompt),
-        "data": data,
-        "stop": tuple(first.stop),
-        "weights": weights,
-    }
-    config = RecordConfig.of(pair, first.decoding, first.sampling, info, **identity)
-    return Job(task, pair, tuple(requests), config, golds, benchmark)
 
 
 # 2. to 4. Read what is held, decode the rest, store, grade, give

@@ -16,7 +16,7 @@ from rlvr_dir.decode import Engine, Request
 from rlvr_dir.decode.plan import written
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import UserError
-from rlvr_dir.evals.loop import Job
+from rlvr_dir.evals.jobs import Job
 from rlvr_dir.grading import grade_many
 from rlvr_dir.records import Record, RecordStore, Replay, judge_name
 from rlvr_dir.records.replay import OWN, PROPOSED

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from rlvr_dir.decode import Engine, Trace
-from rlvr_dir.evals.loop import Job, jobs_of, opened, run_jobs
+from rlvr_dir.evals.jobs import Job, jobs_of
+from rlvr_dir.evals.loop import opened, run_jobs
 from rlvr_dir.policy.gates import Gate
 from rlvr_dir.progress import showing
 from rlvr_dir.records import RecordStore, Row

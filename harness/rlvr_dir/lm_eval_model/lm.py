@@ -20,7 +20,8 @@ from lm_eval.utils import simple_parse_args_string
 
 from rlvr_dir.decode import Engine, Request, open_engine
 from rlvr_dir.errors import UserError
-from rlvr_dir.evals.loop import CompletedJob, Job, make_job, run_jobs
+from rlvr_dir.evals.jobs import Job, make_job
+from rlvr_dir.evals.loop import CompletedJob, run_jobs
 from rlvr_dir.lm_eval_model.args import CACHE_REFUSAL, CheckedArgs, ModelArgs, announce_tiny, parse_model_args
 from rlvr_dir.problems.benchmark import OURS, SOURCES, TWINS, BenchmarkFacts
 from rlvr_dir.problems.generation import LENGTHS, NO_LENGTH, has_template, sampling_of, template_name, with_given

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rlvr_dir.errors import UserError
-from rlvr_dir.report import figures, tables
+from rlvr_dir.report import difference_figures, figures, lead, tables
 from rlvr_dir.report.groups import Group, grouped
 from rlvr_dir.report.model import Chapter, Report, Section
 from rlvr_dir.report.paper import against_paper
@@ -57,13 +57,15 @@ def build(
     front += [tables.picked(rows)]
     first_page = [section for section in front if section is not None]
     chapters: list[Chapter] = []
-    if warnings := [*tables.caveats(rows), *_apart(groups)]:
+    if warnings := [*lead.caveats(rows), *_apart(groups)]:
         chapters.append(Chapter("What to know before reading on", tuple(warnings)))
     chapters += [trained] if trained else []
     for group in groups:
         chapters.append(tables.group_chapter(group, rows, several=len(groups) > 1))
     if rows:
-        chapters.append(Chapter("Differences", (), (figures.differences(rows), tables.differences(rows, groups))))
+        chapters.append(
+            Chapter("Differences", (), (difference_figures.differences(rows), tables.differences(rows, groups)))
+        )
     if (against := against_paper(results, paper_base)) is not None:
         chapters.append(against)
     chapters += more
@@ -81,13 +83,13 @@ def build(
         for source in [tables.source(result, group, runs or {})]
     }
     names = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
-    lines = tables.first_lines(rows, names) or list(trained.paragraphs[:1] if trained else ())
+    lines = lead.first_lines(rows, names) or list(trained.paragraphs[:1] if trained else ())
     nothing = NOTHING if groups else "; ".join(chapter.title for chapter in chapters)  # of analyses alone
-    headline, *lead = lines or [nothing]
-    lead += [f"{sentence}." for sentence in shortfalls(results)]
+    headline, *below = lines or [nothing]
+    below += [f"{sentence}." for sentence in shortfalls(results)]
     kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
     return Report(
-        name, headline, tuple(lead), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers)
+        name, headline, tuple(below), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers)
     )
 
 
@@ -113,7 +115,7 @@ def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | No
         title = f"{benchmark_title(of_task[0].benchmark)}, {group.pair}"
         own = [row for row in rows if any(row.result is setting for setting in of_task)]
         accuracy.append(figures.against_share(part, f"changed-{word}{group.slug}{task}", title))
-        taken_apart.append(figures.two_by_two(own, f"veto-{group.slug}{task}", title))
+        taken_apart.append(difference_figures.two_by_two(own, f"veto-{group.slug}{task}", title))
     return [accuracy[0], taken_apart[0]] if taken_apart and taken_apart[0] else [*accuracy]
 
 

@@ -17,23 +17,19 @@ from rlvr_dir.report.draw import (
     beside,
     drawing,
     height_of,
-    label_rows,
     line,
     look,
     root_axis,
 )  # fmt: skip
 from rlvr_dir.report.model import Section, frame
-from rlvr_dir.results.compare import Comparison, comparison_kind
 from rlvr_dir.results.settings import Setting
 from rlvr_dir.stats import Estimate
-from rlvr_dir.text import visible
 
 SHARES = {
     "changed": ("changed tokens", "positions where another token was drawn than the proposed one"),
     "replaced": ("replaced tokens", "positions where the criterion held; some are drawn as they were"),
 }
 LIKE_PAPER = "fig:teaser (c), fig:replace, fig:kl_ablation"
-MOST = 40  # rows that a figure of differences can hold
 LINES = {
     "reject": (0, (6, 2, 1, 2)),
     "veto": (0, (4, 2)),
@@ -86,7 +82,7 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
     """
     avg = avg_of(settings)
     settings = _of_one_kind(settings)
-    ways = _ways(settings)
+    ways = ways_of(settings)
     axis_title, meaning = SHARES[share]
     rows = []
     ungated = [setting for setting in settings if not setting.decoding.gated]
@@ -96,7 +92,7 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
             of_way = sorted(of_way, key=lambda setting: setting.share(f"n_{share}").value or 0.0)
             scores = [_scaled(setting) for setting in of_way]
             at = [100 * (setting.share(f"n_{share}").value or 0.0) for setting in of_way]
-            line(axes, at, scores, label, **_look_of(of_way[0].decoding, i))
+            line(axes, at, scores, label, **look_of(of_way[0].decoding, i))
             for x, setting in zip(at, of_way, strict=True):
                 way: Any = setting.decoding
                 if way.gate.redraws and (way.mode, way.primary) == ("replace", "base"):
@@ -143,7 +139,7 @@ def _of_one_kind(settings: Sequence[Setting]) -> Sequence[Setting]:
     return settings
 
 
-def _ways(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]:
+def ways_of(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]:
     """Return the gated settings of each criterion and target, with a number and a label, criteria in their usual order.
 
     Controls have the number of their replacement, behind which they stand.
@@ -167,7 +163,7 @@ def _ways(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]:
     return ways
 
 
-def _look_of(decoding: Any, i: int) -> dict[str, Any]:
+def look_of(decoding: Any, i: int) -> dict[str, Any]:
     """Return how the line of a decoding is drawn, the i-th criterion of a figure; a control's is dashed, marks open."""
     gate, style = decoding.gate, look(i, markersize=4, linewidth=1.2)
     style |= {"color": EXPO, "marker": "s"} if _apart(gate) else {}
@@ -179,65 +175,6 @@ def _look_of(decoding: Any, i: int) -> dict[str, Any]:
 def _is_of_the_paper(gate: Any) -> bool:
     """Tell whether a criterion is the one that the paper is about."""
     return gate.landmark and gate.paper
-
-
-PANELS = {
-    "token": ("replace minus reject", "what RL's token adds"),
-    "decision": ("reject minus veto", "what RL's decision adds"),
-}
-
-
-def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | None:
-    """Draw the two steps of each replacement of base's tokens against changed tokens: RL's token, and RL's decision.
-
-    A line a criterion, 95 % intervals of the paired differences. None where fewer than two replacements have the
-    controls beside them.
-    """
-    of_kind = {
-        kind: [row for row in rows if comparison_kind(row) == kind and row.result.decoding.primary == "base"]
-        for kind in PANELS
-    }
-    of_kind = {kind: of for kind, of in of_kind.items() if len(of) > 1}
-    if not of_kind:
-        return None
-    data = []
-    lines = max(len(_ways([row.result for row in of])) for of in of_kind.values())
-    with drawing(name, height_of(lines), len(of_kind)) as canvas:
-        for axes, (kind, of) in zip(canvas.axes, of_kind.items(), strict=True):
-            by_setting = {id(row.result): row for row in of}
-            axes.axhline(0, color="#808080", linewidth=0.8)
-            for i, label, settings in _ways([row.result for row in of]):
-                label = label.removesuffix(", reject")
-                rows_of_way = sorted(
-                    (by_setting[id(setting)] for setting in settings),
-                    key=lambda row: row.result.share("n_changed").value or 0.0,
-                )
-                at = [100 * (row.result.share("n_changed").value or 0.0) for row in rows_of_way]
-                ends = [(row.difference.mean, row.difference.low, row.difference.high) for row in rows_of_way]
-                points = [Estimate(*(100 * end for end in interval)) for interval in ends]
-                line(axes, at, points, label, **_look_of(settings[0].decoding, i) | {"linestyle": "-"})
-                for x, row, point in zip(at, rows_of_way, points, strict=True):
-                    setting, other = row.result, row.reference
-                    data.append({
-                        "step": PANELS[kind][0], "line": label, "tau": setting.decoding.tau, "changed_percent": x,
-                        "minus_changed_percent": 100 * (other.share("n_changed").value or 0.0),
-                        "avg": 100 * setting.avg, "minus_avg": 100 * other.avg, "difference": point.value,
-                        "low": point.low, "high": point.high, "p": row.difference.p, "p_holm": row.holm_p,
-                    })  # fmt: skip
-            root_axis(axes)
-            axes.set_xlabel("changed tokens, %")
-            axes.set_ylabel("points")
-            axes.set_title(": ".join(PANELS[kind]), fontsize="small")
-            beside(axes)
-    caption = f"Who decides, and who writes, on {title}: {' and '.join(PANELS[kind][0] for kind in of_kind)}"
-    notes = (
-        "At a flagged token RL draws; in reject, as in replace, that draw says whether the token goes, but base writes "
-        "another one in its place: replace minus reject is what RL's token adds. In veto every flagged token goes, and "
-        "base writes: reject minus veto is what RL's decision adds to the gate's. Bars are 95 % intervals over "
-        "problems, paired; the axis is scaled by square roots.",
-    )
-    alt = f"Line charts of paired differences in points against changed tokens, {len(data)} points around zero."
-    return Section(name, caption, frame(data), notes, canvas.svg, alt)
 
 
 def _apart(gate: Any) -> bool:
@@ -333,52 +270,6 @@ def heat_map(cells: Mapping[tuple[float, float], Setting], rl: Setting | None, n
         axes.set_title(avg + (f", rl {middle:.1f}" if rl else ""))
     caption = f"{avg} on {title} by threshold τ and strength γ; colours are centred on " + ("RL" if rl else "the mean")
     return Section(name, caption, data, (), canvas.svg, "Heat map, as printed in the cells.")
-
-
-def extrapolates(row: Comparison) -> bool:
-    """Tell whether a comparison is of a decoding beyond RL with the same one at gamma = 0; below 0 lies base."""
-    return comparison_kind(row) == "against control" and row.result.decoding.gamma > 0
-
-
-def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> Section:
-    """Draw extrapolations minus RL beside the same minus their own gate, else all paired differences; a line each."""
-    controlled = [row for row in rows if extrapolates(row)]
-    drawn_rows = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
-    over_rl = {id(row.result): row for row in rows if comparison_kind(row) == "against rl"}
-    panels: dict[str, Sequence[Comparison | None]] = {}
-    if controlled and any(others := [over_rl.get(id(row.result)) for row in drawn_rows]):
-        panels["points, minus RL"] = others
-    panels["points" + (", minus the γ = 0 control" if controlled else "")] = drawn_rows
-    colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1]}
-    colours |= {"token": COLOURS[2], "decision": COLOURS[3]}
-    data = []
-    labels = [
-        visible(f"{r.result.benchmark}: {r.result.label}" + ("" if controlled else f" − {r.reference.label}"), 60)
-        for r in drawn_rows
-    ]
-    with drawing(name, 0.7 + 0.36 * len(drawn_rows), len(panels)) as canvas:
-        for axes, (panel_title, of_panel) in zip(canvas.axes.flat, panels.items(), strict=True):
-            for at, row in enumerate(of_panel):
-                if row is None:
-                    continue
-                d, kind = row.difference, comparison_kind(row)
-                axes.plot([100 * d.low, 100 * d.high], [at, at], color=colours.get(kind), linewidth=1.2)
-                axes.plot([100 * d.mean], [at], marker="o", markersize=4, color=colours.get(kind))
-                sides = {"task": row.result.benchmark, "decoding": row.result.label, "minus": row.reference.label}
-                ends = {"difference": 100 * d.mean, "low": 100 * d.low, "high": 100 * d.high}
-                data.append({"kind": kind, **sides, **ends, "p": d.p, "p_holm": row.holm_p})
-            axes.axvline(0, color="#808080", linewidth=0.8)
-            axes.set_xlabel(panel_title)
-            label_rows(axes, labels)
-    title = "Paired differences: minus RL (blue), what RL's token (green) and decision (pink) add, RL minus base (grey)"
-    if controlled:
-        title = "What extrapolation adds to its own gate (γ = 0, orange)"
-        title = (
-            "What extrapolation adds to RL (blue), and to its own gate (γ = 0, orange)" if len(panels) > 1 else title
-        )
-    notes = ("With 95 % intervals; all differences are in the table.",)
-    alt = f"Interval plot of {len(data)} paired differences around a line at zero."
-    return Section(name, title, frame(data), notes, canvas.svg, alt, "fig:extrapolate, fig:extra_minerva")
 
 
 def per_problem(problems: Problems, name: str, title: str) -> Section:

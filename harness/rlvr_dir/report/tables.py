@@ -7,7 +7,7 @@ from typing import Any
 
 from rlvr_dir import stats
 from rlvr_dir.analysis.problems import problems
-from rlvr_dir.report import figures
+from rlvr_dir.report import difference_figures, figures
 from rlvr_dir.report.groups import Group
 from rlvr_dir.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
 from rlvr_dir.report.paper import model_called
@@ -20,13 +20,12 @@ from rlvr_dir.report.shapes import (
     avg_name,
     benchmark_title,
     grid,
-    in_points,
     methods_table,
 )
 from rlvr_dir.results.compare import Comparison, comparison_kind
 from rlvr_dir.results.matching import describe
 from rlvr_dir.results.result import EvalResult
-from rlvr_dir.results.settings import Setting, cut_unlike
+from rlvr_dir.results.settings import Setting
 from rlvr_dir.stats import Estimate
 from rlvr_dir.stats.metrics import COLUMNS, Metric
 
@@ -139,9 +138,11 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
             next((setting for setting in of_task if setting.decoding.mode == mode), None) for mode in ("base", "rl")
         )
         if (
-            over := figures.two_by_two([row for row in rows if row.task == task], f"veto-{group.slug}{task}", where)
+            steps := difference_figures.two_by_two(
+                [row for row in rows if row.task == task], f"veto-{group.slug}{task}", where
+            )
         ) is not None:
-            drawn.append(over)
+            drawn.append(steps)
         if len(cells := cells_of(of_task, "base")) > 3 and min(len(set(axis)) for axis in zip(*cells, strict=True)) > 1:
             drawn.append(figures.heat_map(cells, rl, f"heat-{group.slug}{task}", where))
         steps = [setting for (_, gamma), setting in cells.items() if gamma == 0]
@@ -312,73 +313,6 @@ def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None
     return (
         Section("main-differences", "Differences.", frame(difference_rows(main_rows)), (note,)) if main_rows else None
     )
-
-
-def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[str]:
-    """Say what RL's token and RL's decision add, then by how much RL changed each benchmark; nothing of what is not.
-
-    What RL's token adds is a replacement of base's minus reject, of one replacement for each benchmark (`_fewest`); its
-    decision adds to the gate's what that reject has more than the veto. `pairs` names the pair of a setting by the
-    setting's id, where there are several pairs.
-    """
-    tokens: dict[tuple[str, str], list[Comparison]] = {}
-    decisions: dict[int, Comparison] = {}
-    gains: dict[str, list[str]] = {}
-    for row in rows:
-        kind, pair = comparison_kind(row), pairs.get(id(row.result), "")
-        if kind == "token" and row.result.decoding.primary == "base":
-            tokens.setdefault((pair, row.result.task), []).append(row)
-        elif kind == "decision":
-            decisions[id(row.result)] = row
-        elif kind == "trained":
-            gains.setdefault(pair, []).append(
-                f"{benchmark_title(row.result.benchmark)} by {in_points(row.difference)}{_p_of(row)}"
-            )
-    added: list[str] = []
-    decided: list[str] = []
-    sides: dict[str, list[str]] = {}
-    for (pair, task), of_place in tokens.items():
-        row, among = _fewest(of_place)
-        where = f"on {benchmark_title(task)}" + (f" ({pair})" if pair else "")
-        added.append(f"{in_points(row.difference)} {where}")
-        names, ps = [f"{row.result.label} minus {row.reference.label}"], [_p_of(row)]
-        if (decision := decisions.get(id(row.reference))) is not None:
-            decided.append(f"{in_points(decision.difference)} {where}")
-            names.append(f"{decision.result.label} minus {decision.reference.label}")
-            ps.append(_p_of(decision))
-        of_many = f", of {among} replacements the one with the fewest tokens that is not below the best"
-        name = f"{' and '.join(names)}{of_many if among > 1 else ''}"
-        sides.setdefault(name, []).append(where + "".join(ps))
-    lines = [f"What RL's token adds where RL rejects base's: {', '.join(added)}."] if added else []
-    lines += [f"What RL's decision adds to the gate's: {', '.join(decided)}."] if decided else []
-    lines += [f"That is {name}: {', '.join(places)}." for name, places in sides.items()]
-    lines += [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}." for pair, texts in gains.items()]
-    has_interval = any(row.difference.low == row.difference.low for row in rows)
-    return [*lines, "Intervals are of 95 %, paired by problem."] if lines and has_interval else lines
-
-
-def _p_of(row: Comparison) -> str:
-    return f" (Holm p {row.holm_text})" if row.difference.low == row.difference.low else ""
-
-
-def _fewest(rows: Sequence[Comparison]) -> tuple[Comparison, int]:
-    """Return the comparison of the replacement that flags fewest tokens of those not significantly below the best.
-
-    And among how many: those of the best one's pair and problems.
-    """
-    best = max(rows, key=lambda row: row.result.avg).result
-    first = best.first
-    alike = [row for row in rows if (row.result.task, row.result.units) == (best.task, best.units)]
-    of_pair = [row for row in alike if (row.result.first.pair, row.result.first.name) == (first.pair, first.name)]
-    as_good = [row for row in of_pair if row.result is best or not row.result.minus(best).high < 0]
-    return min(as_good, key=lambda row: row.result.replacement_ratio), len(of_pair)
-
-
-def caveats(rows: Sequence[Comparison]) -> list[str]:
-    """Say what makes the comparisons less than they seem: parts of benchmarks, responses that the context ended."""
-    parts = dict.fromkeys(f"{r.result.task}: {r.result.first.limited}" for r in rows if r.result.first.limited)
-    sentences = [f"Only some of the problems were asked ({', '.join(parts)})."] if parts else []
-    return sentences + cut_unlike([(row.result, row.reference) for row in rows])
 
 
 def everything(groups: Sequence[Group]) -> Section:

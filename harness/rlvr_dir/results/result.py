@@ -16,8 +16,6 @@ from pydantic import (
     AllowInfNan,
     BeforeValidator,
     Field,
-    PlainValidator,
-    ValidationInfo,
     model_validator,
 )
 
@@ -28,81 +26,16 @@ from rlvr_dir.files import folder_name, write_file
 from rlvr_dir.grading import Verdict
 from rlvr_dir.problems.benchmark import benchmark_size
 from rlvr_dir.records import Key, Record
+from rlvr_dir.results.fields import Counts, Flags, Votes, checked_provenance, distinct
 from rlvr_dir.spec import Decoding, Sampling, parse
-from rlvr_dir.spec.base import short_repr
 from rlvr_dir.spec.pair import model_name, places_of
-from rlvr_dir.spec.stored import MOST, Count, Name, Number, Plain, Stored, Text, parse_json, read_json
+from rlvr_dir.spec.stored import MOST, Name, Number, Plain, Stored, Text, parse_json, read_json
 
 # What of a result's provenance can change its numbers: the settings of its tokens, the data, and who graded.
 REQUEST_FACTS = ("settings", "data", "graded_with", "partial")
 COUNTS = ("n_tokens", "n_replaced", "n_changed")
 FLAGS = ("truncated", "no_box", "ungraded")
 STROKE = "\u2215"  # in a name that is no path, where a path would have /
-
-
-def _table(name: str, kinds: str, least: float, most: float, dtype: type) -> PlainValidator:
-    """Return what takes a table of numbers of some kinds (of numpy's dtypes), as an array that nobody changes."""
-
-    def check(value: Any, info: ValidationInfo) -> np.ndarray:
-        try:
-            table = np.asarray(value)
-        except ValueError:  # rows of different lengths
-            table = np.empty(0)
-        good = table.ndim == 2 and table.size and table.dtype.kind in kinds and np.isfinite(table).all()
-        if not good or table.min() < least or table.max() > most:
-            cells = [cell for row in value if isinstance(row, list) for cell in row] if isinstance(value, list) else []
-            wrong = [cell for cell in cells if type(cell) not in (bool, int, float) or not least <= cell <= most]
-            problem = f"{short_repr(wrong[0])} in it" if wrong else "not such numbers, or rows of different lengths"
-            raise ValueError(f"{info.field_name} has {problem}; accepted: {name}, (problems, samples)")
-        table = table.astype(dtype)
-        table.setflags(write=False)
-        return table
-
-    return PlainValidator(check)
-
-
-Flags = Annotated[np.ndarray, _table("a table of 0 and 1", "biu", 0, 1, bool)]
-Counts = Annotated[np.ndarray, _table("a table of whole numbers", "iu", 0, MOST, np.int64)]
-Votes = Annotated[np.ndarray, _table("a table of whole numbers", "iu", -1, MOST, np.int64)]
-
-
-def _distinct(ids: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(ids)) < len(ids):
-        raise ValueError(f"problem_ids names {next(key for key in ids if ids.count(key) > 1)!r} twice")
-    return ids
-
-
-class TrainingSeed(Stored, frozen=True):
-    """The training that a result's RL model came of."""
-
-    name: Text
-    seed: Count
-
-
-class Provenance(Stored, frozen=True):
-    """What a result says of how it came about, as far as it is read again; the rest of it is free."""
-
-    settings: Text | None = None  # the hash of the record's config
-    shared: Text | None = None
-    data: Text | None = None
-    grader: Text | None = None
-    partial: Text | None = None
-    part: Text | None = None
-    records: Text | None = None
-    record: Text | None = None
-    benchmark_size: Count | None = None
-    examples: Count | None = None
-    weights: dict[str, Text] | None = None
-    graded_with: dict[str, Text] | None = None
-    engine: Plain | None = None
-    versions: Plain | None = None
-    argv: tuple[Text, ...] | None = None
-    training: TrainingSeed | None = None
-
-
-def _provenance(value: Any) -> Any:
-    parse(Provenance, value, where="provenance.")
-    return value
 
 
 class TaskResult(Stored, frozen=True):
@@ -120,13 +53,13 @@ class TaskResult(Stored, frozen=True):
     task: Annotated[Name, Field(pattern=r"^[^/\\\x00-\x1f]{1,200}$")]  # it names files
     decoding: Decoding
     sampling: Sampling
-    problem_ids: Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_distinct)]
+    problem_ids: Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(distinct)]
     n_tokens: Counts
     n_replaced: Counts
     n_changed: Counts
     truncated: Flags
     seconds: Annotated[Number, Field(ge=0, le=MOST)] = 0.0
-    provenance: Annotated[Plain, BeforeValidator(_provenance)] = Field(default_factory=dict)
+    provenance: Annotated[Plain, BeforeValidator(checked_provenance)] = Field(default_factory=dict)
     name: str = ""
 
     @model_validator(mode="after")

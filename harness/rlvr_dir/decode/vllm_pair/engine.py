@@ -1,6 +1,5 @@
 """The product engine: opens vLLM on a pair, feeds it requests, yields rollouts as they finish."""
 
-import json
 import logging
 import os
 import warnings
@@ -13,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from rlvr_dir.checkpoints.beside_vllm import on_cpu
-from rlvr_dir.checkpoints.compat import ties_head
 from rlvr_dir.checkpoints.precision import exact_float32
 from rlvr_dir.decode.plan import broken_logits, plan_requests, rollout
 from rlvr_dir.decode.progress import Progress, reporting
-from rlvr_dir.decode.trace import MAX_TOP, columns
+from rlvr_dir.decode.trace import columns
 from rlvr_dir.decode.types import BrokenLogits, Plan, Request, Rollout
 from rlvr_dir.decode.vllm_pair import batch_invariance, channel
-from rlvr_dir.decode.vllm_pair.plugin import ARCHITECTURE, EXTRA_ARG
+from rlvr_dir.decode.vllm_pair.arguments import llm_arguments, refuse, telling_args
+from rlvr_dir.decode.vllm_pair.plugin import EXTRA_ARG
 from rlvr_dir.decode.vllm_pair.self_test import TestedPair, self_test
 from rlvr_dir.decode.vllm_pair.start import (
     LEVEL,
@@ -38,30 +37,10 @@ from rlvr_dir.policy.trace import FACTS
 from rlvr_dir.progress import note, phase
 from rlvr_dir.spec import EngineSpec, Pair
 
-CPU_KV_CACHE_GIB = 2.0
 COMPILED_FROM = 300_000  # tokens that take as long eagerly as compiled, on a CPU (reports/performance.md)
 # On a CPU vLLM gives a core in a process of its own a worker in yet another one, and each of the two spins while the
 # other one works, which costs as much processor time again as half of the decoding. This core computes by itself.
 ALONE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
-DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself
-
-_REFUSED_ARGS = {
-    "speculative_config": "drafts would be verified by one model only",
-    "pipeline_parallel_size": "the two submodels are not cut into stages",
-    "enable_lora": "an adapter would apply to one submodel only (RL as an adapter of base is given as rl)",
-    "logits_processors": "the pair's own processor decides each token",
-    "logprobs_mode": "the log-probability channel carries the facts of each token",
-    "hf_overrides": "they name the pair model",
-    "quantization": "quantised weights have not been tested with a pair",
-    "quantization_config": "quantised weights have not been tested with a pair",
-}
-
-# Arguments of vLLM that say where things lie, how fast they go and what is shown; any other is part of a record's hash.
-_HARMLESS_ARGS = {
-    "async_scheduling", "compilation_config", "cpu_offload_gb", "cudagraph_capture_sizes", "disable_log_stats",
-    "distributed_executor_backend", "download_dir", "enable_chunked_prefill", "enable_prefix_caching",
-    "kv_cache_memory_bytes", "max_cudagraph_capture_size", "max_parallel_loading_workers", "use_tqdm_on_load",
-}  # fmt: skip
 
 _open_here: set[int] = set()  # engines whose workers live in this process: vLLM's distributed state is global
 
@@ -94,7 +73,7 @@ class VllmPair(TestedPair):
         self._llm: Any = None
         self._engine: Any = None
         self._log: Log | None = None
-        self._eager = bool(spec.enforce_eager)
+        self.eager = bool(spec.enforce_eager)
         self._lost = False  # whether vLLM's processes ended by themselves
         self.self_test = "off"
 
@@ -109,9 +88,9 @@ class VllmPair(TestedPair):
         batch_invariance.switch(self.spec.deterministic)
         if self.dtype == "float32":
             exact_float32()
-        self._eager = self._starts_eager()
+        self.eager = self._starts_eager()
         self.merge()
-        arguments = self._arguments()
+        arguments = llm_arguments(self)
         with phase("loading vLLM"):
             self._log = prepare(self.spec)
         if _open_here and in_process():
@@ -125,7 +104,7 @@ class VllmPair(TestedPair):
         self._tell_room()
         if in_process():
             _open_here.add(id(self))
-        elif self._eager and on_cpu():
+        elif self.eager and on_cpu():
             self.ask_worker("rlvr_compile_nothing")  # in this process `_step` sees to it, step by step
         if self.spec.self_test:
             try:
@@ -156,50 +135,6 @@ class VllmPair(TestedPair):
 
         return LLM(**arguments)
 
-    def _arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `vllm.LLM`."""
-        spec, pair = self.spec, self.pair
-        arguments: dict[str, Any] = {
-            **self._models(),
-            "trust_remote_code": pair.trust_remote_code,
-            "dtype": self.dtype,
-            "max_model_len": max(self.context.length, self.context.rl_alone),
-            "max_num_seqs": spec.max_num_seqs,
-            "tensor_parallel_size": spec.tensor_parallel_size,
-            "gpu_memory_utilization": spec.gpu_memory_utilization,
-            "enforce_eager": self._eager,
-            "seed": 0,  # vLLM's own noise is never used
-            "disable_log_stats": True,
-            "use_tqdm_on_load": not self.checkpoints.small,
-            "logits_processors": ["rlvr_dir.decode.vllm_pair.processor:PairProcessor"],
-            "logprobs_mode": "processed_logits",
-            "worker_extension_cls": "rlvr_dir.decode.vllm_pair.worker.PairWorker",
-            "max_logprobs": 1 + columns(MAX_TOP),
-        }
-        if spec.max_num_batched_tokens is not None:
-            arguments["max_num_batched_tokens"] = spec.max_num_batched_tokens
-        if spec.block_size is not None:
-            arguments["block_size"] = spec.block_size
-        if spec.kv_cache_gib is not None or on_cpu():
-            arguments["kv_cache_memory_bytes"] = int((spec.kv_cache_gib or CPU_KV_CACHE_GIB) * 2**30)
-        if spec.max_num_seqs > DEFAULT_GRAPHS and not (self._eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
-            # beyond its default vLLM would decode full batches without a graph; sizes go up in steps of 16
-            arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
-        for name in spec.vllm_args:
-            if name in arguments and name not in ("disable_log_stats", "use_tqdm_on_load"):
-                raise UserError(
-                    f"vllm_args: {name} is refused there; it is set by the pair or by the setting of its own"
-                )
-        arguments |= spec.vllm_args
-        widths = {config.get_text_config().hidden_size for config in self.checkpoints.configs.values()}
-        if spec.tensor_parallel_size > 1 and len(widths) > 1:
-            # a process has one workspace for sums fused with norms, which vLLM sizes by the first submodel
-            compilation = arguments.get("compilation_config") or {}
-            compilation = compilation if isinstance(compilation, dict) else {"mode": compilation}
-            passes = {**(compilation.get("pass_config") or {}), "fuse_allreduce_rms": False}
-            arguments["compilation_config"] = {**compilation, "pass_config": passes}
-        return arguments
-
     def _starts_eager(self) -> bool:
         """Tell whether vLLM shall compile nothing: as is asked, or on a CPU where little is to be decoded."""
         wanted, work = self.spec.enforce_eager, self.work
@@ -215,42 +150,6 @@ class VllmPair(TestedPair):
     def settled(self) -> EngineSpec:
         """Return the settings, with it decided whether vLLM compiles."""
         return self.spec.replace(enforce_eager=self._starts_eager())
-
-    def _models(self) -> dict[str, Any]:
-        """Return what vLLM is opened on: RL, with the others' weights beside it."""
-        pair, checkpoints = self.loaded, self.checkpoints
-        longest = max(self.context.length, self.context.rl_alone)  # base is computed where RL alone is read, too
-        models = {}
-        for role in sorted(self.roles, key=lambda role: role != "rl"):
-            config, (place, revision) = checkpoints.configs[role], pair.models[role]
-            models[role] = {
-                "place": place,
-                "revision": revision,
-                "tied": ties_head(config),
-                "positions": longest if role in self.context.beyond else None,  # else rotary angles end before
-            }
-        named: dict[str, Any] = {
-            "architectures": [ARCHITECTURE],
-            "rlvr": {
-                "models": models,
-                "architecture": (checkpoints.configs["rl"].architectures or ["unknown"])[0],
-                "vocab": checkpoints.vocab_size,
-                "shared": checkpoints.shared,
-                "stand_in": checkpoints.stand_in,
-            },
-        }
-        if self.head_dtype != self.dtype:
-            named["head_dtype"] = self.head_dtype
-        if models["rl"]["positions"]:
-            named["max_position_embeddings"] = longest
-        tokenizer = self.pair.models["rl" if checkpoints.tokenizer.name_or_path == self.pair.rl else "base"]
-        return {
-            "model": pair.models["rl"].place,
-            "revision": pair.models["rl"].revision,
-            "tokenizer": tokenizer.place,
-            "tokenizer_revision": tokenizer.revision,
-            "hf_overrides": named,
-        }
 
     @property
     def head_dtype(self) -> str:
@@ -364,7 +263,7 @@ class VllmPair(TestedPair):
         from torch.compiler import set_stance
 
         # Even so vLLM would compile a helper of its sampler: 3 to 10 seconds before the first token.
-        eager = self._eager and on_cpu() and in_process()
+        eager = self.eager and on_cpu() and in_process()
         with self._lost_noticed(), set_stance("force_eager") if eager else nullcontext():
             return self._engine.step()
 
@@ -474,7 +373,7 @@ class VllmPair(TestedPair):
             tensor_parallel_size=self.spec.tensor_parallel_size,
             self_test=self.self_test,
             **({"deterministic": True} if self.spec.deterministic else {}),  # others' records keep their hash
-            **({"vllm_args": args} if (args := _telling_args(self.spec)) else {}),
+            **({"vllm_args": args} if (args := telling_args(self.spec)) else {}),
         )
 
     def close(self) -> None:
@@ -491,32 +390,3 @@ class VllmPair(TestedPair):
         if self._log is not None:
             self._log.discard()
         self.remove_merged()
-
-
-def refuse(spec: EngineSpec) -> None:
-    """Turn down, before anything loads, settings that cannot work with a pair.
-
-    Raises:
-        UserError: naming the setting and why.
-    """
-    if spec.pipeline_parallel_size != 1:
-        raise UserError(
-            f"pipeline_parallel_size={spec.pipeline_parallel_size} is refused with a pair: "
-            f"{_REFUSED_ARGS['pipeline_parallel_size']}; accepted: 1 (use tensor_parallel_size)"
-        )
-    for name, why in _REFUSED_ARGS.items():
-        if name in spec.vllm_args:
-            raise UserError(f"vllm_args: {name} is refused with a pair: {why}")
-
-
-def _telling_args(spec: EngineSpec) -> dict[str, Any]:
-    """Return the user's own arguments of vLLM that can change a token (`kv_cache_dtype`), as plain values."""
-    hashed = {name: value for name, value in spec.vllm_args.items() if name not in _HARMLESS_ARGS}
-    return json.loads(json.dumps(hashed, sort_keys=True, default=str))
-
-
-def _sizes_graphs(vllm_args: dict[str, Any]) -> bool:
-    """Tell whether a user's own arguments say for which sizes CUDA graphs are captured."""
-    compilation = vllm_args.get("compilation_config", {})
-    own = {*vllm_args, *(compilation if isinstance(compilation, dict) else ("cudagraph_capture_sizes",))}
-    return bool(own & {"cudagraph_capture_sizes", "max_cudagraph_capture_size"})

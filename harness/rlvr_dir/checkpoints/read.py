@@ -1,0 +1,241 @@
+"""What a pair's checkpoints are: their configurations and tokenizers, read before any weights."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlvr_dir.checkpoints.adapter import CONFIG as ADAPTER_CONFIG
+from rlvr_dir.checkpoints.adapter import has_tokenizer, trained_on
+from rlvr_dir.checkpoints.context import Context
+from rlvr_dir.checkpoints.memory import ModelShape, dtype_of, narrowest
+from rlvr_dir.digest import digest
+from rlvr_dir.errors import UserError
+from rlvr_dir.hub import SECONDS
+from rlvr_dir.spec import EngineSpec, Pair
+
+# Files with a tokenizer's vocabulary, as libraries name them.
+_VOCABULARIES = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt", "tekken.json", "*.tiktoken")
+# What an error of the hub's library means, by the name of its class or of one above it; the last ones tell nothing.
+_NOT_ON_HUB = {
+    "HFValidationError": "no model of the hub can be called so",
+    "RevisionNotFoundError": "the hub's model has no revision {revision!r}",
+    "RepositoryNotFoundError": "the hub has no such model, or not for you",
+    "OfflineModeIsEnabled": "the hub's cache does not hold it, while HF_HUB_OFFLINE forbids to ask the hub",
+    "ConnectError": "the hub cannot be reached",
+    "ConnectTimeout": "the hub cannot be reached",
+    "ConnectionError": "the hub cannot be reached",
+}
+_UNREACHABLE = list(_NOT_ON_HUB.values())[3:]
+_SMALL_BYTES = 2 * 2**30
+
+
+class UnreachableError(UserError):
+    """A checkpoint is not on this machine, and the hub could not be asked for it: nothing is known of it."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Hold what there is of one model beside its weights; of an adapter what it has of its own, and base's."""
+
+    config: Any
+    tokenizer: Any
+    eos: frozenset[int]  # of tokenizer, configuration and generation settings
+
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        """Map each token to its id."""
+        return self.tokenizer.get_vocab()
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of a pair, by role, and what an engine needs to know of them together."""
+
+    pair: Pair
+    models: dict[str, Checkpoint]
+    adapter_of: str | None  # where RL is a LoRA adapter: what its training called its base, perhaps nothing
+    context: Context
+    without_weights: tuple[str, ...] = ()  # roles whose directory has none yet, where that was allowed
+
+    @property
+    def tokenizer(self) -> Any:
+        """RL's tokenizer, which all models share."""
+        return self.models["rl"].tokenizer
+
+    @cached_property
+    def configs(self) -> dict[str, Any]:
+        """Map each role to its configuration."""
+        return {role: model.config for role, model in self.models.items()}
+
+    @cached_property
+    def shapes(self) -> dict[str, ModelShape]:
+        """Map each role to its sizes. A model that transformers cannot build has none: vLLM may know it."""
+        shapes = {}
+        for role, config in self.configs.items():
+            with suppress(Exception):  # of many kinds, by whatever builds it; the engine says what it cannot load
+                shapes[role] = ModelShape.of(config, self.pair.trust_remote_code)
+        return shapes
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """Return what ends a response: the union over all models."""
+        return frozenset().union(*(model.eos for model in self.models.values()))
+
+    @property
+    def dtype(self) -> str:
+        """ "auto" resolved: the narrowest of the checkpoints' own types."""
+        return narrowest(map(dtype_of, self.configs.values()))
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """Real tokens of RL; the models' logits may be padded beyond."""
+        return max(self.models["rl"].vocabulary.values()) + 1
+
+    @cached_property
+    def shared(self) -> int:
+        """Count those that base knows too: `vocab_size`, unless RL has tokens of its own after them."""
+        base = self.difference("base")
+        return base.shared if any(token in self.models["rl"].vocabulary for token in base.added) else self.vocab_size
+
+    @property
+    def stand_in(self) -> int:
+        """The token that base reads in place of one it does not know: one that ends a text."""
+        return min(token for token in self.eos_token_ids if token < self.shared)
+
+    @property
+    def small(self) -> bool:
+        """Tell whether all models are local and at most 2 GiB together: cheap to load once more, no bar needed."""
+        places = [place for place, _ in self.pair.models.values()] + [self.pair.base] * (self.adapter_of is not None)
+        return sum(map(_weight_bytes, places)) <= _SMALL_BYTES
+
+    def folders(self, spec: EngineSpec) -> dict[str, Path]:
+        """Map each role to the directory that its weights are loaded from; without those of the hub, or made up."""
+        if "load_format" in spec.vllm_args:
+            return {}
+        adapted = {"rl"} if self.adapter_of is not None else set()
+        places = {role: Path(model.place).expanduser() for role, model in self.pair.models.items()}
+        return {role: place for role, place in places.items() if place.is_dir() and role not in adapted}
+
+    def difference(self, role: str) -> "Difference":
+        """Return in what a model's vocabulary and RL's differ."""
+        own, rl = self.models[role].vocabulary, self.models["rl"].vocabulary
+        both, ids = own.keys() & rl.keys(), {**own, **rl}
+        lost = sorted(own.keys() ^ rl.keys())
+        moved = [f"{token!r}: {i} and {rl[token]}" for token, i in own.items() if i != rl.get(token, i)]
+        shared = 1 + max((max(own[token], rl[token]) for token in both), default=-1)
+        of_one = len(both) in (len(own), len(rl)) and both
+        return Difference(lost, lost if of_one and all(ids[token] >= shared for token in lost) else [], moved, shared)
+
+
+class Difference(NamedTuple):
+    """In what two vocabularies differ."""
+
+    lost: list[str]  # tokens that one alone has
+    added: list[str]  # these, where one alone has any, after all that both have
+    moved: list[str]  # tokens that have two ids, with them
+    shared: int  # ids up to the last token that both have
+
+
+def check_place(role: str, name: str, revision: str | None) -> None:
+    """Refuse at once what is no checkpoint's directory and not on the hub, which transformers asks again and again.
+
+    Raises:
+        UserError: there is nothing of that name, or it is a file, or a directory without a configuration.
+        UnreachableError: it is not here, and the hub cannot be asked.
+    """
+    accepted = "accepted: a checkpoint's directory, or a hub id"
+    place = Path(name).expanduser()
+    if place.is_file():
+        gguf = place.suffix == ".gguf"
+        convert = " (AutoModelForCausalLM.from_pretrained(folder, gguf_file=...) of transformers converts it)"
+        raise UserError(
+            f"{role}={name!r} is a {'GGUF ' if gguf else ''}file; "
+            f"accepted: a checkpoint's directory{convert if gguf else ''}, or a hub id"
+        )
+    if place.is_dir():
+        if not any((place / config).is_file() for config in ("config.json", ADAPTER_CONFIG)):
+            inside = sorted(str(path.parent) for path in place.glob("*/config.json"))[:4]
+            hint = f"; those in it that are: {', '.join(inside)}" if inside else ""
+            raise UserError(f"{role}={name!r} holds no config.json, so it is no checkpoint{hint}; {accepted}")
+    elif name.startswith((".", "/", "~")) or name.count("/") > 1 or ("/" in name and place.parent.is_dir()):
+        raise UserError(f"{role}={name!r} does not exist; {accepted}")
+    elif why := _not_on_hub(name, revision):
+        if why in _UNREACHABLE and "/" not in name:  # such ids are few, and only the hub knows them
+            raise UserError(
+                f"{role}={name!r} does not exist: there is no folder {name} here; accepted: a checkpoint's directory, "
+                "or a hub id, as ORGANISATION/NAME"
+            )
+        kind = UnreachableError if why in _UNREACHABLE else UserError
+        raise kind(f"{role}={name!r} does not exist here, and {why}; {accepted}")
+
+
+def _not_on_hub(name: str, revision: str | None) -> str | None:
+    """Say why the hub, or its cache, does not give a model; None where it may. It is asked once."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    try:
+        for config in ("config.json", ADAPTER_CONFIG):
+            if isinstance(try_to_load_from_cache(name, config, cache_dir=HF_HUB_CACHE, revision=revision), str):
+                return None
+        HfApi().model_info(name, revision=revision, timeout=SECONDS)
+    except Exception as error:  # also of the library that is spoken through, which is another one in each version
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        return next((why.format(revision=revision) for kind, why in _NOT_ON_HUB.items() if kind in kinds), None)
+    return None
+
+
+def read_checkpoint(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoint:
+    """Read a checkpoint's configuration, tokenizer and end-of-text ids; an adapter takes what it lacks from `base`."""
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+    name, revision = pair.models[role]
+    if role == "base" and trained_on(name, revision) is not None:
+        raise UserError(f"base={name!r} is an adapter; accepted: a whole checkpoint (an adapter can be rl)")
+    own = base is None or has_tokenizer(name, revision)
+    here = Path(name).is_dir() and not pair.trust_remote_code
+    if own and here and not any(file for pattern in _VOCABULARIES for file in Path(name).glob(pattern)):
+        raise UserError(  # transformers would make up one that knows no words
+            f"{role}={name!r} holds no tokenizer: none of {', '.join(_VOCABULARIES)} is there; accepted: a checkpoint "
+            "with its tokenizer (save_pretrained of a tokenizer writes it)"
+        )
+    kwargs = {"revision": revision, "trust_remote_code": pair.trust_remote_code}
+    try:
+        config = base.config if base else AutoConfig.from_pretrained(name, **kwargs)
+        if base:
+            kwargs["config"] = config
+        tokenizer = AutoTokenizer.from_pretrained(name, **kwargs) if own or base is None else base.tokenizer
+    except Exception as error:  # transformers and tokenizers raise many kinds, down to bare Exception
+        if "trust_remote_code" in str(error):
+            reason = "it contains code of its own; accepted: trust_remote_code=True, if you have read and trust it"
+        else:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(f"{role}={name!r} cannot be read as a checkpoint: {reason}") from None
+    try:
+        generation = GenerationConfig.from_pretrained(name, revision=revision)
+    except OSError:  # a checkpoint need not have generation settings
+        generation = None
+    ends: set[int] = set()
+    for part in (tokenizer, config, generation):
+        ids = getattr(part, "eos_token_id", None)
+        ends |= {ids} if isinstance(ids, int) else set(ids or ())
+    return Checkpoint(config, tokenizer, frozenset(ends))
+
+
+def template_digest(tokenizer: Any) -> str | None:
+    """Return the first 16 hexadecimal digits of the SHA-256 of the chat template; None where there is none."""
+    template = tokenizer.chat_template
+    return digest(str(template)) if template else None
+
+
+def ties_head(config: Any) -> bool:
+    """Tell whether a configuration says that the output layer is the input embeddings."""
+    return bool(getattr(config, "tie_word_embeddings", False))
+
+
+def _weight_bytes(name: str) -> float:
+    """Count the bytes of a local checkpoint's weights; a hub checkpoint counts as large."""
+    directory = Path(name).expanduser()
+    return sum(f.stat().st_size for f in directory.glob("*.safetensors")) if directory.is_dir() else float("inf")

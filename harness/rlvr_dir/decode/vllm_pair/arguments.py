@@ -1,0 +1,148 @@
+"""What vLLM is started with for a pair: its arguments, those that a user may not give, those that change a token."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rlvr_dir.checkpoints.beside_vllm import on_cpu
+from rlvr_dir.checkpoints.read import ties_head
+from rlvr_dir.decode.trace import MAX_TOP, columns
+from rlvr_dir.decode.vllm_pair.plugin import ARCHITECTURE
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import EngineSpec
+
+if TYPE_CHECKING:
+    from rlvr_dir.decode.vllm_pair.engine import VllmPair
+
+CPU_KV_CACHE_GIB = 2.0
+DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself
+
+_REFUSED_ARGS = {
+    "speculative_config": "drafts would be verified by one model only",
+    "pipeline_parallel_size": "the two submodels are not cut into stages",
+    "enable_lora": "an adapter would apply to one submodel only (RL as an adapter of base is given as rl)",
+    "logits_processors": "the pair's own processor decides each token",
+    "logprobs_mode": "the log-probability channel carries the facts of each token",
+    "hf_overrides": "they name the pair model",
+    "quantization": "quantised weights have not been tested with a pair",
+    "quantization_config": "quantised weights have not been tested with a pair",
+}
+
+# Arguments of vLLM that say where things lie, how fast they go and what is shown; any other is part of a record's hash.
+_HARMLESS_ARGS = {
+    "async_scheduling", "compilation_config", "cpu_offload_gb", "cudagraph_capture_sizes", "disable_log_stats",
+    "distributed_executor_backend", "download_dir", "enable_chunked_prefill", "enable_prefix_caching",
+    "kv_cache_memory_bytes", "max_cudagraph_capture_size", "max_parallel_loading_workers", "use_tqdm_on_load",
+}  # fmt: skip
+
+
+def refuse(spec: EngineSpec) -> None:
+    """Turn down, before anything loads, settings that cannot work with a pair.
+
+    Raises:
+        UserError: naming the setting and why.
+    """
+    if spec.pipeline_parallel_size != 1:
+        raise UserError(
+            f"pipeline_parallel_size={spec.pipeline_parallel_size} is refused with a pair: "
+            f"{_REFUSED_ARGS['pipeline_parallel_size']}; accepted: 1 (use tensor_parallel_size)"
+        )
+    for name, why in _REFUSED_ARGS.items():
+        if name in spec.vllm_args:
+            raise UserError(f"vllm_args: {name} is refused with a pair: {why}")
+
+
+def telling_args(spec: EngineSpec) -> dict[str, Any]:
+    """Return the user's own arguments of vLLM that can change a token (`kv_cache_dtype`), as plain values."""
+    hashed = {name: value for name, value in spec.vllm_args.items() if name not in _HARMLESS_ARGS}
+    return json.loads(json.dumps(hashed, sort_keys=True, default=str))
+
+
+def llm_arguments(engine: "VllmPair") -> dict[str, Any]:
+    """Return the keyword arguments of `vllm.LLM`.
+
+    Raises:
+        UserError: one of the user's own is set by the pair, or by a setting of its own.
+    """
+    spec, pair = engine.spec, engine.pair
+    arguments: dict[str, Any] = {
+        **_models(engine),
+        "trust_remote_code": pair.trust_remote_code,
+        "dtype": engine.dtype,
+        "max_model_len": max(engine.context.length, engine.context.rl_alone),
+        "max_num_seqs": spec.max_num_seqs,
+        "tensor_parallel_size": spec.tensor_parallel_size,
+        "gpu_memory_utilization": spec.gpu_memory_utilization,
+        "enforce_eager": engine.eager,
+        "seed": 0,  # vLLM's own noise is never used
+        "disable_log_stats": True,
+        "use_tqdm_on_load": not engine.checkpoints.small,
+        "logits_processors": ["rlvr_dir.decode.vllm_pair.processor:PairProcessor"],
+        "logprobs_mode": "processed_logits",
+        "worker_extension_cls": "rlvr_dir.decode.vllm_pair.worker.PairWorker",
+        "max_logprobs": 1 + columns(MAX_TOP),
+    }
+    if spec.max_num_batched_tokens is not None:
+        arguments["max_num_batched_tokens"] = spec.max_num_batched_tokens
+    if spec.block_size is not None:
+        arguments["block_size"] = spec.block_size
+    if spec.kv_cache_gib is not None or on_cpu():
+        arguments["kv_cache_memory_bytes"] = int((spec.kv_cache_gib or CPU_KV_CACHE_GIB) * 2**30)
+    if spec.max_num_seqs > DEFAULT_GRAPHS and not (engine.eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
+        # beyond its default vLLM would decode full batches without a graph; sizes go up in steps of 16
+        arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
+    for name in spec.vllm_args:
+        if name in arguments and name not in ("disable_log_stats", "use_tqdm_on_load"):
+            raise UserError(f"vllm_args: {name} is refused there; it is set by the pair or by the setting of its own")
+    arguments |= spec.vllm_args
+    widths = {config.get_text_config().hidden_size for config in engine.checkpoints.configs.values()}
+    if spec.tensor_parallel_size > 1 and len(widths) > 1:
+        # a process has one workspace for sums fused with norms, which vLLM sizes by the first submodel
+        compilation = arguments.get("compilation_config") or {}
+        compilation = compilation if isinstance(compilation, dict) else {"mode": compilation}
+        passes = {**(compilation.get("pass_config") or {}), "fuse_allreduce_rms": False}
+        arguments["compilation_config"] = {**compilation, "pass_config": passes}
+    return arguments
+
+
+def _models(engine: "VllmPair") -> dict[str, Any]:
+    """Return what vLLM is opened on: RL, with the others' weights beside it."""
+    pair, checkpoints = engine.loaded, engine.checkpoints
+    longest = max(engine.context.length, engine.context.rl_alone)  # base is computed where RL alone is read, too
+    models = {}
+    for role in sorted(engine.roles, key=lambda role: role != "rl"):
+        config, (place, revision) = checkpoints.configs[role], pair.models[role]
+        models[role] = {
+            "place": place,
+            "revision": revision,
+            "tied": ties_head(config),
+            "positions": longest if role in engine.context.beyond else None,  # else rotary angles end before
+        }
+    named: dict[str, Any] = {
+        "architectures": [ARCHITECTURE],
+        "rlvr": {
+            "models": models,
+            "architecture": (checkpoints.configs["rl"].architectures or ["unknown"])[0],
+            "vocab": checkpoints.vocab_size,
+            "shared": checkpoints.shared,
+            "stand_in": checkpoints.stand_in,
+        },
+    }
+    if engine.head_dtype != engine.dtype:
+        named["head_dtype"] = engine.head_dtype
+    if models["rl"]["positions"]:
+        named["max_position_embeddings"] = longest
+    tokenizer = engine.pair.models["rl" if checkpoints.tokenizer.name_or_path == engine.pair.rl else "base"]
+    return {
+        "model": pair.models["rl"].place,
+        "revision": pair.models["rl"].revision,
+        "tokenizer": tokenizer.place,
+        "tokenizer_revision": tokenizer.revision,
+        "hf_overrides": named,
+    }
+
+
+def _sizes_graphs(vllm_args: dict[str, Any]) -> bool:
+    """Tell whether a user's own arguments say for which sizes CUDA graphs are captured."""
+    compilation = vllm_args.get("compilation_config", {})
+    own = {*vllm_args, *(compilation if isinstance(compilation, dict) else ("cudagraph_capture_sizes",))}
+    return bool(own & {"cudagraph_capture_sizes", "max_cudagraph_capture_size"})

@@ -1,0 +1,124 @@
+"""Figures of paired differences: the two steps of a replacement, extrapolations, and all that is compared."""
+
+from collections.abc import Sequence
+
+from rlvr_dir.report.draw import (
+    BASE,
+    COLOURS,
+    beside,
+    drawing,
+    height_of,
+    label_rows,
+    line,
+    root_axis,
+)  # fmt: skip
+from rlvr_dir.report.figures import look_of, ways_of
+from rlvr_dir.report.model import Section, frame
+from rlvr_dir.results.compare import Comparison, comparison_kind
+from rlvr_dir.stats import Estimate
+from rlvr_dir.text import visible
+
+MOST = 40  # rows that a figure of differences can hold
+PANELS = {
+    "token": ("replace minus reject", "what RL's token adds"),
+    "decision": ("reject minus veto", "what RL's decision adds"),
+}
+
+
+def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | None:
+    """Draw the two steps of each replacement of base's tokens against changed tokens: RL's token, and RL's decision.
+
+    A line a criterion, 95 % intervals of the paired differences. None where fewer than two replacements have the
+    controls beside them.
+    """
+    of_kind = {
+        kind: [row for row in rows if comparison_kind(row) == kind and row.result.decoding.primary == "base"]
+        for kind in PANELS
+    }
+    of_kind = {kind: of for kind, of in of_kind.items() if len(of) > 1}
+    if not of_kind:
+        return None
+    data = []
+    lines = max(len(ways_of([row.result for row in of])) for of in of_kind.values())
+    with drawing(name, height_of(lines), len(of_kind)) as canvas:
+        for axes, (kind, of) in zip(canvas.axes, of_kind.items(), strict=True):
+            by_setting = {id(row.result): row for row in of}
+            axes.axhline(0, color="#808080", linewidth=0.8)
+            for i, label, settings in ways_of([row.result for row in of]):
+                label = label.removesuffix(", reject")
+                rows_of_way = sorted(
+                    (by_setting[id(setting)] for setting in settings),
+                    key=lambda row: row.result.share("n_changed").value or 0.0,
+                )
+                at = [100 * (row.result.share("n_changed").value or 0.0) for row in rows_of_way]
+                ends = [(row.difference.mean, row.difference.low, row.difference.high) for row in rows_of_way]
+                points = [Estimate(*(100 * end for end in interval)) for interval in ends]
+                line(axes, at, points, label, **look_of(settings[0].decoding, i) | {"linestyle": "-"})
+                for x, row, point in zip(at, rows_of_way, points, strict=True):
+                    setting, other = row.result, row.reference
+                    data.append({
+                        "step": PANELS[kind][0], "line": label, "tau": setting.decoding.tau, "changed_percent": x,
+                        "minus_changed_percent": 100 * (other.share("n_changed").value or 0.0),
+                        "avg": 100 * setting.avg, "minus_avg": 100 * other.avg, "difference": point.value,
+                        "low": point.low, "high": point.high, "p": row.difference.p, "p_holm": row.holm_p,
+                    })  # fmt: skip
+            root_axis(axes)
+            axes.set_xlabel("changed tokens, %")
+            axes.set_ylabel("points")
+            axes.set_title(": ".join(PANELS[kind]), fontsize="small")
+            beside(axes)
+    caption = f"Who decides, and who writes, on {title}: {' and '.join(PANELS[kind][0] for kind in of_kind)}"
+    notes = (
+        "At a flagged token RL draws; in reject, as in replace, that draw says whether the token goes, but base writes "
+        "another one in its place: replace minus reject is what RL's token adds. In veto every flagged token goes, and "
+        "base writes: reject minus veto is what RL's decision adds to the gate's. Bars are 95 % intervals over "
+        "problems, paired; the axis is scaled by square roots.",
+    )
+    alt = f"Line charts of paired differences in points against changed tokens, {len(data)} points around zero."
+    return Section(name, caption, frame(data), notes, canvas.svg, alt)
+
+
+def extrapolates(row: Comparison) -> bool:
+    """Tell whether a comparison is of a decoding beyond RL with the same one at gamma = 0; below 0 lies base."""
+    return comparison_kind(row) == "against control" and row.result.decoding.gamma > 0
+
+
+def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> Section:
+    """Draw extrapolations minus RL beside the same minus their own gate, else all paired differences; a line each."""
+    controlled = [row for row in rows if extrapolates(row)]
+    drawn_rows = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
+    over_rl = {id(row.result): row for row in rows if comparison_kind(row) == "against rl"}
+    panels: dict[str, Sequence[Comparison | None]] = {}
+    if controlled and any(others := [over_rl.get(id(row.result)) for row in drawn_rows]):
+        panels["points, minus RL"] = others
+    panels["points" + (", minus the γ = 0 control" if controlled else "")] = drawn_rows
+    colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1]}
+    colours |= {"token": COLOURS[2], "decision": COLOURS[3]}
+    data = []
+    labels = [
+        visible(f"{r.result.benchmark}: {r.result.label}" + ("" if controlled else f" − {r.reference.label}"), 60)
+        for r in drawn_rows
+    ]
+    with drawing(name, 0.7 + 0.36 * len(drawn_rows), len(panels)) as canvas:
+        for axes, (panel_title, of_panel) in zip(canvas.axes.flat, panels.items(), strict=True):
+            for at, row in enumerate(of_panel):
+                if row is None:
+                    continue
+                d, kind = row.difference, comparison_kind(row)
+                axes.plot([100 * d.low, 100 * d.high], [at, at], color=colours.get(kind), linewidth=1.2)
+                axes.plot([100 * d.mean], [at], marker="o", markersize=4, color=colours.get(kind))
+                sides = {"task": row.result.benchmark, "decoding": row.result.label, "minus": row.reference.label}
+                ends = {"difference": 100 * d.mean, "low": 100 * d.low, "high": 100 * d.high}
+                data.append({"kind": kind, **sides, **ends, "p": d.p, "p_holm": row.holm_p})
+            axes.axvline(0, color="#808080", linewidth=0.8)
+            axes.set_xlabel(panel_title)
+            label_rows(axes, labels)
+    title = "Paired differences: minus RL (blue), what RL's token (green) and decision (pink) add, RL minus base (grey)"
+    if controlled:
+        title = "What extrapolation adds to its own gate (γ = 0, orange)"
+        title = (
+            "What extrapolation adds to RL (blue), and to its own gate (γ = 0, orange)" if len(panels) > 1 else title
+        )
+    notes = ("With 95 % intervals; all differences are in the table.",)
+    alt = f"Interval plot of {len(data)} paired differences around a line at zero."
+    return Section(name, title, frame(data), notes, canvas.svg, alt, "fig:extrapolate, fig:extra_minerva")

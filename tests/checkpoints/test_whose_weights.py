@@ -1,0 +1,196 @@
+"""A checkpoint is what its owner thinks it is, or nothing runs: which file each tensor comes from, and whose it is.
+
+Every case was a wrong number without a word: RL was base, or half of it.
+"""
+
+import json
+import re
+import shutil
+import warnings
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from rlvr_dir.checkpoints.compat import check_pair
+from rlvr_dir.decode import open_engine
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import EngineSpec, Pair
+from tests.commands import refused
+
+INDEX = "model.safetensors.index.json"
+SHARDS = [f"model-{i:05d}-of-00002.safetensors" for i in (1, 2)]
+
+
+@pytest.fixture
+def copies(peaked_pair, tmp_path):
+    """(base, rl): folders that may be broken."""
+    return [shutil.copytree(getattr(peaked_pair, role), tmp_path / role) for role in ("base", "rl")]
+
+
+def save(tensors, file):
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file, {"format": "pt"})
+
+
+def cut_up(folder, keep=False):
+    """Cut a checkpoint's one file into two shards with an index; return the names that each has."""
+    tensors = load_file(folder / "model.safetensors")
+    names = sorted(tensors)
+    halves = names[: len(names) // 2], names[len(names) // 2 :]
+    for half, file in zip(halves, SHARDS, strict=True):
+        save({name: tensors[name] for name in half}, folder / file)
+    places = {name: file for half, file in zip(halves, SHARDS, strict=True) for name in half}
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    if not keep:
+        (folder / "model.safetensors").unlink()
+    return halves
+
+
+def rewrite(folder, change, file="model.safetensors"):
+    tensors = load_file(folder / file)
+    save(change(tensors), folder / file)
+
+
+def an_old_file_beside_shards(base, rl):
+    cut_up(rl, keep=True)
+    shutil.copy(base / "model.safetensors", rl)
+
+
+def a_tensor_in_anothers_shard(base, rl):
+    first, _ = cut_up(rl)
+    others = load_file(base / "model.safetensors")
+    rewrite(rl, lambda tensors: tensors | {name: others[name] for name in first}, SHARDS[1])
+
+
+def a_tensor_in_two_files(base, rl):
+    first, _ = cut_up(rl)
+    (rl / INDEX).unlink()
+    others = load_file(base / "model.safetensors")
+    rewrite(rl, lambda tensors: tensors | {first[0]: others[first[0]]}, SHARDS[1])
+
+
+def prefixed(prefix):
+    def change(base, rl):
+        rewrite(rl, lambda tensors: {f"{prefix}{name}": tensor for name, tensor in tensors.items()})
+
+    return change
+
+
+def a_base_layer(base, rl):
+    rewrite(
+        rl, lambda tensors: {re.sub(r"q_proj\.", "q_proj.base_layer.", name): each for name, each in tensors.items()}
+    )
+
+
+def a_link_to_nothing(base, rl):
+    (rl / "model.safetensors").unlink()
+    (rl / "model.safetensors").symlink_to(rl / "gone")
+
+
+def adapter(base, rl, change=lambda tensors: tensors, zero=False, **settings):
+    """Make of RL an adapter of base, and change the tensors in its file."""
+    shutil.rmtree(rl)
+    model = AutoModelForCausalLM.from_pretrained(base)
+    lora = LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights=zero, **settings)
+    get_peft_model(model, lora).save_pretrained(rl)
+    rewrite(rl, change, "adapter_model.safetensors")
+
+
+def other_names(base, rl):
+    def renamed(tensors):
+        return {name.replace(".layers.", ".language_model.layers."): each for name, each in tensors.items()}
+
+    adapter(base, rl, renamed)
+
+
+def without_a_layer(base, rl):
+    adapter(base, rl, lambda tensors: {name: each for name, each in tensors.items() if ".layers.1." not in name})
+
+
+def without_its_file(base, rl):
+    adapter(base, rl)
+    (rl / "adapter_model.safetensors").unlink()
+
+
+def beside_a_model(base, rl):
+    whole = load_file(rl / "model.safetensors")
+    adapter(base, rl)
+    save(whole, rl / "model.safetensors")
+
+
+REFUSED = {
+    an_old_file_beside_shards: r"holds two sets of weights, model.safetensors and 2 shards .*the other moved away",
+    a_tensor_in_anothers_shard: rf"its {SHARDS[1]} holds \S+, which its {INDEX} assigns to {SHARDS[0]}; accepted: each",
+    a_tensor_in_two_files: rf"its {SHARDS[1]} holds \S+, which {SHARDS[0]} holds, too; accepted: each tensor in one",
+    prefixed("_orig_mod."): r"the names of its weights begin with '_orig_mod.', as torch.compile leaves them",
+    prefixed("module."): r"the names of its weights begin with 'module.', as DistributedDataParallel leaves them",
+    prefixed("base_model.model."): r"the names of its weights begin with 'base_model.model.', as PEFT leaves them",
+    a_base_layer: r"the names of its weights hold '.base_layer.', as PEFT leaves them",
+    a_link_to_nothing: r"its model.safetensors is a link to nothing",
+    other_names: r"8 of its 8 tensors fit no module of base, such as base_model\S+lora_A.weight, and PEFT passes over",
+    without_a_layer: r"2 of the modules that its target_modules name have no tensors in it, such as model.layers.1",
+    without_its_file: r"it has adapter_config.json and no adapter_model.safetensors",
+    beside_a_model: r"holds a whole model \(model.safetensors\) and an adapter \(adapter_config.json\)",
+}
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: getattr(case, "__qualname__", "").split(".")[0])
+def test_whoever_would_read_another_models_weights_says_so(copies, case):
+    """`pair check` and both engines, in one sentence, before a weight is loaded."""
+    base, rl = copies
+    case(base, rl)
+    pair = Pair(base=str(base), rl=str(rl))
+    with pytest.raises(UserError, match=REFUSED[case]) as checked:
+        check_pair(pair)
+    for backend in ("transformers", "vllm"):
+        with pytest.raises(UserError) as opened:
+            open_engine(pair, EngineSpec(backend=backend), lazily=True)
+        assert str(opened.value) == str(checked.value)
+
+
+def test_eval_and_serve_say_it_with_status_2(copies):
+    base, rl = copies
+    an_old_file_beside_shards(base, rl)
+    pair = ["--base", str(base), "--pretrained", str(rl)]
+    for words in (["eval", *pair, "--tasks", "tiny_easy"], ["serve", *pair]):
+        assert "holds two sets of weights, model.safetensors and 2 shards" in refused(*words)
+
+
+def warned(base, rl):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        check_pair(Pair(base=str(base), rl=str(rl)))
+    return [str(each.message) for each in said]
+
+
+def test_rl_that_is_base_is_warned_of_whatever_its_folder_is_called(copies):
+    base, rl = copies
+    assert not any("Δ log p is 0 everywhere" in said for said in warned(base, rl))
+    shutil.copy(base / "model.safetensors", rl)
+    [said] = [said for said in warned(base, rl) if "Δ log p is 0 everywhere" in said]
+    assert "have the same weights" in said
+    cut_up(rl)  # in other files, the same
+    assert any("have the same weights" in said for said in warned(base, rl))
+    rewrite(rl, lambda tensors: {name: tensor + 1e-3 for name, tensor in tensors.items()}, SHARDS[1])
+    assert not any("have the same weights" in said for said in warned(base, rl))
+
+
+def test_an_adapter_that_adds_nothing_is_warned_of(copies):
+    base, rl = copies
+    adapter(base, rl, zero=True)  # as LoRA begins: its B are zero
+    assert any("is an adapter that changes nothing" in said for said in warned(base, rl))
+    adapter(base, rl)
+    assert not any("changes nothing" in said for said in warned(base, rl))
+
+
+def test_a_head_of_a_tied_model_is_the_embeddings_or_warned_of(copies):
+    base, rl = copies
+    for folder in copies:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    rewrite(base, lambda tensors: tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"].clone()})
+    rewrite(rl, lambda tensors: tensors | {"lm_head.weight": torch.randn_like(tensors["model.embed_tokens.weight"])})
+    said = [each for each in warned(base, rl) if "tie_word_embeddings), which are other numbers" in each]
+    assert [f"rl={str(rl)!r}" in each for each in said] == [True]
