@@ -104,12 +104,15 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 	$(BIN)/rlvr-dir sweep run tiny_sharpening --out $(PAPER)
 	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --samples 8 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
+	$(BIN)/rlvr-dir eval examples/tiny/decision.yaml --no-track --records $(PAPER)/records --out $(PAPER)/decision
 	rm -rf reports/tiny  # an older report may have had other figures
 	$(BIN)/rlvr-dir report $(TINY_SWEEPS:%=$(PAPER)/sweeps/%/results) \
 		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
 		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny
 	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
+	$(BIN)/rlvr-dir report $(PAPER)/decision --title "Who decides, and who writes: thirteen gates of the tiny pair" \
+		--out reports/tiny/decision
 
 STAGE := runs/paper-stage
 SEEDS ?= 1 2 3 4 5
@@ -135,6 +138,7 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds
 # Goes on where it was killed. A seed at a time on each of two cores: trainings and sweeps have one thread.
 SMOL := runs/paper-smol
 SMOL_SEEDS := 0 1 2
+DECIDED := 0 1 2 3 4
 HELD_OUT := $(SMOL)/data/held_out
 SMOL_RL = $(BIN)/rlvr-dir $(1) --pair $(SMOL)/train-$(2)/seed-$(2) --samples 4 --max-tokens 48 --max-model-len 512 \
 	--block-size 32 --enforce-eager --records $(SMOL)/records
@@ -144,6 +148,13 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir train examples/smol/train.yaml --seeds {} --out $(SMOL)/train-{}'
 	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir sweep run examples/smol/criteria.yaml --no-track --out $(SMOL) \
 		--set name=smol_criteria_{} --set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]"'
+	@# Five seeds for who decides and who writes, the gates fixed beforehand (docs/decisions.md).
+	printf '%s\n' $(DECIDED) | $(AT_ONCE) '$(BIN)/rlvr-dir train examples/smol/train.yaml --seeds {} --out $(SMOL)/train-{} && \
+		for gate in "delta_logp [0.02,0.04]" "kl [0.05]"; do set -- $$gate; for mode in "replace,veto 0.0" "resample -1.0"; do \
+		$(BIN)/rlvr-dir sweep run examples/smol/decision.yaml --no-track --out $(SMOL) --set decode.criterion=$$1 \
+		--set parameters.decode.tau.ratio=$$2 --set "parameters.decode.mode.values=[$${mode% *}]" --set decode.gamma=$${mode#* } \
+		--set name=smol_decision_$$1_$${mode%%[, ]*}_{} --set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]" || exit; done; done; \
+		$(call SMOL_RL,eval,{}) -d base --seed 1 --no-track --out $(SMOL)/base-again-{} --tasks $(SMOL)/data/decide_medium.jsonl'
 	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(call SMOL_RL,eval,{}) -d base -d rl --seed 1 --out $(SMOL)/held-out-{} \
 		--tasks $(HELD_OUT)_easy.jsonl,$(HELD_OUT)_medium.jsonl,$(HELD_OUT)_hard.jsonl'
 	for sweep in tau_gamma on_rl; do $(BIN)/rlvr-dir sweep run examples/smol/$$sweep.yaml --no-track --out $(SMOL) || exit; done
