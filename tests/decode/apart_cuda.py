@@ -44,13 +44,12 @@ def chosen(pair, **settings):
     from vllm.engine.arg_utils import EngineArgs
 
     from rlvr_dir.decode.vllm_pair import batch_invariance
-    from rlvr_dir.decode.vllm_pair.arguments import llm_arguments
     from rlvr_dir.decode.vllm_pair.engine import VllmPair
     from rlvr_dir.spec import EngineSpec
 
     engine = VllmPair(pair, EngineSpec(vllm_args={"load_format": "dummy"}, **settings))
     batch_invariance.switch(engine.spec.deterministic)
-    arguments = llm_arguments(engine)
+    arguments = engine.arguments()
     del arguments["use_tqdm_on_load"]
     config = EngineArgs(**arguments).create_engine_config()
     parts = [replace(config, additional_config={"rlvr_role": role}) for role in ("rl", "base")]

@@ -10,7 +10,6 @@ from rlvr_dir.checkpoints import beside_vllm
 from rlvr_dir.checkpoints.compat import check_pair, heads_of_two_sizes
 from rlvr_dir.decode import open_engine
 from rlvr_dir.decode.vllm_pair import arguments, batch_invariance, engine, start
-from rlvr_dir.decode.vllm_pair.arguments import llm_arguments
 from rlvr_dir.errors import UserError
 from rlvr_dir.records.config import RecordConfig
 from rlvr_dir.spec import Decoding, EngineSpec, Sampling
@@ -37,7 +36,7 @@ def on_a_gpu(monkeypatch):
 )
 def test_full_batches_are_decoded_by_graphs(peaked_pair, on_a_gpu, settings, largest):
     made = open_engine(peaked_pair, EngineSpec(backend="vllm", **settings), lazily=True)
-    assert llm_arguments(made).get("max_cudagraph_capture_size") == largest
+    assert made.arguments().get("max_cudagraph_capture_size") == largest
 
 
 def test_on_a_cpu_what_is_asked_says_whether_models_are_compiled(peaked_pair, monkeypatch):
@@ -151,11 +150,11 @@ def test_ranks_do_not_fuse_their_sums_where_the_models_widths_differ(peaked_pair
         for each in (made, asked):
             each.checkpoints.configs["base"].hidden_size = width or each.checkpoints.configs["rl"].hidden_size
         without = {"pass_config": {"fuse_allreduce_rms": False}}
-        assert llm_arguments(made).get("compilation_config") == (None if fuses else without)
+        assert made.arguments().get("compilation_config") == (None if fuses else without)
         passes = {"fuse_norm_quant": True, "fuse_allreduce_rms": fuses}
-        assert llm_arguments(asked)["compilation_config"] == {"mode": 3, "pass_config": passes}
+        assert asked.arguments()["compilation_config"] == {"mode": 3, "pass_config": passes}
     asked.spec = asked.spec.replace(vllm_args={"compilation_config": 3})  # vLLM's short way to say the mode
-    assert llm_arguments(asked)["compilation_config"] == {"mode": 3, "pass_config": {"fuse_allreduce_rms": False}}
+    assert asked.arguments()["compilation_config"] == {"mode": 3, "pass_config": {"fuse_allreduce_rms": False}}
 
 
 def test_arguments_of_vllm_that_can_change_a_token_make_another_record(peaked_pair):

@@ -217,8 +217,8 @@ def test_a_sweep_goes_on_without_the_point_whose_criterion_fails(margin, tmp_pat
     assert [entry.label for entry in summary.entries] == [
         "base",
         "rl",
-        "veto τ1 margin/1",
         "reject τ1 margin/1",
+        "veto τ1 margin/1",
         "replace τ1 margin/1",
     ]
     assert (summary.states, summary.failed) == ({"complete": 1, "failed": 1}, 2)

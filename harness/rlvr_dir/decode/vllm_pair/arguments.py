@@ -1,17 +1,15 @@
 """What vLLM is started with for a pair: its arguments, those that a user may not give, those that change a token."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlvr_dir.checkpoints.beside_vllm import on_cpu
 from rlvr_dir.checkpoints.read import ties_head
 from rlvr_dir.decode.trace import MAX_TOP, columns
 from rlvr_dir.decode.vllm_pair.plugin import ARCHITECTURE
+from rlvr_dir.decode.vllm_pair.self_test import TestedPair
 from rlvr_dir.errors import UserError
 from rlvr_dir.spec import EngineSpec
-
-if TYPE_CHECKING:
-    from rlvr_dir.decode.vllm_pair.engine import VllmPair
 
 CPU_KV_CACHE_GIB = 2.0
 DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself
@@ -57,7 +55,7 @@ def telling_args(spec: EngineSpec) -> dict[str, Any]:
     return json.loads(json.dumps(hashed, sort_keys=True, default=str))
 
 
-def llm_arguments(engine: "VllmPair") -> dict[str, Any]:
+def llm_arguments(engine: TestedPair, *, eager: bool, head_dtype: str) -> dict[str, Any]:
     """Return the keyword arguments of `vllm.LLM`.
 
     Raises:
@@ -65,14 +63,14 @@ def llm_arguments(engine: "VllmPair") -> dict[str, Any]:
     """
     spec, pair = engine.spec, engine.pair
     arguments: dict[str, Any] = {
-        **_models(engine),
+        **_models(engine, head_dtype),
         "trust_remote_code": pair.trust_remote_code,
         "dtype": engine.dtype,
         "max_model_len": max(engine.context.length, engine.context.rl_alone),
         "max_num_seqs": spec.max_num_seqs,
         "tensor_parallel_size": spec.tensor_parallel_size,
         "gpu_memory_utilization": spec.gpu_memory_utilization,
-        "enforce_eager": engine.eager,
+        "enforce_eager": eager,
         "seed": 0,  # vLLM's own noise is never used
         "disable_log_stats": True,
         "use_tqdm_on_load": not engine.checkpoints.small,
@@ -87,7 +85,7 @@ def llm_arguments(engine: "VllmPair") -> dict[str, Any]:
         arguments["block_size"] = spec.block_size
     if spec.kv_cache_gib is not None or on_cpu():
         arguments["kv_cache_memory_bytes"] = int((spec.kv_cache_gib or CPU_KV_CACHE_GIB) * 2**30)
-    if spec.max_num_seqs > DEFAULT_GRAPHS and not (engine.eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
+    if spec.max_num_seqs > DEFAULT_GRAPHS and not (eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
         # beyond its default vLLM would decode full batches without a graph; sizes go up in steps of 16
         arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
     for name in spec.vllm_args:
@@ -104,7 +102,7 @@ def llm_arguments(engine: "VllmPair") -> dict[str, Any]:
     return arguments
 
 
-def _models(engine: "VllmPair") -> dict[str, Any]:
+def _models(engine: TestedPair, head_dtype: str) -> dict[str, Any]:
     """Return what vLLM is opened on: RL, with the others' weights beside it."""
     pair, checkpoints = engine.loaded, engine.checkpoints
     longest = max(engine.context.length, engine.context.rl_alone)  # base is computed where RL alone is read, too
@@ -127,8 +125,8 @@ def _models(engine: "VllmPair") -> dict[str, Any]:
             "stand_in": checkpoints.stand_in,
         },
     }
-    if engine.head_dtype != engine.dtype:
-        named["head_dtype"] = engine.head_dtype
+    if head_dtype != engine.dtype:
+        named["head_dtype"] = head_dtype
     if models["rl"]["positions"]:
         named["max_position_embeddings"] = longest
     tokenizer = engine.pair.models["rl" if checkpoints.tokenizer.name_or_path == engine.pair.rl else "base"]

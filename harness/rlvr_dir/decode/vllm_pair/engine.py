@@ -90,7 +90,7 @@ class VllmPair(TestedPair):
             exact_float32()
         self.eager = self._starts_eager()
         self.merge()
-        arguments = llm_arguments(self)
+        arguments = self.arguments()
         with phase("loading vLLM"):
             self._log = prepare(self.spec)
         if _open_here and in_process():
@@ -128,6 +128,10 @@ class VllmPair(TestedPair):
                 "a smaller max_model_len or max_num_seqs, or more memory for the cache, avoids that",
                 stacklevel=4,
             )
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of `vllm.LLM`; see `llm_arguments`."""
+        return llm_arguments(self, eager=self.eager, head_dtype=self.head_dtype)
 
     def make_llm(self, **arguments: Any) -> Any:
         """Start vLLM: `vllm.LLM(**arguments)`, or what a subclass has in its place."""
