@@ -221,8 +221,11 @@ def test_a_sweep_goes_on_without_the_point_whose_criterion_fails(margin, tmp_pat
         "veto τ1 margin/1",
         "replace τ1 margin/1",
     ]
-    assert (summary.states, summary.failed) == ({"complete": 1, "failed": 1}, 2)
+    assert (summary.states, summary.failed) == ({"complete": 1, "failed": 1}, 3)
     said = status(open_sweep(spec, places).folder, spec)
-    assert re.search(r"failed: reference 2: criterion='margin:Margin': .*\nfailed: trial 0: criterion='margin:", said)
+    margin = "criterion='margin:Margin': .*\n"
+    assert re.search(
+        rf"failed: reference 2: {margin}failed: reference 3: {margin}failed: trial 0: criterion='margin:", said
+    )
     again = run_sweep(spec, places, say=lambda text: None, progress=False)
     assert (again.states, again.failed) == (summary.states, summary.failed), "what fails again is no end of the rest"
