@@ -38,6 +38,7 @@ RULES = (
     "replace,criterion=entropy_rl,tau=1", "extrapolate,criterion=kl,tau=0.02,gamma=0.5",
     "resample,criterion=kl_rl_base,tau=0.02,primary=rl", "replace,criterion=kl_base_rl,tau=0.02",
     "veto,tau=-0.05", "veto,criterion=kl,tau=0.02,gamma=0.5,primary=rl",
+    "reject,tau=-0.05", "reject,criterion=kl,tau=0.02,sign=negative,primary=rl",
     "replace,criterion=random,tau=0.2", "extrapolate,criterion=always,gamma=-0.5",
     "extrapolate,criterion=js,tau=0.01,gamma=2,window=2:",
     "extrapolate,criterion=coupling,gamma=0.3,window=:60%",

@@ -261,7 +261,7 @@ def test_a_sweep_takes_it_and_is_made_again_when_it_has_changed(where):
         results = where / "runs/sweeps/mine/results"
         old = {path.name for path in results.iterdir()}
         run("sweep", "run", where / "sweep.yaml", "--no-track", "--out", where / "runs")
-        assert len(old) == len(list(results.iterdir())) == 4
+        assert len(old) == len(list(results.iterdir())) == 5
         assert not old & {path.name for path in results.iterdir()}, name
         changed.write_text(before)
 

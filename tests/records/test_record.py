@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rlvr_dir.errors import UserError
 from rlvr_dir.grading import Verdict
+from rlvr_dir.policy.trace import FACTS, columns
 from rlvr_dir.records import Record, RecordStore, Row, fingerprint
 from rlvr_dir.records.commands import verify_records
 from rlvr_dir.records.entries import decode, encode
@@ -121,8 +122,8 @@ def test_a_problem_order_counts_numbers_as_numbers():
 
 def test_a_rollout_comes_back_to_the_bit_and_the_reader_in_the_docs_has_it_too(tmp_path):
     path, key = fill(tmp_path) / JOURNAL, (PROBLEMS[2], 1)
-    table = np.random.default_rng(0).normal(size=(len(made(*key).token_ids), 10)).astype(np.float32)
-    with open_record(tmp_path, trace_columns=10) as record:
+    table = np.random.default_rng(0).normal(size=(len(made(*key).token_ids), columns(0))).astype(np.float32)
+    with open_record(tmp_path, trace_columns=columns(0)) as record:
         record.add(row(*key, trace=SimpleNamespace(table=table)))
     [code] = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     names = {}
@@ -169,23 +170,35 @@ def test_a_trace_is_added_to_what_is_held_and_changes_nothing_exact(tmp_path, wh
 
     fill(tmp_path / "s")
     key, other = (PROBLEMS[0], 1), (PROBLEMS[1], 0)
-    with open_record(tmp_path / "s", trace_columns=9) as record:
+    with open_record(tmp_path / "s", trace_columns=columns(0)) as record:
         assert len(record.missing()) == 36
         assert record.get(key) is None
-        record.add(traced(key, 9))
+        record.add(traced(key, columns(0)))
         assert key not in record.missing()
-        assert (record.get(key).trace == traced(key, 9).trace).all()
+        assert (record.get(key).trace == traced(key, columns(0)).trace).all()
         with pytest.raises(RuntimeError, match="came out with other tokens"):
-            record.add(traced(other, 9, text="!"))
+            record.add(traced(other, columns(0), text="!"))
     with open_record(tmp_path / "s") as record:
         assert not record.missing()
         assert record.get(other).trace is None
-    with open_record(tmp_path / "s", trace_columns=13) as record:
+    with open_record(tmp_path / "s", trace_columns=columns(1)) as record:
         assert key in record.missing()
-        record.add(traced(key, 13))
+        record.add(traced(key, columns(1)))
     record = read(tmp_path / "s")
     assert (len(record.response_keys), record.finished, record.digest()) == (36, True, whole)
-    assert record.get(key).trace.shape[1] == 13
+    assert record.get(key).trace.shape[1] == columns(1)
+
+
+def test_a_trace_of_the_columns_of_an_earlier_version_is_none_and_is_made_again(tmp_path):
+    """Ten facts and one likeliest token of each model, as before `tv_other`: more columns than eleven facts have."""
+    key, older = (PROBLEMS[0], 0), columns(1) - 1
+    with open_record(tmp_path, trace_columns=0) as record:
+        table = np.ones((len(made(*key).token_ids), older), np.float32)
+        record.add(row(*key, trace=SimpleNamespace(table=table)))
+        assert record.rows[key].trace_columns == older
+        assert record.get(key).trace is None
+    with open_record(tmp_path, trace_columns=columns(0)) as record:
+        assert key in record.missing()
 
 
 def test_verdicts_hold_for_text_gold_and_grader_and_are_graded_again_else(tmp_path, monkeypatch):
@@ -338,8 +351,8 @@ def test_a_writer_checks_what_was_written_after_the_last_command_was_done(tmp_pa
 
 def test_a_text_is_read_without_the_columns_beside_it(tmp_path):
     """Damage of a trace is its reader's; a text alone is read as if nothing were wrong."""
-    key, table = (PROBLEMS[0], 0), np.random.default_rng(0).normal(size=(len(made(PROBLEMS[0], 0).token_ids), 14))
-    with open_record(tmp_path, trace_columns=14) as record:
+    key, table = (PROBLEMS[0], 0), np.random.default_rng(0).normal(size=(len(made(PROBLEMS[0], 0).token_ids), columns(1)))
+    with open_record(tmp_path, trace_columns=columns(1)) as record:
         record.add(row(*key, trace=SimpleNamespace(table=table)))
     data = bytearray(record.path.read_bytes())
     data[-20] ^= 1  # the trace is the last column
@@ -504,28 +517,27 @@ def test_a_hub_checkpoint_is_known_by_its_commit(tmp_path, monkeypatch):
 def test_tokens_of_a_record_have_the_columns_of_its_traces(tmp_path):
     """Of responses with traces of different widths and without one: what is not there is missing."""
     from rlvr_dir import tokens
-    from rlvr_dir.policy.trace import FACTS
 
     def traced(key, width):
         table = np.arange(len(made(*key).token_ids) * width, dtype=np.float32).reshape(-1, width)
         return row(*key, trace=SimpleNamespace(table=table))
 
     fill(tmp_path / "s", samples=1, problems=[f"{TASK}/10", f"{TASK}/2", f"{TASK}/7"])
-    widths = {"2": 0, "7": 10, "10": 14}  # numbers as numbers
+    widths = {"2": 0, "7": columns(0), "10": columns(1)}  # numbers as numbers
     for problem in ("7", "10"):
         problems = [f"{TASK}/10", f"{TASK}/2", f"{TASK}/7"]
         with open_record(tmp_path / "s", 1, problems, trace_columns=widths[problem]) as record:
             record.add(traced((f"{TASK}/{problem}", 0), widths[problem]))
     frame = tokens(tmp_path / "s")
     assert frame["problem"].unique().tolist() == [*widths]
-    columns = [*FACTS, "base_id_0", "base_logp_0", "rl_id_0", "rl_logp_0"]
-    assert [*frame.columns[-14:]] == columns
+    names = [*FACTS, "base_id_0", "base_logp_0", "rl_id_0", "rl_logp_0"]
+    assert [*frame.columns[-len(names) :]] == names
     for problem, width in widths.items():
         part, whole = frame[frame["problem"] == problem], made(f"{TASK}/{problem}", 0)
         assert part["position"].tolist() == list(range(len(whole.token_ids)))
         assert part["token"].tolist() == list(whole.token_ids)
         assert part["flagged"].tolist() == whole.replaced.tolist()
-        values = part[columns].to_numpy()
+        values = part[names].to_numpy()
         assert np.isnan(values[:, width:]).all()
         assert values[:, :width].ravel().tolist() == list(range(values[:, :width].size))
     with pytest.raises(UserError, match=r"holds no records; accepted: a record's folder"):

@@ -26,6 +26,7 @@ from rlvr_dir.evals.jobs import Job, jobs_of
 from rlvr_dir.evals.loop import opened, run_jobs
 from rlvr_dir.evals.replays import Change, judge_of, replay, undone
 from rlvr_dir.evals.traces import trace_of
+from rlvr_dir.policy.trace import known
 from rlvr_dir.progress import phase, say, showing
 from rlvr_dir.records import Record, RecordStore
 from rlvr_dir.spec import Decoding, EvalSpec
@@ -122,7 +123,7 @@ def _missing(job: Job, store: RecordStore) -> int:
     """Count the responses of a job that the store does not hold with their traces."""
     rows = record.rows if (record := job.read(store)) is not None else {}
     keys = [(request.problem, request.sample) for request in job.requests]
-    return sum(key not in rows or not rows[key].trace_columns for key in keys)
+    return sum(key not in rows or not known(rows[key].trace_columns) for key in keys)
 
 
 # Which tokens

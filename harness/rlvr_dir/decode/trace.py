@@ -9,7 +9,7 @@ import numpy as np
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates import Gate, sign_of
 from rlvr_dir.policy.statistics import STATISTICS
-from rlvr_dir.policy.trace import FACTS, TOP_FACTS, columns
+from rlvr_dir.policy.trace import FACTS, TOP_FACTS, columns, known
 
 MAX_TOP = 10  # of each model's likeliest tokens: vLLM is told to return as many numbers a token
 
@@ -22,11 +22,7 @@ class Trace:
     table: np.ndarray
 
     def __post_init__(self) -> None:
-        if (
-            self.table.ndim != 2
-            or (self.table.shape[1] - len(FACTS)) % len(TOP_FACTS)
-            or self.table.shape[1] < len(FACTS)
-        ):
+        if self.table.ndim != 2 or not known(self.table.shape[1]):
             raise ValueError(f"a trace of shape {self.table.shape} has no known columns")
 
     @property

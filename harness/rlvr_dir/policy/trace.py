@@ -36,6 +36,11 @@ def columns(top: int) -> int:
     return len(FACTS) + len(TOP_FACTS) * top
 
 
+def known(width: int) -> bool:
+    """Return whether a table of so many columns is a trace; those of versions before `tv_other` are none."""
+    return width >= len(FACTS) and not (width - len(FACTS)) % len(TOP_FACTS)
+
+
 def trace(lb: Tensor, lr: Tensor, proposed: Tensor, top: int = 0) -> Tensor:
     """Return the facts of n positions.
 

@@ -24,6 +24,7 @@ from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.files import disk_error, folder_name, make_folder, set_aside, write_file
 from rlvr_dir.grading import DEFAULT_GRADER, OLDER, Gold, Verdict, grade_many, grader_name
+from rlvr_dir.policy.trace import known
 from rlvr_dir.records.config import RecordConfig
 from rlvr_dir.records.entries import FORMAT, RecordMetadata, encode, scan
 from rlvr_dir.records.lock import Lock
@@ -174,6 +175,8 @@ class Record:
     def get(self, key: Key) -> Row | None:
         """Return a response; None where it is not held, or not with the trace that is asked."""
         row = self.rows.get(key)
+        if row is not None and self.trace_columns and not known(row.trace_columns):
+            return None
         return row if row is not None and row.trace_columns >= self.trace_columns else None
 
     def __contains__(self, key: Key) -> bool:

@@ -27,6 +27,7 @@ from pydantic.dataclasses import dataclass
 
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import DamagedError
+from rlvr_dir.policy.trace import known
 from rlvr_dir.spec.stored import Count, Name
 
 Key = tuple[str, int]  # problem, sample
@@ -194,8 +195,8 @@ class Row:
 
     @property
     def trace(self) -> np.ndarray | None:
-        """Return the table of `rlvr_dir.decode.trace`, (tokens, columns) float32."""
-        if not self.trace_columns:
+        """Return the table of `rlvr_dir.decode.trace`, (tokens, columns) float32; None where there is none of today's."""
+        if not known(self.trace_columns):
             return None
         planes = np.frombuffer(self._column("trace"), np.uint8).reshape(self.trace_columns, 4, self.n_tokens)
         return np.ascontiguousarray(planes.transpose(2, 0, 1)).view("<f4")[..., 0]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlvr_dir.errors import UserError
-from rlvr_dir.policy.trace import FACTS, TOP_FACTS
+from rlvr_dir.policy.trace import FACTS, TOP_FACTS, known
 from rlvr_dir.records import Record, RecordStore
 from rlvr_dir.records.record import in_order
 from rlvr_dir.records.store import is_record
@@ -125,9 +125,9 @@ def _tokens(record: Record, tokenizer: Any) -> "pandas.DataFrame":
     ids = np.concatenate([np.asarray(row.token_ids, np.int64) for row in rows])
     distinct, which = np.unique(ids, return_inverse=True)
     texts = [None if tokenizer is None else decoded(tokenizer, [token]) for token in distinct.tolist()]
-    top = max((row.trace_columns - len(FACTS) for row in rows), default=0) // len(TOP_FACTS)
-    names = [*FACTS, *(f"{fact}_{rank}" for rank in range(top) for fact in TOP_FACTS)]
-    table = np.full((len(ids), max(row.trace_columns for row in rows)), np.nan, np.float32)
+    width = max((row.trace_columns for row in rows if known(row.trace_columns)), default=0)
+    names = [*FACTS, *(f"{fact}_{rank}" for rank in range(width // len(TOP_FACTS)) for fact in TOP_FACTS)]
+    table = np.full((len(ids), width), np.nan, np.float32)
     for row, start in zip(rows, np.cumsum([0, *sizes]), strict=False):
         if (trace := row.trace) is not None:
             table[start : start + row.n_tokens, : trace.shape[1]] = trace
