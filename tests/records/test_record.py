@@ -351,7 +351,10 @@ def test_a_writer_checks_what_was_written_after_the_last_command_was_done(tmp_pa
 
 def test_a_text_is_read_without_the_columns_beside_it(tmp_path):
     """Damage of a trace is its reader's; a text alone is read as if nothing were wrong."""
-    key, table = (PROBLEMS[0], 0), np.random.default_rng(0).normal(size=(len(made(PROBLEMS[0], 0).token_ids), columns(1)))
+    key, table = (
+        (PROBLEMS[0], 0),
+        np.random.default_rng(0).normal(size=(len(made(PROBLEMS[0], 0).token_ids), columns(1))),
+    )
     with open_record(tmp_path, trace_columns=columns(1)) as record:
         record.add(row(*key, trace=SimpleNamespace(table=table)))
     data = bytearray(record.path.read_bytes())

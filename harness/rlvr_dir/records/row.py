@@ -195,7 +195,7 @@ class Row:
 
     @property
     def trace(self) -> np.ndarray | None:
-        """Return the table of `rlvr_dir.decode.trace`, (tokens, columns) float32; None where there is none of today's."""
+        """Return the table of `rlvr_dir.decode.trace`, (tokens, columns) float32; None without one of its columns."""
         if not known(self.trace_columns):
             return None
         planes = np.frombuffer(self._column("trace"), np.uint8).reshape(self.trace_columns, 4, self.n_tokens)
