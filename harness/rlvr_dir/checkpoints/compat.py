@@ -37,12 +37,12 @@ from rlvr_dir.checkpoints.weights import (
     HEAD,
     corners,
     has_weights,
-    header_shapes,
     left_prefix,
     missing_weight,
     same_numbers,
-    surplus_layer,
-    tensor_files,
+    stored_tensors,
+    surplus_weight,
+    tensors_of,
 )  # fmt: skip
 from rlvr_dir.errors import UserError
 from rlvr_dir.spec import EngineSpec, Pair, zoo
@@ -185,25 +185,22 @@ def unreadable_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     for role, folder in loaded.folders(spec).items():
         if role in loaded.without_weights:
             continue
-        where = loaded.pair.argument(role)
-        stored, expected = (
-            header_shapes(where, folder),
-            loaded.shapes[role].tensors if role in loaded.shapes else {},
-        )
+        where, shape = loaded.pair.argument(role), loaded.shapes.get(role)
+        stored, expected = stored_tensors(where, folder), shape.tensors if shape else {}
         for weight in sorted(expected.keys() & stored.keys()):  # one of another name in the model is left to the engine
-            if stored[weight] != expected[weight]:
-                yield other_shape(where, weight, stored[weight], expected[weight])
+            if stored[weight].shape != expected[weight]:
+                yield other_shape(where, weight, stored[weight].shape, expected[weight])
         if (prefix := left_prefix(stored)) is not None:
             yield f"{where}: the names of its weights {prefix}; accepted: the model's own names, such as a merged save"
-        if not stored or not expected:
+        if not stored or not shape:
             continue
         if (weight := missing_weight(stored, expected)) is not None:
             yield f"{where}: its files lack {weight}; accepted: a checkpoint with every weight of its model"
         drafts = any("nextn" in key or "mtp" in key for key in loaded.configs[role].to_dict())
-        if not drafts and (weight := surplus_layer(stored, expected)) is not None:
+        if not drafts and (weight := surplus_weight(stored, shape.names, shape.passed_over)) is not None:
             yield (
-                f"{where}: its files hold {weight}, a layer that its config.json does not make "
-                f"(num_hidden_layers={loaded.shapes[role].layers}); accepted: weights and configuration of one model"
+                f"{where}: its files hold {weight}, which the model that its config.json makes does not have "
+                f"(num_hidden_layers={shape.layers}); accepted: weights and configuration of one model"
             )
 
 
@@ -334,7 +331,7 @@ def one_checkpoint(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     elif loaded.adapter_of is not None:
         if folders[1].is_dir() and changes_nothing(folders[1]):
             yield f"{loaded.pair.argument('rl')} is an adapter that changes nothing (its B are zero): {nothing}"
-    elif local and not loaded.without_weights and same_numbers(*(tensor_files(str(folder)) for folder in folders)):
+    elif local and not loaded.without_weights and same_numbers(*(tensors_of(str(folder)) for folder in folders)):
         yield f"{both} have the same weights: {nothing}"
 
 
@@ -343,7 +340,7 @@ def untied_head(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     for role, folder in loaded.folders(spec).items():
         if role in loaded.without_weights or not ties_head(loaded.configs[role]):
             continue
-        files = tensor_files(str(folder))
+        files = tensors_of(str(folder))
         embedding = next((name for name in files if name.endswith("embed_tokens.weight")), None)
         if embedding is None or HEAD not in files:
             continue

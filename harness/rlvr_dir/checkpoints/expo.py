@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from rlvr_dir.checkpoints.weights import INDEX, tensor_files, tensor_shapes
+from rlvr_dir.checkpoints.weights import INDEX, Stored, tensors_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.spec import Pair
 
@@ -23,16 +23,16 @@ def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
 
     rl, base = _both(pair)
     folder.mkdir(parents=True, exist_ok=True)
-    for path in next(iter(rl.values())).parent.iterdir():
+    for path in next(iter(rl.values())).file.parent.iterdir():
         if path.is_file() and not path.name.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf", INDEX)):
             shutil.copyfile(path, folder / path.name)
     places: dict[str, str] = {}
-    for number, file in enumerate(dict.fromkeys(rl.values()), 1):
+    for number, file in enumerate(dict.fromkeys(tensor.file for tensor in rl.values()), 1):
         moved = {}
         with safe_open(file, "pt") as tensors:
             for name in tensors.keys():  # noqa: SIM118 - not a mapping
                 theta = tensors.get_tensor(name)
-                with safe_open(base[name], "pt") as others:
+                with safe_open(base[name].file, "pt") as others:
                     other = others.get_tensor(name)
                 if theta.is_floating_point():
                     wide = theta.float()
@@ -43,7 +43,7 @@ def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 
-def _both(pair: Pair) -> tuple[dict[str, Path], dict[str, Path]]:
+def _both(pair: Pair) -> tuple[dict[str, Stored], dict[str, Stored]]:
     """Find the files of RL's tensors and of base's, which are the same tensors in the same shapes."""
     rl, base = _files(pair.rl, pair.rl_revision, "rl"), _files(pair.base, pair.base_revision, "base")
     if only := set(rl) ^ set(base):
@@ -51,19 +51,17 @@ def _both(pair: Pair) -> tuple[dict[str, Path], dict[str, Path]]:
             f"base={pair.base!r} and rl={pair.rl!r} do not have the same tensors ({min(only)} is in one only); "
             "accepted: a pair of whole checkpoints of one architecture"
         )
-    of_rl, of_base = tensor_shapes(rl), tensor_shapes(base)
-    for name, shape in of_rl.items():
-        if shape != of_base[name]:
+    for name, (_, shape) in rl.items():
+        if shape != (other := base[name].shape):
             raise UserError(
-                f"{name} is {of_base[name]} in base={pair.base!r} and {shape} in rl={pair.rl!r}; accepted: the same "
-                "shapes"
+                f"{name} is {other} in base={pair.base!r} and {shape} in rl={pair.rl!r}; accepted: the same shapes"
             )
     return rl, base
 
 
-def _files(name: str, revision: str | None, role: str) -> dict[str, Path]:
-    """Map each tensor of a checkpoint to the file that holds it."""
-    files = tensor_files(name, revision, fetch=True)
+def _files(name: str, revision: str | None, role: str) -> dict[str, Stored]:
+    """Say where each tensor of a checkpoint stands."""
+    files = tensors_of(name, revision, fetch=True)
     if not files:
         raise UserError(f"{role}={name!r} holds no model*.safetensors; accepted: a whole checkpoint in them")
     return files

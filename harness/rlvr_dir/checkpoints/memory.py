@@ -31,6 +31,10 @@ class ModelShape:
     """Hold what a model's memory depends on."""
 
     tensors: Mapping[str, tuple[int, ...]] = field(repr=False)  # each parameter's shape; tied ones stand here once
+    names: frozenset[str] = field(
+        repr=False
+    )  # of all that a file of its weights may hold: buffers too, tied ones twice
+    passed_over: tuple[str, ...]  # patterns of what else its files may hold, as transformers knows it
     dtype: str
     layers: int
     heads: int  # of a layer's attention
@@ -52,6 +56,8 @@ class ModelShape:
         heads = text.num_attention_heads
         return cls(
             tensors={name: tuple(parameter.shape) for name, parameter in model.named_parameters()},
+            names=frozenset(model.state_dict()),
+            passed_over=tuple(model._keys_to_ignore_on_load_unexpected or ()),
             dtype=dtype_of(config),
             layers=text.num_hidden_layers,
             heads=heads,

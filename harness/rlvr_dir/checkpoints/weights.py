@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlvr_dir.errors import UserError
 
@@ -18,20 +18,29 @@ PICKLE = (
 PREFIXES = {  # of names, by what leaves them
     "_orig_mod.": "torch.compile", "module.": "DistributedDataParallel", "base_model.model.": "PEFT",
 }  # fmt: skip
+_PASSED_OVER = (r"rotary_emb\.inv_freq$", r"\.attn\.(masked_)?bias$")  # buffers of older versions of transformers
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # in a weight's name
 CORNER = (4, 64)  # of a matrix, the rows and columns that stand for it; of a vector, the last many
 
 
-def tensor_files(name: str, revision: str | None = None, *, fetch: bool = False) -> dict[str, Path]:
-    """Map each tensor of a checkpoint to the safetensors file that holds it; empty where there are none.
+class Stored(NamedTuple):
+    """Where a tensor stands."""
+
+    file: Path
+    shape: tuple[int, ...]
+
+
+def tensors_of(name: str, revision: str | None = None, *, fetch: bool = False) -> dict[str, Stored]:
+    """Say where each tensor of a checkpoint stands, in safetensors files; empty where there are none.
 
     Args:
         name: a directory, or a hub id, which is looked for in this machine's cache.
         revision: of a hub id.
         fetch: downloads what the cache lacks of a hub id.
-    """
-    from safetensors import safe_open
 
+    Raises:
+        UserError: what `stored_tensors` refuses.
+    """
     folder = Path(name).expanduser()
     if not folder.is_dir():
         from huggingface_hub import snapshot_download
@@ -44,24 +53,9 @@ def tensor_files(name: str, revision: str | None = None, *, fetch: bool = False)
             if fetch:
                 raise
             return {}
-    if (index := folder / INDEX).is_file():
-        return {tensor: folder / file for tensor, file in json.loads(index.read_text())["weight_map"].items()}
-    files: dict[str, Path] = {}
-    for file in sorted(folder.glob("model*.safetensors")):
-        with safe_open(file, "pt") as tensors:
-            files |= dict.fromkeys(tensors.keys(), file)
-    return files
-
-
-def tensor_shapes(files: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
-    """Read the shape of each tensor that `tensor_files` found; no numbers are read."""
-    from safetensors import safe_open
-
-    shapes = {}
-    for file in dict.fromkeys(files.values()):
-        with safe_open(file, "pt") as tensors:
-            shapes |= {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
-    return shapes
+    if not has_weights(folder):
+        return {}
+    return stored_tensors(repr(name), folder)
 
 
 def has_weights(folder: Path) -> bool:
@@ -69,10 +63,11 @@ def has_weights(folder: Path) -> bool:
     return any(file.suffix in (".safetensors", ".bin", ".pt") for file in folder.iterdir())
 
 
-def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
-    """Read the shape of each tensor of a directory's weights, from the headers of its files; no numbers are read.
+def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
+    """Say which file of a directory each tensor comes from, and its shape, from the files' headers: no number is read.
 
-    A pickle says nothing of its tensors; nothing in it is run.
+    All that loads, checks or compares a checkpoint goes by it. A pickle says nothing of its tensors; nothing in it is
+    run.
 
     Args:
         where: what a sentence begins with, `rl='runs/rl'`.
@@ -98,8 +93,7 @@ def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
     index, named = _index(where, folder)
     files = [folder / file for file in dict.fromkeys(named.values())]
     files = files or sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-    shapes: dict[str, tuple[int, ...]] = {}
-    holders: dict[str, str] = {}
+    stored: dict[str, Stored] = {}
     for path in files:
         if not path.is_file():
             reason = f"its {index} names {path.name}, which is not there"
@@ -113,24 +107,24 @@ def header_shapes(where: str, folder: Path) -> dict[str, tuple[int, ...]]:
             continue
         try:
             with safe_open(path, "pt") as tensors:
-                stored_shapes = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+                own = {
+                    name: Stored(path, tuple(tensors.get_slice(name).get_shape()))
+                    for name in tensors.keys()  # noqa: SIM118 - not a mapping
+                }
         except (OSError, SafetensorError) as error:
             with path.open("rb") as start:
                 pointer = start.read(30).startswith(b"version https://git-lfs")
             reason = "it is a pointer of Git LFS, which `git lfs pull` replaces" if pointer else f"{error}"
             raise UserError(f"{where}: its {path.name} is cut short or damaged ({reason}); {whole}") from None
-        if lost := sorted(
-            tensor for tensor, file in named.items() if file == path.name and tensor not in stored_shapes
-        ):
+        if lost := sorted(tensor for tensor, file in named.items() if file == path.name and tensor not in own):
             raise UserError(f"{where}: its {index} says that {path.name} holds {lost[0]}, which it does not; {whole}")
-        for name in stored_shapes:
-            owner = named.get(name) or holders.get(name, path.name)
+        for name in own:
+            owner = named.get(name) or (stored[name].file.name if name in stored else path.name)
             if owner != path.name:
                 reason = f"which its {index} assigns to {owner}" if index else f"which {owner} holds, too"
                 raise UserError(f"{where}: its {path.name} holds {name}, {reason}; accepted: each tensor in one file")
-            holders[name] = path.name
-        shapes |= stored_shapes
-    return shapes
+        stored |= own
+    return stored
 
 
 def left_prefix(names: Iterable[str]) -> str | None:
@@ -144,15 +138,27 @@ def left_prefix(names: Iterable[str]) -> str | None:
     return None
 
 
-def same_numbers(first: Mapping[str, Path], second: Mapping[str, Path]) -> bool:
-    """Tell whether two checkpoints, by their `tensor_files`, have the same tensors with the same numbers.
+def same_numbers(first: Mapping[str, Stored], second: Mapping[str, Stored]) -> bool:
+    """Tell whether two checkpoints, by their `tensors_of`, have the same tensors with the same numbers.
 
-    The first numbers of each are compared (`corner`): training leaves no model all of whose tensors begin alike.
+    The first numbers of each tensor are compared (`corner`), and all of them only where these are the same everywhere.
     """
-    if not first or first.keys() != second.keys() or tensor_shapes(first) != tensor_shapes(second):
+    from safetensors import safe_open
+
+    if not first or first.keys() != second.keys():
         return False
     pairs = zip(corners(first, first), corners(second, first), strict=True)
-    return all(bool((one.float() == other.float()).all()) for (_, one), (_, other) in pairs)
+    if not all(_same(one, other) for (_, one), (_, other) in pairs):
+        return False
+    for name, stored in first.items():
+        with safe_open(stored.file, "pt") as ours, safe_open(second[name].file, "pt") as theirs:
+            if not _same(ours.get_tensor(name), theirs.get_tensor(name)):
+                return False
+    return True
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one.shape == other.shape and bool((one.float() == other.float()).all())
 
 
 def _sets(folder: Path) -> list[str]:
@@ -179,13 +185,24 @@ def missing_weight(stored: Iterable[str], built: Iterable[str]) -> str | None:
     return None
 
 
-def surplus_layer(stored: Iterable[str], built: Iterable[str]) -> str | None:
-    """Return a weight of a layer that the files hold and the model does not have, though it has others of its kind."""
+def surplus_weight(stored: Iterable[str], built: Iterable[str], passed_over: Iterable[str]) -> str | None:
+    """Return a weight that the files hold and the model does not have; None where none is known to be one.
+
+    One of a layer is, where the model has others of its kind. Any other is where every kind of weight of the model's
+    is held under the model's own name: else the files' names may be others, which loading maps.
+
+    Args:
+        passed_over: patterns of names that loading leaves out, as the model's class knows them.
+    """
     built = set(built)
     kinds = {_LAYER.sub("*", name) for name in built}
-    return min(
-        (name for name in set(stored) - built if _LAYER.search(name) and _LAYER.sub("*", name) in kinds), default=None
-    )
+    mapped = bool(kinds - {_LAYER.sub("*", name) for name in stored})
+    known = re.compile("|".join([*_PASSED_OVER, *passed_over]))
+    for name in sorted(set(stored) - built):
+        of_a_layer = _LAYER.search(name) and _LAYER.sub("*", name) in kinds
+        if of_a_layer or not (mapped or known.search(name)):
+            return name
+    return None
 
 
 def _index(where: str, folder: Path) -> tuple[str, dict[str, str]]:
@@ -218,14 +235,14 @@ def corner(tensor: Any) -> Any:
     return tensor[:rows, :columns] if len(shape) == 2 else tensor[:columns]
 
 
-def corners(files: Mapping[str, Path], names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+def corners(stored: Mapping[str, Stored], names: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """Read the corners of tensors, one after the other: yield name and a torch tensor."""
     from safetensors import safe_open
 
     with ExitStack() as stack:
         opened: dict[Path, Any] = {}
         for name in names:
-            file = files[name]
+            file = stored[name].file
             if file not in opened:
                 opened[file] = stack.enter_context(safe_open(file, "pt"))
             yield name, corner(opened[file].get_slice(name))

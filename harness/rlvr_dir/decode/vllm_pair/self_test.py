@@ -25,7 +25,7 @@ from zlib import crc32
 import numpy as np
 import torch
 
-from rlvr_dir.checkpoints.weights import corners, tensor_files
+from rlvr_dir.checkpoints.weights import corners, tensors_of
 from rlvr_dir.decode.engine import Engine
 from rlvr_dir.decode.lock_step import as_known
 from rlvr_dir.decode.progress import Progress
@@ -285,7 +285,7 @@ def _distinct(engine: TestedPair) -> bool:
     pair = engine.loaded
     if pair.single:
         return False
-    files = {role: tensor_files(*model) for role, model in pair.models.items()}
+    files = {role: tensors_of(*model) for role, model in pair.models.items()}
     names = sorted(
         set.intersection(*(set(weights) for weights in files.values())), key=lambda name: crc32(name.encode())
     )
@@ -361,6 +361,6 @@ def _device(engine: TestedPair) -> str:
     """Choose a GPU with room for twice a model's files, beside what vLLM has taken; else the CPU."""
     if not torch.cuda.is_available():
         return "cpu"
-    files = tensor_files(engine.loaded.base, engine.loaded.base_revision)
-    size = sum(file.stat().st_size for file in set(files.values()))
+    stored = tensors_of(engine.loaded.base, engine.loaded.base_revision)
+    size = sum(file.stat().st_size for file in {tensor.file for tensor in stored.values()})
     return "cuda" if size and torch.cuda.mem_get_info()[0] > 2 * size else "cpu"
