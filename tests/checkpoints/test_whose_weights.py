@@ -18,7 +18,7 @@ from rlvr_dir.checkpoints.compat import check_pair
 from rlvr_dir.decode import open_engine
 from rlvr_dir.errors import UserError
 from rlvr_dir.spec import EngineSpec, Pair
-from tests.commands import refused
+from tests.commands import invoke, refused
 
 INDEX = "model.safetensors.index.json"
 SHARDS = [f"model-{i:05d}-of-00002.safetensors" for i in (1, 2)]
@@ -194,3 +194,57 @@ def test_a_head_of_a_tied_model_is_the_embeddings_or_warned_of(copies):
     rewrite(rl, lambda tensors: tensors | {"lm_head.weight": torch.randn_like(tensors["model.embed_tokens.weight"])})
     said = [each for each in warned(base, rl) if "tie_word_embeddings), which are other numbers" in each]
     assert [f"rl={str(rl)!r}" in each for each in said] == [True]
+
+
+def fast(change):
+    """Change RL's tokenizer.json, and nothing of its vocabulary."""
+
+    def apply(base, rl):
+        content = json.loads((rl / "tokenizer.json").read_text())
+        change(content)
+        (rl / "tokenizer.json").write_text(json.dumps(content))
+
+    return apply
+
+
+def an_earlier_cut(content):
+    before = {"type": "Split", "pattern": {"String": "n"}, "behavior": "Isolated", "invert": False}
+    content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [before, content["pre_tokenizer"]]}
+
+
+def other_normaliser(content):
+    content["normalizer"] = {"type": "NFKC"}
+
+
+def a_token_before_every_text(content):
+    token, index = max(content["model"]["vocab"].items(), key=lambda pair: pair[1])
+    content["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+        "special_tokens": {token: {"id": token, "ids": [index], "tokens": [token]}},
+    }
+
+
+@pytest.mark.parametrize("change", [an_earlier_cut, other_normaliser, a_token_before_every_text])
+def test_tokenizers_that_cut_text_otherwise_are_warned_of_with_an_example(copies, change):
+    base, rl = copies
+    assert not any("cut text into tokens differently" in said for said in warned(base, rl))
+    fast(change)(base, rl)
+    [said] = [said for said in warned(base, rl) if "cut text into tokens differently" in said]
+    assert said.startswith(f"base={str(base)!r} and rl={str(rl)!r} cut text")
+
+
+def test_an_evaluation_compares_the_prompts_of_its_task(copies, tmp_path):
+    """A digit form that is in no fixed text."""
+    base, rl = copies
+    fast(lambda content: content.update(normalizer={"type": "Replace", "pattern": {"String": "٣"}, "content": "3"}))(
+        base, rl
+    )
+    assert not any("cut text" in said for said in warned(base, rl))
+    task = tmp_path / "mine.jsonl"
+    task.write_text(json.dumps({"problem": "What is 1 + ٣?", "answer": "4"}) + "\n")
+    asked = ["--base", str(base), "--pretrained", str(rl), "--tasks", str(task), "--samples", "1", "--max-tokens", "2"]
+    with pytest.warns(UserWarning, match=r"cut text into tokens differently, .*What is 1 \+ ٣"):
+        done = invoke("eval", *asked, "--backend", "transformers", "--no-track", "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.output

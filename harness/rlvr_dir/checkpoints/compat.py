@@ -10,10 +10,11 @@ in `REFUSED`, where the first sentence is raised, or in `WARNED`, where all are 
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from jinja2 import TemplateSyntaxError
 
 from rlvr_dir.checkpoints.adapter import CONFIG as ADAPTER_CONFIG
 from rlvr_dir.checkpoints.adapter import adapter_fault, changes_nothing, trained_on
-from rlvr_dir.checkpoints.chat_template import unread
+from rlvr_dir.checkpoints.chat_template import encode_prompt, unread
 from rlvr_dir.checkpoints.context import Context, positions, rope_extrapolates
 from rlvr_dir.checkpoints.memory import dtype_of
 from rlvr_dir.checkpoints.read import (
@@ -61,9 +62,10 @@ _NO_LANGUAGE_MODEL = (
     r"For(\w+Classification|QuestionAnswering|MaskedLM|MultipleChoice|Reward\w*)$|(?<!LM)(?<!Head)Model$"
 )
 _DTYPES = ("bfloat16", "float16", "float32")
+_SHOWN = 6  # tokens of a text that is cut in two ways
 _PROBES = (
-    "Let $x^2+3x=\\frac{1}{2}$. Find the value of 12345 + 67.890.\n\n",
-    "  def f(n):\n\treturn n**2  # naïve — 漢字, emoji 🎲, \u00a0",
+    "Let $x^2+3x=\\frac{1}{2}$. Find the value of 12345 + 67.890, of 1 000 000 and of \\sqrt[3]{2}.\n\n",
+    "  def f(n):\n\treturn n**2  # naïve — E\u0301tude, ﬁve, 漢字, emoji 🎲, \u00a0",
 )
 
 
@@ -137,8 +139,7 @@ def other_tokenizers(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
                 f"{where} order their vocabulary differently: {len(moved)} tokens have another id (such as {moved[0]})"
                 "; accepted: identical token ids"
             )
-        own, rl = loaded.models[role].tokenizer, loaded.tokenizer
-        if _merges(own) != _merges(rl) or any(_cut(own, text) != _cut(rl, text) for text in _PROBES):
+        if _merges(loaded.models[role].tokenizer) != _merges(loaded.tokenizer):
             yield (
                 f"{where} have different tokenizers: the same vocabulary, but text is cut into tokens differently; "
                 "accepted: two checkpoints with the same tokenizer"
@@ -393,6 +394,12 @@ def other_templates(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
         yield f"{_beside_rl(loaded, 'base')} have different chat templates (sha256 {base} and {rl}); {used}"
 
 
+def other_cuts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+    """One vocabulary may cut text in two ways: digits in threes, another normaliser, a token before every text."""
+    if sentence := cut_otherwise(loaded, _PROBES):
+        yield sentence
+
+
 def other_configurations(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """Say what else differs, beyond single precision."""
     base, rl = (
@@ -417,12 +424,33 @@ def extrapolated_positions(loaded: Checkpoints, spec: EngineSpec) -> Iterator[st
 
 
 WARNED: tuple[Check, ...] = (
-    one_checkpoint, untied_head, swapped_names, another_base, added_tokens, other_templates, other_configurations,
-    extrapolated_positions,
+    one_checkpoint, untied_head, swapped_names, another_base, added_tokens, other_cuts, other_templates,
+    other_configurations, extrapolated_positions,
 )  # fmt: skip
 
 
 # Reading -----------------------------------------------------------------------------------------------------------
+
+
+def cut_otherwise(loaded: Checkpoints, texts: Iterable[str]) -> str | None:
+    """Say of the first text that the models' tokenizers cut into other tokens how each cuts it; None where none is.
+
+    All models read a prompt as RL's tokenizer cuts it.
+    """
+    for text, role in product(texts, _others(loaded)):
+        ids = [encode_prompt(loaded.models[name].tokenizer, text) for name in (role, "rl")]
+        if ids[0] != ids[1]:
+            at = next((i for i, (own, rl) in enumerate(zip(*ids, strict=False)) if own != rl), min(map(len, ids)))
+            first = max(0, at - 1)
+            own, rl = (
+                [loaded.models[name].tokenizer.decode([token]) for token in one[first : first + _SHOWN]]
+                for name, one in zip((role, "rl"), ids, strict=True)
+            )
+            return (
+                f"{_beside_rl(loaded, role)} cut text into tokens differently, {text[:40]!r} from its token {first} on "
+                f"into {own} and {rl}: all models read what RL's tokenizer makes of a prompt"
+            )
+    return None
 
 
 def other_shape(where: str, weight: str, stored: tuple[int, ...], built: tuple[int, ...]) -> str:
@@ -439,10 +467,6 @@ def _others(loaded: Checkpoints) -> list[str]:
 
 def _beside_rl(loaded: Checkpoints, role: str) -> str:
     return f"{loaded.pair.argument(role)} and {loaded.pair.argument('rl')}"
-
-
-def _cut(tokenizer: Any, text: str) -> list[int]:
-    return tokenizer.encode(text, add_special_tokens=False)
 
 
 def _merges(tokenizer: Any) -> Any:

@@ -13,6 +13,7 @@
 import os
 import platform
 import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -187,6 +188,11 @@ def run_jobs(
     Raises:
         UserError: another process writes one of the records, a request cannot be served, or the disk is full.
     """
+    from rlvr_dir.checkpoints.compat import cut_otherwise
+
+    prompts = dict.fromkeys(request.prompt for job in jobs for request in job.requests)
+    if sentence := cut_otherwise(engine.checkpoints, prompts):
+        warnings.warn(sentence, stacklevel=2)
     first = {job.record: job for job in reversed(jobs)} if store else {}
     later = [job for job in jobs if store and first[job.record] is not job]
     yield from _run([job for job in jobs if job not in later], engine, store, progress=progress)
