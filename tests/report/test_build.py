@@ -47,6 +47,16 @@ def test_the_first_page_has_the_figure_the_differences_with_controls_and_the_sco
     assert ("extrapolate τ-0.2 γ0.1 on rl", "replace τ-0.2 on rl") in rows
 
 
+def test_a_report_whose_rl_wrote_what_base_wrote_begins_with_that():
+    ways = [result(Decoding(mode=mode), 0.4, problems=12, samples=4) for mode in ("base", "rl")]
+    base, rl = ways[0], ways[0].replace(decoding=ways[1].decoding)
+    said = "RL wrote what base wrote: every response has the length and the verdict of base's."
+    assert build([base, rl]).headline.startswith(said)
+    other = rl.n_tokens.copy()
+    other[3, 1] += 1
+    assert build([base, rl.replace(n_tokens=other)]).headline.startswith("RL changed AIME24")
+
+
 def always(gamma, share):
     """Draws every token from the target; gamma below 0 lies between base and RL."""
     mode = "extrapolate" if gamma else "replace"

@@ -224,6 +224,7 @@ def test_a_training_that_kept_no_group_says_so_loudly(tmp_path):
     run_training(spec, tmp_path, TrainingSource(tiny_pair().base, lambda seed: problems, None), say=said.append)
     sentence = "1 of 1 steps taught nothing: no group of responses to a problem was partly right"
     assert any(f"warning: seed 0: {sentence}" in line for line in said)
+    assert "warning: seed 0: RL's weights are base's: nothing was learned, and a pair of the two says nothing" in said
     assert f"\nSeed 0: {sentence}" in (tmp_path / "summary.md").read_text()
 
 

@@ -40,7 +40,7 @@ from rlvr_dir.checkpoints.weights import (
     has_weights,
     left_prefix,
     missing_weight,
-    same_numbers,
+    rl_is_base,
     stored_tensors,
     surplus_weight,
     tensors_of,
@@ -332,7 +332,7 @@ def one_checkpoint(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     elif loaded.adapter_of is not None:
         if folders[1].is_dir() and changes_nothing(folders[1]):
             yield f"{loaded.pair.argument('rl')} is an adapter that changes nothing (its B are zero): {nothing}"
-    elif local and not loaded.without_weights and same_numbers(*(tensors_of(str(folder)) for folder in folders)):
+    elif local and not loaded.without_weights and rl_is_base(base.place, rl.place):
         yield f"{both} have the same weights: {nothing}"
 
 

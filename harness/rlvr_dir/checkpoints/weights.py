@@ -157,6 +157,12 @@ def same_numbers(first: Mapping[str, Stored], second: Mapping[str, Stored]) -> b
     return True
 
 
+def rl_is_base(base: str, rl: str | Path) -> bool:
+    """Tell whether two local checkpoints, whole and in safetensors, have the same numbers; False of any other kind."""
+    folders = [Path(place).expanduser() for place in (base, rl)]
+    return all(map(Path.is_dir, folders)) and same_numbers(*(tensors_of(str(folder)) for folder in folders))
+
+
 def _same(one: Any, other: Any) -> bool:
     return one.shape == other.shape and bool((one.float() == other.float()).all())
 

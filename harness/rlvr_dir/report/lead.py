@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from rlvr_dir.report.shapes import (
     benchmark_title,
     in_points,
@@ -13,6 +15,8 @@ from rlvr_dir.results.settings import cut_unlike
 def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[str]:
     """Say what RL's token and RL's decision add, then by how much RL changed each benchmark; nothing of what is not.
 
+    First of all that RL is base, where it writes the same.
+
     What RL's token adds is a replacement of base's minus reject, of one replacement for each benchmark (`_fewest`); its
     decision adds to the gate's what that reject has more than the veto. `pairs` names the pair of a setting by the
     setting's id, where there are several pairs.
@@ -20,6 +24,7 @@ def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[st
     tokens: dict[tuple[str, str], list[Comparison]] = {}
     decisions: dict[int, Comparison] = {}
     gains: dict[str, list[str]] = {}
+    unchanged: dict[str, str] = {}
     for row in rows:
         kind, pair = comparison_kind(row), pairs.get(id(row.result), "")
         if kind == "token" and row.result.decoding.primary == "base":
@@ -27,6 +32,11 @@ def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[st
         elif kind == "decision":
             decisions[id(row.result)] = row
         elif kind == "trained":
+            if _alike(row):
+                unchanged[pair] = (
+                    "RL wrote what base wrote: every response has the length and the verdict of base's. Are its "
+                    "weights base's? `rlvr-dir pair check` says it."
+                )
             gains.setdefault(pair, []).append(
                 f"{benchmark_title(row.result.benchmark)} by {in_points(row.difference)}{_p_of(row)}"
             )
@@ -45,12 +55,22 @@ def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[st
         of_many = f", of {among} replacements the one with the fewest tokens that is not below the best"
         name = f"{' and '.join(names)}{of_many if among > 1 else ''}"
         sides.setdefault(name, []).append(where + "".join(ps))
-    lines = [f"What RL's token adds where RL rejects base's: {', '.join(added)}."] if added else []
+    lines = [f"{f'{pair}: ' if pair else ''}{sentence}" for pair, sentence in unchanged.items()]
+    lines += [f"What RL's token adds where RL rejects base's: {', '.join(added)}."] if added else []
     lines += [f"What RL's decision adds to the gate's: {', '.join(decided)}."] if decided else []
     lines += [f"That is {name}: {', '.join(places)}." for name, places in sides.items()]
     lines += [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}." for pair, texts in gains.items()]
     has_interval = any(row.difference.low == row.difference.low for row in rows)
     return [*lines, "Intervals are of 95 %, paired by problem."] if lines and has_interval else lines
+
+
+def _alike(row: Comparison) -> bool:
+    """Tell whether all responses of two settings, drawn with one noise, have the same lengths and verdicts."""
+    result, reference = row.result, row.reference
+    same_draws = (result.units, result.seeds) == (reference.units, reference.seeds)
+    return same_draws and all(
+        np.array_equal(result.all(name), reference.all(name)) for name in ("n_tokens", "correct", "truncated")
+    )
 
 
 def _p_of(row: Comparison) -> str:

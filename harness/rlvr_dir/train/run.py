@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rlvr_dir.checkpoints.weights import rl_is_base
 from rlvr_dir.files import make_folder
 from rlvr_dir.progress import phase
 from rlvr_dir.records.lock import Lock
@@ -179,6 +180,8 @@ def _finish(
     untaught = [record for record in steps if record["groups"]["dropped"] and not record["groups"]["kept"]]
     if untaught:
         say(f"warning: seed {seed}: {taught_nothing(len(untaught), len(steps))}")
+    if rl_is_base(base, folder.rl):
+        say(f"warning: seed {seed}: RL's weights are base's: nothing was learned, and a pair of the two says nothing")
     write_card(folder.rl, facts, folder.records())
     if not spec.keep_checkpoints:
         shutil.rmtree(folder.checkpoints)
