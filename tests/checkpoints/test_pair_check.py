@@ -189,7 +189,7 @@ BROKEN = {
         "writes no text: its config.json names",
     ),
     "encoder": (of(CONFIG, architectures=["Qwen3Model"]), "names the architecture Qwen3Model; accepted: a causal"),
-    "integers": (of(CONFIG, dtype="int8"), "its config.json says dtype=int8; accepted: bfloat16, float16, float32"),
+    "integers": (of(CONFIG, dtype="int8"), "its config.json says int8 (dtype); accepted: bfloat16, float16, float32"),
 }
 
 

@@ -244,7 +244,7 @@ def other_number_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     for role, config in loaded.configs.items():
         if spec.dtype == "auto" and (dtype := dtype_of(config)) not in _DTYPES:
             yield (
-                f"{loaded.pair.argument(role)}: its config.json says dtype={dtype}; accepted: {', '.join(_DTYPES)}, "
+                f"{loaded.pair.argument(role)}: its config.json says {dtype} (dtype); accepted: {', '.join(_DTYPES)}, "
                 "there or as --dtype"
             )
 
@@ -337,7 +337,7 @@ def one_checkpoint(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def untied_head(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """Where the configuration ties the head, one of its own in the files is dropped by every loader."""
+    """A head in the files is taken, whatever the configuration ties; other programs go by the configuration."""
     for role, folder in loaded.folders(spec).items():
         if role in loaded.without_weights or not ties_head(loaded.configs[role]):
             continue
@@ -349,7 +349,8 @@ def untied_head(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
         if bool((head.float() != first.float()).any()):
             yield (
                 f"{loaded.pair.argument(role)}: its files hold {HEAD}, and its config.json ties the head to the "
-                "embeddings (tie_word_embeddings), which are other numbers: the head is dropped; was it trained untied?"
+                "embeddings (tie_word_embeddings), which are other numbers: the head in the files is taken here, and "
+                "dropped by programs that go by config.json"
             )
 
 

@@ -61,9 +61,11 @@ class Engine(ABC):
         try:
             with phase("loading"):
                 self.load()
-        except BaseException:
+        except BaseException as error:
             self.started = False
             self.remove_merged()
+            if type(error) is UserError and str(error).startswith(tuple(f"{role}=" for role in self.pair.models)):
+                raise UserError(f"{error}; `rlvr-dir pair check` reads no weights and does not see it") from None
             raise
 
     def merge(self) -> None:
