@@ -14,6 +14,7 @@ from rlvr_dir.checkpoints.read import Checkpoints, template_digest
 from rlvr_dir.decode.plan import ALGORITHM, plan_requests, warn_of_cuts
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.types import Plan, Request, Rollout
+from rlvr_dir.errors import UserError
 from rlvr_dir.progress import phase
 from rlvr_dir.spec import EngineSpec, Pair
 
