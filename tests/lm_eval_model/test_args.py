@@ -120,7 +120,7 @@ def test_what_is_greedy_in_lm_eval_is_greedy_here(given):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"top_k": 5}, "gen_kwargs='top_k'"),
+        ({"top_k": 5}, "gen_kwargs top_k=5 is refused; accepted: top_p="),
         (YAML | {"min_p": 0.1}, "gen_kwargs='min_p'"),
         (YAML | {"typical_p": 0.9}, "gen_kwargs='typical_p'"),
         ({"top_p": 1.5}, "gen_kwargs top_p=1.5 is refused"),
@@ -197,7 +197,7 @@ def test_the_stock_command_calls_a_checkpoint_as_it_was_typed(given, said, capsy
         ({"limit": 0}, "limit=0 is refused; accepted: a number of problems"),
         ({"limit": -1}, "limit=-1 is refused"),
         ({"gen_kwargs": {"n": 4}}, "gen_kwargs='n' is not known"),
-        ({"gen_kwargs": {"top_k": 5}}, "gen_kwargs='top_k' is not known"),
+        ({"gen_kwargs": {"top_k": 5}}, "gen_kwargs top_k=5 is refused; accepted: top_p="),
         ({"gen_kwargs": {"temperature": -1}}, "temperature=-1.* is refused"),
         ({"gen_kwargs": {"max_gen_toks": 0}}, "max_tokens=0 is refused"),
         ({"tasks": ["tiny_easy,aime24"], "model_args": {"data_dir": "none"}}, "aime24 needs none/aime24.jsonl, which"),

@@ -81,6 +81,21 @@ def test_from_python_our_model_finds_our_tasks_and_a_task_manager_those_that_lm_
             model="rlvr-dir", model_args="backend=transformers,mode=base,samples=2,max_model_len=256",
             tasks=["tiny_easy"], limit=2, gen_kwargs="max_gen_toks=4",
         )
+        from rlvr_dir.errors import UserError
+        from rlvr_dir.lm_eval_model.lm import RlvrDirLM
+
+        files = {{"test": {str(tmp_path / "aime24.jsonl")!r}}}
+        choice = dict(
+            task="choice", dataset_path="json", dataset_kwargs=dict(data_files=files), test_split="test",
+            output_type="multiple_choice", doc_to_text="problem", doc_to_choice=["1", "2"], doc_to_target=0,
+            metric_list=[dict(metric="acc", aggregation="mean", higher_is_better=True)],
+        )
+        lm = RlvrDirLM(backend="transformers", samples=1)
+        try:
+            lm_eval.simple_evaluate(model=lm, tasks=["tiny_easy", choice], limit=1)
+        except UserError as error:
+            assert "task='choice' has output_type='multiple_choice'; accepted: generate_until" in str(error)
+            assert not lm.engine.started, "weights were loaded, and tiny_easy decoded"
         print(*(name for name in found["results"]["tiny_easy"] if name.startswith("avg")))
     """
     assert run(code, cwd=tmp_path, RLVR_DIR_DATA=str(tmp_path))[-2:] == ["avg@2,boxed", "avg@2_stderr,boxed"]

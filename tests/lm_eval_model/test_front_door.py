@@ -23,6 +23,7 @@ from rlvr_dir.sweep.specs import load
 from rlvr_dir.sweep.sweep import open_sweep
 from rlvr_dir.train.spec import load_train
 from rlvr_dir.train.training import inputs
+from tests.commands import refused
 from tests.commands import run as ours
 
 BIN = Path(sys.executable).parent
@@ -213,6 +214,9 @@ def test_it_is_not_compared_swept_or_trained_on(where, monkeypatch):
     }  # fmt: skip
     with pytest.raises(UserError, match=sentence.format("swept")):
         open_sweep(load(asked), Places.under(Path("runs"), track=False)).objective.check()
+    Path("theirs.sweep.yaml").write_text(json.dumps(asked))
+    for words in ([], ["--dry-run"]):
+        assert re.search(sentence.format("swept"), refused("sweep", "run", "theirs.sweep.yaml", "--no-track", *words))
     with pytest.raises(UserError, match=sentence.format("what a training is validated on")):
         inputs(load_train({"validation": {"tasks": "tasks/theirs.yaml"}}))
 

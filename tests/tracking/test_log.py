@@ -1,9 +1,12 @@
 """A result in MLflow: one run, readable names, the exact numbers beside it; and evaluation survives without it."""
 
 import json
+import re
+import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -115,6 +118,47 @@ def test_four_processes_on_a_fresh_store_lose_nothing(tmp_path):
     assert metrics == (16,)
     assert experiments.count("rlvr-dir-aime24") == 1
     assert len(list((folder / "mlartifacts").glob("*/artifacts/result.json"))) == 16
+
+
+@pytest.mark.parametrize("move", ["rename", "copytree"])
+def test_a_store_that_was_moved_or_copied_keeps_its_artifacts_beside_it(tmp_path, move):
+    """New runs wrote into the old folder, made again, and into the one that a copy was made of."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    first = log_result(result(), old)
+    if move == "rename":
+        old.rename(new)
+    else:
+        shutil.copytree(old, new)
+        shutil.rmtree(new / "mlartifacts" / log_result(result(seed=2), old), ignore_errors=True)  # a later run of old's
+    second = log_result(result(seed=1), new)
+    assert {path.name for path in (new / "mlartifacts").iterdir()} == {first, second}
+    assert result_of_run(first, new).config_hash == result().config_hash
+    assert result_of_run(second, new).sampling.seed == 1
+    if move == "rename":
+        assert not old.exists()
+    else:
+        assert not (old / "mlartifacts" / second).exists()
+        assert result_of_run(first, old).config_hash == result().config_hash
+
+
+@pytest.mark.parametrize(
+    ("revision", "sentence"),
+    [
+        ("ffffffffffff", r"it was written by a newer MLflow than \S+; install that one"),
+        ("451aebb31d03", r"it is of an older MLflow; keep a copy, then run: mlflow db upgrade sqlite:///"),
+    ],
+)
+def test_a_store_of_another_mlflow_is_said_in_our_words(tmp_path, revision, sentence):
+    log_result(result(), tmp_path)
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as db, db:
+        db.execute("update alembic_version set version_num = ?", (revision,))
+    code = (  # in a process of its own: MLflow looks once at a file
+        "from rlvr_dir.tracking import log_result\nfrom tests.tracking.made import result\n"
+        f"assert log_result(result(seed=1), {str(tmp_path)!r}) is None"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.search(sentence, done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("place", ["file", "."])

@@ -123,7 +123,7 @@ class Checkpoints:
         own, rl = self.models[role].vocabulary, self.models["rl"].vocabulary
         both, ids = own.keys() & rl.keys(), {**own, **rl}
         lost = sorted(own.keys() ^ rl.keys())
-        moved = [f"{token!r}: {i} and {rl[token]}" for token, i in own.items() if i != rl.get(token, i)]
+        moved = [f"{token!r}: {i} and {rl[token]}" for token, i in sorted(own.items()) if i != rl.get(token, i)]
         shared = 1 + max((max(own[token], rl[token]) for token in both), default=-1)
         of_one = len(both) in (len(own), len(rl)) and both
         return Difference(lost, lost if of_one and all(ids[token] >= shared for token in lost) else [], moved, shared)

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.problems.benchmark import GROUPS, TASKS, named
 from rlvr_dir.problems.data import find_benchmark, preflight, task_config, tasks_dir
-from rlvr_dir.problems.generation import LENGTHS, check_gen_kwargs
+from rlvr_dir.problems.generation import INSTEAD, LENGTHS, check_gen_kwargs
 from rlvr_dir.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
 from rlvr_dir.spec.base import Place
 from rlvr_dir.spec.pair import OPTIONS, PAIR_OPTIONS
@@ -64,8 +64,7 @@ _INSTEAD = {
     **dict.fromkeys(LENGTHS, "max_tokens=…"),
     "do_sample": "temperature=…, where 0 is greedy",
     "until": "--gen_kwargs until=…",
-    "top_k": "top_p=…, since no engine here cuts by a number of tokens",
-    "min_p": "top_p=…, since no engine here cuts by a share of the likeliest token",
+    **INSTEAD,
     "n": "samples=…",
     "repeats": "samples=…",
     "think_end_token": "nothing: the last box of a response counts, whatever was thought before it",

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlvr_dir.errors import UserError
 from rlvr_dir.evals.loop import versions
 from rlvr_dir.lm_eval_model.lm import RlvrDirLM
 from rlvr_dir.problems.generation import has_template
-from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, task_scores
+from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, of_likelihoods, task_scores
 from rlvr_dir.problems.task import SampledMathTask
 from rlvr_dir.results.show import warnings
 from rlvr_dir.text import visible
@@ -23,6 +24,9 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
 
     Of tasks that are not ours, samples are logged for their scores by problem, and taken out again where the user has
     not asked for them. Nothing depends on the log in MLflow: what fails there is a warning.
+
+    Raises:
+        UserError: a task that asks for likelihoods, before anything is decoded.
     """
     from rlvr_dir.tracking import log_result, resolve_store
     from rlvr_dir.tracking.store import ui_command
@@ -33,6 +37,9 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
         turns = call.get("fewshot_as_multiturn") is not False  # lm-eval's default beside a template
         call |= {"apply_chat_template": True, "fewshot_as_multiturn": turns}
     loaded, chosen = (call.get("task_dict") or {}).get("tasks", {}), call.get("samples") or {}
+    for name, task in loaded.items():
+        if refusal := of_likelihoods(task):
+            raise UserError(f"task={name!r} {refusal}")
     keeps, log_samples = bool(store or own.records), call.get("log_samples", True)  # as in lm-eval
     others = {name: task for name, task in loaded.items() if keeps and not isinstance(task, SampledMathTask)}
     lm.tasks = {name: LmEvalBenchmark.of_task(task, chosen.get(name)) for name, task in others.items()}

@@ -21,7 +21,12 @@ LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_token
 DRAWS = ("temperature", "top_p")
 ACCEPTED = (*DRAWS, "do_sample", "until", *LENGTHS)
 NO_LENGTH = 256  # new tokens where a task names no number: what every model of lm-eval gives then
-_FOR_DRAWS = ("top_k", "min_p", "typical_p")  # no engine of ours honours them, and greedy decoding has no use for them
+# What no engine of ours honours, greedy decoding has no use for, and what cuts here.
+INSTEAD = {
+    "top_k": "top_p=…, since no engine here cuts by a number of tokens",
+    "min_p": "top_p=…, since no engine here cuts by a share of the likeliest token",
+    "typical_p": "top_p=…, since no engine here cuts by how typical a token is",
+}
 _NO_EFFECT = {"num_beams": 1, "min_p": 0, "typical_p": 1}  # values that ask for nothing
 
 
@@ -65,7 +70,9 @@ def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tu
     )
     for name in settings:
         has_effect = name not in _NO_EFFECT or settings[name] != _NO_EFFECT[name]
-        if name not in ACCEPTED and has_effect and (draws or name not in _FOR_DRAWS):
+        if name in INSTEAD and has_effect and draws:
+            raise UserError(f"gen_kwargs {name}={settings[name]} is refused; accepted: {INSTEAD[name]}")
+        if name not in ACCEPTED and name not in INSTEAD and has_effect:
             raise unknown("gen_kwargs", name, ACCEPTED)
     if not draws and samples > 1:
         raise UserError(

@@ -164,13 +164,9 @@ def _loaded(path: str, file: str) -> LmEvalBenchmark:
     if len(benchmarks) != 1 or loaded.get("groups"):
         raise UserError(f"task={path!r} is a group; accepted: the YAML file of a task, or several of them")
     [benchmark] = benchmarks
-    task, refusal = benchmark.task, ""
-    if task.OUTPUT_TYPE != "generate_until":
-        refusal = (
-            f"has output_type={task.OUTPUT_TYPE!r}; accepted: generate_until, since a rule for decoding with two "
-            "models assigns no likelihood to a given text"
-        )
-    elif getattr(task, "MULTIMODAL", False):
+    task = benchmark.task
+    refusal = of_likelihoods(task)
+    if getattr(task, "MULTIMODAL", False):
         refusal = "shows images or sound, which is refused; accepted: a task of text that runs none"
     elif getattr(task, "UNSAFE_CODE", False):
         refusal = "runs code that the models write, which is refused; accepted: a task of text that runs none"
@@ -179,6 +175,16 @@ def _loaded(path: str, file: str) -> LmEvalBenchmark:
     if refusal:
         raise UserError(f"task={path!r} {refusal}")
     return benchmark
+
+
+def of_likelihoods(task: Any) -> str:
+    """Say of a task of lm-eval's that it asks for likelihoods; empty where it asks for text."""
+    if task.OUTPUT_TYPE == "generate_until":
+        return ""
+    return (
+        f"has output_type={task.OUTPUT_TYPE!r}; accepted: generate_until, since a rule for decoding with two models "
+        "assigns no likelihood to a given text"
+    )
 
 
 @contextmanager

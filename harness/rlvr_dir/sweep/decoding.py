@@ -57,7 +57,12 @@ class DecodingObjective:
         refuse_lm_eval_tasks(preflight_of(self.spec), "swept")
 
     def estimate(self) -> DecodingEstimate:
-        """Estimate from the records."""
+        """Estimate from the records.
+
+        Raises:
+            UserError: as `check`.
+        """
+        self.check()
         return estimate(self.spec, self.places.out, self.places.records)
 
     # Points

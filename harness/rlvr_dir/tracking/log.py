@@ -37,7 +37,7 @@ def log_result(result: TaskResult, store: Path | str, experiment: str | None = N
             return write_run(result, TrackingStore.at(store), experiment, git=git_sha())
     except Exception as error:
         warnings.warn(
-            f"the result was not logged to MLflow at {store} ({reason(error)}); nothing else is lost, and "
+            f"the result was not logged to MLflow at {store} ({reason(error, store)}); nothing else is lost, and "
             "`rlvr-dir track sync` logs it later",
             stacklevel=2,
         )
@@ -151,7 +151,7 @@ def result_of_run(run_id: str, store: Path | str) -> EvalResult:
         with patience(), TemporaryDirectory() as folder:
             result = read_any_result(Path(place.client().download_artifacts(run_id, RESULT, folder)))
     except Exception as error:
-        raise UserError(f"run:{run_id} of {str(store)!r} cannot be read ({reason(error)})") from None
+        raise UserError(f"run:{run_id} of {str(store)!r} cannot be read ({reason(error, store)})") from None
     if not isinstance(result, EvalResult):
         raise lm_eval_refusal(result.task, "compared")
     return result
@@ -203,7 +203,7 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
                 (report.present if is_logged else report.logged).append(name)
     except Exception as error:
         raise UserError(
-            f"tracking={str(store)!r} cannot be written to ({reason(error)}); {len(report.logged)} results were logged "
-            "before, run again for the rest"
+            f"tracking={str(store)!r} cannot be written to ({reason(error, store)}); {len(report.logged)} results were "
+            "logged before, run again for the rest"
         ) from error
     return report

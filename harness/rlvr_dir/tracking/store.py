@@ -4,8 +4,9 @@ import logging
 import os
 import re
 import shlex
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.records.lock import locked
 from rlvr_dir.text import without_passwords
 
+_ARTIFACTS = "mlartifacts"
 VARIABLE, OFF = "RLVR_DIR_TRACKING_URI", "off"
 _SQLITE, _SERVERS = "sqlite:///", ("http://", "https://")
 _OTHERS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|(databricks|databricks-uc|uc)$")  # what MLflow takes, and is no folder
+_SCHEMA = re.compile(r"out-of-date database schema \(found version (\w+)")
 _LOCK_SECONDS = 60.0
 # MLflow's own are seven retries of two minutes each; an evaluation waits for nobody.
 _PATIENCE = {
@@ -115,14 +118,43 @@ class TrackingStore:
                 logging.getLogger(name).setLevel(logging.WARNING)
             client = MlflowClient(tracking_uri=self.uri)
             client.search_experiments(max_results=1)
+            self._follow()
             if self.database is not None and _quoted(self.database) != str(self.database):
                 with suppress(OSError):  # MLflow makes an empty folder of the name as it is in the URI, too
                     os.removedirs(Path(_quoted(self.database)).parent)
         return client
 
+    @property
+    def artifacts(self) -> Path | None:
+        """Where artifacts lie: beside the sqlite file, wherever it has been moved or copied to; None of a server."""
+        return None if self.database is None else self.database.parent / _ARTIFACTS
+
+    def _follow(self) -> None:
+        """Have a sqlite file that was moved or copied name its own artifacts: MLflow keeps their absolute place.
+
+        A run whose artifacts did not come along keeps the place that it has; what was never beside a store is left.
+        """
+        if self.database is None or self.artifacts is None:
+            return
+        ours = self.artifacts.as_uri()
+        with closing(sqlite3.connect(self.database)) as database, database:
+            for (place,) in database.execute("SELECT DISTINCT artifact_location FROM experiments").fetchall():
+                if place == ours or not str(place).endswith(f"/{_ARTIFACTS}"):
+                    continue
+                database.execute(
+                    "UPDATE experiments SET artifact_location = ? WHERE artifact_location = ?", (ours, place)
+                )
+                runs = "SELECT run_uuid, artifact_uri FROM runs WHERE substr(artifact_uri, 1, ?) = ?"
+                for run, uri in database.execute(runs, (len(place) + 1, f"{place}/")).fetchall():
+                    behind = uri.removeprefix(f"{place}/")
+                    if (self.artifacts / behind).is_dir():
+                        database.execute(
+                            "UPDATE runs SET artifact_uri = ? WHERE run_uuid = ?", (f"{ours}/{behind}", run)
+                        )
+
     def experiment_id(self, client: Any, name: str) -> str:
         """Return the id of the experiment of that name, made where it is missing; a sqlite store must be `locked`."""
-        place = None if self.database is None else (self.database.parent / "mlartifacts").as_uri()
+        place = self.artifacts and self.artifacts.as_uri()
         if client.get_experiment_by_name(name) is None:
             with suppress(Exception):  # on a server another process may have been quicker
                 return client.create_experiment(name, artifact_location=place)
@@ -152,9 +184,20 @@ def every(search: Callable[..., Any], *wanted: Any) -> list[Any]:
     return items
 
 
-def reason(error: Exception) -> str:
-    """Say in a line what an exception of MLflow's says, in our words where its own help nobody."""
+def reason(error: Exception, store: Path | str) -> str:
+    """Say in a line what an exception of MLflow's says of a store, in our words where its own help nobody."""
     text = without_passwords(" ".join(str(error).split()))
+    if schema := _SCHEMA.search(text):
+        import mlflow
+        from mlflow.store import db_migrations
+
+        steps = Path(db_migrations.__file__ or "").parent / "versions"
+        if not [*steps.glob(f"{schema[1]}_*.py")]:
+            return (
+                f"it was written by a newer MLflow than {mlflow.__version__}; install that one, or name another store"
+            )
+        uri = without_passwords(TrackingStore.at(store).uri)
+        return f"it is of an older MLflow; keep a copy, then run: mlflow db upgrade {shlex.quote(uri)}"
     if "must be in the 'active' state" in text:
         return "its experiment was deleted: restore it with `mlflow experiments restore`, or name another one"
     if "database is locked" in text or isinstance(error, TimeoutError):

@@ -93,8 +93,8 @@ class Training:
         except Exception as error:
             self._failed = True
             warnings.warn(
-                f"MLflow at {self._where} was not told of the training ({reason(error)}); its folder has everything, "
-                "and the same command logs what is missing",
+                f"MLflow at {self._where} was not told of the training ({reason(error, self._where)}); its folder has "
+                "everything, and the same command logs what is missing",
                 stacklevel=4,
             )
 
