@@ -123,14 +123,15 @@ def test_sampling_among_the_model_arguments_gives_the_responses_of_gen_kwargs(en
 @pytest.mark.parametrize(
     ("model", "asked", "words"),
     [
-        ({}, {"use_cache": "cache"}, "use_cache"),
+        ({}, {"use_cache": "CACHE"}, "use_cache"),
         ({}, {"metadata": {"repeats": 2}, "gen_kwargs": {"do_sample": False}}, "repeats=2"),
         ({}, {"metadata": {"repeats": "many"}}, "repeats='many'"),
         ({"chat": "off"}, {}, "contradicts"),
         ({"samples": 5}, {"metadata": {"repeats": 2}}, "samples=5 but amc draws 2"),
     ],
 )
-def test_refusals_of_the_adapter(engine, data_dir, model, asked, words):
+def test_refusals_of_the_adapter(engine, data_dir, tmp_path, model, asked, words):
+    asked = {name: str(tmp_path / "cache") if value == "CACHE" else value for name, value in asked.items()}
     lm = RlvrDirLM(engine=engine, progress=False, **model)
     with pytest.raises(UserError, match=words):
         run(lm, data_dir, ["amc"], **asked)

@@ -150,6 +150,16 @@ def test_a_file_that_an_option_names_is_read_at_once(tmp_path, monkeypatch):
     assert load_train({"validation": {"tasks": "tiny_easy", **asked}}).validation.non_default() == shown
     assert "reads []; accepted: a template of {{problem}}, a file with one, or math_dapo" in refused(
         "eval", "--tasks", "tiny_easy", "--prompt", "p.txt")  # fmt: skip
+    assert "prompt='Q: {problem}' has one pair of braces; accepted: {{problem}}, in two".replace(
+        "prompt=", "--prompt "
+    ) in (refused("eval", "--tasks", "tiny_easy", "--prompt", "Q: {problem}"))
+
+
+def test_one_problem_with_two_answers_is_warned_of(tmp_path):
+    rows = [{"id": name, "problem": "1+1?", "answer": answer} for name, answer in (("a", 2), ("b", "2"), ("c", 3))]
+    with pytest.warns(UserWarning, match="a and c are one problem with two answers, '2' and '3'"):
+        find_benchmark(str(write(tmp_path / "twice.jsonl", rows)))
+    find_benchmark(str(write(tmp_path / "alike.jsonl", rows[:2])))
 
 
 def test_a_record_is_compared_reported_and_viewed_without_the_file_it_was_made_of(where, tmp_path, monkeypatch):
@@ -275,6 +285,8 @@ GOOD = '{"problem": "What is 2+3?", "answer": 5}\n'
         ("no.jsonl", None, r"no\.jsonl does not exist; accepted: PATH\.jsonl or NAME=PATH"),
         ("x=no.jsonl", None, r"no\.jsonl does not exist"),
         ("x=", None, "is no file"),
+        ("sums.parquet", None, r"'sums.parquet' is a .parquet file, which is not read; accepted: PATH\.jsonl or NAME="),
+        ("sums.jsonl.gz", None, r"is a .jsonl.gz file, which is not read; accepted: PATH\.jsonl"),
         ("sums", None, "'sums' is not known; accepted: aime24, .*a file of your own is PATH.jsonl or NAME=PATH"),
         ("sums.jsonl", "", r"sums\.jsonl has no problem"),
         ("sums.jsonl", GOOD + "{", r"sums\.jsonl line 2 is not JSON; accepted: an object with problem, answer"),

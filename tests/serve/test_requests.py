@@ -77,6 +77,8 @@ REFUSED = [
     ({"response_format": {"type": "json_object"}}, "response_format is refused: every token is drawn by the rule"),
     ({"structured_outputs": {"regex": "a"}}, "structured_outputs is refused: every token is drawn by the rule"),
     ({"tools": [TOOL]}, "tools is refused: a pair writes text and calls no tools; accepted: leave it out"),
+    ({"tools": []}, "tools is refused: a pair writes text and calls no tools; accepted: leave it out"),
+    ({"tool_choice": "auto"}, "tool_choice is refused: a pair writes text and calls no tools"),
     ({"tools": [TOOL], "tool_choice": "none"}, "tools is refused: a pair writes text"),
     ({"chat_template_kwargs": {"enable_thinking": False}}, "does not read 'enable_thinking'; accepted: none"),
     ({"stop": [""]}, "stop='' is refused"),

@@ -26,7 +26,7 @@ from rlvr_dir.sweep.estimate import DecodingEstimate, TrialCost, estimate
 from rlvr_dir.sweep.lists import Cost
 from rlvr_dir.sweep.outcome import Outcome, Places
 from rlvr_dir.sweep.points import listed_points
-from rlvr_dir.sweep.run import progress_line, status
+from rlvr_dir.sweep.run import pace, progress_line, status
 from rlvr_dir.sweep.sweep import open_sweep
 from rlvr_dir.sweep.training import folder_of, outcome_of, seeds_of
 from rlvr_dir.tiny import checkpoints
@@ -162,7 +162,7 @@ def test_a_line_of_progress_has_the_point_the_best_so_far_and_the_time_left(tmp_
     lines, found = [], {}
 
     def line(outcome):
-        lines.append(progress_line(begun, begun.describe(outcome), 30.0, len(lines) + 1))
+        lines.append(progress_line(begun, begun.describe(outcome), 30.0 / (len(lines) + 1)))
 
     begun.on_complete = line
     for number, point in enumerate(points):
@@ -187,10 +187,18 @@ def test_a_line_of_progress_has_the_point_the_best_so_far_and_the_time_left(tmp_
     ]
 
 
+def test_what_is_only_scored_is_not_expected_to_take_as_long_as_what_was_decoded():
+    """It said hours, of a rest that was held."""
+    decoded = [0.0, 600.0, 1200.0]
+    assert pace(decoded) == 600.0
+    assert pace([*decoded, *(1200.0 + 0.5 * i for i in range(1, 9))]) == 0.5
+    assert pace([0.0, 1.0, 2.0, 602.0]) == 602.0 / 3
+
+
 def test_the_time_left_of_a_search_counts_what_it_may_still_propose(tmp_path):
     _, begun = run(tmp_path, method="tpe", run_cap=5)
     lines = []
-    begun.on_complete = lambda outcome: lines.append(progress_line(begun, [], 30.0, len(lines) + 1))
+    begun.on_complete = lambda outcome: lines.append(progress_line(begun, [], 30.0 / (len(lines) + 1)))
     [point] = begun.study.propose(1)
     references = begun.objective.references([point])
     for reference in references:

@@ -67,12 +67,15 @@ def evaluate_command(
     store = records or out / "records"
     check_writable(out, store)
 
+    logged: set[str] = set()  # tasks with a run in MLflow
+
     def keep(result: "TaskResult") -> None:
         result.write(out)
         say(f"{result.benchmark}  {result.label}  {score(result)}")
         if place is not None:
             with phase("logging to MLflow"):
-                log_result(result, place)
+                if log_result(result, place) is not None:
+                    logged.add(result.task)
 
     try:
         results = evaluate_all(spec, records=store, on_result=keep)
@@ -87,8 +90,8 @@ def evaluate_command(
         say(sentence)
     say(f"written to {out}: one JSON file a result; rollouts in {store}")
     say(f"next: `rlvr-dir report {out} --out report` makes a page of it; more --samples decode only what is missing")
-    if place is not None:
-        for task in dict.fromkeys(result.task for result in results):
+    if place is not None and logged:
+        for task in sorted(logged):
             comparison_link(place, f"rlvr-dir-{task}")  # which makes the view that `ui` leads to
         say(f"in MLflow, side by side: `{ui_command(place)}`")
 

@@ -10,7 +10,7 @@ are options, too), for `rlvr_dir.spec.load_eval`.
 import inspect
 from collections.abc import Callable, Collection
 from functools import wraps
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from pydantic import BeforeValidator
@@ -94,6 +94,8 @@ def _kind(info: FieldInfo) -> type | None:
         get_origin(type_) for type_ in every
     ]:
         return None
+    if bool in every and any(get_origin(type_) is Literal for type_ in every):
+        return str  # a switch with a further word
     for kind in (bool, int, float):
         if kind in every and "auto" not in str(info.annotation):
             return kind

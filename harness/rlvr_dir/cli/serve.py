@@ -35,7 +35,7 @@ def serve_command(
             -d '{"model": "tiny:replace,tau=-0.1", "prompt": "Problem: 2 + 3 = ?", "seed": 0, "max_tokens": 64}'
 
     In a request: mode, criterion, tau, gamma, primary, window, temperature, top_p, max_tokens, seed, problem, sample,
-    n (docs/serve.md). SIGTERM lets running requests end.
+    n. SIGTERM lets running requests end.
     """
     from rlvr_dir.serve.run import Served, serve
 

@@ -10,7 +10,8 @@ files by example.
 import json
 import os
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -209,7 +210,21 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
                 text = repr(value)[:80]
                 raise UserError(f"{place} has {name}={text}; accepted: text{' or a number' * (name == 'answer')}")
         problems[key] = {"id": key, "problem": str(row["problem"]).strip(), "answer": gold(row["answer"])}
+    _warn_of_two_answers(problems.values())
     return tuple(problems.values())
+
+
+def _warn_of_two_answers(problems: Iterable[Problem]) -> None:
+    first: dict[str, Problem] = {}
+    for problem in problems:
+        earlier = first.setdefault(problem["problem"], problem)
+        if earlier["answer"] != problem["answer"]:
+            warnings.warn(
+                f"{earlier['id']} and {problem['id']} are one problem with two answers, {earlier['answer']!r} and "
+                f"{problem['answer']!r}: no response is right in both",
+                stacklevel=4,
+            )
+            return
 
 
 def _presentation(path: Path) -> Presentation:

@@ -9,6 +9,7 @@ variable RLVR_DIR_DATA, then the Hugging Face hub. A folder holds one `<task>.js
 """
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from rlvr_dir.spec.sweep import SweepSpec
 
 DATA_VARIABLE = "RLVR_DIR_DATA"
+_TABLE = re.compile(r"\.(?:parquet|csv|tsv|json|jsonl\.gz|arrow|xlsx|txt)$")  # files of problems in other forms
 
 
 class NoDataError(UserError):
@@ -169,6 +171,8 @@ def _declared(name: str, include_path: str | None) -> str:
 
 
 def _unknown(task: str, near: str = "") -> UserError:
+    if suffix := _TABLE.search(task):
+        return UserError(f"task={task!r} is a {suffix[0]} file, which is not read; accepted: {ACCEPTED}")
     return UserError(
         f"{unknown('task', task, TASKS)}; a file of your own is {ACCEPTED}; a task of lm-eval's is named as it is "
         f"there, in --include-path, or by the path of its YAML{f' ({near})' if near else ''}"

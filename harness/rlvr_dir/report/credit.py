@@ -23,7 +23,7 @@ def credit_chapter(analysis: Analysis, slug: str = "") -> Chapter:
         f"In responses to {tasks_of(analysis)} ({drawn(analysis)}) {event}, that one alone, and the rest was replayed "
         f"under the same noise: up to {facts['tokens']} tokens of each problem and rule. The effect is the verdict "
         "with the rule's token minus the verdict with the proposed one; a token matters if the verdict changes at all. "
-        "docs/credit.md says what that can tell and what not."
+        "A positive effect alone says nothing of RL: a gate also finds slips that any other token would mend."
     )
     these = "changed" if facts["undo"] else "flagged"
     sections = [

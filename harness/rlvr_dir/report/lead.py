@@ -45,7 +45,7 @@ def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[st
     sides: dict[str, list[str]] = {}
     for (pair, task), of_place in tokens.items():
         row, among = _fewest(of_place)
-        where = f"on {benchmark_title(task)}" + (f" ({pair})" if pair else "")
+        where = f"on {benchmark_title(task)}" + (f" with {pair}" if pair else "")
         added.append(f"{in_points(row.difference)} {where}")
         names, ps = [f"{row.result.label} minus {row.reference.label}"], [_p_of(row)]
         if (decision := decisions.get(id(row.reference))) is not None:

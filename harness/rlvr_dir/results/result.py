@@ -322,7 +322,7 @@ def lm_eval_refusal(task: str, purpose: str) -> NoResultError:
     """Say that a task of lm-eval's is not done `what` with."""
     return NoResultError(
         f"task={task!r} is scored by lm-eval in its own units, so it is not {purpose}; accepted: benchmarks with right "
-        "answers, ours or a JSONL of your own (docs/benchmarks.md)"
+        "answers, ours or a JSONL of your own"
     )
 
 

@@ -49,7 +49,7 @@ def warnings(results: Sequence[TaskResult]) -> list[str]:
 def shortfalls(results: Sequence[TaskResult]) -> list[str]:
     """Return those sentences as a page has them, the results with the largest shares first."""
     cases = [
-        ("no_box_share", "hold no final answer", "show its form by --examples or --prompt (docs/benchmarks.md)"),
+        ("no_box_share", "hold no final answer", "show its form by --examples or --prompt (`rlvr-dir eval --help`)"),
         ("truncated_share", "are cut", "give them room (--max-tokens; model argument max_tokens=N of lm_eval)"),
     ]
     sentences = []

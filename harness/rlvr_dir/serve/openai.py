@@ -25,6 +25,7 @@ from rlvr_dir.serve.request_parser import FIELDS, RequestParser, ServeRequest
 # What a request may ask of vLLM and not of a pair, whose rule draws every token.
 UNSERVED = {
     "tools": "a pair writes text and calls no tools",
+    "tool_choice": "a pair writes text and calls no tools",
     "functions": "a pair writes text and calls no tools",
     "response_format": "every token is drawn by the rule, so no format can be forced",
     "structured_outputs": "every token is drawn by the rule, so no format can be forced",
@@ -71,6 +72,18 @@ async def misread(_: Any, error: Any) -> Any:
     return JSONResponse(answer.model_dump(), status_code=400)
 
 
+async def refused(_: Any, error: Any) -> Any:
+    """Answer a request that vLLM refuses: in our words where a pair has nothing that it asks for."""
+    name = error.parameter
+    sentence = _unserved(name) if name in UNSERVED else str(error)
+    answer = create_error_response(sentence, "BadRequestError", HTTPStatus.BAD_REQUEST, name)
+    return JSONResponse(answer.model_dump(), status_code=400)
+
+
+def _unserved(name: str) -> str:
+    return f"{name} is refused: {UNSERVED[name]}; accepted: leave it out"
+
+
 def read_chat(desk: RequestParser, request: ChatCompletionRequest) -> ServeRequest:
     """Return what a chat asks for; raises UserError."""
     completion = _read(desk, request, (request.top_logprobs or 0) if request.logprobs else None)
@@ -95,10 +108,11 @@ def read_completion(desk: RequestParser, request: CompletionRequest) -> ServeReq
 
 
 def _read(desk: RequestParser, request: Any, top: int | None) -> ServeRequest:
-    for name, why in UNSERVED.items():
+    for name in UNSERVED:
         value = getattr(request, name, None)
-        if value and getattr(value, "type", None) != "text":
-            raise UserError(f"{name} is refused: {why}; accepted: leave it out")
+        given = value is not None and value != "none" and name in request.model_fields_set
+        if given and getattr(value, "type", None) != "text":
+            raise UserError(_unserved(name))
     stop = request.stop or ()
     stop = (stop,) if isinstance(stop, str) else tuple(stop)
     if "" in stop:

@@ -206,14 +206,16 @@ async def _answer(
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
     from vllm.entrypoints.launchers.app import build_app
     from vllm.entrypoints.launchers.launcher import serve_http
+    from vllm.exceptions import VLLMValidationError
 
     from rlvr_dir.serve.client import PairClient
-    from rlvr_dir.serve.openai import PairChat, PairCompletion, misread
+    from rlvr_dir.serve.openai import PairChat, PairCompletion, misread, refused
 
     client: Any = PairClient(pair)
     tasks = await client.get_supported_tasks()
     app = build_app(arguments, tasks, client.model_config)
     app.add_exception_handler(RequestValidationError, misread)
+    app.add_exception_handler(VLLMValidationError, refused)
     app.middleware_stack = app.build_middleware_stack()  # `build_app` has built one, with vLLM's handler in it
     await init_app_state(client, app.state, arguments, tasks)
     app.state.openai_serving_chat = PairChat.of(app.state.openai_serving_chat, desk)

@@ -73,7 +73,8 @@ class EngineSpec(Spec, frozen=True):
     )
     device: str | None = Field(default=None, description="cpu or cuda, for backend=transformers.")
     self_test: bool | Literal["full"] = Field(
-        default=True, description="Check both models at the start; full: against transformers, whatever their size."
+        default=True,
+        description="Check both models at the start: true, false, or full (against transformers, whatever their size).",
     )
     deterministic: bool = Field(
         default=False, description="The same bits in any batch, for some speed: vLLM on NVIDIA GPUs."
@@ -85,7 +86,7 @@ class EngineSpec(Spec, frozen=True):
     vllm_args: dict[str, Any] = Field(
         default_factory=dict, description="Further arguments of vllm.LLM, for what has no field here."
     )
-    workers: int = Field(default=1, ge=1, description="Engines that share the work, on Ray (docs/scale-out.md).")
+    workers: int = Field(default=1, ge=1, description="Engines that share the work, on Ray.")
     ray_address: str | None = Field(
         default=None, min_length=1, description="HOST:PORT of a running Ray cluster, or auto; default this machine."
     )

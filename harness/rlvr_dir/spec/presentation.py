@@ -54,6 +54,8 @@ def _read_prompt(value: Any) -> Any:
         raise UserError(
             f"prompt={value!r} could run code; accepted: no attributes, no calls, and of filters {', '.join(_FILTERS)}"
         )
+    if not read and "{problem}" in text:
+        raise UserError(f"prompt={value!r} has one pair of braces; accepted: {{{{problem}}}}, in two")
     if read != {"problem"}:
         raise UserError(
             f"prompt={value!r} reads {sorted(read)}; accepted: a template of {{{{problem}}}}, a file with one, or "

@@ -29,6 +29,7 @@ from rlvr_dir.sweep.track import SweepRun
 from rlvr_dir.text import visible
 
 _PAUSE = 0.3  # seconds between two looks at what others do
+_RECENT = 6  # points that say how long one takes
 
 
 def run_sweep(
@@ -53,14 +54,13 @@ def run_sweep(
         sweep.study.resume()
         _invalidate_stale(sweep)
         run = SweepRun(spec, folder, places.tracking)
-        began, count = time.monotonic(), 0
+        began, times = time.monotonic(), [time.monotonic()]
 
         def complete(outcome: Outcome) -> None:
-            nonlocal count
-            count += 1
+            times.append(time.monotonic())
             for result in outcome.results:
                 run.child(result)
-            say(progress_line(sweep, sweep.describe(outcome), time.monotonic() - began, count))
+            say(progress_line(sweep, sweep.describe(outcome), pace(times)))
 
         sweep.on_complete = complete
         try:
@@ -153,12 +153,21 @@ def _invalidate_stale(sweep: Sweep) -> None:
             sweep.invalidate(trial, reason)
 
 
-def progress_line(sweep: Sweep, words: Sequence[str], seconds: float, complete: int) -> str:
-    """Say in a line which point is complete, which is best so far, and how long the rest takes."""
+def pace(times: Sequence[float]) -> float:
+    """Return the seconds that a point takes, from the start and the completions until now.
+
+    What is held is only scored, and quick: where the last few points were quicker than all were, the rest is as they.
+    """
+    recent = times[-_RECENT - 1 :]
+    return min((times[-1] - times[0]) / (len(times) - 1), (recent[-1] - recent[0]) / (len(recent) - 1))
+
+
+def progress_line(sweep: Sweep, words: Sequence[str], seconds: float) -> str:
+    """Say in a line which point is complete, which is best so far, and how long the rest takes at `seconds` a point."""
     over, pending = len(sweep.study.complete()), len(sweep.todo())
     if sweep.spec.method not in LISTED:
         pending += max(0, (sweep.spec.run_cap or 0) - len(sweep.points()))
-    rest = f"about {duration(seconds / complete * pending)} left" if pending else ""
+    rest = f"about {duration(seconds * pending)} left" if pending else ""
     return "  |  ".join(filter(None, [f"{over}/{over + pending}", *words, sweep.best_so_far(), rest]))
 
 

@@ -194,10 +194,11 @@ def _check_generation(spec: TrainSpec, shape: ModelShape, length: int, room: int
     """Check that transformers, which decodes all responses of a step at once, has room for their keys and values."""
     cache = length * shape.kv * 4 * 2 + shape.vocab * 8  # a cache that is copied as it grows
     if spec.dapo.responses * cache > room:
+        some = f"up to {room // cache}, " if room >= cache else ""
         raise UserError(
             f"dapo.prompts x samples={spec.dapo.responses} is refused on this GPU: transformers decodes them at once, "
             f"which takes {gib(spec.dapo.responses * cache)} GiB, and {gib(room)} are left beside the weights; "
-            f"accepted: up to {max(0, room // cache)}, fewer max_response_tokens, or vllm: {{}}"
+            f"accepted: {some}fewer max_response_tokens, or vllm: {{}}"
         )
 
 

@@ -107,7 +107,7 @@ class TrainSpec(Spec, frozen=True):
 
     called: ClassVar[str] = "training"
 
-    backend: Literal["trl", "verl"] = Field(default="trl", description="trl here, verl on a cluster (docs/train.md).")
+    backend: Literal["trl", "verl"] = Field(default="trl", description="trl here, verl on a cluster.")
     base: Place = Field(default=TINY, description="tiny, a directory or a hub id.")
     data: Place = Field(
         default=TINY, description="tiny, or a JSONL of answer and problem (or prompt: text or messages)."

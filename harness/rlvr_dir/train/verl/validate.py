@@ -53,7 +53,7 @@ def check_versions(python: str) -> dict[str, str]:
     if done.returncode:
         raise UserError(
             f"verl.python={python!r} is refused: {_error(done.stderr)}; accepted: an environment with verl's "
-            "extras and rlvr-dir, as docs/train.md says"
+            "extras and rlvr-dir"
         )
     versions, grader = json.loads(done.stdout)
     if versions["verl"] not in SpecifierSet(VERL_VERSIONS):
