@@ -189,9 +189,8 @@ def reason(error: Exception, store: Path | str) -> str:
     text = without_passwords(" ".join(str(error).split()))
     if schema := _SCHEMA.search(text):
         import mlflow
-        from mlflow.store import db_migrations
 
-        steps = Path(db_migrations.__file__ or "").parent / "versions"
+        steps = Path(mlflow.__file__ or "").parent / "store" / "db_migrations" / "versions"
         if not [*steps.glob(f"{schema[1]}_*.py")]:
             return (
                 f"it was written by a newer MLflow than {mlflow.__version__}; install that one, or name another store"
