@@ -1,5 +1,9 @@
-"""Whatever reports/findings.md quotes of the paper stands in the paper, word for word, at the line that it names."""
+"""What reports/findings.md quotes of the paper stands there, and its numbers and the README's stand in their tables.
 
+A number is a link to its table, with the row in the link's title: `[+4.8 [+3.0, +6.7]](FILE.csv "CELL; CELL: COLUMN")`.
+"""
+
+import csv
 import os
 import re
 from pathlib import Path
@@ -45,3 +49,74 @@ def test_every_claim_that_is_judged_is_quoted():
     assert len(table) >= 10
     for row in table:
         assert QUOTE.search(re.split(r"(?<!\\)\|", row)[1]), row
+
+
+PAGES = {"reports/findings.md": 30, "README.md": 8}  # with the least number of links that each has
+LINK = re.compile(r'\[([^\[\]]+(?:\[[^\[\]]+\])?)\]\(([\w./-]+\.csv)\s"([^"]+)"\)')
+INTERVAL = re.compile(r"[+−]?\d[\d.]*\s\[[+−]?\d[\d.]*,\s[+−]?\d[\d.]*\]")
+DEFAULT = "Difference"
+
+
+def row_of(table, cells):
+    """The one row of a table that has all of these cells."""
+    rows = [row for row in table if set(cells) <= set(row.values())]
+    assert len(rows) == 1, f"{len(rows)} rows have {cells}"
+    return rows[0]
+
+
+def as_written(value, like):
+    """A number of a table with as many digits and the sign that a text has."""
+    digits = len(like.partition(".")[2])
+    return f"{float(value):{'+' if like[0] in '+−' else ''}.{digits}f}".replace("-", "−")
+
+
+def wrong_numbers(page, folder, read):
+    """A sentence for each number of a page that is not its table's."""
+    wrong = []
+    for text, file, title in LINK.findall(page):
+        cells, _, column = " ".join(title.replace("\\|", "|").split()).partition(": ")
+        try:
+            row = row_of(read(folder / file), cells.split("; "))
+            values = [
+                row[name] for name in (column or DEFAULT, *(f"{column or DEFAULT}: {end}" for end in ("low", "high")))
+            ]
+        except (AssertionError, KeyError) as error:
+            wrong.append(f"{text} ({title}): {error}")
+            continue
+        numbers = re.findall(r"[+−]?\d[\d.]*", text)
+        shown = [as_written(value, number) for value, number in zip(values, numbers, strict=False)]
+        if shown != numbers:
+            wrong.append(f"{' '.join(text.split())} is {shown} in {file} ({title})")
+    return wrong
+
+
+def read_csv(path):
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_number_is_its_tables(name):
+    page = (ROOT / name).read_text(encoding="utf-8")
+    assert wrong_numbers(page, (ROOT / name).parent, read_csv) == []
+    assert len(LINK.findall(page)) >= PAGES[name]
+    assert INTERVAL.findall(LINK.sub("", page)) == [], "an interval that no table is named for"
+
+
+def test_a_table_that_changes_names_the_sentence():
+    page = (ROOT / "reports/findings.md").read_text(encoding="utf-8")
+
+    def altered(path):
+        rows = read_csv(path)
+        for row in rows if path.name == "differences.csv" else ():
+            if (row["Decoding"], row["minus"]) == ("replace τ0.003 kl", "reject τ0.003 kl"):
+                row["Difference"] = str(float(row["Difference"]) + 0.2)
+        return rows
+
+    [said] = wrong_numbers(page, ROOT / "reports", altered)
+    assert said.startswith("+4.8 [+3.0, +6.7] is ['+5.0', '+3.0', '+6.7'] in tiny/decision/tables/differences.csv")
+
+
+def test_the_findings_are_read_in_minutes():
+    words = len((ROOT / "reports/findings.md").read_text(encoding="utf-8").split())
+    assert words <= 1600
