@@ -10,11 +10,10 @@ in `REFUSED`, where the first sentence is raised, or in `WARNED`, where all are 
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,9 @@ from jinja2 import TemplateSyntaxError
 
 from rlvr_dir.checkpoints.adapter import CONFIG as ADAPTER_CONFIG
 from rlvr_dir.checkpoints.adapter import adapter_fault, changes_nothing, trained_on
-from rlvr_dir.checkpoints.chat_template import encode_prompt, unread
+from rlvr_dir.checkpoints.chat_template import unread
 from rlvr_dir.checkpoints.context import Context, positions, rope_extrapolates
+from rlvr_dir.checkpoints.cuts import TEXTS, cut_otherwise
 from rlvr_dir.checkpoints.memory import dtype_of
 from rlvr_dir.checkpoints.read import (
     Checkpoint,
@@ -62,11 +62,6 @@ _NO_LANGUAGE_MODEL = (
     r"For(\w+Classification|QuestionAnswering|MaskedLM|MultipleChoice|Reward\w*)$|(?<!LM)(?<!Head)Model$"
 )
 _DTYPES = ("bfloat16", "float16", "float32")
-_SHOWN = 6  # tokens of a text that is cut in two ways
-_PROBES = (
-    "Let $x^2+3x=\\frac{1}{2}$. Find the value of 12345 + 67.890, of 1 000 000 and of \\sqrt[3]{2}.\n\n",
-    "  def f(n):\n\treturn n**2  # naïve — E\u0301tude, ﬁve, 漢字, emoji 🎲, \u00a0",
-)
 
 
 Check = Callable[[Checkpoints, EngineSpec], Iterator[str]]
@@ -397,7 +392,7 @@ def other_templates(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 def other_cuts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     """One vocabulary may cut text in two ways: digits in threes, another normaliser, a token before every text."""
-    if sentence := cut_otherwise(loaded, _PROBES):
+    if sentence := cut_otherwise(loaded, TEXTS):
         yield sentence
 
 
@@ -431,27 +426,6 @@ WARNED: tuple[Check, ...] = (
 
 
 # Reading -----------------------------------------------------------------------------------------------------------
-
-
-def cut_otherwise(loaded: Checkpoints, texts: Iterable[str]) -> str | None:
-    """Say of the first text that the models' tokenizers cut into other tokens how each cuts it; None where none is.
-
-    All models read a prompt as RL's tokenizer cuts it.
-    """
-    for text, role in product(texts, _others(loaded)):
-        ids = [encode_prompt(loaded.models[name].tokenizer, text) for name in (role, "rl")]
-        if ids[0] != ids[1]:
-            at = next((i for i, (own, rl) in enumerate(zip(*ids, strict=False)) if own != rl), min(map(len, ids)))
-            first = max(0, at - 1)
-            own, rl = (
-                [loaded.models[name].tokenizer.decode([token]) for token in one[first : first + _SHOWN]]
-                for name, one in zip((role, "rl"), ids, strict=True)
-            )
-            return (
-                f"{_beside_rl(loaded, role)} cut text into tokens differently, {text[:40]!r} from its token {first} on "
-                f"into {own} and {rl}: all models read what RL's tokenizer makes of a prompt"
-            )
-    return None
 
 
 def other_shape(where: str, weight: str, stored: tuple[int, ...], built: tuple[int, ...]) -> str:

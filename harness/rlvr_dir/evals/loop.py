@@ -188,7 +188,7 @@ def run_jobs(
     Raises:
         UserError: another process writes one of the records, a request cannot be served, or the disk is full.
     """
-    from rlvr_dir.checkpoints.compat import cut_otherwise
+    from rlvr_dir.checkpoints.cuts import cut_otherwise
 
     prompts = dict.fromkeys(request.prompt for job in jobs for request in job.requests)
     if sentence := cut_otherwise(engine.checkpoints, prompts):

@@ -1,0 +1,35 @@
+"""Do a pair's tokenizers cut text alike? One vocabulary does not say so: they are asked to cut the same texts."""
+
+from collections.abc import Iterable
+from itertools import product
+
+from rlvr_dir.checkpoints.chat_template import encode_prompt
+from rlvr_dir.checkpoints.read import Checkpoints
+
+_SHOWN = 6  # tokens of a text that is cut in two ways
+TEXTS = (  # digits, spaces, accents and LaTeX
+    "Let $x^2+3x=\\frac{1}{2}$. Find the value of 12345 + 67.890, of 1 000 000 and of \\sqrt[3]{2}.\n\n",
+    "  def f(n):\n\treturn n**2  # naïve — E\u0301tude, ﬁve, 漢字, emoji 🎲, \u00a0",
+)
+
+
+def cut_otherwise(loaded: Checkpoints, texts: Iterable[str]) -> str | None:
+    """Say of the first text that the models' tokenizers cut into other tokens how each cuts it; None where none is.
+
+    All models read a prompt as RL's tokenizer cuts it.
+    """
+    for text, role in product(texts, [role for role in loaded.models if role != "rl"]):
+        ids = [encode_prompt(loaded.models[name].tokenizer, text) for name in (role, "rl")]
+        if ids[0] != ids[1]:
+            at = next((i for i, (own, rl) in enumerate(zip(*ids, strict=False)) if own != rl), min(map(len, ids)))
+            first = max(0, at - 1)
+            own, rl = (
+                [loaded.models[name].tokenizer.decode([token]) for token in one[first : first + _SHOWN]]
+                for name, one in zip((role, "rl"), ids, strict=True)
+            )
+            return (
+                f"{loaded.pair.argument(role)} and {loaded.pair.argument('rl')} cut text into tokens differently, "
+                f"{text[:40]!r} from its token {first} on into {own} and {rl}: all models read what RL's tokenizer makes "
+                "of a prompt"
+            )
+    return None
