@@ -29,7 +29,7 @@ def cut_otherwise(loaded: Checkpoints, texts: Iterable[str]) -> str | None:
             )
             return (
                 f"{loaded.pair.argument(role)} and {loaded.pair.argument('rl')} cut text into tokens differently, "
-                f"{text[:40]!r} from its token {first} on into {own} and {rl}: all models read what RL's tokenizer makes "
-                "of a prompt"
+                f"{text[:40]!r} from its token {first} on into {own} and {rl}: all models read what RL's tokenizer "
+                "makes of a prompt"
             )
     return None
