@@ -6,10 +6,12 @@ last number in it. Here a formula is read whole, with its letters as they are, o
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from rlvr_dir.grading.normalise import split
+from rlvr_dir.grading.numbers import Number, far, read_number
 from rlvr_dir.grading.structure import COMMA, ORDER
 from rlvr_dir.grading.units import read_unit
 
@@ -18,6 +20,13 @@ MOST_FACTORS = 300  # of a product that is multiplied out
 
 _DEGREES = re.compile(r"(-?\d+(?:\.\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*\^\{\\circ\}")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+# Whose value hangs on what was meant: degrees or radians, the base of a logarithm.
+_UNCLEAR = re.compile(
+    r"\\arc|\\log(?!\s*_)|(?=.*\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z]))(?!.*(?:\\circ|\\pi)(?![A-Za-z]))", re.DOTALL
+)
+_FACTOR_WORDS = re.compile(
+    r"\b(?:(?:half|third|quarter) of|twice|double|thrice|triple|times|not|minus|negative|opposite|reciprocal|than)\b"
+)
 _BOUND = re.compile(r"\\(?:sum|prod|bigcup|bigcap)\s*_\s*\{\s*([a-z])\s*=")
 _DERIVED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])'+\s*\(\s*[a-z]\s*\)|\{\s*d\s*([A-Za-z])\s*\(\s*[a-z]\s*\)\s*\}")
 _UNREADABLE = re.compile(
@@ -75,8 +84,7 @@ def compare_formulas(gold: str, answer: str) -> bool:
 
     from rlvr_dir.grading.values import same_values
 
-    if "\\pi" in gold + answer or _TRIGONOMETRIC.search(gold + answer):  # 30 degrees are \pi / 6
-        gold, answer = (_DEGREES.sub(r"(\1 \\pi / 180)", text) for text in (gold, answer))
+    gold, answer = _in_radians([gold, answer])
     if gold.startswith(r"\{") != answer.startswith(r"\{") and re.search(ORDER, gold + answer):
         return False  # {3,4} is no interval 3 < x < 4
     (gold, unit), (answer, other_unit) = _without_unit(gold), _without_unit(answer)
@@ -104,6 +112,39 @@ def nearly(exact: str, rounded: str) -> bool:
 
     first, second = (read_formula(_without_unit(text)[0]) for text in (exact, rounded))
     return None not in (first, second) and near(first, second, NEAR)
+
+
+def differ(sides: Sequence[str], last: str, *, rounded: bool = False) -> bool:
+    """Tell whether a side of a chain is another number than its last, beyond rounding: 2 + 2 = 5, not 1/3 = 0.33."""
+    sides = [side for side in sides if not _UNCLEAR.search(side)]
+    *numbers, value = map(_compute, _in_radians([*sides, last]))
+    return value is not None and any(far(number, value, rounded) for number in numbers if number)
+
+
+def _compute(text: str) -> Number | None:
+    """Return the number that a text is, as it stands or computed; None where a letter or a word is in it."""
+    from rlvr_dir.grading.values import exact_value
+
+    if number := read_number(text, bare_units=False):
+        return number
+    text, unit = _without_unit(re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text))
+    value = exact_value(read_formula(text))
+    return None if value is None else Number(value, "." if "." in text else "", unit=unit)
+
+
+def has_factor(side: str) -> bool:
+    """Tell whether a side asks for a letter: 2x, -x, x/3, 7 - x, not x + 1, `twice the sum`, not `the sum`."""
+    from rlvr_dir.grading.values import has_slope
+
+    quantity = re.sub(r"(?<![\\A-Za-z])(?<![_t]\{)[A-Z]{2,}(?![A-Za-z])", lambda match: rf"\Xi_{{{match[0]}}}", side)
+    return bool(_FACTOR_WORDS.search(side)) or has_slope(read_formula(quantity))
+
+
+def _in_radians(texts: Sequence[str]) -> list[str]:
+    r"""Write degrees as multiples of \pi / 180 where one of the texts has an angle that is not in degrees."""
+    if any("\\pi" in text or _TRIGONOMETRIC.search(text) for text in texts):
+        return [_DEGREES.sub(r"(\1 \\pi / 180)", text) for text in texts]
+    return [*texts]
 
 
 def _without_unit(text: str) -> tuple[str, dict[str, int]]:

@@ -38,7 +38,7 @@ class Verdict:
 
     kind: str
     answer: str | None = None
-    grader: str = "robust-4"
+    grader: str = "robust-5"
 
     @property
     def correct(self) -> bool:
@@ -76,14 +76,14 @@ GRADERS: dict[str, Callable[[Sequence[Item]], list[str]]] = {
 FINDERS: dict[str, Callable[[str], Box]] = {"math_dapo": find_answer_line}
 """Find the answer of a response for a grader that does not look for its last box."""
 
-VERSIONS = {"plain": "plain", "robust": "robust-4", "math_dapo": "math_dapo"}
+VERSIONS = {"plain": "plain", "robust": "robust-5", "math_dapo": "math_dapo"}
 """The name that a grader's verdicts have in results and records; `robust` alone was the first version's.
 
 Raise its number with any change of a verdict: stored ones hold for the name.
 """
 
 
-OLDER = {"robust-4": ("robust-3", "robust-2", "robust")}
+OLDER = {"robust-5": ("robust-4", "robust-3", "robust-2", "robust")}
 """The names of earlier versions, the latest first; their verdicts stay in a record."""
 
 

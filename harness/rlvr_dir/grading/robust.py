@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 
 from rlvr_dir.grading.bounds import too_large
-from rlvr_dir.grading.formulas import compare_formulas, nearly
+from rlvr_dir.grading.formulas import compare_formulas, differ, has_factor, nearly
 from rlvr_dir.grading.normalise import choice, normalise, split, squeeze
-from rlvr_dir.grading.numbers import equal, far, read_number
+from rlvr_dir.grading.numbers import equal, read_number
 from rlvr_dir.grading.pool import Item, grade_items
 from rlvr_dir.grading.structure import (
     EQUALS,
@@ -31,7 +31,6 @@ _WORDS = re.compile(r"[A-Za-z][A-Za-z ,.'-]+")
 _TEXT_WORDS = re.compile(r"\\text\s*\{[A-Za-z ,.'-]{3,}\}")
 _BASES = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 _IN_BASE = re.compile(rf"\(?\s*([0-9A-F]+)\s*\)?\s*_\s*\{{?\s*(?:\\text\s*\{{)?\s*(\d{{1,2}}|{_BASES})\s*\}}?\s*\}}?")
-_ASKS_FOR_A_LETTER = re.compile(r"-?\d+(\.\d+)?\s*[A-Za-z](\s*[+-]\s*\d+)?")
 _SEVERAL = re.compile(
     rf"{ORDER}|\\(?:begin|ne|in|c[au]p|setminus|math[a-z]+|emptyset|text)(?![A-Za-z])"
 )  # what may stand for several values, or for an interval
@@ -119,6 +118,8 @@ def _compare_approximations(gold: str, answer: str) -> bool | None:
         return None
     if not 0 < len(golds) < 3 or not answers:
         return False
+    if differ([split(side, EQUALS)[-1] for side in answers[:-1]], answers[-1], rounded=True):
+        return False
     golds = [side for side in golds if not is_name(side)] or golds
     if any(judge_text(side, answers[-1]) for side in golds):
         return True
@@ -203,6 +204,8 @@ def _compare_equations(gold: str, answer: str) -> bool | None:
         return None
     if not g or not a or len(g) == len(a) == 1:
         return bool(g and a) and judge_text(g[0], a[0])
+    if any(r"\equiv" not in text and differ(sides[:-1], sides[-1]) for text, sides in ((gold, g), (answer, a))):
+        return False  # 1 = 5, 2 + 2 = 5
     if len(g) > 1 and len(a) > 1:
         if squeeze(g[0]) == squeeze(a[0]) and is_name(g[0]):
             return judge_text(g[-1], a[-1])
@@ -211,15 +214,14 @@ def _compare_equations(gold: str, answer: str) -> bool | None:
     sides, in_gold = (g, True) if len(g) > 1 else (a, False)
     first, *_, last = sides
     numeric, number = not _letters(first), read_number(last)
-    if not in_gold and numeric and len(sides) == 2 and is_name(last):
-        return judge_text(gold, first)  # 5 = x
+    if not in_gold and numeric and is_name(last):
+        return judge_text(gold, "=".join(sides[:-1]))  # 5 = x
     if (
-        (numeric and _letters(last))  # 7 = 11a + c is not 11a + c
+        (numeric and not number and _letters(last))  # 7 = 11a + c is not 11a + c
         or (in_gold and not numeric and not is_name(first))  # x + z = 1 is not 1
-        or any(_ASKS_FOR_A_LETTER.fullmatch(side) for side in sides[:-1])  # 2x = 5
+        or has_factor(first)  # 2x = 5
         or (in_gold and re.fullmatch(r"[A-Z]{2,}", last))  # MR = SRMC is not SRMC
         or (number and number.value == 0 and not numeric and not is_name(first))  # y' + y = 0
-        or (number and any(far(value, number) for side in sides[:-1] if (value := read_number(side))))  # 1 = 5
     ):
         return False
     return judge_text(last, answer) if in_gold else judge_text(gold, last)

@@ -105,7 +105,7 @@ def is_name(side: str) -> bool:
     if not derivative and (split(side, r"[+*]|(?<=\S)-|\^")[1:] or re.match(r"\d", side)):
         return False
     bare = re.sub(r"\\(?:frac|overline)|[{}]|\\(?:cdot|bmod|text)|\d|\s|:", " ", side)
-    return bool(_NAME.fullmatch(side) or re.fullmatch(r"[A-Za-z ]+|\s*\\[A-Za-z]+\s*", bare))
+    return bool(_NAME.fullmatch(side) or re.fullmatch(r" *[A-Za-z][A-Za-z ]*|\s*\\[A-Za-z]+\s*", bare))
 
 
 def named(text: str) -> list[tuple[str, str]] | None:

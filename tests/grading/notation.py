@@ -1,0 +1,57 @@
+r"""Answers in other notation, as public threads have them: (gold, what counts, what does not), as in classes.py."""
+
+from tests.grading.classes import Rows
+
+NOTATION: dict[str, Rows] = {
+    "a chain holds and asks for no letter": [
+        (
+            "6",
+            ["3!=6", r"\sqrt{36}=6", "m+n=2+4=6", r"\frac{1}{2}\cdot 4\cdot 3=6\text{ cm}^2"],
+            ["1+2=6", "3!=7", "3 != 6", r"2\cdot 2=6", r"\sqrt{25}=6", r"\sqrt{35}=6", "m+n=2+3=6"],
+        ),
+        ("7", [], [r"\binom{7}{2}=7", r"\frac{1}{2}\cdot 4\cdot 3=7\text{ cm}^2"]),
+        ("21", [r"\binom{7}{2}=21"], []),
+        ("x=6", ["x=2+4=6"], ["x=2+3=6"]),
+        (
+            "5",
+            ["f(3)=5", "f(2)+f(3)=5", r"r=\frac{d}{2}=5", "10:2=5"],
+            [
+                "-x=5",
+                r"\frac{x}{3}=5",
+                "x/2=5",
+                r"\frac{1}{2}x=5",
+                r"2\theta=5",
+                r"2\cdot x=5",
+                r"x\cdot 2=5",
+                r"\frac{AB}{2}=5",
+                "2AB=5",
+                "2f(3)=5",
+                r"\sqrt{2}x=5",
+                "7-x=5",
+                r"\text{half of }x=5",
+                r"\text{twice }x=5",
+                r"\sqrt{36}\approx 5",
+            ],
+        ),
+        (r"10\pi", [r"2\pi r=10\pi"], []),
+        ("2", [r"\log 100=2", r"\log e^2=2"], []),
+        ("1/2", [r"\sin 30=\frac12", r"\sin 30^\circ=\frac12"], []),
+        ("1/3", [], [r"\sin 30^\circ=\frac13"]),
+        ("45", [r"\arctan 1=45^\circ"], []),
+        (r"45^\circ", [r"\frac{\pi}{4}=45^\circ"], []),
+        ("120", [r"180^\circ-60^\circ=120^\circ", "5!=120", "n=5!=120"], []),
+        ("100", [], [r"180^\circ-60^\circ=100^\circ"]),
+        (r"50\%", [r"1-\frac12=50\%"], []),
+        (r"60\%", [], [r"1-\frac12=60\%"]),
+        ("65", [r"100\%-35\%=65\%"], []),
+        ("24", [r"2^{10}=1024\equiv 24\pmod{1000}", r"N=2^{10}\equiv 24\pmod{1000}"], []),
+        ("-1", ["i^2=-1"], []),
+        ("1500", ["1{,}000+500=1{,}500"], []),
+        ("1600", [], ["1{,}000+500=1{,}600"]),
+        ("0.33", [r"\frac13=0.33"], []),
+        (r"2\sqrt2", [r"\sqrt8=2\sqrt2"], []),
+        (r"3\sqrt2", [], [r"\sqrt8=3\sqrt2"]),
+        ("3", ["1+2=3=x"], []),
+        ("36", [r"AB\cdot CD=36"], []),
+    ],
+}
