@@ -54,6 +54,7 @@ _TABLE = (
     (r"\\(min|max|gcd|lcm)\s*\\\{([^{}]*)\\\}", r"\\\1(\2)"),
     (r"\\text\s*\{\s*(lcm|gcd|sgn|det|min|max)\s*\}", r"\\\1 "),
     (r"\\det\s*\(?\s*\\begin\{[pb]matrix\}(.*?)\\end\{[pb]matrix\}\s*\)?", r"\\begin{vmatrix}\1\\end{vmatrix}"),
+    (r"((?:[\d)]|(?<![A-Za-z\\])[A-Za-z])\s*\^\s*(?:\d|\{[^{}]*\}))\s+(?=\d)", r"\1\\cdot "),  # 2^3 3^2
     (r"(\\(?:sin|cos|tan|cot|sec|csc|log|ln)\s*\^)\s*(\d)\s+(?=\d)", r"\1{\2} "),
     (r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp)(?=\s*[(^])", r"\\\1"),
     # 2(3) is 6, and no mixed number

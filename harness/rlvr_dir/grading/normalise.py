@@ -19,7 +19,7 @@ _SYMBOLS = {
     "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "≈": r"\approx ",
     "±": r"\pm ", "∅": r"\emptyset ", "µ": r"\mu ", "Ω": r"\Omega ", "Å": r"\AA ", "℃": r"^{\circ}\text{C}",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "⅓": " 1/3", "⅔": " 2/3",
-    "“": "", "”": "", '"': "", "′": "'", "\u200b": "", "\ufeff": "", "…": r"\ldots ", "→": r"\to ", "✓": "", "✔": "",
+    "∛": r"\sqrt[3]", "∜": r"\sqrt[4]", "“": "", "”": "", '"': "", "′": "'", "\u200b": "", "\ufeff": "", "…": r"\ldots ", "→": r"\to ", "✓": "", "✔": "",
 }  # fmt: skip
 _CHARACTERS = {
     **{chr(0x3B1 + i): f"\\{name} " for i, name in enumerate(_GREEK)},
@@ -28,6 +28,8 @@ _CHARACTERS = {
     **{char: f"_{{{i}}}" for i, char in enumerate("₀₁₂₃₄₅₆₇₈₉")},
     **_SYMBOLS,
 }
+_ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}
+_ROOT = re.compile(r"([√∛∜])\s*(?:(\d+(?:\.\d+)?)|\(([^()]*)\))")
 # Compatibility characters that are the same character in another dress; circled digits and the like are not.
 _SAME = ("<wide>", "<narrow>", "<font>", "<compat>", "<noBreak>", "<square>")
 
@@ -51,7 +53,7 @@ _COMMANDS = {
     r"\\ge ": "geq geqq geqslant", r"\\ne ": "neq", "|": "[lr]?vert mid", "(": "langle", ")": "rangle",
     r"\\{": "lbrace", r"\\}": "rbrace", "/": "div", r"\\emptyset ": "varnothing", r"\\to ": "rightarrow",
     r"\\approx ": "simeq approxeq thickapprox doteq sim", r"\\Rightarrow ": "implies Longrightarrow",
-    r"\\ldots ": "cdots dots[a-z]?",
+    r"\\ldots ": "cdots dots[a-z]?", r"\\log ": "lg",
 }  # fmt: skip
 
 
@@ -87,9 +89,7 @@ _TABLE = (
     # spellings of one thing
     (r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\1 "),
     (r"(\^\{[-\d]+)\}\^\{(?=\d)", r"\1"),
-    (r"\\(frac|binom|sqrt)\s*(\d|\w(?=\s*\{))", r"\\\1{\2}"),
-    (r"\\(frac|binom)\s*(\{[^{}]*\})\s*(\w)", r"\\\1\2{\3}"),
-    (r"\\frac\s*\{([^{}]*)\}\s+\{", r"\\frac{\1}{"),
+    (r"(\\log\s*_\s*)(\d+)(?=\s)", r"\1{\2}"),  # \log_10 2
     (r"\{([^{}]*)\\choose" + _END + r"([^{}]*)\}", r"\\binom{\1}{\2}"),
     ("<=", r"\\le "),
     (">=", r"\\ge "),
@@ -134,6 +134,13 @@ _TABLE = (
 )  # fmt: skip
 _REWRITES = tuple((re.compile(pattern, re.DOTALL), to) for pattern, to in _TABLE)
 
+# What takes arguments, and how many; an exponent or a base takes one where that is a command.
+_COMMAND = re.compile(
+    r"\\(?:(frac|binom)|sqrt|math(?:bf|bb)|boldsymbol|vec|hat)(?![A-Za-z])|\\log\s*_|\^(?=\s*\\(?:frac|sqrt|binom))"
+)
+_OPTION = re.compile(r"\s*\[[^\[\]]*\]")
+_TOKEN = re.compile(r"\s*(\\[A-Za-z]+|\w)")
+
 # A sentence before an answer is dropped if each of its words is one of these or a single letter: what is not known may
 # deny the answer or change its value ("x cannot be", "half of it is", "the answer exceeds").
 _NEUTRAL = frozenset(re.findall("[a-z]+", """
@@ -172,18 +179,53 @@ def _character(char: str) -> str:
 @lru_cache(maxsize=16384)
 def normalise(text: str) -> str:
     """Return the canonical text of an answer; see the module."""
-    text = re.sub(r"√\s*(\d+)", r"\\sqrt{\1}", text)
+    text = _ROOT.sub(lambda m: rf"\sqrt{_ROOTS[m[1]]}{{{m[2] or m[3]}}}", text)
     text = "".join(map(_character, text))
     for _ in range(6):
         before = text
         for pattern, to in _REWRITES:
             text = pattern.sub(to, text)
-        text = _without_lead(text)
+        text = _without_lead(_with_braces(text))
         if text[:1] == "{" and whole(text, 0):
             text = text[1:-1]
         if text == before:
             break
     return text
+
+
+def _with_braces(text: str) -> str:
+    r"""Write braces around arguments that are TeX's next token: `\frac\pi2`, `\binom nk`, `\sqrt[3]7`, `2^\frac13`."""
+    for command in reversed([*_COMMAND.finditer(text)]):  # so that \frac13 stands in braces when ^ takes it
+        option = _OPTION.match(text, command.end())
+        start = at = option.end() if option else command.end()
+        arguments = []
+        for _ in range(2 if command[1] else 1):
+            end = _argument_end(text, at)
+            argument = text[at:end].strip()
+            arguments.append(argument if argument[:1] == "{" else f"{{{argument}}}")
+            at = end
+        if "{}" not in arguments:
+            text = text[:start] + "".join(arguments) + text[at:]
+    return text
+
+
+def _argument_end(text: str, start: int) -> int:
+    """Return where an argument ends: a group in braces, a command with its own arguments, or one character."""
+    depth = 0
+    if text[start:].lstrip()[:1] == "{":
+        for end, step in brackets(text, start):
+            depth += step
+            if depth == 0:
+                return end
+        return start
+    token = _TOKEN.match(text, start)
+    if token is None:
+        return start
+    end = token.end()
+    for _ in range({r"\frac": 2, r"\binom": 2, r"\sqrt": 1}.get(token[1], 0)):
+        option = _OPTION.match(text, end)
+        end = _argument_end(text, option.end() if option else end)
+    return end
 
 
 def _without_lead(text: str) -> str:
