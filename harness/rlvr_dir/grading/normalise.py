@@ -19,7 +19,8 @@ _SYMBOLS = {
     "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "≈": r"\approx ",
     "±": r"\pm ", "∅": r"\emptyset ", "µ": r"\mu ", "Ω": r"\Omega ", "Å": r"\AA ", "℃": r"^{\circ}\text{C}",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "⅓": " 1/3", "⅔": " 2/3",
-    "∛": r"\sqrt[3]", "∜": r"\sqrt[4]", "“": "", "”": "", '"': "", "′": "'", "\u200b": "", "\ufeff": "", "…": r"\ldots ", "→": r"\to ", "✓": "", "✔": "",
+    "∛": r"\sqrt[3]", "∜": r"\sqrt[4]",
+    "“": "", "”": "", '"': "", "′": "'", "\u200b": "", "\ufeff": "", "…": r"\ldots ", "→": r"\to ", "✓": "", "✔": "",
 }  # fmt: skip
 _CHARACTERS = {
     **{chr(0x3B1 + i): f"\\{name} " for i, name in enumerate(_GREEK)},
@@ -64,7 +65,8 @@ def _circle(written: str, opened: int, closed: int) -> str:
 # In this order, each wherever it stands, until nothing changes.
 _TABLE = (
     (r"\s+", " "),
-    (r"</?(?:b|i|u|p|em|strong|span|div|center|code|answer|br|sub|sup) ?/?>", " "),
+    (r"</?(?:b|i|u|p|em|strong|span|div|center|code|answer|br) ?/?>|`+", " "),
+    (r"<(su)(?:(p)|b)>(.*?)</su[pb]>", lambda m: ("^" if m[2] else "_") + f"{{{m[3]}}}"),
     *((rf"\\(?:{'|'.join(names.split())}){_END}", to) for to, names in _COMMANDS.items()),
     (r"\\(?:left|right)(?:\.|(?![A-Za-z]))|\\[bB]igg?[lrm]?" + _END, ""),
     (rf"\\(?:f?boxed|fbox|bm|boldsymbol|mathbf|mathit|mathcal|mathnormal|pmb|underline|ensuremath|vec|overrightarrow)"
@@ -73,7 +75,12 @@ _TABLE = (
     (r"\{\s*\\rm(?![A-Za-z])\s*([^{}]*[A-Za-z][^{}]*)\}", r"\\text{\1}"),
     (rf"\\(?:{_SIZE}){_END}\s*", ""),
     (r"^\s*\*\*(.*)\*\*\s*$", r"\1"),
-    (r"\\(?:text)?color\s*\{[\w!]*\}", ""),
+    (r"\\(?:text)?color(?:box)?\s*\{[\w!]*\}|\\fcolorbox\s*\{[\w!]*\}\s*\{[\w!]*\}|\\bbox\s*\[[^\]]*\]", ""),
+    (r"^\s*(?:\\(?:Rightarrow|therefore|because|to)" + _END + r"\s*)+", ""),
+    (r"\{\s*([-+])\s*\}", r"\1"),
+    (r"\\\\\s*&\s*(?==)", " "),  # a chain over several lines, and what has one line
+    (r"\\begin\s*\{((?:align|gather)(?:ed|\*)?|split|cases|array|equation\*?)\}(?:\s*\{[lcr| ]*\})?"
+     r"((?:(?!\\\\|\\begin|&(?!\s*=)).)*)(?:\\\\\s*)?\\end\s*\{\1\}", lambda m: m[2].replace("&", "")),
     (r"\\tag\s*\{[^{}]*\}|" + _TEXT + r"\s*\(?\s*only\s*\)?\s*\}$|(?<=[\d}]) only$", ""),
     (rf"{_TEXT}\s*\\text\s*\{{([^{{}}]*)\}}\s*\}}", r"\\text{\1}"),
     # digits in groups
@@ -88,6 +95,7 @@ _TABLE = (
     (r"(?<!\\)\$|\\[()\[\]](?![^\\]*pt\])", " "),
     # spellings of one thing
     (r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\1 "),
+    (r"\^\s*(-\s*(?:\d+|[A-Za-z]|\\frac\{[^{}]*\}\{[^{}]*\}))(?![\w(\\{])", r"^{\1}"),
     (r"(\^\{[-\d]+)\}\^\{(?=\d)", r"\1"),
     (r"(\\log\s*_\s*)(\d+)(?=\s)", r"\1{\2}"),  # \log_10 2
     (r"\{([^{}]*)\\choose" + _END + r"([^{}]*)\}", r"\\binom{\1}{\2}"),
@@ -144,17 +152,23 @@ _TOKEN = re.compile(r"\s*(\\[A-Za-z]+|\w)")
 # A sentence before an answer is dropped if each of its words is one of these or a single letter: what is not known may
 # deny the answer or change its value ("x cannot be", "half of it is", "the answer exceeds").
 _NEUTRAL = frozenset(re.findall("[a-z]+", """
-    a about all an and angle answer answers approximately are area be by choice circle coefficient constant correct cost
-    count degree derivative desired diameter distance distinct equal equals equation exact expected expression final
-    find following for formula function get has have height hence her his how i in integer integers is it its
-    largest length limit many maximal maximum matrix mean measure minimal minimum minutes must number numbers obtain of
-    option ordered our pairs people per perimeter polynomial positions possible price probability product radius ratio
-    real remainder required respectively result roots roughly set side sides simplified simplifies slope smallest so
-    solution solutions speed sum surface that the their then there therefore this thus time to total triangle triangles
-    value values volume was ways we which width will with years
+    a about all an and angle answer answers approximately are area be by choice circle coefficient constant correct
+    cost count degree derivative desired diameter different digits distance distinct equal equals equation exact
+    expected expression final find following for formula function get has have height hence her his how i in integer
+    integers is it its largest length limit many matrix maximal maximum mean measure minimal minimum minutes must
+    number numbers obtain of option ordered our pairs people per perimeter point points polynomial positions
+    positive possible price probability product radius ratio real remainder required respectively result roots
+    roughly set side sides simplified simplifies slope smallest so solution solutions speed such sum surface that
+    the their then there therefore this thus time to total triangle triangles value values volume was ways we which
+    width will with years
 """))  # fmt: skip
+# A name that may stand in it: x, ABC, \omega_1, \triangle ABC, f(3).
+_NAMED = (
+    rf"(?:\\(?:triangle|angle|overline|odot|{'|'.join(_GREEK)}){_END}\s*)?\{{?(?:[A-Za-z]{{1,5}}'?)?\}}?"
+    r"(?:_\{?\w+\}?)?(?:\(\w{1,3}\))?\s*"
+)
 _LEAD = re.compile(
-    r"\s*(?:\\text\s*\{([A-Za-z', ]{1,120}:?)\s*\}\s*:?"
+    rf"\s*(?:((?:(?:{_NAMED})?\\text\s*\{{[A-Za-z', ]{{1,120}}:?\s*\}}\s*){{1,5}}):?"
     r"|([A-Za-z][A-Za-z', ]{0,120}?(?:\b(?:is|are|be|equals|about|approximately)\s*:?|\bto\s*:?|:)))"
     r"(?=[\s\d\\+({|.-])\s*(?!=)(?=\S)"
 )
@@ -232,13 +246,13 @@ def _without_lead(text: str) -> str:
     lead = _LEAD.match(text)
     if lead is None:
         return text
-    sentence = (lead[1] or lead[2]).casefold()
+    texts = re.findall(r"\\text\s*\{([^{}]*)\}", lead[1] or "") or [lead[2] or ""]
+    sentence = " ".join(texts).casefold()
     words = re.findall(r"[a-z']+", sentence)
     ends = lead[2] or ":" in lead[0] or words[-1:] in (["is"], ["are"], ["be"], ["equals"], ["to"])
     neutral = bool(words) and all(len(word) == 1 or word in _NEUTRAL for word in words)
-    return (
-        text[lead.end() :] if neutral and (ends or max(map(len, words)) > 1) and not _OF_IT.search(sentence) else text
-    )
+    alone = len(words) > 0 and max(map(len, words)) > 1 and len(texts) == 1 and lead[0].lstrip().startswith("\\text")
+    return text[lead.end() :] if neutral and (ends or alone) and not _OF_IT.search(sentence) else text
 
 
 def choice(text: str) -> tuple[str, str]:
