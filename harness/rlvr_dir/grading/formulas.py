@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from rlvr_dir.grading.normalise import split
 from rlvr_dir.grading.numbers import Number, far, read_number
-from rlvr_dir.grading.structure import COMMA, ORDER
+from rlvr_dir.grading.structure import ORDER, forwards
 from rlvr_dir.grading.units import read_unit
 
 NEAR = 0.01  # relative: 2/3 \approx 0.67
@@ -51,6 +50,7 @@ def _derivative(order: int, name: str) -> str:
 
 # What the parser misreads, in the one form that it keeps whole.
 _TABLE = (
+    (r"\\hat\{([ijk])\}", r"{\1}"),  # alone, or not in a sum of basis vectors
     (r"\\(min|max|gcd|lcm)\s*\\\{([^{}]*)\\\}", r"\\\1(\2)"),
     (r"\\text\s*\{\s*(lcm|gcd|sgn|det|min|max)\s*\}", r"\\\1 "),
     (r"\\det\s*\(?\s*\\begin\{[pb]matrix\}(.*?)\\end\{[pb]matrix\}\s*\)?", r"\\begin{vmatrix}\1\\end{vmatrix}"),
@@ -91,7 +91,7 @@ def compare_formulas(gold: str, answer: str) -> bool:
     (gold, unit), (answer, other_unit) = _without_unit(gold), _without_unit(answer)
     if unit and other_unit and unit != other_unit:
         return False
-    forms = [read_formula(_forwards(text)) for text in (gold, same_constant(gold, answer))]
+    forms = [read_formula(forwards(text)) for text in (gold, same_constant(gold, answer))]
     if None in forms or (any(isinstance(form, Eq) for form in forms) and any(isinstance(form, Expr) for form in forms)):
         return False
     if forms[0] == forms[1]:
@@ -155,16 +155,6 @@ def _without_unit(text: str) -> tuple[str, dict[str, int]]:
         if words.start() and unit:
             return text[: words.start()], unit
     return text, {}
-
-
-def _forwards(text: str) -> str:
-    """Write a chain of > as one of <."""
-    links = re.findall(ORDER, text)
-    if links and all(link in (">", r"\ge") for link in links) and not split(text, COMMA)[1:]:
-        pieces = split(text, ORDER)[::-1]
-        signs = ["<" if link == ">" else r"\le " for link in links[::-1]]
-        return "".join(piece + sign for piece, sign in zip(pieces, [*signs, ""], strict=False))
-    return text
 
 
 def same_constant(gold: str, answer: str) -> str:

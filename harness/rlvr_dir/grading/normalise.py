@@ -52,7 +52,7 @@ _COMMANDS = {
     " ": "checkmark blacksquare qed square Box surd displaystyle textstyle limits nolimits noindent",
     r"\\frac": "[dtc]frac", r"\\binom": "[dt]binom", "<": "lt", ">": "gt", r"\\le ": "leq leqq leqslant",
     r"\\ge ": "geq geqq geqslant", r"\\ne ": "neq", "|": "[lr]?vert mid", "(": "langle", ")": "rangle",
-    r"\\{": "lbrace", r"\\}": "rbrace", "/": "div", r"\\emptyset ": "varnothing", r"\\to ": "rightarrow",
+    r"\\{": "lbrace", r"\\}": "rbrace", "/": "div", ":": "colon", r"\\emptyset ": "varnothing", r"\\to ": "rightarrow",
     r"\\approx ": "simeq approxeq thickapprox doteq sim", r"\\Rightarrow ": "implies Longrightarrow",
     r"\\ldots ": "cdots dots[a-z]?", r"\\log ": "lg",
 }  # fmt: skip
@@ -62,6 +62,15 @@ def _circle(written: str, opened: int, closed: int) -> str:
     return written if opened > closed else r"^{\circ}" + "}" * (closed - opened)
 
 
+_REALS = (
+    r"^(?:\\text\s*\{)?\s*(?:[Tt]he set of )?[Aa]ll (?:reals|real (?:numbers?|values)(?: of)?)(?:,? [a-z](?= ?\}))?,?"
+)
+
+
+def _bracket(opened: str, inside: str, closed: str) -> str:
+    return ("(" if opened == "]" else "[") + inside + (")" if closed == "[" else "]")
+
+
 # In this order, each wherever it stands, until nothing changes.
 _TABLE = (
     (r"\s+", " "),
@@ -69,6 +78,8 @@ _TABLE = (
     (r"<(su)(?:(p)|b)>(.*?)</su[pb]>", lambda m: ("^" if m[2] else "_") + f"{{{m[3]}}}"),
     *((rf"\\(?:{'|'.join(names.split())}){_END}", to) for to, names in _COMMANDS.items()),
     (r"\\(?:left|right)(?:\.|(?![A-Za-z]))|\\[bB]igg?[lrm]?" + _END, ""),
+    (r"\\(?:mathbf|boldsymbol|bm|vec|hat|overrightarrow)\s*\{\s*\\?([ijk])(?:math)?\s*\}", r"\\hat{\1}"),
+    (r"\\(?:mathbf|boldsymbol|bm|vec|hat|overrightarrow)\s*\{\s*(\\hat\{[ijk]\})\s*\}", r"\1"),
     (rf"\\(?:f?boxed|fbox|bm|boldsymbol|mathbf|mathit|mathcal|mathnormal|pmb|underline|ensuremath|vec|overrightarrow)"
      rf"\s*\{{{_INSIDE}\}}", r"{\1}"),
     (r"\\(?:text(?:bf|it|rm|normal|sf|tt|up|sc|md|sl)|math(?:rm|sf|tt)|[mh]box|operatorname\*?)(?=\s*\{)", r"\\text"),
@@ -88,7 +99,7 @@ _TABLE = (
     (r"(?<=\d)(?:\{,\}|,\\!)(?=\d{3}(?!\d))", ","),
     (r"(?<=\d),\\[,; ]\s*(?=\d{3}(?!\d))", ","),
     (r"\{,\}", ","),
-    (r"\{:\}", ":"),
+    (r"\{:\}|(?<=[\d}]) *\\text\s*\{ ?to ?\}\s*(?=[\d\\])", ":"),
     # spaces
     (r"\\!", ""),
     (r"(?<!\\)\\[,;:> ]|~|\\q?quad" + _END + r"|\\h(?:space|skip)\*?\{[^{}]*\}|\\(?:thin|med|thick)?space" + _END, " "),
@@ -104,6 +115,15 @@ _TABLE = (
     (r"(?<=[\d)}])!=", "! ="),  # 3!=6 is true
     (r"\\not\s*=|!=", r"\\ne "),
     (r"\\\{\s*\\\}", r"\\emptyset "),
+    # sets: ]2,5[ and words
+    (r"(?:(?<![\w)}\]])|(?<=\\c[au]p))([\]\[])([^\[\](),;]*[,;][^\[\](),;]*)([\]\[])", lambda m: _bracket(*m.groups())),
+    (r"\\(?:lor|vee)" + _END + r"(?=[^=<>]*(?:[=<>]|\\[lgn]e" + _END + "))", r"\\text{ or }"),
+    (_REALS + r"\s*(?:\}\s*[a-z]?)?$", r"\\mathbb{R}"),
+    (_REALS + r" ?(?:except|but|other than)(?: for)?\s*\}?\s*(?:[a-z]\s*=)?\s*(.+)$", r"\\mathbb{R}\\setminus\\{\1\\}"),
+    (r"(\\mathbb\s*\{?R\}?)\s*(?:-|\\backslash" + _END + r")\s*(?=\\\{)", r"\1\\setminus"),
+    (r"\^\s*(?:\{\s*)?(?:T|\\top|\\intercal|\\text\s*\{T\})(?:\s*\})?$", r"^{T}"),
+    (r"^[\[(]([^()\[\]]*,[^()\[\]]*)[)\]]\^\{T\}$", r"(\1)"),
+    (r"(?:^|(?<=[,;])|(?<=and \}))\s*\{?([A-Z]'?(?:_\w)?)\}?\s*(?=\([^()=]*,[^()=]*\)\s*(?:$|[,;]|\\text))", r"\1="),
     (r"^<([^<>=]*,[^<>=]*)>$", r"(\1)"),
     (r"\.\.\.", r"\\ldots "),
     (r"\\(?:text)?degrees?" + _END + "|" + _TEXT + r"\s*degrees?\s*\}|(?<=\d) ?degrees?\b", r"^{\\circ}"),

@@ -18,6 +18,7 @@ from rlvr_dir.grading.structure import (
     EQUALS,
     ORDER,
     Parts,
+    described,
     is_name,
     named,
     parts,
@@ -72,7 +73,7 @@ def judge(gold: str, answer: str) -> bool:
 
 def judge_text(gold: str, answer: str) -> bool:
     """Compare two normalised texts: numbers, words, bases, structures, equations, then formulas."""
-    gold, answer = unwrap(gold), unwrap(answer)
+    gold, answer = (described(unwrap(text)) for text in (gold, answer))
     if squeeze(gold) == squeeze(answer):
         return bool(gold)
     for compare in (
@@ -156,13 +157,18 @@ def _compare_structures(gold: str, answer: str) -> bool | None:
         (element,) = several.items
         return not _is_set(element) and judge_text(*((element, answer) if g else (gold, element)))
     if several.kind == "ratio":
-        return len(several.items) == 2 and compare_formulas(gold.replace(":", "/"), answer.replace(":", "/"))
+        times = re.search(r":\s*0\d", f"{gold} {answer}")
+        return (
+            len(several.items) == 2 and not times and compare_formulas(gold.replace(":", "/"), answer.replace(":", "/"))
+        )
     single = answer if g else gold
     return read_number(single) is None and _SEVERAL.search(single) is not None and compare_formulas(gold, answer)
 
 
 def _compare_parts(g: Parts, a: Parts) -> bool:
     kinds = {g.kind, a.kind}
+    if kinds == {"ratio"}:
+        return len(g.items) == len(a.items) and _proportional(g.items, a.items)
     if kinds == {"set", "tuple"} and 1 in (len(g.items), len(a.items)):  # \{(1,2)\}
         return judge_text(*(p.items[0] if p.kind == "set" else f"({','.join(p.items)})" for p in (g, a)))
     if g.kind == a.kind == "set" and len(g.items) != len(a.items):  # {1,1,2}
@@ -177,6 +183,17 @@ def _compare_parts(g: Parts, a: Parts) -> bool:
     ends = g.ends == a.ends or {g.ends, a.ends} == {"()", ""} or vector
     ordered = len(kinds) == 1 or kinds == {"list", "tuple"} or vector
     return ordered and ends and all(judge_text(*pair) for pair in zip(g.items, a.items, strict=True))
+
+
+def _proportional(golds: Sequence[str], answers: Sequence[str]) -> bool:
+    """Tell whether two ratios are the same: 1:2:3 is 2:4:6. What has words, as a time of day, has to be the same."""
+    if all(judge_text(*pair) for pair in zip(golds, answers, strict=True)):
+        return True
+    quotients = zip(golds[1:], answers[1:], strict=True)
+    return not any("\\text" in item for item in (*golds, *answers)) and all(
+        compare_formulas(rf"\frac{{{gold}}}{{{golds[0]}}}", rf"\frac{{{answer}}}{{{answers[0]}}}")
+        for gold, answer in quotients
+    )
 
 
 def _in_any_order(golds: Sequence[str], answers: Sequence[str]) -> bool:
