@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from rlvr_dir.grading.normalise import FUNCTIONS
 from rlvr_dir.grading.numbers import Number, far, read_number
 from rlvr_dir.grading.structure import ORDER, forwards
 from rlvr_dir.grading.units import read_unit
@@ -48,15 +49,19 @@ def _derivative(order: int, name: str) -> str:
     return f"\\Xi_{{d{order}{_plain(name)}}}"
 
 
+_RECIPROCALS = {"coth": "tanh", "sech": "cosh", "csch": "sinh"}
 # What the parser misreads, in the one form that it keeps whole.
 _TABLE = (
     (r"\\hat\{([ijk])\}", r"{\1}"),  # alone, or not in a sum of basis vectors
     (r"\\(min|max|gcd|lcm)\s*\\\{([^{}]*)\\\}", r"\\\1(\2)"),
-    (r"\\text\s*\{\s*(lcm|gcd|sgn|det|min|max)\s*\}", r"\\\1 "),
+    (rf"\\text\s*\{{\s*({FUNCTIONS}|sgn)\s*\}}", r"\\\1 "),
+    # one over a function: a power that the parser takes for no inverse
+    (r"\\(coth|sech|csch)(?![A-Za-z])\s*(?:\^\s*\{?\s*(\d)\s*\}?)?",
+     lambda m: rf"\{_RECIPROCALS[m[1]]}^{{0-{m[2] or 1}}} "),
     (r"\\det\s*\(?\s*\\begin\{[pb]matrix\}(.*?)\\end\{[pb]matrix\}\s*\)?", r"\\begin{vmatrix}\1\\end{vmatrix}"),
     (r"((?:[\d)]|(?<![A-Za-z\\])[A-Za-z])\s*\^\s*(?:\d|\{[^{}]*\}))\s+(?=\d)", r"\1\\cdot "),  # 2^3 3^2
     (r"(\\(?:sin|cos|tan|cot|sec|csc|log|ln)\s*\^)\s*(\d)\s+(?=\d)", r"\1{\2} "),
-    (r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp)(?=\s*[(^])", r"\\\1"),
+    (rf"(?<![\\A-Za-z])({FUNCTIONS})(?=\s*[(^])", r"\\\1"),
     # 2(3) is 6, and no mixed number
     (r"(?<![\^_\\A-Za-z.\d])(\d+(?:\.\d+)?)\s*(?=\(|\\binom|\\sqrt)|(?<=\))\s*(?=[(\d])",
      lambda m: f"{m[1] or ''} \\cdot "),

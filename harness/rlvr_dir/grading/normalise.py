@@ -8,6 +8,7 @@ What could be read in two ways is left as it is. Also here: brackets, and cuttin
 
 import re
 import unicodedata
+from fractions import Fraction
 from functools import lru_cache
 
 _GREEK = re.findall("[a-z]+", """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho
@@ -37,7 +38,9 @@ _SAME = ("<wide>", "<narrow>", "<font>", "<compat>", "<noBreak>", "<square>")
 _END = r"(?![A-Za-z])"
 _TEXT = r"\\text\s*\{"
 _INSIDE = r"((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)"
-FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|gcd|lcm|max|min|det"
+FUNCTIONS = (
+    "(?:arc?)?(?:sinh|cosh|tanh)|coth|sech|csch|(?:arc)?(?:sin|cos|tan|cot|sec|csc)|ln|log|exp|gcd|lcm|max|min|det"
+)
 _SIZE = "tiny|scriptsize|footnotesize|small|normalsize|[lL]arge|LARGE|[hH]uge|rm|bf|it|sf|tt|em|bfseries|itshape"
 _DOMAIN = (
     rf"{_TEXT}\s*[,(]?\s*(?:for (?:all|any|every|each|some|integers?|real)|where|with|,? ?[a-z] an integer)\b.*"
@@ -69,6 +72,15 @@ _REALS = (
 
 def _bracket(opened: str, inside: str, closed: str) -> str:
     return ("(" if opened == "]" else "[") + inside + (")" if closed == "[" else "]")
+
+
+def _degrees(degrees: str, minutes: str, seconds: str | None) -> str:
+    value = int(degrees) + Fraction(int(minutes), 60) + Fraction(int(seconds or 0), 3600)
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}^{{\circ}}"
+
+
+def _chosen(total: str, letter: str, taken: str) -> str:
+    return rf"\binom{{{total}}}{{{taken}}}" if letter == "C" else rf"\frac{{({total})!}}{{({total}-{taken})!}}"
 
 
 # In this order, each wherever it stands, until nothing changes.
@@ -108,6 +120,8 @@ _TABLE = (
     (r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\1 "),
     (r"\^\s*(-\s*(?:\d+|[A-Za-z]|\\frac\{[^{}]*\}\{[^{}]*\}))(?![\w(\\{])", r"^{\1}"),
     (r"(\^\{[-\d]+)\}\^\{(?=\d)", r"\1"),
+    (r"(?:\{\s*\}\s*|(?<![\w)}\]]))[\^_]\s*\{?(\w+)\}?\s*\{?(?:\\text\s*\{\s*)?([CP])[\s}]*_\s*\{?(\w+)\}?",
+     lambda m: _chosen(*m.groups())),  # {}_6C_2
     (r"(\\log\s*_\s*)(\d+)(?=\s)", r"\1{\2}"),  # \log_10 2
     (r"\{([^{}]*)\\choose" + _END + r"([^{}]*)\}", r"\\binom{\1}{\2}"),
     ("<=", r"\\le "),
@@ -129,10 +143,13 @@ _TABLE = (
     (r"\\(?:text)?degrees?" + _END + "|" + _TEXT + r"\s*degrees?\s*\}|(?<=\d) ?degrees?\b", r"^{\\circ}"),
     (r"(?:\{\s*\})?\s*\^\s*\^?((?:\s|\{\s*\}\s*\^|\{)*)(?:\\circ|o(?=\s*\})|\^\{\\circ\}|\\text\s*\{\s*(?:o|\^\{\\circ\})\s*\})(?![A-Za-z])"
      r"((?:\s*\})*)", lambda m: _circle(m[0], m[1].count("{") - m[1].count("}"), m[2].count("}"))),
-    (r"\{(-?\d+(?:\.\d+)?)\}(?=\s*\^\{\\circ\})", r"\1"),
+    (r"(?<!\})\{(-?\d+(?:\.\d+)?)\}(?=\s*\^\{\\circ\})", r"\1"),
     (r"(?<!\\)%|" + _TEXT + r"\s*(?:\\?%|percent|per cent|pct)\s*\}|(?<=\d)\s*percent\b", r"\\%"),
     (r"\^\s*\{\s*\\prime\s*\\prime\s*\}", "''"),
     (r"\^\s*\{?\s*\\prime" + _END + r"\s*\}?", "'"),
+    (r"(\d+)\s*\^\{\\circ\}\s*(\d{1,2})'(?:\s*(\d{1,2})(?:''|$))?", lambda m: _degrees(*m.groups())),
+    (r"(?<![\d.])(\d*\.\d*?)(?:(\d)\2\2+|(\d{2,6}?)\3+)\s*\\ldots(?!\s*[\d,.])",
+     lambda m: rf"{m[1]}\overline{{{m[2] or m[3]}}}"),  # 0.333...
     (rf"{_TEXT}\s*([-+\d.,/ ()]*)\s*\}}", r"\1"),
     (r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
     (r"\\?(?<![A-Za-z])exp\s*[({]([^(){}]*)[)}]", r"e^{\1}"),

@@ -36,6 +36,7 @@ _SEVERAL = re.compile(
     rf"{ORDER}|\\(?:begin|ne|in|c[au]p|setminus|math[a-z]+|emptyset|text)(?![A-Za-z])"
 )  # what may stand for several values, or for an interval
 _MEMBERSHIP = re.compile(r"[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])\s*(.*)")
+_FUNCTION = re.compile(r"[A-Za-z]\(x\)")
 _APPROXIMATELY = r"\\approx(?![A-Za-z])"
 _COMPUTED = re.compile(r"\\(?:sum|prod|int|lim|text|det|min|max|gcd|lcm|begin)(?![A-Za-z])")
 
@@ -60,7 +61,9 @@ def _at_once(gold: str, answer: str) -> str | None:
 def _compare_numbers(gold: str, answer: str) -> bool | None:
     g = read_number(gold, bare_units=False)
     a = read_number(answer, bare_units=g is not None)
-    return equal(g, a) if g and a else None
+    if not g or not a or ("," in gold and "," in answer and not equal(g, a)):  # 100,200 may be a list as well
+        return None
+    return equal(g, a)
 
 
 def judge(gold: str, answer: str) -> bool:
@@ -224,7 +227,8 @@ def _compare_equations(gold: str, answer: str) -> bool | None:
     if any(r"\equiv" not in text and differ(sides[:-1], sides[-1]) for text, sides in ((gold, g), (answer, a))):
         return False  # 1 = 5, 2 + 2 = 5
     if len(g) > 1 and len(a) > 1:
-        if squeeze(g[0]) == squeeze(a[0]) and is_name(g[0]):
+        first, other = (_FUNCTION.sub("y", squeeze(side)) for side in (g[0], a[0]))  # f(x) = 3x is y = 3x
+        if (squeeze(g[0]) == squeeze(a[0]) or (first == other == "y" and "y" in (g[0], a[0]))) and is_name(g[0]):
             return judge_text(g[-1], a[-1])
         named_numbers = is_name(g[0]) and is_name(a[0]) and read_number(g[-1]) and read_number(a[-1])
         return not named_numbers and compare_formulas(gold, answer)  # x = 5 is not y = 5
