@@ -37,7 +37,13 @@ _SAME = ("<wide>", "<narrow>", "<font>", "<compat>", "<noBreak>", "<square>")
 
 _END = r"(?![A-Za-z])"
 _TEXT = r"\\text\s*\{"
-_INSIDE = r"((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)"
+_GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
+_INSIDE = f"({_GROUP[2:-2]})"
+# What TeX takes for an argument without braces: a command with its own arguments, or one character.
+_TOKEN = (
+    rf"(\\(?:frac|binom)\s*{_GROUP}\s*{_GROUP}|\\sqrt\s*(?:\[[^\[\]]*\])?\s*{_GROUP}"
+    r"|\\(?!(?:frac|binom|sqrt)(?![A-Za-z]))[A-Za-z]+|\w)"
+)
 FUNCTIONS = (
     "(?:arc?)?(?:sinh|cosh|tanh)|coth|sech|csch|(?:arc)?(?:sin|cos|tan|cot|sec|csc)|ln|log|exp|gcd|lcm|max|min|det"
 )
@@ -72,6 +78,10 @@ _REALS = (
 
 def _bracket(opened: str, inside: str, closed: str) -> str:
     return ("(" if opened == "]" else "[") + inside + (")" if closed == "[" else "]")
+
+
+def _matrix(rows: str) -> str:
+    return r"\begin{bmatrix}" + re.sub(r"\]\s*,\s*\[", r"\\\\", rows).replace(",", "&") + r"\end{bmatrix}"
 
 
 def _degrees(degrees: str, minutes: str, seconds: str | None) -> str:
@@ -120,9 +130,13 @@ _TABLE = (
     (r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\1 "),
     (r"\^\s*(-\s*(?:\d+|[A-Za-z]|\\frac\{[^{}]*\}\{[^{}]*\}))(?![\w(\\{])", r"^{\1}"),
     (r"(\^\{[-\d]+)\}\^\{(?=\d)", r"\1"),
+    (r"(\\log\s*_\s*)(\d+)(?=\s)", r"\1{\2}"),  # \log_10 2
+    (rf"\\(sqrt|math(?:bf|bb)|boldsymbol|vec|hat)(?![A-Za-z])(\s*\[[^\[\]]*\])?\s*{_TOKEN}", r"\\\1\2{\3}"),
+    (rf"\\(frac|binom)(?![A-Za-z])\s*{_TOKEN}", r"\\\1{\2}"),
+    (rf"\\(frac|binom)\s*({_GROUP})\s*{_TOKEN}", r"\\\1\2{\3}"),
+    (rf"(\\log\s*_|\^(?=\s*\\(?:frac|sqrt|binom)))\s*{_TOKEN}", r"\1{\2}"),
     (r"(?:\{\s*\}\s*|(?<![\w)}\]]))[\^_]\s*\{?(\w+)\}?\s*\{?(?:\\text\s*\{\s*)?([CP])[\s}]*_\s*\{?(\w+)\}?",
      lambda m: _chosen(*m.groups())),  # {}_6C_2
-    (r"(\\log\s*_\s*)(\d+)(?=\s)", r"\1{\2}"),  # \log_10 2
     (r"\{([^{}]*)\\choose" + _END + r"([^{}]*)\}", r"\\binom{\1}{\2}"),
     ("<=", r"\\le "),
     (">=", r"\\ge "),
@@ -136,6 +150,7 @@ _TABLE = (
     (_REALS + r" ?(?:except|but|other than)(?: for)?\s*\}?\s*(?:[a-z]\s*=)?\s*(.+)$", r"\\mathbb{R}\\setminus\\{\1\\}"),
     (r"(\\mathbb\s*\{?R\}?)\s*(?:-|\\backslash" + _END + r")\s*(?=\\\{)", r"\1\\setminus"),
     (r"\^\s*(?:\{\s*)?(?:T|\\top|\\intercal|\\text\s*\{T\})(?:\s*\})?$", r"^{T}"),
+    (r"^\[\s*\[([^\[\]]*(?:\]\s*,\s*\[[^\[\]]*)*)\]\s*\]$", lambda m: _matrix(m[1])),
     (r"^[\[(]([^()\[\]]*,[^()\[\]]*)[)\]]\^\{T\}$", r"(\1)"),
     (r"(?:^|(?<=[,;])|(?<=and \}))\s*\{?([A-Z]'?(?:_\w)?)\}?\s*(?=\([^()=]*,[^()=]*\)\s*(?:$|[,;]|\\text))", r"\1="),
     (r"^<([^<>=]*,[^<>=]*)>$", r"(\1)"),
@@ -179,18 +194,11 @@ _TABLE = (
 )  # fmt: skip
 _REWRITES = tuple((re.compile(pattern, re.DOTALL), to) for pattern, to in _TABLE)
 
-# What takes arguments, and how many; an exponent or a base takes one where that is a command.
-_COMMAND = re.compile(
-    r"\\(?:(frac|binom)|sqrt|math(?:bf|bb)|boldsymbol|vec|hat)(?![A-Za-z])|\\log\s*_|\^(?=\s*\\(?:frac|sqrt|binom))"
-)
-_OPTION = re.compile(r"\s*\[[^\[\]]*\]")
-_TOKEN = re.compile(r"\s*(\\[A-Za-z]+|\w)")
-
 # A sentence before an answer is dropped if each of its words is one of these or a single letter: what is not known may
 # deny the answer or change its value ("x cannot be", "half of it is", "the answer exceeds").
 _NEUTRAL = frozenset(re.findall("[a-z]+", """
     a about all an and angle answer answers approximately are area be by choice circle coefficient constant correct
-    cost count degree derivative desired diameter different digits distance distinct equal equals equation exact
+    cost count degree derivative desired diameter different distance distinct equal equals equation exact
     expected expression final find following for formula function get has have height hence her his how i in integer
     integers is it its largest length limit many matrix maximal maximum mean measure minimal minimum minutes must
     number numbers obtain of option ordered our pairs people per perimeter point points polynomial positions
@@ -236,47 +244,12 @@ def normalise(text: str) -> str:
         before = text
         for pattern, to in _REWRITES:
             text = pattern.sub(to, text)
-        text = _without_lead(_with_braces(text))
+        text = _without_lead(text)
         if text[:1] == "{" and whole(text, 0):
             text = text[1:-1]
         if text == before:
             break
     return text
-
-
-def _with_braces(text: str) -> str:
-    r"""Write braces around arguments that are TeX's next token: `\frac\pi2`, `\binom nk`, `\sqrt[3]7`, `2^\frac13`."""
-    for command in reversed([*_COMMAND.finditer(text)]):  # so that \frac13 stands in braces when ^ takes it
-        option = _OPTION.match(text, command.end())
-        start = at = option.end() if option else command.end()
-        arguments = []
-        for _ in range(2 if command[1] else 1):
-            end = _argument_end(text, at)
-            argument = text[at:end].strip()
-            arguments.append(argument if argument[:1] == "{" else f"{{{argument}}}")
-            at = end
-        if "{}" not in arguments:
-            text = text[:start] + "".join(arguments) + text[at:]
-    return text
-
-
-def _argument_end(text: str, start: int) -> int:
-    """Return where an argument ends: a group in braces, a command with its own arguments, or one character."""
-    depth = 0
-    if text[start:].lstrip()[:1] == "{":
-        for end, step in brackets(text, start):
-            depth += step
-            if depth == 0:
-                return end
-        return start
-    token = _TOKEN.match(text, start)
-    if token is None:
-        return start
-    end = token.end()
-    for _ in range({r"\frac": 2, r"\binom": 2, r"\sqrt": 1}.get(token[1], 0)):
-        option = _OPTION.match(text, end)
-        end = _argument_end(text, option.end() if option else end)
-    return end
 
 
 def _without_lead(text: str) -> str:

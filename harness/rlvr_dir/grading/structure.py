@@ -36,7 +36,11 @@ _NAME = re.compile(
     r"|\\frac\s*\{\s*d(?:[^{}]|\{[^{}]*\})*\}\s*\{\s*d\s*[A-Za-z]\s*(?:\^\s*\{?\s*\d\s*\}?)?\s*\}"
 )
 _BASIS = re.compile(r"(-?)\s*((?:(?!\\hat).)*?)\s*\\hat\{([ijk])\}\s*((?:(?!\\hat).)*)")
-_BUILDER = re.compile(r"\\\{\s*([A-Za-z])\s*(?:\\in\s*\\mathbb\s*\{?R\}?\s*)?[|:]\s*(.+)\\\}")
+_REAL = r"\s*\\in\s*\\mathbb\s*\{?R\}?\s*"
+_BUILDER = re.compile(
+    rf"\\\{{\s*([A-Za-z])(?:{_REAL}|\s*)[|:]\s*(?:\1{_REAL}(?:,|\\text\s*\{{ *and *\}})\s*)?(.+)\\\}}"
+)
+_EXCLUDING = re.compile(r"(?=.*(?:[,;]|\\text))(?=.*?(?<![\\A-Za-z])([a-z])\s*\\ne(?![A-Za-z]))(.*)")
 _VARIABLE = re.compile(r"(?:\\[A-Za-z]+|[A-Za-z])\s*(?:_\s*(?:\w|\{[^{}]*\}))?'*(?:\s*\([a-z]\))?")
 
 
@@ -58,7 +62,7 @@ def parts(text: str) -> Parts | None:
         return Parts("union", tuple(union))
     if text.startswith(r"\{") and text.endswith(r"\}") and whole(text, 0) and "|" not in text:
         return Parts("set", _both_signs([item for item in split(text[2:-2], COMMA) if item]))
-    if r"\begin" in text or text.startswith("[["):
+    if r"\begin" in text:
         return _rows(text)
     if (both := _both_signs([text]))[1:]:
         return Parts("list", both)
@@ -77,10 +81,10 @@ def parts(text: str) -> Parts | None:
 def _components(text: str) -> Parts | None:
     r"""Return the coefficients in a sum of basis vectors, `3\hat{i}+4\hat{j}`; None for any other formula."""
     terms = [_BASIS.fullmatch(term) for term in split(text, r"\+|(?=-)") if term]
-    named = {term[3]: f"{term[1]}{term[2] or 1}{term[4]}" for term in terms if term}
-    if len(terms) < 2 or len(named) < len(terms):
+    coefficients = {term[3]: f"{term[1]}{term[2] or 1}{term[4]}" for term in terms if term}
+    if len(terms) < 2 or len(coefficients) < len(terms):
         return None
-    return Parts("tuple", tuple(named.get(name, "0") for name in ("ijk" if "k" in named else "ij")), "()")
+    return Parts("tuple", tuple(coefficients.get(name, "0") for name in ("ijk" if "k" in coefficients else "ij")), "()")
 
 
 def _both_signs(items: Sequence[str]) -> tuple[str, ...]:
@@ -95,14 +99,8 @@ def _both_signs(items: Sequence[str]) -> tuple[str, ...]:
 
 def _rows(text: str) -> Parts | None:
     """Return the entries of a matrix, or the rows of a system; sums of matrices are math-verify's."""
-    matrix = _MATRIX.fullmatch(text)
-    nested = split(text[1:-1], ",") if text.startswith("[[") and whole(text, 0) else []  # [[1,2],[3,4]]
-    if matrix or (nested and all(row[:1] == "[" and whole(row, 0) for row in nested)):
-        rows = (
-            [split(row, "&") for row in split(matrix[2].replace(r"\hline", ""), r"\\\\") if row]
-            if matrix
-            else [split(row[1:-1], ",") for row in nested]
-        )
+    if matrix := _MATRIX.fullmatch(text):
+        rows = [split(row, "&") for row in split(matrix[2].replace(r"\hline", ""), r"\\\\") if row]
         shape = "x".join(map(str, (len(rows), *{len(row) for row in rows})))
         return Parts("matrix", tuple(entry for row in rows for entry in row), shape)
     if system := _SYSTEM.fullmatch(text):
@@ -116,11 +114,10 @@ def described(text: str) -> str:
 
     A text that is no such set is returned as it is, and so is a bare inequality.
     """
-    builder = _BUILDER.fullmatch(text)
-    excluding = re.search(r"(?<![\\A-Za-z])([a-z])\s*\\ne(?![A-Za-z])", text) if split(text, COMMA)[1:] else None
-    if not builder and not excluding:
+    conditions = _BUILDER.fullmatch(text) or _EXCLUDING.fullmatch(text)
+    if conditions is None:
         return text
-    letter, condition = (builder[1], builder[2]) if builder else (excluding[1] if excluding else "", text)
+    letter, condition = conditions.groups()
     sets = []
     for alternative in split(condition, r"\\text\s*\{[ ,]*or[ ,]*\}"):
         inside, outside = [], []
@@ -128,19 +125,17 @@ def described(text: str) -> str:
             left, *right = split(item, r"\\ne" + _END)
             if left == letter and len(right) == 1:
                 outside.append(right[0])
-            elif (members := _members(item, letter)) is not None:
+            elif members := _members(item, letter):
                 inside.append(members)
             else:
                 return text
         without = r"\setminus\{" + ",".join(outside) + r"\}" if outside else ""
-        sets.append((r"\cap ".join(filter(None, inside)) or r"\mathbb{R}") + without)
+        sets.append((r"\cap ".join(inside) or r"\mathbb{R}") + without)
     return r"\cup ".join(sets)
 
 
 def _members(item: str, letter: str) -> str | None:
-    """Return the interval of `0<x<4` or `x>0`, the set of `x=5`, nothing of a real `x`; None for other conditions."""
-    if re.fullmatch(rf"{letter}\s*\\in\s*\\mathbb\s*\{{?R\}}?", item):
-        return ""
+    """Return the interval of `0<x<4` or `x>0`, the set of `x=5`; None for any other condition on the letter."""
     left, *right = split(item, EQUALS)
     if left == letter and len(right) == 1:
         return rf"\{{{right[0]}\}}"
