@@ -54,7 +54,7 @@ class Verdict:
 def _without_math_verify(gold: str, answer: str) -> str | None:
     if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(answer):
         return "correct" if int(gold) == int(answer) else "wrong"
-    return "too_large" if too_large(answer) and not too_large(gold) else None
+    return "too_large" if too_large(answer, {}) and not too_large(gold, {}) else None
 
 
 def _plain(items: Sequence[Item]) -> list[str]:
