@@ -25,7 +25,8 @@ _UNCLEAR = re.compile(
     r"\\arc|\\log(?!\s*_)|(?=.*\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z]))(?!.*(?:\\circ|\\pi)(?![A-Za-z]))", re.DOTALL
 )
 _FACTOR_WORDS = re.compile(
-    r"\b(?:(?:half|third|quarter) of|twice|double|thrice|triple|times|not|minus|negative|opposite|reciprocal|than)\b"
+    r"(?<![\\A-Za-z])(?:(?:half|third|quarter) of|twice|double|thrice|triple|times|not|minus|negative|opposite"
+    r"|reciprocal|than)(?![A-Za-z])"
 )
 _BOUND = re.compile(r"\\(?:sum|prod|bigcup|bigcap)\s*_\s*\{\s*([a-z])\s*=")
 _DERIVED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])'+\s*\(\s*[a-z]\s*\)|\{\s*d\s*([A-Za-z])\s*\(\s*[a-z]\s*\)\s*\}")
@@ -55,6 +56,7 @@ _TABLE = (
     (r"\\hat\{([ijk])\}", r"{\1}"),  # alone, or not in a sum of basis vectors
     (r"\\(min|max|gcd|lcm)\s*\\\{([^{}]*)\\\}", r"\\\1(\2)"),
     (rf"\\text\s*\{{\s*({FUNCTIONS}|sgn)\s*\}}", r"\\\1 "),
+    (r"(\\(?:ln|log(?:\s*_\s*\{[^{}]*\})?))\s*(\w+)\s*/\s*(?=\\(?:ln|log))", r"\1(\2)/"),
     # one over a function: a power that the parser takes for no inverse
     (r"\\(coth|sech|csch)(?![A-Za-z])\s*(?:\^\s*\{?\s*(\d)\s*\}?)?",
      lambda m: rf"\{_RECIPROCALS[m[1]]}^{{0-{m[2] or 1}}} "),

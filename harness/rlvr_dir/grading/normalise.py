@@ -20,7 +20,7 @@ _SYMBOLS = {
     "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "≈": r"\approx ",
     "±": r"\pm ", "∅": r"\emptyset ", "µ": r"\mu ", "Ω": r"\Omega ", "Å": r"\AA ", "℃": r"^{\circ}\text{C}",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "⅓": " 1/3", "⅔": " 2/3",
-    "∛": r"\sqrt[3]", "∜": r"\sqrt[4]",
+    "⇒": r"\Rightarrow ", "∴": r"\therefore ", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]",
     "“": "", "”": "", '"': "", "′": "'", "\u200b": "", "\ufeff": "", "…": r"\ldots ", "→": r"\to ", "✓": "", "✔": "",
 }  # fmt: skip
 _CHARACTERS = {
@@ -107,20 +107,22 @@ _TABLE = (
     (r"\\(?:text(?:bf|it|rm|normal|sf|tt|up|sc|md|sl)|math(?:rm|sf|tt)|[mh]box|operatorname\*?)(?=\s*\{)", r"\\text"),
     (r"\{\s*\\rm(?![A-Za-z])\s*([^{}]*[A-Za-z][^{}]*)\}", r"\\text{\1}"),
     (rf"\\(?:{_SIZE}){_END}\s*", ""),
-    (r"^\s*\*\*(.*)\*\*\s*$", r"\1"),
-    (r"\\(?:text)?color(?:box)?\s*\{[\w!]*\}|\\fcolorbox\s*\{[\w!]*\}\s*\{[\w!]*\}|\\bbox\s*\[[^\]]*\]", ""),
+    (r"^\s*(\*\*|\*|__|')(.*)\1\s*$", r"\2"),
+    (r"\\(?:text)?color(?:box)?\s*\{[\w!#]*\}|\\fcolorbox\s*\{[\w!#]*\}\s*\{[\w!#]*\}|\\bbox\s*\[[^\]]*\]", ""),
     (r"^\s*(?:\\(?:Rightarrow|therefore|because|to)" + _END + r"\s*)+", ""),
     (r"\{\s*([-+])\s*\}", r"\1"),
     (r"\\\\\s*&\s*(?==)", " "),  # a chain over several lines, and what has one line
-    (r"\\begin\s*\{((?:align|gather)(?:ed|\*)?|split|cases|array|equation\*?)\}(?:\s*\{[lcr| ]*\})?"
-     r"((?:(?!\\\\|\\begin|&(?!\s*=)).)*)(?:\\\\\s*)?\\end\s*\{\1\}", lambda m: m[2].replace("&", "")),
+    (r"(?:\\\{\s*(?!.*\\\}))?\\begin\s*\{((?:align|gather)(?:ed|\*)?|split|cases|array|equation\*?)\}"
+     r"(?:\s*\{[lcr| ]*\})?((?:(?!\\\\|\\begin|&(?!\s*=)).)*)(?:\\\\\s*)?\\end\s*\{\1\}", lambda m: m[2].replace("&", "")),
     (r"\\tag\s*\{[^{}]*\}|" + _TEXT + r"\s*\(?\s*only\s*\)?\s*\}$|(?<=[\d}]) only$", ""),
+    (_TEXT + r"\s*lg\s*\}", r"\\log "),
     (rf"{_TEXT}\s*\\text\s*\{{([^{{}}]*)\}}\s*\}}", r"\\text{\1}"),
     # digits in groups
     (r"(?<=\d)(?:\{,\}\s*|,\s*\\!\s*|\\,|\\!|\{\\,\}|\\thinspace ?|~)(?=\d{3}(?![\d.]))", ","),
     (r"(?<=\d)(?:\{,\}|,\\!)(?=\d{3}(?!\d))", ","),
     (r"(?<=\d),\\[,; ]\s*(?=\d{3}(?!\d))", ","),
     (r"\{,\}", ","),
+    (r"^(?:\\text\s*\{)?\s*(\d+) to (\d+)\s*\}?$", r"\1:\2"),
     (r"\{:\}|(?<=[\d}]) *\\text\s*\{ ?to ?\}\s*(?=[\d\\])", ":"),
     # spaces
     (r"\\!", ""),
@@ -152,7 +154,8 @@ _TABLE = (
     (r"\^\s*(?:\{\s*)?(?:T|\\top|\\intercal|\\text\s*\{T\})(?:\s*\})?$", r"^{T}"),
     (r"^\[\s*\[([^\[\]]*(?:\]\s*,\s*\[[^\[\]]*)*)\]\s*\]$", lambda m: _matrix(m[1])),
     (r"^[\[(]([^()\[\]]*,[^()\[\]]*)[)\]]\^\{T\}$", r"(\1)"),
-    (r"(?:^|(?<=[,;])|(?<=and \}))\s*\{?([A-Z]'?(?:_\w)?)\}?\s*(?=\([^()=]*,[^()=]*\)\s*(?:$|[,;]|\\text))", r"\1="),
+    (r"(?:^|(?<=[,;])|(?<=and \}))\s*(?:\\text\s*)?\{?([A-Z]'?(?:_\w)?)\}? *(?=\([^()=]*,[^()=]*\) *(?:$|[,;]|\\text))",
+     r"\1="),  # P(3,4)
     (r"^<([^<>=]*,[^<>=]*)>$", r"(\1)"),
     (r"\.\.\.", r"\\ldots "),
     (r"\\(?:text)?degrees?" + _END + "|" + _TEXT + r"\s*degrees?\s*\}|(?<=\d) ?degrees?\b", r"^{\\circ}"),
@@ -189,6 +192,7 @@ _TABLE = (
     (r"^[^=]*\\equiv(?=.*\\(?:pmod|bmod|mod))", ""),
     (rf"^{_TEXT}\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d,.:])\s*([A-Za-z ./]+)\}}$", r"\1\\text{\2}"),
     (rf"^{_TEXT}\s*([A-Za-z][A-Za-z',: ]*?)\s*(-?\d[\d.,/]*)\s*\}}$", r"\\text{\1}\2"),
+    (rf"({_TEXT}[a-z ]+s) ?(?:of ?\}} ?[a-z]|\}} ?\([a-z](?:, ?[a-z])+\))$", r"\1}"),  # 12 values of n
     (r"(?<=[\d}])\s+([A-Za-z]{3,}(?: [A-Za-z]{2,}){0,8})$", r"\\text{\1}"),
     (r"(?:[\s,;:]|(?<!\.)\.|(?<!\\)\\\\|(?<![\\A-Za-z])\\)+$|^[\s:]+", ""),
 )  # fmt: skip
@@ -198,19 +202,20 @@ _REWRITES = tuple((re.compile(pattern, re.DOTALL), to) for pattern, to in _TABLE
 # deny the answer or change its value ("x cannot be", "half of it is", "the answer exceeds").
 _NEUTRAL = frozenset(re.findall("[a-z]+", """
     a about all an and angle answer answers approximately are area be by choice circle coefficient constant correct
-    cost count degree derivative desired diameter different distance distinct equal equals equation exact
-    expected expression final find following for formula function get has have height hence her his how i in integer
-    integers is it its largest length limit many matrix maximal maximum mean measure minimal minimum minutes must
-    number numbers obtain of option ordered our pairs people per perimeter point points polynomial positions
-    positive possible price probability product radius ratio real remainder required respectively result roots
-    roughly set side sides simplified simplifies slope smallest so solution solutions speed such sum surface that
-    the their then there therefore this thus time to total triangle triangles value values volume was ways we which
-    width will with years
+    cost count degree derivative desired diameter different distance distinct equal equals equation exact expected
+    expression final find following for formula function get has have height hence her his how i in integer integers
+    is it its largest length limit many matrix maximal maximum mean measure minimal minimum minutes must number
+    numbers obtain of option ordered our pairs people per perimeter point points polynomial positions positive
+    possible price probability product radius ratio real remainder required respectively result roots roughly set
+    side sides simplified simplifies slope smallest so solution solutions speed such sum surface that the their then
+    there therefore this thus time to total triangle triangles value values volume was ways we which width will with
+    years
 """))  # fmt: skip
 # A name that may stand in it: x, ABC, \omega_1, \triangle ABC, f(3).
 _NAMED = (
-    rf"(?:\\(?:triangle|angle|overline|odot|{'|'.join(_GREEK)}){_END}\s*)?\{{?(?:[A-Za-z]{{1,5}}'?)?\}}?"
-    r"(?:_\{?\w+\}?)?(?:\(\w{1,3}\))?\s*"
+    r"(?:[A-Za-z](?:_\w)?\s*(?:[+-]\s*[A-Za-z](?:_\w)?\s*)+"
+    rf"|(?:\\(?:triangle|angle|overline|odot|{'|'.join(_GREEK)}){_END}\s*)?\{{?(?:[A-Za-z]{{1,5}}'?)?\}}?"
+    r"(?:_\{?\w+\}?)?(?:\(\w{1,3}\))?\s*)"
 )
 _LEAD = re.compile(
     rf"\s*(?:((?:(?:{_NAMED})?\\text\s*\{{[A-Za-z', ]{{1,120}}:?\s*\}}\s*){{1,5}}):?"

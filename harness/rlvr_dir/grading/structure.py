@@ -66,7 +66,7 @@ def parts(text: str) -> Parts | None:
         return _rows(text)
     if (both := _both_signs([text]))[1:]:
         return Parts("list", both)
-    if text[:1] in ("+", "-") and (opposite := parts(text[1:].strip())) and opposite.ends == "()":
+    if re.match(r"[+-]\(", text) and whole(text, 1) and (opposite := parts(text[1:])):
         return Parts("tuple", tuple(f"{text[0]}({item})" for item in opposite.items), "()")
     if r"\hat" in text and "=" not in text:
         return _components(text)
@@ -125,6 +125,8 @@ def described(text: str) -> str:
             left, *right = split(item, r"\\ne" + _END)
             if left == letter and len(right) == 1:
                 outside.append(right[0])
+            elif outside and not re.search(rf"{ORDER}|=|\\|{letter}", item):  # x \ne 1, 2
+                outside.append(item)
             elif members := _members(item, letter):
                 inside.append(members)
             else:
