@@ -113,7 +113,8 @@ _TABLE = (
     (r"\{\s*([-+])\s*\}", r"\1"),
     (r"\\\\\s*&\s*(?==)", " "),  # a chain over several lines, and what has one line
     (r"(?:\\\{\s*(?!.*\\\}))?\\begin\s*\{((?:align|gather)(?:ed|\*)?|split|cases|array|equation\*?)\}"
-     r"(?:\s*\{[lcr| ]*\})?((?:(?!\\\\|\\begin|&(?!\s*=)).)*)(?:\\\\\s*)?\\end\s*\{\1\}", lambda m: m[2].replace("&", "")),
+     r"(?:\s*\{[lcr| ]*\})?((?:(?!\\\\|\\begin|&(?!\s*=)).)*)(?:\\\\\s*)?\\end\s*\{\1\}",
+     lambda m: m[2].replace("&", "")),
     (r"\\tag\s*\{[^{}]*\}|" + _TEXT + r"\s*\(?\s*only\s*\)?\s*\}$|(?<=[\d}]) only$", ""),
     (_TEXT + r"\s*lg\s*\}", r"\\log "),
     (rf"{_TEXT}\s*\\text\s*\{{([^{{}}]*)\}}\s*\}}", r"\\text{\1}"),
@@ -166,7 +167,7 @@ _TABLE = (
     (r"\^\s*\{\s*\\prime\s*\\prime\s*\}", "''"),
     (r"\^\s*\{?\s*\\prime" + _END + r"\s*\}?", "'"),
     (r"(\d+)\s*\^\{\\circ\}\s*(\d{1,2})'(?:\s*(\d{1,2})(?:''|$))?", lambda m: _degrees(*m.groups())),
-    (r"(?<![\d.])(\d*\.\d*?)(?:(\d)\2\2+|(\d{2,6}?)\3+)\s*\\ldots(?!\s*[\d,.])",
+    (r"(?<![\d.])(\d*\.\d*?)(?:(\d)\2\2+|(\d{2,6}?)\3+)\s*\\ldots(?!\s*[\d.])",
      lambda m: rf"{m[1]}\overline{{{m[2] or m[3]}}}"),  # 0.333...
     (rf"{_TEXT}\s*([-+\d.,/ ()]*)\s*\}}", r"\1"),
     (r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),

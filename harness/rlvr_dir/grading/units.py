@@ -51,12 +51,9 @@ _THINGS = frozenset(re.findall("[a-z]+", """
 """))  # fmt: skip
 _SILENT = frozenset(["of", "the", "each", "old", "long", "tall", "wide", "high", "deep", "away", "altogether", "total"])
 # What may stand before such a word and counts the same; "negative", "more" and "half" do not.
-_ADJECTIVES = re.findall(
-    r"[a-z-]+",
-    """
-    such distinct different possible valid unique ordered lattice positive nonnegative non-negative real rational complex
-    whole natural odd even prime
-""",
+_ADJECTIVES = (
+    "such|distinct|different|possible|valid|unique|ordered|lattice|positive|nonnegative|non-negative|real|rational|complex"
+    "|whole|natural|odd|even|prime"
 )
 _NAMES = {
     name: unit
@@ -68,7 +65,7 @@ _GROUPED = re.compile(r"\\text\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _TOKEN = re.compile(r"(/|\bper\b)|(?:\b(sq(?:uare)?|cubic|cu)\b\.?\s*)?((?:[A-Za-zµΩÅ]+|°[CF]?|[$€£¢]))"
                     r"(?:\s*\^\s*\{?\s*([+-]?\d)\s*\}?|\s+(squared|cubed)\b)?")  # fmt: skip
 _SPELLINGS = (
-    (re.compile(rf"\b(?:[a-z]+-digit|{'|'.join(_ADJECTIVES)}) (?=[a-z]{{3,}})"), ""),
+    (re.compile(rf"\b(?:[a-z]+-digit|{_ADJECTIVES}) (?=[a-z]{{3,}})"), ""),
     (re.compile(r"([kMGm]?[WA])h\b"), r"\1 h"),  # kWh
     (re.compile(r"\^\{\\circ\}\s*([CF])?"), r" °\1 "),
     (re.compile(r"([MRL])\s*_\s*\{?\s*\\odot\s*\}?"), r"\1sun"),
