@@ -32,6 +32,7 @@ from sympy import (
     Pow,
     Rational,
     binomial,
+    diff,
     factorial,
     fraction,
     gamma,
@@ -110,7 +111,7 @@ def has_slope(form: Any) -> bool:
     if len(letters) != 1:
         return False
     letter = Dummy(real=True)
-    slope = form.doit().subs(letters[0], letter).diff(letter)
+    slope: Any = diff(form.doit().subs(letters[0], letter), letter)
     return bool(slope.is_number and slope not in (0, 1) and not slope.has(pi))
 
 
