@@ -202,15 +202,14 @@ _REWRITES = tuple((re.compile(pattern, re.DOTALL), to) for pattern, to in _TABLE
 # A sentence before an answer is dropped if each of its words is one of these or a single letter: what is not known may
 # deny the answer or change its value ("x cannot be", "half of it is", "the answer exceeds").
 _NEUTRAL = frozenset(re.findall("[a-z]+", """
-    a about all an and angle answer answers approximately are area be by choice circle coefficient constant correct
-    cost count degree derivative desired diameter different distance distinct equal equals equation exact expected
-    expression final find following for formula function get has have height hence her his how i in integer integers
-    is it its largest length limit many matrix maximal maximum mean measure minimal minimum minutes must number
-    numbers obtain of option ordered our pairs people per perimeter point points polynomial positions positive
-    possible price probability product radius ratio real remainder required respectively result roots roughly set
-    side sides simplified simplifies slope smallest so solution solutions speed such sum surface that the their then
-    there therefore this thus time to total triangle triangles value values volume was ways we which width will with
-    years
+    a about all an and angle answer answers approximately are area be by choice circle coefficient constant correct cost
+    count degree derivative desired diameter distance distinct equal equals equation exact expected expression final
+    find following for formula function get has have height hence her his how i in integer integers is it its
+    largest length limit many maximal maximum matrix mean measure minimal minimum minutes must number numbers obtain of
+    option ordered our pairs people per perimeter polynomial positions possible price probability product radius ratio
+    real remainder required respectively result roots roughly set side sides simplified simplifies slope smallest so
+    solution solutions speed sum surface that the their then there therefore this thus time to total triangle triangles
+    value values volume was ways we which width will with years
 """))  # fmt: skip
 # A name that may stand in it: x, ABC, \omega_1, \triangle ABC, f(3).
 _NAMED = (
@@ -267,7 +266,7 @@ def _without_lead(text: str) -> str:
     words = re.findall(r"[a-z']+", sentence)
     ends = lead[2] or ":" in lead[0] or words[-1:] in (["is"], ["are"], ["be"], ["equals"], ["to"])
     neutral = bool(words) and all(len(word) == 1 or word in _NEUTRAL for word in words)
-    alone = len(words) > 0 and max(map(len, words)) > 1 and len(texts) == 1 and lead[0].lstrip().startswith("\\text")
+    alone = max(map(len, words), default=0) > 1 and len(texts) == 1 and lead[0].lstrip().startswith("\\text")
     return text[lead.end() :] if neutral and (ends or alone) and not _OF_IT.search(sentence) else text
 
 
