@@ -93,12 +93,14 @@ def exact_value(form: Any) -> Fraction | None:
     try:
         if not isinstance(form, Expr) or form.free_symbols or form.atoms(AppliedUndef):
             return None
-        value = form.doit()
-        value = value if value.is_Rational else value.evalf(CHAIN_DIGITS)
-        return Fraction(str(value)) if value.is_Rational or value.is_Float else None
+        value: Any = form.doit()
+        if value.is_Rational:
+            return Fraction(int(value.p), int(value.q))
+        value = value.evalf(CHAIN_DIGITS)
+        return Fraction(str(value)) if value.is_Float else None
     except (MemoryError, RecursionError):
         raise
-    except Exception:
+    except Exception:  # as in same_values
         return None
 
 
@@ -111,8 +113,13 @@ def has_slope(form: Any) -> bool:
     if len(letters) != 1:
         return False
     letter = Dummy(real=True)
-    slope: Any = diff(form.doit().subs(letters[0], letter), letter)
-    return bool(slope.is_number and slope not in (0, 1) and not slope.has(pi))
+    try:
+        slope: Any = diff(form.doit().subs(letters[0], letter), letter)
+        return bool(slope.is_number and slope not in (0, 1) and not slope.has(pi))
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:  # as in same_values
+        return False
 
 
 def near(gold: Any, answer: Any, tolerance: float) -> bool:
