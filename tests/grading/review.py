@@ -89,7 +89,7 @@ REVIEW: dict[str, tuple[list[str], list[str]]] = {
     "142": (["142.0"], []),
     "336": ([r"336^\circ", r"336^{\circ}.", r"336\text{ deg}", r"336\degree"], [r"336\pi/180"]),
     "60": ([], [r"\frac{\pi}{3}", r"\pi/3 \text{ rad}"]),
-    "1": ([r"0.\overline{9}", r"\sin^2 x+\cos^2 x", r"\cos 0"], ["0.999...", r"2\frac{1}{2}"]),
+    "1": ([r"0.\overline{9}", "0.999...", r"\sin^2 x+\cos^2 x", r"\cos 0"], [r"2\frac{1}{2}"]),
     "1/3": ([r"0.\overline{3}", r"0.\overline{33}"], [r"0.\overline{34}"]),
     "0": (
         ["0.0", "-0", "x = 0", "f(0) = 0", r"\sin 0 = 0", "5 - 5 = 0"],

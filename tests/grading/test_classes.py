@@ -1,4 +1,4 @@
-"""The classes of classes.py, one table each, and properties beside them."""
+"""The classes of classes.py, public.py and notation.py, one table each, and properties beside them."""
 
 from fractions import Fraction
 
@@ -10,6 +10,7 @@ from rlvr_dir.grading.formulas import compare_formulas
 from rlvr_dir.grading.robust import grade_robust, judge
 from rlvr_dir.grading.values import POINTS, _coordinate
 from tests.grading.classes import CLASSES
+from tests.grading.notation import NOTATION
 from tests.grading.public import PUBLIC
 from tests.grading.test_properties import bounded, kind
 
@@ -23,7 +24,7 @@ def _in_this_process(monkeypatch):
     )
 
 
-TABLES = {**CLASSES, **PUBLIC}
+TABLES = {**CLASSES, **PUBLIC, **NOTATION}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -47,6 +47,14 @@ def test_integers_need_no_worker():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_response_that_was_cut_in_its_final_box_has_no_answer():
+    cut = r"so \boxed{4}. Final: \boxed{"
+    assert grade("4", cut) == Verdict("unclosed_box", None, "robust-5")
+    assert grade("4", cut, "length").kind == "truncated"
+    assert grade("4", cut, "length", grader="plain").correct  # the last closed one, as the paper does
+    assert grade("4", r"so \boxed{4}. And then", "length").correct
+
+
 def test_equal_pairs_are_graded_once_a_process(monkeypatch):
     verdicts = grade_many([(r"\sqrt{7}", boxed(r"7^{1/2}"))] * 5000)
     assert {v.kind for v in verdicts} == {"correct"}
@@ -132,7 +140,18 @@ def test_unknown_grader():
         (r"in \boxed{} I write \boxed{3} and not \boxed{ }", "3"),
         (r"{ unbalanced \boxed{5}", "5"),
         (r"} stray \boxed{5} }", "5"),
-        (r"\boxed{204} and then \boxed{20", "204"),
+        (r"\boxed{204} and then \boxed{20", Box("unclosed_box")),  # cut in its final box
+        (r"so \boxed{4}. Final: \boxed{", Box("unclosed_box")),
+        (r"so $\boxed{4}$. Final: $\boxed{$1", Box("unclosed_box")),
+        ("\\boxed{4}\n\\[\n\\boxed{\n\\begin{pmatrix} 1 & 2 \\\\", Box("unclosed_box")),
+        (r"\boxed{4}, no: \boxed{\frac{1}{2", Box("unclosed_box")),
+        (r"\boxed{4} \boxed{5 \boxed{6}", "6"),
+        (r"so \boxed{4}. Restart: \boxed{ and so \boxed{5}.", "5"),
+        (r"so \boxed{4}. Write it as \boxed{}.", "4"),
+        (r"\boxed{4}, or $\boxed{\frac{1}{2}$ as a fraction", "4"),  # a brace forgotten in the middle
+        (r"\boxed{4}, or \(\boxed{5\) as well", "4"),
+        ("\\boxed{4}, or \\boxed{5\n\nThat is all.", "4"),
+        (r"\boxed{4}, or \boxed{" + "5 and " * 80, "4"),
         (r"\boxed{open \boxed{6}", "6"),
         (r"\text{the answer is } \boxed{\text{east}}", r"\text{east}"),
         ("the answer is 73", Box("no_box")),

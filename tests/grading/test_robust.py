@@ -63,7 +63,7 @@ def test_numbers_are_told_apart_by_many_digits_and_formulas_by_few(monkeypatch):
 
 
 def test_robust_is_the_default_and_recorded():
-    assert grade("204", boxed("204.")).grader == grade("204", boxed("204."), grader="robust-4").grader == "robust-4"
+    assert grade("204", boxed("204.")).grader == grade("204", boxed("204."), grader="robust-5").grader == "robust-5"
     assert grade("204", boxed("204."), grader="plain").grader == "plain"
 
 

@@ -1,4 +1,7 @@
-r"""Finds the answer of a response: the content of its last closed, non-empty `\boxed{...}` (or `\fbox{...}`)."""
+r"""Finds the answer of a response: the content of its last closed, non-empty `\boxed{...}` (or `\fbox{...}`).
+
+A response that ends inside a later box was cut there, and has given no final answer.
+"""
 
 import re
 from dataclasses import dataclass
@@ -8,6 +11,9 @@ from typing import Literal
 # followed by a box that lost its own backslash, or a text that was escaped once too often: both count as a box.
 _TOKEN = re.compile(r"\\[\\{}]|(?<=\\)(?:boxed|fbox)\s*\{|[{}]")
 _OPENING = re.compile(r"\\(?:boxed|fbox)")
+MAX_ANSWER = 400  # characters; the longest gold of the four benchmarks has fewer than 300
+# What ends a formula or a paragraph: in a box that never closes, a sign that its brace was forgotten.
+_END = re.compile(r"\n\s*\n|(?<!\\)\$|\\[\])]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +24,18 @@ class Box:
     content: str | None = None
 
 
-def find_box(text: str) -> Box:
+def find_box(text: str, *, cut: bool = True) -> Box:
     r"""Find the last closed, non-empty box of `text`, by where the box opens.
 
-    Braces are matched with escapes skipped (`\{` is a character of the answer). A box that never closes does not
-    hide an earlier one that does: `\boxed{204} ... \boxed{20` gives `204`. Empty boxes count as no box: prompts and
-    models quote `\boxed{}` as an instruction. One pass, linear in the length of the text, whatever the text.
+    Braces are matched with escapes skipped (`\{` is a character of the answer). Empty boxes count as no box: prompts
+    and models quote `\boxed{}` as an instruction. Where the last box to open never closes and the text ends with its
+    content, the response was cut while it wrote its answer, and an earlier box is not that (with `cut=False` it is).
+    One whose brace was forgotten hides no earlier one. One pass, linear in the length of the text, whatever the text.
 
     >>> find_box(r"first \boxed{33}, then \boxed{204}").content
     '204'
+    >>> find_box(r"first \boxed{33}, then \boxed{20").status
+    'unclosed_box'
     """
     first = _OPENING.search(text)
     if first is None:
@@ -45,6 +54,13 @@ def find_box(text: str) -> Box:
                 best = (start, token.start())
         else:
             open_braces.append(token.end())
-    if best is not None:
+    unclosed = max((start for start in open_braces if start is not None), default=-1)
+    if best is not None and not (cut and unclosed > best[0] and _only_content(text[unclosed:])):
         return Box("closed", text[best[0] : best[1]].strip())
-    return Box("unclosed_box" if any(start is not None for start in open_braces) else "no_box")
+    return Box("unclosed_box" if unclosed >= 0 else "no_box")
+
+
+def _only_content(rest: str) -> bool:
+    r"""Tell whether all behind a box that never closes may be its content: `20`, not `20$ is the answer.`"""
+    rest = rest.strip("$ \n")
+    return len(rest) <= MAX_ANSWER and _END.search(rest) is None

@@ -6,11 +6,13 @@ last number in it. Here a formula is read whole, with its letters as they are, o
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from rlvr_dir.grading.normalise import split
-from rlvr_dir.grading.structure import COMMA, ORDER
+from rlvr_dir.grading.normalise import FUNCTIONS
+from rlvr_dir.grading.numbers import Number, far, read_number
+from rlvr_dir.grading.structure import ORDER, forwards
 from rlvr_dir.grading.units import read_unit
 
 NEAR = 0.01  # relative: 2/3 \approx 0.67
@@ -18,6 +20,14 @@ MOST_FACTORS = 300  # of a product that is multiplied out
 
 _DEGREES = re.compile(r"(-?\d+(?:\.\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*\^\{\\circ\}")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+# Whose value hangs on what was meant: degrees or radians, the base of a logarithm.
+_UNCLEAR = re.compile(
+    r"\\arc|\\log(?!\s*_)|(?=.*\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z]))(?!.*(?:\\circ|\\pi)(?![A-Za-z]))", re.DOTALL
+)
+_FACTOR_WORDS = re.compile(
+    r"(?<![\\A-Za-z])(?:(?:half|third|quarter) of|twice|double|thrice|triple|times|not|minus|negative|opposite"
+    r"|reciprocal|than)(?![A-Za-z])"
+)
 _BOUND = re.compile(r"\\(?:sum|prod|bigcup|bigcap)\s*_\s*\{\s*([a-z])\s*=")
 _DERIVED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])'+\s*\(\s*[a-z]\s*\)|\{\s*d\s*([A-Za-z])\s*\(\s*[a-z]\s*\)\s*\}")
 _UNREADABLE = re.compile(
@@ -40,13 +50,20 @@ def _derivative(order: int, name: str) -> str:
     return f"\\Xi_{{d{order}{_plain(name)}}}"
 
 
+_RECIPROCALS = {"coth": "tanh", "sech": "cosh", "csch": "sinh"}
 # What the parser misreads, in the one form that it keeps whole.
 _TABLE = (
+    (r"\\hat\{([ijk])\}", r"{\1}"),  # alone, or not in a sum of basis vectors
     (r"\\(min|max|gcd|lcm)\s*\\\{([^{}]*)\\\}", r"\\\1(\2)"),
-    (r"\\text\s*\{\s*(lcm|gcd|sgn|det|min|max)\s*\}", r"\\\1 "),
+    (rf"\\text\s*\{{\s*({FUNCTIONS}|sgn)\s*\}}", r"\\\1 "),
+    (r"(\\(?:ln|log(?:\s*_\s*\{[^{}]*\})?))\s*(\w+)\s*/\s*(?=\\(?:ln|log))", r"\1(\2)/"),
+    # one over a function: a power that the parser takes for no inverse
+    (r"\\(coth|sech|csch)(?![A-Za-z])\s*(?:\^\s*\{?\s*(\d)\s*\}?)?",
+     lambda m: rf"\{_RECIPROCALS[m[1]]}^{{0-{m[2] or 1}}} "),
     (r"\\det\s*\(?\s*\\begin\{[pb]matrix\}(.*?)\\end\{[pb]matrix\}\s*\)?", r"\\begin{vmatrix}\1\\end{vmatrix}"),
+    (r"((?:[\d)]|(?<![A-Za-z\\])[A-Za-z])\s*\^\s*(?:\d|\{[^{}]*\}))\s+(?=\d)", r"\1\\cdot "),  # 2^3 3^2
     (r"(\\(?:sin|cos|tan|cot|sec|csc|log|ln)\s*\^)\s*(\d)\s+(?=\d)", r"\1{\2} "),
-    (r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp)(?=\s*[(^])", r"\\\1"),
+    (rf"(?<![\\A-Za-z])({FUNCTIONS})(?=\s*[(^])", r"\\\1"),
     # 2(3) is 6, and no mixed number
     (r"(?<![\^_\\A-Za-z.\d])(\d+(?:\.\d+)?)\s*(?=\(|\\binom|\\sqrt)|(?<=\))\s*(?=[(\d])",
      lambda m: f"{m[1] or ''} \\cdot "),
@@ -75,14 +92,13 @@ def compare_formulas(gold: str, answer: str) -> bool:
 
     from rlvr_dir.grading.values import same_values
 
-    if "\\pi" in gold + answer or _TRIGONOMETRIC.search(gold + answer):  # 30 degrees are \pi / 6
-        gold, answer = (_DEGREES.sub(r"(\1 \\pi / 180)", text) for text in (gold, answer))
+    gold, answer = _in_radians([gold, answer])
     if gold.startswith(r"\{") != answer.startswith(r"\{") and re.search(ORDER, gold + answer):
         return False  # {3,4} is no interval 3 < x < 4
     (gold, unit), (answer, other_unit) = _without_unit(gold), _without_unit(answer)
     if unit and other_unit and unit != other_unit:
         return False
-    forms = [read_formula(_forwards(text)) for text in (gold, same_constant(gold, answer))]
+    forms = [read_formula(forwards(text)) for text in (gold, same_constant(gold, answer))]
     if None in forms or (any(isinstance(form, Eq) for form in forms) and any(isinstance(form, Expr) for form in forms)):
         return False
     if forms[0] == forms[1]:
@@ -106,6 +122,39 @@ def nearly(exact: str, rounded: str) -> bool:
     return None not in (first, second) and near(first, second, NEAR)
 
 
+def differ(sides: Sequence[str], last: str, *, rounded: bool = False) -> bool:
+    """Tell whether a side of a chain is another number than its last, beyond rounding: 2 + 2 = 5, not 1/3 = 0.33."""
+    sides = [side for side in sides if not _UNCLEAR.search(side)]
+    *numbers, value = map(_compute, _in_radians([*sides, last]))
+    return value is not None and any(far(number, value, rounded) for number in numbers if number)
+
+
+def _compute(text: str) -> Number | None:
+    """Return the number that a text is, as it stands or computed; None where a letter or a word is in it."""
+    from rlvr_dir.grading.values import exact_value
+
+    if number := read_number(text, bare_units=False):
+        return number
+    text, unit = _without_unit(re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text))
+    value = exact_value(read_formula(text))
+    return None if value is None else Number(value, "." if "." in text else "", unit=unit)
+
+
+def has_factor(side: str) -> bool:
+    """Tell whether a side asks for a letter: 2x, -x, x/3, 7 - x, not x + 1, `twice the sum`, not `the sum`."""
+    from rlvr_dir.grading.values import has_slope
+
+    quantity = re.sub(r"(?<![\\A-Za-z])(?<![_t]\{)[A-Z]{2,}(?![A-Za-z])", lambda match: rf"\Xi_{{{match[0]}}}", side)
+    return bool(_FACTOR_WORDS.search(side)) or has_slope(read_formula(quantity))
+
+
+def _in_radians(texts: Sequence[str]) -> list[str]:
+    r"""Write degrees as multiples of \pi / 180 where one of the texts has an angle that is not in degrees."""
+    if any("\\pi" in text or _TRIGONOMETRIC.search(text) for text in texts):
+        return [_DEGREES.sub(r"(\1 \\pi / 180)", text) for text in texts]
+    return [*texts]
+
+
 def _without_unit(text: str) -> tuple[str, dict[str, int]]:
     r"""Split a formula from the unit behind it, in `\text{...}`."""
     for words in re.finditer(r"(?<=[^\s_^{(\[+*/=<>,.-])\s*(?:\\mu\s*)?\\text\s*\{", text):
@@ -113,16 +162,6 @@ def _without_unit(text: str) -> tuple[str, dict[str, int]]:
         if words.start() and unit:
             return text[: words.start()], unit
     return text, {}
-
-
-def _forwards(text: str) -> str:
-    """Write a chain of > as one of <."""
-    links = re.findall(ORDER, text)
-    if links and all(link in (">", r"\ge") for link in links) and not split(text, COMMA)[1:]:
-        pieces = split(text, ORDER)[::-1]
-        signs = ["<" if link == ">" else r"\le " for link in links[::-1]]
-        return "".join(piece + sign for piece, sign in zip(pieces, [*signs, ""], strict=False))
-    return text
 
 
 def same_constant(gold: str, answer: str) -> str:

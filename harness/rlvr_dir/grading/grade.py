@@ -4,11 +4,12 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.grading.answer_line import find_answer_line, grade_answer_line
 from rlvr_dir.grading.bounds import too_large
-from rlvr_dir.grading.boxes import Box, find_box
+from rlvr_dir.grading.boxes import MAX_ANSWER, Box, find_box
 from rlvr_dir.grading.pool import Item, grade_items
 from rlvr_dir.grading.robust import grade_robust
 
@@ -16,14 +17,13 @@ VERDICT_KINDS: tuple[str, ...] = (
     "correct",
     "wrong",
     "no_box",  # the response has no closed, non-empty box; by `math_dapo`, no "Answer:"
-    "unclosed_box",  # it has a box that never closes
-    "truncated",  # no closed box, and the response ran into the token limit
+    "unclosed_box",  # its last box never closes
+    "truncated",  # one of these two, and the response ran into the token limit
     "too_long",  # the box holds more than MAX_ANSWER characters: not an answer
     "too_large",  # the box asks for a number nobody could write down, as 9^{9^{9^9}} does (bounds.py)
     "timed_out",  # math-verify did not finish within its processor time
     "grader_error",  # math-verify failed, or cannot read the gold answer
 )
-MAX_ANSWER = 400  # characters; the longest gold of the four benchmarks has fewer than 300
 _MEMO_LIMIT = 200_000
 _INTEGER = re.compile(r"-?[0-9]+", re.ASCII)
 
@@ -38,7 +38,7 @@ class Verdict:
 
     kind: str
     answer: str | None = None
-    grader: str = "robust-4"
+    grader: str = "robust-5"
 
     @property
     def correct(self) -> bool:
@@ -54,7 +54,7 @@ class Verdict:
 def _without_math_verify(gold: str, answer: str) -> str | None:
     if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(answer):
         return "correct" if int(gold) == int(answer) else "wrong"
-    return "too_large" if too_large(answer) and not too_large(gold) else None
+    return "too_large" if too_large(answer, {}) and not too_large(gold, {}) else None
 
 
 def _plain(items: Sequence[Item]) -> list[str]:
@@ -73,17 +73,17 @@ GRADERS: dict[str, Callable[[Sequence[Item]], list[str]]] = {
 }
 """Graders by the name they are asked for: each takes distinct (golds, answer) items and returns one kind an item."""
 
-FINDERS: dict[str, Callable[[str], Box]] = {"math_dapo": find_answer_line}
-"""Find the answer of a response for a grader that does not look for its last box."""
+FINDERS: dict[str, Callable[[str], Box]] = {"math_dapo": find_answer_line, "plain": partial(find_box, cut=False)}
+"""Find the answer of a response for a grader that does not look for its last box, or as the paper does."""
 
-VERSIONS = {"plain": "plain", "robust": "robust-4", "math_dapo": "math_dapo"}
+VERSIONS = {"plain": "plain", "robust": "robust-5", "math_dapo": "math_dapo"}
 """The name that a grader's verdicts have in results and records; `robust` alone was the first version's.
 
 Raise its number with any change of a verdict: stored ones hold for the name.
 """
 
 
-OLDER = {"robust-4": ("robust-3", "robust-2", "robust")}
+OLDER = {"robust-5": ("robust-4", "robust-3", "robust-2", "robust")}
 """The names of earlier versions, the latest first; their verdicts stay in a record."""
 
 
@@ -117,9 +117,9 @@ def grade_many(
     """Grade (gold, response) or (gold, response, finish_reason) items; the verdicts come in the same order.
 
     A gold may be a tuple (or list) of answers, of which any one counts. A response that ran into the token limit
-    (`finish_reason="length"`) but holds an answer, as a closed box, is graded by it, as the paper does; without one it
-    is `truncated`. Equal (gold, answer) pairs are graded once a process, whoever asks. Works from any thread:
-    math-verify runs in worker processes, which start only when a pair needs them.
+    (`finish_reason="length"`) but holds an answer, as a closed box and no later one that was cut, is graded by it;
+    without one it is `truncated`. Equal (gold, answer) pairs are graded once a process, whoever asks. Works from any
+    thread: math-verify runs in worker processes, which start only when a pair needs them.
 
     Raises:
         UserError: no grader has that name, or an item has no gold at all.

@@ -8,6 +8,7 @@ What could be read in two ways is left as it is. Also here: brackets, and cuttin
 
 import re
 import unicodedata
+from fractions import Fraction
 from functools import lru_cache
 
 _GREEK = re.findall("[a-z]+", """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho
@@ -19,6 +20,7 @@ _SYMBOLS = {
     "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "≈": r"\approx ",
     "±": r"\pm ", "∅": r"\emptyset ", "µ": r"\mu ", "Ω": r"\Omega ", "Å": r"\AA ", "℃": r"^{\circ}\text{C}",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "⅓": " 1/3", "⅔": " 2/3",
+    "⇒": r"\Rightarrow ", "∴": r"\therefore ", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]",
     "“": "", "”": "", '"': "", "′": "'", "\u200b": "", "\ufeff": "", "…": r"\ldots ", "→": r"\to ", "✓": "", "✔": "",
 }  # fmt: skip
 _CHARACTERS = {
@@ -28,13 +30,23 @@ _CHARACTERS = {
     **{char: f"_{{{i}}}" for i, char in enumerate("₀₁₂₃₄₅₆₇₈₉")},
     **_SYMBOLS,
 }
+_ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}
+_ROOT = re.compile(r"([√∛∜])\s*(?:(\d+(?:\.\d+)?)|\(([^()]*)\))")
 # Compatibility characters that are the same character in another dress; circled digits and the like are not.
 _SAME = ("<wide>", "<narrow>", "<font>", "<compat>", "<noBreak>", "<square>")
 
 _END = r"(?![A-Za-z])"
 _TEXT = r"\\text\s*\{"
-_INSIDE = r"((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)"
-FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|gcd|lcm|max|min|det"
+_GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
+_INSIDE = f"({_GROUP[2:-2]})"
+# What TeX takes for an argument without braces: a command with its own arguments, or one character.
+_TOKEN = (
+    rf"(\\(?:frac|binom)\s*{_GROUP}\s*{_GROUP}|\\sqrt\s*(?:\[[^\[\]]*\])?\s*{_GROUP}"
+    r"|\\(?!(?:frac|binom|sqrt)(?![A-Za-z]))[A-Za-z]+|\w)"
+)
+FUNCTIONS = (
+    "(?:arc?)?(?:sinh|cosh|tanh)|coth|sech|csch|(?:arc)?(?:sin|cos|tan|cot|sec|csc)|ln|log|exp|gcd|lcm|max|min|det"
+)
 _SIZE = "tiny|scriptsize|footnotesize|small|normalsize|[lL]arge|LARGE|[hH]uge|rm|bf|it|sf|tt|em|bfseries|itshape"
 _DOMAIN = (
     rf"{_TEXT}\s*[,(]?\s*(?:for (?:all|any|every|each|some|integers?|real)|where|with|,? ?[a-z] an integer)\b.*"
@@ -49,9 +61,9 @@ _COMMANDS = {
     " ": "checkmark blacksquare qed square Box surd displaystyle textstyle limits nolimits noindent",
     r"\\frac": "[dtc]frac", r"\\binom": "[dt]binom", "<": "lt", ">": "gt", r"\\le ": "leq leqq leqslant",
     r"\\ge ": "geq geqq geqslant", r"\\ne ": "neq", "|": "[lr]?vert mid", "(": "langle", ")": "rangle",
-    r"\\{": "lbrace", r"\\}": "rbrace", "/": "div", r"\\emptyset ": "varnothing", r"\\to ": "rightarrow",
+    r"\\{": "lbrace", r"\\}": "rbrace", "/": "div", ":": "colon", r"\\emptyset ": "varnothing", r"\\to ": "rightarrow",
     r"\\approx ": "simeq approxeq thickapprox doteq sim", r"\\Rightarrow ": "implies Longrightarrow",
-    r"\\ldots ": "cdots dots[a-z]?",
+    r"\\ldots ": "cdots dots[a-z]?", r"\\log ": "lg",
 }  # fmt: skip
 
 
@@ -59,51 +71,104 @@ def _circle(written: str, opened: int, closed: int) -> str:
     return written if opened > closed else r"^{\circ}" + "}" * (closed - opened)
 
 
+_REALS = (
+    r"^(?:\\text\s*\{)?\s*(?:[Tt]he set of )?[Aa]ll (?:reals|real (?:numbers?|values)(?: of)?)(?:,? [a-z](?= ?\}))?,?"
+)
+
+
+def _bracket(opened: str, inside: str, closed: str) -> str:
+    return ("(" if opened == "]" else "[") + inside + (")" if closed == "[" else "]")
+
+
+def _matrix(rows: str) -> str:
+    return r"\begin{bmatrix}" + re.sub(r"\]\s*,\s*\[", r"\\\\", rows).replace(",", "&") + r"\end{bmatrix}"
+
+
+def _degrees(degrees: str, minutes: str, seconds: str | None) -> str:
+    value = int(degrees) + Fraction(int(minutes), 60) + Fraction(int(seconds or 0), 3600)
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}^{{\circ}}"
+
+
+def _chosen(total: str, letter: str, taken: str) -> str:
+    return rf"\binom{{{total}}}{{{taken}}}" if letter == "C" else rf"\frac{{({total})!}}{{({total}-{taken})!}}"
+
+
 # In this order, each wherever it stands, until nothing changes.
 _TABLE = (
     (r"\s+", " "),
-    (r"</?(?:b|i|u|p|em|strong|span|div|center|code|answer|br|sub|sup) ?/?>", " "),
+    (r"</?(?:b|i|u|p|em|strong|span|div|center|code|answer|br) ?/?>|`+", " "),
+    (r"<(su)(?:(p)|b)>(.*?)</su[pb]>", lambda m: ("^" if m[2] else "_") + f"{{{m[3]}}}"),
     *((rf"\\(?:{'|'.join(names.split())}){_END}", to) for to, names in _COMMANDS.items()),
     (r"\\(?:left|right)(?:\.|(?![A-Za-z]))|\\[bB]igg?[lrm]?" + _END, ""),
+    (r"\\(?:mathbf|boldsymbol|bm|vec|hat|overrightarrow)\s*\{\s*\\?([ijk])(?:math)?\s*\}", r"\\hat{\1}"),
+    (r"\\(?:mathbf|boldsymbol|bm|vec|hat|overrightarrow)\s*\{\s*(\\hat\{[ijk]\})\s*\}", r"\1"),
     (rf"\\(?:f?boxed|fbox|bm|boldsymbol|mathbf|mathit|mathcal|mathnormal|pmb|underline|ensuremath|vec|overrightarrow)"
      rf"\s*\{{{_INSIDE}\}}", r"{\1}"),
     (r"\\(?:text(?:bf|it|rm|normal|sf|tt|up|sc|md|sl)|math(?:rm|sf|tt)|[mh]box|operatorname\*?)(?=\s*\{)", r"\\text"),
     (r"\{\s*\\rm(?![A-Za-z])\s*([^{}]*[A-Za-z][^{}]*)\}", r"\\text{\1}"),
     (rf"\\(?:{_SIZE}){_END}\s*", ""),
-    (r"^\s*\*\*(.*)\*\*\s*$", r"\1"),
-    (r"\\(?:text)?color\s*\{[\w!]*\}", ""),
+    (r"^\s*(\*\*|\*|__|')(.*)\1\s*$", r"\2"),
+    (r"\\(?:text)?color(?:box)?\s*\{[\w!#]*\}|\\fcolorbox\s*\{[\w!#]*\}\s*\{[\w!#]*\}|\\bbox\s*\[[^\]]*\]", ""),
+    (r"^\s*(?:\\(?:Rightarrow|therefore|because|to)" + _END + r"\s*)+", ""),
+    (r"\{\s*([-+])\s*\}", r"\1"),
+    (r"\\\\\s*&\s*(?==)", " "),  # a chain over several lines, and what has one line
+    (r"(?:\\\{\s*(?!.*\\\}))?\\begin\s*\{((?:align|gather)(?:ed|\*)?|split|cases|array|equation\*?)\}"
+     r"(?:\s*\{[lcr| ]*\})?((?:(?!\\\\|\\begin|&(?!\s*=)).)*)(?:\\\\\s*)?\\end\s*\{\1\}",
+     lambda m: m[2].replace("&", "")),
     (r"\\tag\s*\{[^{}]*\}|" + _TEXT + r"\s*\(?\s*only\s*\)?\s*\}$|(?<=[\d}]) only$", ""),
+    (_TEXT + r"\s*lg\s*\}", r"\\log "),
     (rf"{_TEXT}\s*\\text\s*\{{([^{{}}]*)\}}\s*\}}", r"\\text{\1}"),
     # digits in groups
     (r"(?<=\d)(?:\{,\}\s*|,\s*\\!\s*|\\,|\\!|\{\\,\}|\\thinspace ?|~)(?=\d{3}(?![\d.]))", ","),
     (r"(?<=\d)(?:\{,\}|,\\!)(?=\d{3}(?!\d))", ","),
     (r"(?<=\d),\\[,; ]\s*(?=\d{3}(?!\d))", ","),
     (r"\{,\}", ","),
-    (r"\{:\}", ":"),
+    (r"^(?:\\text\s*\{)?\s*(\d+) to (\d+)\s*\}?$", r"\1:\2"),
+    (r"\{:\}|(?<=[\d}]) *\\text\s*\{ ?to ?\}\s*(?=[\d\\])", ":"),
     # spaces
     (r"\\!", ""),
     (r"(?<!\\)\\[,;:> ]|~|\\q?quad" + _END + r"|\\h(?:space|skip)\*?\{[^{}]*\}|\\(?:thin|med|thick)?space" + _END, " "),
     (r"(?<!\\)\$|\\[()\[\]](?![^\\]*pt\])", " "),
     # spellings of one thing
     (r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\1 "),
+    (r"\^\s*(-\s*(?:\d+|[A-Za-z]|\\frac\{[^{}]*\}\{[^{}]*\}))(?![\w(\\{])", r"^{\1}"),
     (r"(\^\{[-\d]+)\}\^\{(?=\d)", r"\1"),
-    (r"\\(frac|binom|sqrt)\s*(\d|\w(?=\s*\{))", r"\\\1{\2}"),
-    (r"\\(frac|binom)\s*(\{[^{}]*\})\s*(\w)", r"\\\1\2{\3}"),
-    (r"\\frac\s*\{([^{}]*)\}\s+\{", r"\\frac{\1}{"),
+    (r"(\\log\s*_\s*)(\d+)(?=\s)", r"\1{\2}"),  # \log_10 2
+    (rf"\\(sqrt|math(?:bf|bb)|boldsymbol|vec|hat)(?![A-Za-z])(\s*\[[^\[\]]*\])?\s*{_TOKEN}", r"\\\1\2{\3}"),
+    (rf"\\(frac|binom)(?![A-Za-z])\s*{_TOKEN}", r"\\\1{\2}"),
+    (rf"\\(frac|binom)\s*({_GROUP})\s*{_TOKEN}", r"\\\1\2{\3}"),
+    (rf"(\\log\s*_|\^(?=\s*\\(?:frac|sqrt|binom)))\s*{_TOKEN}", r"\1{\2}"),
+    (r"(?:\{\s*\}\s*|(?<![\w)}\]]))[\^_]\s*\{?(\w+)\}?\s*\{?(?:\\text\s*\{\s*)?([CP])[\s}]*_\s*\{?(\w+)\}?",
+     lambda m: _chosen(*m.groups())),  # {}_6C_2
     (r"\{([^{}]*)\\choose" + _END + r"([^{}]*)\}", r"\\binom{\1}{\2}"),
     ("<=", r"\\le "),
     (">=", r"\\ge "),
+    (r"(?<=[\d)}])!=", "! ="),  # 3!=6 is true
     (r"\\not\s*=|!=", r"\\ne "),
     (r"\\\{\s*\\\}", r"\\emptyset "),
+    # sets: ]2,5[ and words
+    (r"(?:(?<![\w)}\]])|(?<=\\c[au]p))([\]\[])([^\[\](),;]*[,;][^\[\](),;]*)([\]\[])", lambda m: _bracket(*m.groups())),
+    (r"\\(?:lor|vee)" + _END + r"(?=[^=<>]*(?:[=<>]|\\[lgn]e" + _END + "))", r"\\text{ or }"),
+    (_REALS + r"\s*(?:\}\s*[a-z]?)?$", r"\\mathbb{R}"),
+    (_REALS + r" ?(?:except|but|other than)(?: for)?\s*\}?\s*(?:[a-z]\s*=)?\s*(.+)$", r"\\mathbb{R}\\setminus\\{\1\\}"),
+    (r"(\\mathbb\s*\{?R\}?)\s*(?:-|\\backslash" + _END + r")\s*(?=\\\{)", r"\1\\setminus"),
+    (r"\^\s*(?:\{\s*)?(?:T|\\top|\\intercal|\\text\s*\{T\})(?:\s*\})?$", r"^{T}"),
+    (r"^\[\s*\[([^\[\]]*(?:\]\s*,\s*\[[^\[\]]*)*)\]\s*\]$", lambda m: _matrix(m[1])),
+    (r"^[\[(]([^()\[\]]*,[^()\[\]]*)[)\]]\^\{T\}$", r"(\1)"),
+    (r"(?:^|(?<=[,;])|(?<=and \}))\s*(?:\\text\s*)?\{?([A-Z]'?(?:_\w)?)\}? *(?=\([^()=]*,[^()=]*\) *(?:$|[,;]|\\text))",
+     r"\1="),  # P(3,4)
     (r"^<([^<>=]*,[^<>=]*)>$", r"(\1)"),
     (r"\.\.\.", r"\\ldots "),
     (r"\\(?:text)?degrees?" + _END + "|" + _TEXT + r"\s*degrees?\s*\}|(?<=\d) ?degrees?\b", r"^{\\circ}"),
     (r"(?:\{\s*\})?\s*\^\s*\^?((?:\s|\{\s*\}\s*\^|\{)*)(?:\\circ|o(?=\s*\})|\^\{\\circ\}|\\text\s*\{\s*(?:o|\^\{\\circ\})\s*\})(?![A-Za-z])"
      r"((?:\s*\})*)", lambda m: _circle(m[0], m[1].count("{") - m[1].count("}"), m[2].count("}"))),
-    (r"\{(-?\d+(?:\.\d+)?)\}(?=\s*\^\{\\circ\})", r"\1"),
+    (r"(?<!\})\{(-?\d+(?:\.\d+)?)\}(?=\s*\^\{\\circ\})", r"\1"),
     (r"(?<!\\)%|" + _TEXT + r"\s*(?:\\?%|percent|per cent|pct)\s*\}|(?<=\d)\s*percent\b", r"\\%"),
     (r"\^\s*\{\s*\\prime\s*\\prime\s*\}", "''"),
     (r"\^\s*\{?\s*\\prime" + _END + r"\s*\}?", "'"),
+    (r"(\d+)\s*\^\{\\circ\}\s*(\d{1,2})'(?:\s*(\d{1,2})(?:''|$))?", lambda m: _degrees(*m.groups())),
+    (r"(?<![\d.])(\d*\.\d*?)(?:(\d)\2\2+|(\d{2,6}?)\3+)\s*\\ldots(?!\s*[\d.])",
+     lambda m: rf"{m[1]}\overline{{{m[2] or m[3]}}}"),  # 0.333...
     (rf"{_TEXT}\s*([-+\d.,/ ()]*)\s*\}}", r"\1"),
     (r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
     (r"\\?(?<![A-Za-z])exp\s*[({]([^(){}]*)[)}]", r"e^{\1}"),
@@ -128,6 +193,7 @@ _TABLE = (
     (r"^[^=]*\\equiv(?=.*\\(?:pmod|bmod|mod))", ""),
     (rf"^{_TEXT}\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d,.:])\s*([A-Za-z ./]+)\}}$", r"\1\\text{\2}"),
     (rf"^{_TEXT}\s*([A-Za-z][A-Za-z',: ]*?)\s*(-?\d[\d.,/]*)\s*\}}$", r"\\text{\1}\2"),
+    (rf"({_TEXT}[a-z ]+s) ?(?:of ?\}} ?[a-z]|\}} ?\([a-z](?:, ?[a-z])+\))$", r"\1}"),  # 12 values of n
     (r"(?<=[\d}])\s+([A-Za-z]{3,}(?: [A-Za-z]{2,}){0,8})$", r"\\text{\1}"),
     (r"(?:[\s,;:]|(?<!\.)\.|(?<!\\)\\\\|(?<![\\A-Za-z])\\)+$|^[\s:]+", ""),
 )  # fmt: skip
@@ -145,8 +211,14 @@ _NEUTRAL = frozenset(re.findall("[a-z]+", """
     solution solutions speed sum surface that the their then there therefore this thus time to total triangle triangles
     value values volume was ways we which width will with years
 """))  # fmt: skip
+# A name that may stand in it: x, ABC, \omega_1, \triangle ABC, f(3).
+_NAMED = (
+    r"(?:[A-Za-z](?:_\w)?\s*(?:[+-]\s*[A-Za-z](?:_\w)?\s*)+"
+    rf"|(?:\\(?:triangle|angle|overline|odot|{'|'.join(_GREEK)}){_END}\s*)?\{{?(?:[A-Za-z]{{1,5}}'?)?\}}?"
+    r"(?:_\{?\w+\}?)?(?:\(\w{1,3}\))?\s*)"
+)
 _LEAD = re.compile(
-    r"\s*(?:\\text\s*\{([A-Za-z', ]{1,120}:?)\s*\}\s*:?"
+    rf"\s*(?:((?:(?:{_NAMED})?\\text\s*\{{[A-Za-z', ]{{1,120}}:?\s*\}}\s*){{1,5}}):?"
     r"|([A-Za-z][A-Za-z', ]{0,120}?(?:\b(?:is|are|be|equals|about|approximately)\s*:?|\bto\s*:?|:)))"
     r"(?=[\s\d\\+({|.-])\s*(?!=)(?=\S)"
 )
@@ -171,7 +243,7 @@ def _character(char: str) -> str:
 @lru_cache(maxsize=16384)
 def normalise(text: str) -> str:
     """Return the canonical text of an answer; see the module."""
-    text = re.sub(r"√\s*(\d+)", r"\\sqrt{\1}", text)
+    text = _ROOT.sub(lambda m: rf"\sqrt{_ROOTS[m[1]]}{{{m[2] or m[3]}}}", text)
     text = "".join(map(_character, text))
     for _ in range(6):
         before = text
@@ -189,13 +261,13 @@ def _without_lead(text: str) -> str:
     lead = _LEAD.match(text)
     if lead is None:
         return text
-    sentence = (lead[1] or lead[2]).casefold()
+    texts = re.findall(r"\\text\s*\{([^{}]*)\}", lead[1] or "") or [lead[2] or ""]
+    sentence = " ".join(texts).casefold()
     words = re.findall(r"[a-z']+", sentence)
     ends = lead[2] or ":" in lead[0] or words[-1:] in (["is"], ["are"], ["be"], ["equals"], ["to"])
     neutral = bool(words) and all(len(word) == 1 or word in _NEUTRAL for word in words)
-    return (
-        text[lead.end() :] if neutral and (ends or max(map(len, words)) > 1) and not _OF_IT.search(sentence) else text
-    )
+    alone = max(map(len, words), default=0) > 1 and len(texts) == 1 and lead[0].lstrip().startswith("\\text")
+    return text[lead.end() :] if neutral and (ends or alone) and not _OF_IT.search(sentence) else text
 
 
 def choice(text: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from rlvr_dir.grading.units import read_unit
 
 TOLERANCE = Fraction(1, 10**12)  # relative: what a float's rounding spoils; only where a decimal point is involved
 ROUGHLY = Fraction(1, 20)  # relative: what rounded numbers of a chain may be apart
+COMPUTED = Fraction(1, 10**30)  # and what the computing of irrational ones spoils
 SIGNIFICANT = 6  # digits a decimal needs to stand for a fraction that has no finite decimal (what math-verify asks for)
 MOST_DIGITS = 2000  # of a power of ten
 _DIGITS = r"(?:[1-9]\d{0,2}(?:[, ]\d{3})+(?!\d)|\d+)"
@@ -118,9 +119,9 @@ def equal(gold: Number, answer: Number) -> bool:
     return gold.percent != answer.percent and _same(gold, Number(answer.value * share, answer.rounded))
 
 
-def far(side: Number, last: Number) -> bool:
+def far(side: Number, last: Number, rounded: bool = False) -> bool:
     """Tell whether two sides of a chain differ by more than rounding: 1 = 5, not 1/3 = 0.33."""
-    rough = ROUGHLY if side.rounded or last.rounded else 0
+    rough = ROUGHLY if rounded or side.rounded or last.rounded else COMPUTED
     if equal(side, last) or (side.unit and last.unit):
         return False
     return abs(side.value - last.value) > abs(last.value) * rough

@@ -10,14 +10,15 @@ import re
 from collections.abc import Sequence
 
 from rlvr_dir.grading.bounds import too_large
-from rlvr_dir.grading.formulas import compare_formulas, nearly
+from rlvr_dir.grading.formulas import compare_formulas, differ, has_factor, nearly
 from rlvr_dir.grading.normalise import choice, normalise, split, squeeze
-from rlvr_dir.grading.numbers import equal, far, read_number
+from rlvr_dir.grading.numbers import equal, read_number
 from rlvr_dir.grading.pool import Item, grade_items
 from rlvr_dir.grading.structure import (
     EQUALS,
     ORDER,
     Parts,
+    described,
     is_name,
     named,
     parts,
@@ -31,11 +32,11 @@ _WORDS = re.compile(r"[A-Za-z][A-Za-z ,.'-]+")
 _TEXT_WORDS = re.compile(r"\\text\s*\{[A-Za-z ,.'-]{3,}\}")
 _BASES = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 _IN_BASE = re.compile(rf"\(?\s*([0-9A-F]+)\s*\)?\s*_\s*\{{?\s*(?:\\text\s*\{{)?\s*(\d{{1,2}}|{_BASES})\s*\}}?\s*\}}?")
-_ASKS_FOR_A_LETTER = re.compile(r"-?\d+(\.\d+)?\s*[A-Za-z](\s*[+-]\s*\d+)?")
 _SEVERAL = re.compile(
     rf"{ORDER}|\\(?:begin|ne|in|c[au]p|setminus|math[a-z]+|emptyset|text)(?![A-Za-z])"
 )  # what may stand for several values, or for an interval
 _MEMBERSHIP = re.compile(r"[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])\s*(.*)")
+_FUNCTION = re.compile(r"[A-Za-z]\(x\)")
 _APPROXIMATELY = r"\\approx(?![A-Za-z])"
 _COMPUTED = re.compile(r"\\(?:sum|prod|int|lim|text|det|min|max|gcd|lcm|begin)(?![A-Za-z])")
 
@@ -60,7 +61,9 @@ def _at_once(gold: str, answer: str) -> str | None:
 def _compare_numbers(gold: str, answer: str) -> bool | None:
     g = read_number(gold, bare_units=False)
     a = read_number(answer, bare_units=g is not None)
-    return equal(g, a) if g and a else None
+    if not g or not a or ("," in gold and "," in answer and not equal(g, a)):  # 100,200 may be a list as well
+        return None
+    return equal(g, a)
 
 
 def judge(gold: str, answer: str) -> bool:
@@ -73,7 +76,7 @@ def judge(gold: str, answer: str) -> bool:
 
 def judge_text(gold: str, answer: str) -> bool:
     """Compare two normalised texts: numbers, words, bases, structures, equations, then formulas."""
-    gold, answer = unwrap(gold), unwrap(answer)
+    gold, answer = (described(unwrap(text)) for text in (gold, answer))
     if squeeze(gold) == squeeze(answer):
         return bool(gold)
     for compare in (
@@ -119,6 +122,8 @@ def _compare_approximations(gold: str, answer: str) -> bool | None:
         return None
     if not 0 < len(golds) < 3 or not answers:
         return False
+    if differ([split(side, EQUALS)[-1] for side in answers[:-1]], answers[-1], rounded=True):
+        return False
     golds = [side for side in golds if not is_name(side)] or golds
     if any(judge_text(side, answers[-1]) for side in golds):
         return True
@@ -155,13 +160,18 @@ def _compare_structures(gold: str, answer: str) -> bool | None:
         (element,) = several.items
         return not _is_set(element) and judge_text(*((element, answer) if g else (gold, element)))
     if several.kind == "ratio":
-        return len(several.items) == 2 and compare_formulas(gold.replace(":", "/"), answer.replace(":", "/"))
+        times = re.search(r":\s*0\d", f"{gold} {answer}")
+        return (
+            len(several.items) == 2 and not times and compare_formulas(gold.replace(":", "/"), answer.replace(":", "/"))
+        )
     single = answer if g else gold
     return read_number(single) is None and _SEVERAL.search(single) is not None and compare_formulas(gold, answer)
 
 
 def _compare_parts(g: Parts, a: Parts) -> bool:
     kinds = {g.kind, a.kind}
+    if kinds == {"ratio"}:
+        return len(g.items) == len(a.items) and _proportional(g.items, a.items)
     if kinds == {"set", "tuple"} and 1 in (len(g.items), len(a.items)):  # \{(1,2)\}
         return judge_text(*(p.items[0] if p.kind == "set" else f"({','.join(p.items)})" for p in (g, a)))
     if g.kind == a.kind == "set" and len(g.items) != len(a.items):  # {1,1,2}
@@ -176,6 +186,17 @@ def _compare_parts(g: Parts, a: Parts) -> bool:
     ends = g.ends == a.ends or {g.ends, a.ends} == {"()", ""} or vector
     ordered = len(kinds) == 1 or kinds == {"list", "tuple"} or vector
     return ordered and ends and all(judge_text(*pair) for pair in zip(g.items, a.items, strict=True))
+
+
+def _proportional(golds: Sequence[str], answers: Sequence[str]) -> bool:
+    """Tell whether two ratios are the same: 1:2:3 is 2:4:6. What has words, as a time of day, has to be the same."""
+    if all(judge_text(*pair) for pair in zip(golds, answers, strict=True)):
+        return True
+    quotients = zip(golds[1:], answers[1:], strict=True)
+    return not any("\\text" in item for item in (*golds, *answers)) and all(
+        compare_formulas(rf"\frac{{{gold}}}{{{golds[0]}}}", rf"\frac{{{answer}}}{{{answers[0]}}}")
+        for gold, answer in quotients
+    )
 
 
 def _in_any_order(golds: Sequence[str], answers: Sequence[str]) -> bool:
@@ -203,23 +224,25 @@ def _compare_equations(gold: str, answer: str) -> bool | None:
         return None
     if not g or not a or len(g) == len(a) == 1:
         return bool(g and a) and judge_text(g[0], a[0])
+    if any(r"\equiv" not in text and differ(sides[:-1], sides[-1]) for text, sides in ((gold, g), (answer, a))):
+        return False  # 1 = 5, 2 + 2 = 5
     if len(g) > 1 and len(a) > 1:
-        if squeeze(g[0]) == squeeze(a[0]) and is_name(g[0]):
+        first, other = (_FUNCTION.sub("y", squeeze(side)) for side in (g[0], a[0]))  # f(x) = 3x is y = 3x
+        if (squeeze(g[0]) == squeeze(a[0]) or (first == other == "y" and "y" in (g[0], a[0]))) and is_name(g[0]):
             return judge_text(g[-1], a[-1])
         named_numbers = is_name(g[0]) and is_name(a[0]) and read_number(g[-1]) and read_number(a[-1])
         return not named_numbers and compare_formulas(gold, answer)  # x = 5 is not y = 5
     sides, in_gold = (g, True) if len(g) > 1 else (a, False)
     first, *_, last = sides
     numeric, number = not _letters(first), read_number(last)
-    if not in_gold and numeric and len(sides) == 2 and is_name(last):
-        return judge_text(gold, first)  # 5 = x
+    if not in_gold and numeric and is_name(last):
+        return judge_text(gold, "=".join(sides[:-1]))  # 5 = x
     if (
-        (numeric and _letters(last))  # 7 = 11a + c is not 11a + c
+        (numeric and not number and _letters(last))  # 7 = 11a + c is not 11a + c
         or (in_gold and not numeric and not is_name(first))  # x + z = 1 is not 1
-        or any(_ASKS_FOR_A_LETTER.fullmatch(side) for side in sides[:-1])  # 2x = 5
+        or has_factor(first)  # 2x = 5
         or (in_gold and re.fullmatch(r"[A-Z]{2,}", last))  # MR = SRMC is not SRMC
         or (number and number.value == 0 and not numeric and not is_name(first))  # y' + y = 0
-        or (number and any(far(value, number) for side in sides[:-1] if (value := read_number(side))))  # 1 = 5
     ):
         return False
     return judge_text(last, answer) if in_gold else judge_text(gold, last)

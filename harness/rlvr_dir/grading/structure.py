@@ -35,6 +35,12 @@ _NAME = re.compile(
     r"|\\(?:dot|ddot|hat|bar|tilde)\s*\{?\s*\\?[A-Za-z]+\s*\}?(?:_\s*(?:\w|\{[^{}]*\}))?"
     r"|\\frac\s*\{\s*d(?:[^{}]|\{[^{}]*\})*\}\s*\{\s*d\s*[A-Za-z]\s*(?:\^\s*\{?\s*\d\s*\}?)?\s*\}"
 )
+_BASIS = re.compile(r"(-?)\s*((?:(?!\\hat).)*?)\s*\\hat\{([ijk])\}\s*((?:(?!\\hat).)*)")
+_REAL = r"\s*\\in\s*\\mathbb\s*\{?R\}?\s*"
+_BUILDER = re.compile(
+    rf"\\\{{\s*([A-Za-z])(?:{_REAL}|\s*)[|:]\s*(?:\1{_REAL}(?:,|\\text\s*\{{ *and *\}})\s*)?(.+)\\\}}"
+)
+_EXCLUDING = re.compile(r"(?=.*(?:[,;]|\\text))(?=.*?(?<![\\A-Za-z])([a-z])\s*\\ne(?![A-Za-z]))(.*)")
 _VARIABLE = re.compile(r"(?:\\[A-Za-z]+|[A-Za-z])\s*(?:_\s*(?:\w|\{[^{}]*\}))?'*(?:\s*\([a-z]\))?")
 
 
@@ -58,13 +64,27 @@ def parts(text: str) -> Parts | None:
         return Parts("set", _both_signs([item for item in split(text[2:-2], COMMA) if item]))
     if r"\begin" in text:
         return _rows(text)
+    if (both := _both_signs([text]))[1:]:
+        return Parts("list", both)
+    if re.match(r"[+-]\(", text) and whole(text, 1) and (opposite := parts(text[1:])):
+        return Parts("tuple", tuple(f"{text[0]}({item})" for item in opposite.items), "()")
+    if r"\hat" in text and "=" not in text:
+        return _components(text)
     if text[:1] in ("(", "[") and text[-1:] in (")", "]") and whole(text, 0):
         items = split(text[1:-1], "[,;]")
         return Parts("tuple", tuple(items), text[0] + text[-1]) if items[1:] and all(items) else None
     if "=" not in text and not re.search(r":\s*0\d", text) and len(ratio := split(text, ":")) > 1 and all(ratio):
         return Parts("ratio", tuple(ratio))
-    values = _both_signs([text])
-    return Parts("list", values) if len(values) > 1 else None
+    return None
+
+
+def _components(text: str) -> Parts | None:
+    r"""Return the coefficients in a sum of basis vectors, `3\hat{i}+4\hat{j}`; None for any other formula."""
+    terms = [_BASIS.fullmatch(term) for term in split(text, r"\+|(?=-)") if term]
+    coefficients = {term[3]: f"{term[1]}{term[2] or 1}{term[4]}" for term in terms if term}
+    if len(terms) < 2 or len(coefficients) < len(terms):
+        return None
+    return Parts("tuple", tuple(coefficients.get(name, "0") for name in ("ijk" if "k" in coefficients else "ij")), "()")
 
 
 def _both_signs(items: Sequence[str]) -> tuple[str, ...]:
@@ -89,6 +109,61 @@ def _rows(text: str) -> Parts | None:
     return None
 
 
+def described(text: str) -> str:
+    r"""Write a set of real numbers that conditions describe as intervals: `\{x : 0<x<4\}`, or `-2<x<2, x \ne 0`.
+
+    A text that is no such set is returned as it is, and so is a bare inequality.
+    """
+    conditions = _BUILDER.fullmatch(text) or _EXCLUDING.fullmatch(text)
+    if conditions is None:
+        return text
+    letter, condition = conditions.groups()
+    sets = []
+    for alternative in split(condition, r"\\text\s*\{[ ,]*or[ ,]*\}"):
+        inside, outside = [], []
+        for item in split(alternative, COMMA):
+            left, *right = split(item, r"\\ne" + _END)
+            if left == letter and len(right) == 1:
+                outside.append(right[0])
+            elif outside and not re.search(rf"{ORDER}|=|\\|{letter}", item):  # x \ne 1, 2
+                outside.append(item)
+            elif members := _members(item, letter):
+                inside.append(members)
+            else:
+                return text
+        without = r"\setminus\{" + ",".join(outside) + r"\}" if outside else ""
+        sets.append((r"\cap ".join(inside) or r"\mathbb{R}") + without)
+    return r"\cup ".join(sets)
+
+
+def _members(item: str, letter: str) -> str | None:
+    """Return the interval of `0<x<4` or `x>0`, the set of `x=5`; None for any other condition on the letter."""
+    left, *right = split(item, EQUALS)
+    if left == letter and len(right) == 1:
+        return rf"\{{{right[0]}\}}"
+    chain = forwards(item)
+    sides, links = split(chain, ORDER), re.findall(ORDER, chain)
+    if not set(links) <= {"<", r"\le"} or sides.count(letter) != 1 or len(sides) not in (2, 3):
+        return None
+    at = sides.index(letter)
+    low, high = sides[:at] or [r"-\infty"], sides[at + 1 :] or [r"\infty"]
+    if len(low) > 1 or len(high) > 1 or re.search(rf"(?<![\\A-Za-z]){letter}(?![A-Za-z])", f"{low[0]} {high[0]}"):
+        return None
+    opened = "[" if at and links[0] == r"\le" else "("
+    closed = "]" if at + 1 < len(sides) and links[-1] == r"\le" else ")"
+    return f"{opened}{low[0]},{high[0]}{closed}"
+
+
+def forwards(text: str) -> str:
+    """Write a chain of > as one of <."""
+    links = re.findall(ORDER, text)
+    if links and all(link in (">", r"\ge") for link in links) and not split(text, COMMA)[1:]:
+        pieces = split(text, ORDER)[::-1]
+        signs = ["<" if link == ">" else r"\le " for link in links[::-1]]
+        return "".join(piece + sign for piece, sign in zip(pieces, [*signs, ""], strict=False))
+    return text
+
+
 def unwrap(text: str) -> str:
     """Take off round brackets around the whole of a single value."""
     text = text.strip()
@@ -105,7 +180,7 @@ def is_name(side: str) -> bool:
     if not derivative and (split(side, r"[+*]|(?<=\S)-|\^")[1:] or re.match(r"\d", side)):
         return False
     bare = re.sub(r"\\(?:frac|overline)|[{}]|\\(?:cdot|bmod|text)|\d|\s|:", " ", side)
-    return bool(_NAME.fullmatch(side) or re.fullmatch(r"[A-Za-z ]+|\s*\\[A-Za-z]+\s*", bare))
+    return bool(_NAME.fullmatch(side) or re.fullmatch(r" *[A-Za-z][A-Za-z ]*|\s*\\[A-Za-z]+\s*", bare))
 
 
 def named(text: str) -> list[tuple[str, str]] | None:

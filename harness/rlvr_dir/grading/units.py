@@ -34,21 +34,27 @@ _PREFIXES = {
     "f": "femto", "T": "tera", "d": "deci", "h": "hecto", "a": "atto",
 }  # fmt: skip
 _THINGS = frozenset(re.findall("[a-z]+", """
-    animal apple arrangement bacteria ball banana bird block board boat book bottle box boy bus candy car card case cat
-    cell chair child children chocolate choice circle class coin color combination computer container cookie copy count
-    cow crate cube cup cupcake customer date digit division dog door edge egg element employee error event face factor
-    family fish flavor flower function gallon game girl glass grade group guest hat head home horse house integer item
-    jar job key kid kind king lamp leaf leaves leg letter line liter log man marble match meal member men mice monkey
-    mouse muffin muffins multiple name necklace object orange outcome owl pack page painting pair pass path pattern pen
-    pencil people permutation person petal phone photo pie piece pizza place plant player point pole polygon position
-    possibility possible potato present prime prize problem product profit prop quart question rabbit rectangle region
-    result ring role room rope round row sample school scoop seat section sector segment selection sentence sequence
-    session set share sheep sheet shelf ship shirt shot side sister sitting slice snack sock solution song space star
-    state step stick sticker stone stop store story string student subset suit symbol table tank task teacher team term
-    test thing ticket tie tile tour toy train tree triangle trip triple truck value vase vertex vertices vote walk way
+    animal apple arrangement bacteria ball banana bird block board boat book bottle box boy bus candy car card case
+    cat cell chair child children chocolate choice circle class coin color combination computer container cookie
+    copy count cow crate cube cup cupcake customer date digit division divisor dog door edge egg element employee
+    error event face factor family fish flavor flower function gallon game girl glass grade group guest hat head
+    home horse house integer intersection item jar job key kid kind king lamp leaf leaves leg letter line liter log
+    man marble match meal member men mice monkey mouse muffin muffins multiple name necklace number object orange
+    outcome owl pack page painting pair pass path pattern pen pencil people permutation person petal phone photo pie
+    piece pizza place plant player point pole polygon position possibility possible potato present prime prize
+    problem product profit prop quadruple quart question rabbit rectangle region result ring role room root rope
+    round row sample school scoop seat section sector segment selection sentence sequence session set share sheep
+    sheet shelf ship shirt shot side sister sitting slice snack sock solution song space squares star state step
+    stick sticker stone stop store story string student subset suit symbol table tank task teacher team term test
+    thing ticket tie tile tour toy train tree triangle trip triple truck value vase vertex vertices vote walk way
     window woman women word worker zebra
 """))  # fmt: skip
 _SILENT = frozenset(["of", "the", "each", "old", "long", "tall", "wide", "high", "deep", "away", "altogether", "total"])
+# What may stand before such a word and counts the same; "negative", "more" and "half" do not.
+_ADJECTIVES = (
+    "such|distinct|different|possible|valid|unique|ordered|lattice|positive|nonnegative|non-negative|real|rational|complex"
+    "|whole|natural|odd|even|prime"
+)
 _NAMES = {
     name: unit
     for table in (_OTHER, _SCALED)
@@ -59,6 +65,8 @@ _GROUPED = re.compile(r"\\text\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _TOKEN = re.compile(r"(/|\bper\b)|(?:\b(sq(?:uare)?|cubic|cu)\b\.?\s*)?((?:[A-Za-zµΩÅ]+|°[CF]?|[$€£¢]))"
                     r"(?:\s*\^\s*\{?\s*([+-]?\d)\s*\}?|\s+(squared|cubed)\b)?")  # fmt: skip
 _SPELLINGS = (
+    (re.compile(rf"\b(?:[a-z]+-digit|{_ADJECTIVES}) (?=[a-z]{{3,}})"), ""),
+    (re.compile(r"([kMGm]?[WA])h\b"), r"\1 h"),  # kWh
     (re.compile(r"\^\{\\circ\}\s*([CF])?"), r" °\1 "),
     (re.compile(r"([MRL])\s*_\s*\{?\s*\\odot\s*\}?"), r"\1sun"),
     (re.compile(r"\\mathring\s*\{?\s*A\s*\}?|\\AA|\bAA\b"), "Å"),

@@ -20,6 +20,7 @@ from zlib import crc32
 from sympy import (
     Add,
     Derivative,
+    Dummy,
     E,
     Eq,
     Expr,
@@ -31,12 +32,14 @@ from sympy import (
     Pow,
     Rational,
     binomial,
+    diff,
     factorial,
     fraction,
     gamma,
     log,
     nan,
     oo,
+    pi,
     preorder_traversal,
     together,
     zoo,
@@ -47,6 +50,7 @@ from sympy.core.function import AppliedUndef
 SAME_DECIMAL = 1e-9  # relative, where a decimal point is involved, as for numbers
 ROUNDED = 5e-6  # six significant digits: how far a decimal may be from the irrational number it stands for
 MOST_DIGITS = 1000  # two numbers that agree in so many are the same
+CHAIN_DIGITS = 40  # of an irrational side of a chain
 POINT_DIGITS = 100  # and two values of formulas at one of the points, or two gammas: a thousand take half a second
 # The size of a letter at each point: above 1 in the order of the alphabet or in the other, below 1, up to 4, integers.
 # Four points are positive, two negative, seven of mixed signs.
@@ -82,6 +86,40 @@ def same_values(gold: Any, answer: Any) -> bool | None:
         raise
     except Exception:  # sympy and mpmath raise whatever they like where they cannot compute a value
         return None
+
+
+def exact_value(form: Any) -> Fraction | None:
+    """Return the number that a formula without letters is, to `CHAIN_DIGITS` where it is irrational; else None."""
+    try:
+        if not isinstance(form, Expr) or form.free_symbols or form.atoms(AppliedUndef):
+            return None
+        value: Any = form.doit()
+        if value.is_Rational:
+            return Fraction(int(value.p), int(value.q))
+        value = value.evalf(CHAIN_DIGITS)
+        return Fraction(str(value)) if value.is_Float else None
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:  # as in same_values
+        return None
+
+
+def has_slope(form: Any) -> bool:
+    """Tell whether a formula is a letter, or a function's value, times a number other than 1, and perhaps a constant.
+
+    A factor of pi makes it a formula that has a name: 2 pi r is a circumference.
+    """
+    letters = [*_atoms(form).values()] if isinstance(form, Expr) else []
+    if len(letters) != 1:
+        return False
+    letter = Dummy(real=True)
+    try:
+        slope: Any = diff(form.doit().subs(letters[0], letter), letter)
+        return bool(slope.is_number and slope not in (0, 1) and not slope.has(pi))
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:  # as in same_values
+        return False
 
 
 def near(gold: Any, answer: Any, tolerance: float) -> bool:
