@@ -95,7 +95,7 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     [result] = read_results([tmp_path / "runs"])
     [robust] = [r for r in read_results([where / "runs"]) if (r.task, r.decoding.mode) == ("shown", "rl")]
     assert result.provenance["record"] == robust.provenance["record"]
-    assert (result.provenance["grader"], robust.provenance["grader"]) == ("plain", "robust-4")
+    assert (result.provenance["grader"], robust.provenance["grader"]) == ("plain", "robust-5")
     assert unlike(result, robust) == ["grader"]
 
     (tmp_path / "shown.prompt.yaml").write_text("grader: plain\nprompt: prompt.txt\nexamples: shots.jsonl")
@@ -107,7 +107,7 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     [unshown] = read_results([store / config / "shown"])
     assert unlike(unshown, result) == ["data"]
     assert unshown.provenance["grader"] == "plain"
-    assert read_results([store / config / "shown"], grader="robust")[0].provenance["grader"] == "robust-4"
+    assert read_results([store / config / "shown"], grader="robust")[0].provenance["grader"] == "robust-5"
     assert "are of different problems of shown, or of the same put in different ways" in refused(
         "view", config, result.provenance["settings"], "--store", store)  # fmt: skip
 

@@ -49,7 +49,7 @@ def row(problem, sample, length=None, **changes):
 def made_replay(row):
     """A replay of a response with its first token changed."""
     about = {"problem": row.problem, "sample": row.sample, "response": row.digest}
-    return Replay(**about, at=0, by="own", noise=0, token=1, judge="robust-4", right=True)
+    return Replay(**about, at=0, by="own", noise=0, token=1, judge="robust-5", right=True)
 
 
 def open_record(folder, samples=3, problems=PROBLEMS, **options):

@@ -149,7 +149,7 @@ def test_a_disk_that_fills_while_finishing_or_grading_loses_no_rollout(tmp_path)
         )
         record.finish()
         assert len(record.grade(dict.fromkeys(PROBLEMS, "1"))) == 36
-    assert (read(tmp_path).finished, read(tmp_path).judges) == (True, ["robust-4"])
+    assert (read(tmp_path).finished, read(tmp_path).judges) == (True, ["robust-5"])
 
 
 def test_a_disk_that_fails_to_sync_is_one_sentence(tmp_path, monkeypatch):

@@ -225,12 +225,12 @@ def test_verdicts_hold_for_text_gold_and_grader_and_are_graded_again_else(tmp_pa
             record.grade({})
     assert graded == [36, 0, 3]
     record = read(tmp_path)
-    assert record.verdict("robust-4", record.rows[PROBLEMS[1], 0], "1") == first[PROBLEMS[1], 0]
-    assert record.verdict("robust-4", record.rows[PROBLEMS[1], 0], "2") is None
-    assert record.verdict("robust-4", record.rows[PROBLEMS[0], 0], ["2", "3"]) is not None
+    assert record.verdict("robust-5", record.rows[PROBLEMS[1], 0], "1") == first[PROBLEMS[1], 0]
+    assert record.verdict("robust-5", record.rows[PROBLEMS[1], 0], "2") is None
+    assert record.verdict("robust-5", record.rows[PROBLEMS[0], 0], ["2", "3"]) is not None
     monkeypatch.setattr(module, "versions", lambda judge: {"grader": judge, "sympy": "another"})
-    assert record.verdict("robust-4", record.rows[PROBLEMS[1], 0], "1") is None
-    assert len(record.verdicts("robust-4")) == 36  # whoever only reads has them all the same
+    assert record.verdict("robust-5", record.rows[PROBLEMS[1], 0], "1") is None
+    assert len(record.verdicts("robust-5")) == 36  # whoever only reads has them all the same
     with open_record(tmp_path) as record:
         record.grade(gold, keys=[(PROBLEMS[1], 0)])
     assert graded[3:] == [1, 35], "no verdict of the older one is left that would be taken for the newer's"
@@ -240,8 +240,8 @@ def test_a_verdict_that_the_machinery_failed_to_give_is_given_again(tmp_path):
     fill(tmp_path)
     with open_record(tmp_path) as record:
         one = record.rows[PROBLEMS[0], 0]
-        record.judge("robust-4", [(one, "1", Verdict("timed_out", "7"))])
-        assert record.verdict("robust-4", one, "1") is None
+        record.judge("robust-5", [(one, "1", Verdict("timed_out", "7"))])
+        assert record.verdict("robust-5", one, "1") is None
 
 
 # Damage
@@ -432,8 +432,8 @@ def test_rows_that_someone_made_are_checked_though_their_checksum_fits(tmp_path,
         {"about": {"presentation": "{{"}},
         {"about": 7},
         {"verdict": {"judge": "../robust", "problem": "x", "sample": 0, "text": "", "gold": "", "kind": "correct"}},
-        {"verdict": {"judge": "robust-4", "problem": "x", "sample": 0, "text": "", "gold": {}, "kind": "correct"}},
-        {"verdict": {"judge": "robust-4", "problem": "x", "sample": 0, "text": "", "gold": "", "kind": "splendid"}},
+        {"verdict": {"judge": "robust-5", "problem": "x", "sample": 0, "text": "", "gold": {}, "kind": "correct"}},
+        {"verdict": {"judge": "robust-5", "problem": "x", "sample": 0, "text": "", "gold": "", "kind": "splendid"}},
         {"scores": 3},
         {"rollout": {}},
         {"unheard": {}},

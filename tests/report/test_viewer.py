@@ -70,8 +70,8 @@ def test_criteria_keep_every_bit_and_lists_keep_their_order():
 
 def replayed(answer):
     """The answer, wrong, with replays of three tokens; a fourth is drawn and not replayed."""
-    own, row = {"by": "own", "judge": "robust-4"}, answer.rollout
-    rl = {"by": digest_of(Decoding(mode="replace", criterion="always").model_dump(mode="json")), "judge": "robust-4"}
+    own, row = {"by": "own", "judge": "robust-5"}, answer.rollout
+    rl = {"by": digest_of(Decoding(mode="replace", criterion="always").model_dump(mode="json")), "judge": "robust-5"}
     made = [(4, 3, rl | {"right": True}), (4, 3, rl | {"right": True}), (4, 3, rl | {"right": False})]
     made += [(4, 5, own | {"right": False}), (6, 2, rl | {"right": False}), (7, row.token_ids[7], {"by": rl["by"]})]
     made += [(8, (row.token_ids[8] + 1) % len(WORDS), {"by": rl["by"]})]
