@@ -1,6 +1,7 @@
 """A whole training: what it leaves behind, and that an interrupted one ends with the very same weights."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -226,6 +227,16 @@ def test_a_training_that_kept_no_group_says_so_loudly(tmp_path):
     assert any(f"warning: seed 0: {sentence}" in line for line in said)
     assert "warning: seed 0: RL's weights are base's: nothing was learned, and a pair of the two says nothing" in said
     assert f"\nSeed 0: {sentence}" in (tmp_path / "summary.md").read_text()
+
+
+def test_a_base_of_two_sets_of_weights_is_refused_before_it_is_trained(tmp_path):
+    base = shutil.copytree(tiny_pair().base, tmp_path / "base")
+    for number in (1, 2):
+        shutil.copy(base / "model.safetensors", base / f"model-0000{number}-of-00002.safetensors")
+    source = TrainingSource(str(base), lambda seed: rl_problems(0, 8), None)
+    with pytest.raises(UserError, match=r"base='\S+base' holds two sets of weights, model.safetensors and 2 shards"):
+        run_training(load_train({**SPEC, "validation": {"tasks": []}}), tmp_path / "out", source)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_ends_with_an_error_where_every_step_taught_nothing(tmp_path):

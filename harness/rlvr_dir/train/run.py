@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.checkpoints.weights import rl_is_base
+from rlvr_dir.checkpoints.weights import has_weights, rl_is_base, stored_tensors
 from rlvr_dir.files import make_folder
 from rlvr_dir.progress import phase
 from rlvr_dir.records.lock import Lock
@@ -100,9 +100,12 @@ def run_training(
         on_seed: is told of each of the spec's seeds that is finished, also of those that were before.
 
     Raises:
-        UserError: the machine lacks something, the folder is another training's or in use, or the data is too small.
+        UserError: the machine lacks something, the folder is another training's or in use, the data is too small, or
+            nobody can say which of the base's files are its weights.
         TrainerError: a trainer in a process of its own crashed, hung or was killed.
     """
+    if (folder_of_base := Path(source.base).expanduser()).is_dir() and has_weights(folder_of_base):
+        stored_tensors(f"base={source.base!r}", folder_of_base)
     with phase("starting"):
         module, _, name = BACKENDS[spec.backend].partition(":")
         backend_class: Callable[..., Backend] = getattr(import_module(module), name)
