@@ -15,6 +15,7 @@ from rlvr_dir.stats.errors import (
 )
 from rlvr_dir.stats.estimate import Estimate, p_value
 from rlvr_dir.stats.majority import maj_at_k, maj_at_k_per_problem, numbered
+from rlvr_dir.stats.mass import gain_parts, least_share, mass_share, share_of_gain
 from rlvr_dir.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
 from rlvr_dir.stats.paired import PairedDifference, mean_difference, paired_difference, sampling_interval, sign_flip_p
 from rlvr_dir.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem, samples_of
@@ -45,9 +46,12 @@ __all__ = [
     "detectable_gain",
     "difference_over_runs",
     "family",
+    "gain_parts",
     "holm",
+    "least_share",
     "maj_at_k",
     "maj_at_k_per_problem",
+    "mass_share",
     "mean_difference",
     "mean_difference_over_runs",
     "mean_interval",
@@ -68,6 +72,7 @@ __all__ = [
     "satterthwaite",
     "score_interval",
     "score_over_runs",
+    "share_of_gain",
     "share_ratio",
     "sign_flip_p",
     "standard_error",
