@@ -16,7 +16,7 @@ ROOMS = {
     "stats": set(),
     "spec": {"policy", "stats"},
     "tiny": {"spec"},
-    "records": {"grading", "spec"},
+    "records": {"grading", "policy", "spec"},
     "checkpoints": {"spec", "tiny"},
     "decode": {"policy", "spec", "checkpoints"},
     "problems": {"grading", "stats", "spec", "tiny", "records", "decode"},

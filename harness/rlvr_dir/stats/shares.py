@@ -43,9 +43,8 @@ def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
     value = float(sums.sum() / tokens.sum())
     if tokens.size < 2:
         return Estimate(value, None, None)
-    half = t_quantile(tokens.size) * float(
-        np.sqrt(variance_without_each((sums.sum() - sums) / (tokens.sum() - tokens)))
-    )
+    variance = variance_without_each((sums.sum() - sums) / (tokens.sum() - tokens))
+    half = t_quantile(tokens.size) * float(np.sqrt(variance))
     return Estimate(value, value - half, value + half)
 
 
