@@ -56,6 +56,22 @@ ROOMS = {
         "train",
         "report",
     },
+    "audit": {
+        "policy",
+        "stats",
+        "spec",
+        "tiny",
+        "records",
+        "checkpoints",
+        "decode",
+        "problems",
+        "results",
+        "tracking",
+        "evals",
+        "analysis",
+        "report",
+        "sweep",
+    },
 }
 # No rooms: digests of contents; the exception that all may raise; how files are written, text is shown and our programs
 # are run; whether the hub answers; the table that all print; what is being done, and for how long; what an engine's

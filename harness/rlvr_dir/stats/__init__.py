@@ -20,6 +20,7 @@ from rlvr_dir.stats.metrics import Responses, benchmark_metrics, problem_metrics
 from rlvr_dir.stats.paired import PairedDifference, mean_difference, paired_difference, sampling_interval, sign_flip_p
 from rlvr_dir.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem, samples_of
 from rlvr_dir.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
+from rlvr_dir.stats.reached import reached
 from rlvr_dir.stats.shares import share_ratio, token_difference, token_mean, token_share
 from rlvr_dir.stats.tables import holm, mean_interval
 from rlvr_dir.stats.trainings import TrainingScores, mean_difference_over_runs
@@ -66,6 +67,7 @@ __all__ = [
     "problem_metrics",
     "problems_needed",
     "ratio",
+    "reached",
     "samples_of",
     "sampling_error",
     "sampling_interval",

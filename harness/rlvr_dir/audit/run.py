@@ -1,0 +1,211 @@
+"""An audit from the request to its table, file and page.
+
+    from rlvr_dir.audit.run import Request, run_audit
+    found = run_audit(Request(load_eval({}, {"base": "my-base", "pretrained": "my-rl", "tasks": "mine.jsonl"})), ...)
+
+Every number is made from the list of claims: a row each, and a column a pair.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlvr_dir import stats
+from rlvr_dir.analysis.result import Analysis
+from rlvr_dir.audit import interventions, outcomes, tokens, weights
+from rlvr_dir.audit.claim import GROUPS, Claim
+from rlvr_dir.audit.gather import Cost, Evidence, Questions, costs, gather
+from rlvr_dir.checkpoints.read import check_place
+from rlvr_dir.errors import DamagedError, UserError, unknown
+from rlvr_dir.files import check_writable
+from rlvr_dir.markdown import duration
+from rlvr_dir.spec import EvalSpec, Pair
+from rlvr_dir.stats import Estimate
+from rlvr_dir.tiny import checkpoints
+
+THIS = "this pair"  # the first column
+
+
+def claims(low_rank: Sequence[int] = ()) -> list[Claim]:
+    """Return every claim that there is, group by group."""
+    return [
+        *tokens.CLAIMS, *weights.CLAIMS, *interventions.CLAIMS, *outcomes.CLAIMS, *map(outcomes.rank_claim, low_rank),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is audited: the pair, the tasks and the sampling of `spec`, which groups of rows, and pairs beside it.
+
+    Several pairs of one column are seeds of one training. `low_rank` are ranks of ΔW whose models are scored.
+    """
+
+    spec: EvalSpec
+    rows: Sequence[str] = tuple(GROUPS)
+    beside: Mapping[str, Sequence[Pair]] = field(default_factory=dict)
+    low_rank: Sequence[int] = ()
+
+    @property
+    def columns(self) -> dict[str, list[EvalSpec]]:
+        """Return the evaluations of each column, that of the pair itself first."""
+        pairs = {THIS: [self.spec.pair], **self.beside}
+        return {name: [self.spec.model_copy(update={"pair": p}) for p in of] for name, of in pairs.items()}
+
+    def check(self) -> Questions:
+        """Refuse what cannot be audited, before any model loads; return the benchmarks.
+
+        Raises:
+            UserError: naming the first thing that does not fit.
+        """
+        for name in self.rows:
+            if name not in GROUPS:
+                raise unknown("rows", name, GROUPS)
+        if self.low_rank and "outcomes" not in self.rows:
+            ranks = ",".join(map(str, self.low_rank))
+            raise UserError(f"low_rank={ranks} is scored with outcomes, which rows leaves out; accepted: rows=outcomes")
+        if THIS in self.beside:
+            raise UserError(f"beside={THIS!r} is the audited pair's own column; accepted: another name")
+        for spec in (spec for specs in self.columns.values() for spec in specs):
+            for role, model in checkpoints(spec.pair).models.items():
+                check_place(role, model.place, model.revision)
+        return Questions({}) if list(self.rows) == ["weights"] else Questions.of(self.spec)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found: the claims that were asked for, what is known of each column, and the table as its file has it.
+
+    `analysis` has the table `rows`, a row a claim and column, and facts; `evidence` a list by column, of its seeds.
+    """
+
+    claims: tuple[Claim, ...]
+    evidence: Mapping[str, list[Evidence]]
+    analysis: Analysis
+
+    def estimate(self, claim: Claim, column: str) -> Estimate:
+        """Return the number of a claim in a column."""
+        return over_seeds([estimate_of(claim, evidence) for evidence in self.evidence[column]])
+
+
+def run_audit(request: Request, *, records: Path, out: Path, progress: bool = True) -> Audit:
+    """Measure every claim that was asked for, on every pair; write `audit.json` into `out`.
+
+    Raises:
+        UserError: what `Request.check` refuses, no group can be measured, or the disk is full.
+    """
+    questions, began = request.check(), time.monotonic()
+    check_writable(out, records)
+    kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": out / "models", "progress": progress}
+    evidence: dict[str, list[Evidence]] = {}
+    for column, specs in request.columns.items():
+        evidence[column] = [gather(spec, request.rows, questions, records, **kwargs) for spec in specs]
+    if not any(of_seed.frames for column in evidence.values() for of_seed in column):
+        raise UserError("; ".join(dict.fromkeys(evidence[THIS][0].missing.values())))
+    asked = tuple(claim for claim in claims(request.low_rank) if claim.group in request.rows)
+    rows = [
+        {"group": claim.group, "name": claim.name, "measured": claim.sentence, "how": claim.how, "pair": column,
+         "value": estimate.value, "low": estimate.low, "high": estimate.high, "unit": claim.suffix.strip(),
+         "published": claim.published}
+        for claim in asked
+        for column in evidence
+        for estimate in [over_seeds([estimate_of(claim, of_seed) for of_seed in evidence[column]])]
+    ]  # fmt: skip
+    facts = facts_of(request, questions, evidence) | {"date": str(date.today())}
+    facts |= {"minutes": round((time.monotonic() - began) / 60, 1), "tokens_per_second": _speed(evidence, out)}
+    analysis = Analysis(kind="audit", facts=facts, tables={"rows": tuple(rows)})
+    analysis.write(out)
+    return Audit(asked, evidence, analysis)
+
+
+def estimate_of(claim: Claim, evidence: Evidence) -> Estimate:
+    """Return the number of a claim on one pair; none where what it reads is not to be had."""
+    frame = evidence.frames.get(claim.reads)
+    return Estimate(None) if frame is None else claim.estimate(frame)
+
+
+def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
+    """Return the mean of the seeds of a training: half its interval is that over seeds and their mean one (MOVER).
+
+    None where a seed has no number, and without an interval where it has none of that either.
+    """
+    values = [estimate.value for estimate in estimates if estimate.value is not None]
+    if len(estimates) == 1 or len(values) < len(estimates):
+        return estimates[0] if len(estimates) == 1 else Estimate(None)
+    mean = float(np.mean(values))
+    seeds = stats.t_interval(mean, stats.standard_error(values), len(values))
+    half = [mean - seeds[0]] * 2
+    if all(estimate.low is not None and estimate.high is not None for estimate in estimates):
+        own = np.array([[e.value - e.low, e.high - e.value] for e in estimates], float)  # pyright: ignore
+        half = list(np.hypot(half, own.mean(axis=0)))
+    return Estimate(mean, mean - half[0], mean + half[1])
+
+
+def facts_of(request: Request, questions: Questions, evidence: Mapping[str, list[Evidence]]) -> dict[str, Any]:
+    """Return what was compared, on what, and what could not be measured."""
+    sampling = request.spec.sampling
+    return {
+        "pairs": {name: [of.pair.model_dump(mode="json") for of in column] for name, column in evidence.items()},
+        "tasks": [benchmark.name for benchmark in questions.benchmarks.values()],
+        "problems": sum(
+            len(request.spec.problem_ids([*benchmark.golds])) for benchmark in questions.benchmarks.values()
+        ),
+        "samples": sampling.samples if sampling else None,
+        "sampling": sampling.words if sampling else None,
+        "same": [name for name, column in evidence.items() if any(of.same for of in column)],
+        "missing": {
+            name: {group: why for of in column for group, why in of.missing.items()}
+            for name, column in evidence.items()
+        },
+    }
+
+
+def dry_run(request: Request, *, records: Path, out: Path) -> str:
+    """Say how many points there are, what the records hold of them, and what the rest takes; load no weights.
+
+    Raises:
+        UserError: what `Request.check` refuses, or the two models do not fit together.
+    """
+    questions, rows = request.check(), list[Cost]()
+    lines = []
+    for name, specs in request.columns.items():
+        rows = [row for spec in specs for row in costs(spec, request.rows, questions, records)]
+        lines.append(f"{name}: {_words(rows, request.spec, _stored_speed(out))}")
+    if request.low_rank:
+        lines.append(f"not counted: models of rank {', '.join(map(str, request.low_rank))}, each scored as RL is")
+    if any(row.held is None for row in rows):
+        lines.append(
+            "thresholds are found on base's and RL's own answers: what is held of the rest is told after these"
+        )
+    return "\n".join(lines)
+
+
+def _words(rows: Sequence[Cost], spec: EvalSpec, speed: float | None) -> str:
+    held, lengths = sum(row.held or 0 for row in rows), [length for row in rows for length in row.lengths]
+    missing = sum(row.responses for row in rows) - held
+    most = missing * (spec.sampling.max_tokens if spec.sampling else 0)
+    words = (
+        f"{len(rows)} points, {missing + held:,} responses: {held:,} held, {missing:,} missing, {most:,} tokens at most"
+    )
+    if missing and lengths:
+        tokens_left = missing * sum(lengths) / len(lengths)
+        words += f" (about {tokens_left:,.0f} at the length of those held)"
+        words += f", {duration(tokens_left / speed)} at {speed:,.0f} tokens/s" if speed else ""
+    return words
+
+
+def _speed(evidence: Mapping[str, list[Evidence]], out: Path) -> float | None:
+    """Return the tokens a second of this audit, or, where it decoded nothing, of an earlier one here."""
+    speeds = [of.speed for column in evidence.values() for of in column if of.speed]
+    return min(speeds) if speeds else _stored_speed(out)
+
+
+def _stored_speed(out: Path) -> float | None:
+    try:
+        return Analysis.read(out / "audit.json").facts.get("tokens_per_second")
+    except (DamagedError, OSError):
+        return None

@@ -1,0 +1,219 @@
+"""Claims about weights: what training changed of a checkpoint's tensors, read one by one and never two models at once.
+
+    changes = weight_changes(Pair(base="my-base", rl="my-rl"))     # a row a tensor
+
+Tensors are compared as the files have them: a head that is tied to the embeddings is in neither file and counts once,
+with these. An adapter is merged by PEFT first, which is what engines decode with. A tensor that one checkpoint alone
+has, or in another shape, has a row without numbers.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas
+
+from rlvr_dir import stats
+from rlvr_dir.audit.claim import COUNT, Claim, Frame, Source
+from rlvr_dir.checkpoints.adapter import merge_adapter, trained_on
+from rlvr_dir.checkpoints.low_rank import energies
+from rlvr_dir.checkpoints.weights import same_numbers, tensor_files, tensor_shapes
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Pair
+from rlvr_dir.stats import Estimate
+
+BUDGET = 4e12  # rows x columns x the smaller of both, over all matrices: a few minutes of spectra on two cores
+LEAST = 8  # matrices whose spectra are computed, however large
+SEED = 0
+ATOL, RTOL = 1e-5, 1e-3  # changes that count as none, by 2505.11711 and by 2606.07082
+KINDS = {"attention": "attn|attention", "MLP": "mlp|feed_forward|experts", "embeddings and head": "embed|lm_head|wte"}
+_LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
+
+
+def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
+    """Return a row a tensor: how many of its numbers are the same, how large its change is, and its spectrum.
+
+    Spectra are those of all matrices that change, or, where these are too many for the `budget`, of a seeded sample
+    (`spectrum` says of which); of the others they are missing.
+
+    Raises:
+        UserError: the checkpoints have no tensor in common, or are not safetensors.
+    """
+    from safetensors import safe_open
+
+    with TemporaryDirectory(prefix="rlvr-dir-merged-") as merged, ExitStack() as stack:
+        base, rl = _files(pair, Path(merged))
+        shapes = tensor_shapes(base), tensor_shapes(rl)
+        shared = [name for name, shape in shapes[0].items() if shapes[1].get(name) == shape]
+        if not shared:
+            raise UserError(
+                f"base={pair.base!r} and rl={pair.rl!r} have no tensor of one name and shape in common; accepted: two "
+                "checkpoints of one architecture"
+            )
+        sampled = _sampled({name: shapes[0][name] for name in shared}, budget)
+        opened = {file: stack.enter_context(safe_open(file, "pt")) for file in {*base.values(), *rl.values()}}
+        rows = []
+        for name in sorted({*base, *rl}):
+            layer = _LAYER.search(name)
+            kind = next((kind for kind, words in KINDS.items() if re.search(words, name)), "others")
+            row: dict[str, Any] = {
+                "tensor": name,
+                "kind": kind if len(shapes[name not in base][name]) > 1 else "norms and biases",
+            }
+            row["layer"] = int(layer[0]) if layer else None
+            if name in shared:
+                both = [opened[files[name]].get_tensor(name) for files in (base, rl)]
+                row |= compare(*both, spectrum=name in sampled)
+            rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
+    """Return the numbers of two tensors of one shape; with `spectrum` those of the singular values of their change.
+
+    `change` and `size` are sums of squares, of ΔW and of W_base; `first`, `eight` and `hundredth` sums of energies,
+    squared singular values, of which `change` is the sum of all.
+    """
+    import torch
+
+    wide, delta = base.float(), rl.float() - base.float()
+    row: dict[str, float | bool] = {
+        "numbers": base.numel(),
+        "equal": int((base == rl).sum()),
+        "equal_bf16": int((base.bfloat16() == rl.bfloat16()).sum()),
+        "within_atol": int((delta.abs() <= ATOL).sum()),
+        "within_rtol": int((delta.abs() <= RTOL * torch.maximum(wide.abs(), rl.float().abs())).sum()),
+        "change": float(delta.square().sum(dtype=torch.float64)),
+        "size": float(wide.square().sum(dtype=torch.float64)),
+        "spectrum": spectrum and bool(delta.any()),
+    }
+    if row["spectrum"]:
+        energy = energies(delta)
+        tolerance = (
+            energy[0] * (max(delta.shape) * torch.finfo(torch.float32).eps) ** 2
+        )  # as torch's matrix_rank has it
+        shares = energy / energy.sum()
+        row |= {"full_rank": len(energy), "rank": int((energy > tolerance).sum())}
+        row["effective_rank"] = float(torch.exp(-torch.special.xlogy(shares, shares).sum()))
+        for name, count in {"first": 1, "eight": 8, "hundredth": max(1, len(energy) // 100)}.items():
+            row[name] = float(energy[:count].sum())
+    return row
+
+
+def is_one(pair: Pair) -> bool:
+    """Tell whether both models of a pair are one, by their places or by the beginnings of all their tensors."""
+    base, rl = (tensor_files(*pair.models[role]) for role in ("base", "rl"))
+    return pair.models["base"] == pair.models["rl"] or same_numbers(base, rl)
+
+
+def _files(pair: Pair, merged: Path) -> tuple[dict[str, Path], dict[str, Path]]:
+    """Find the files of both models' tensors; an adapter is merged into `merged`."""
+    places = dict(pair.models)
+    files = {role: tensor_files(*places[role], fetch=True) for role in ("base", "rl")}
+    if trained_on(*places["rl"]) is not None:
+        merge_adapter(pair, "float32", merged)
+        files["rl"] = tensor_files(str(merged))
+    for role, of_role in files.items():
+        if not of_role:
+            raise UserError(f"{role}={places[role].place!r} holds no model*.safetensors; accepted: weights in them")
+    return files["base"], files["rl"]
+
+
+def _sampled(shapes: dict[str, tuple[int, ...]], budget: float) -> set[str]:
+    """Draw the matrices whose spectra are computed: all where the budget allows, of others a seeded sample."""
+    costs = {
+        name: float(np.prod(shape)) * min(shape) for name, shape in shapes.items() if len(shape) == 2 and min(shape) > 1
+    }
+    names = [str(name) for name in np.random.default_rng(SEED).permutation(sorted(costs))]
+    spent = np.cumsum([costs[name] for name in names])
+    return {name for at, name in enumerate(names) if at < LEAST or spent[at] <= budget}
+
+
+# How an estimate is made of all tensors
+
+
+def counted(name: str) -> Callable[[Frame], Estimate]:
+    """Return the share of all numbers that are the same in some way: they are counted, so it has no interval."""
+    return lambda weights: Estimate(float(weights[name].sum() / weights.numbers.sum()))
+
+
+def relative_change(*kinds: str) -> Callable[[Frame], Estimate]:
+    """Return the length of ΔW over that of W, of some kinds of tensors, or of all."""
+
+    def of(weights: Frame) -> Estimate:
+        chosen = weights[weights.kind.isin(kinds)] if kinds else weights
+        size = float(chosen["size"].sum())
+        return Estimate(float(np.sqrt(chosen.change.sum() / size)) if size else None)
+
+    return of
+
+
+def energy_share(name: str) -> Callable[[Frame], Estimate]:
+    """Estimate the share of the energy of all ΔW that is in the first singular values of each."""
+
+    def of(weights: Frame) -> Estimate:
+        spectra = _spectra(weights)
+        return _sample_of(weights, stats.mass_share(spectra[name], spectra.change)) if len(spectra) else Estimate(None)
+
+    return of
+
+
+def rank_share(name: str) -> Callable[[Frame], Estimate]:
+    """Estimate the rank of ΔW over the largest that it can have, a mean over matrices; 0 where nothing changes."""
+
+    def of(weights: Frame) -> Estimate:
+        spectra = _spectra(weights)
+        if not len(spectra):
+            return Estimate(None if weights.change.sum() else 0.0)
+        shares = spectra[name] / spectra.full_rank
+        error = stats.standard_error(shares)
+        return _sample_of(weights, Estimate(float(shares.mean()), *stats.t_interval(shares.mean(), error, len(shares))))
+
+    return of
+
+
+def _spectra(weights: Frame) -> Frame:
+    """Return the matrices whose spectra were computed."""
+    return weights[weights.spectrum.fillna(False).astype(bool)]
+
+
+def _sample_of(weights: Frame, estimate: Estimate) -> Estimate:
+    """Return an estimate with its interval where spectra are of a sample of matrices, without where they are of all."""
+    changed = weights[(weights.kind != "norms and biases") & (weights.change > 0)]
+    return estimate if len(_spectra(weights)) < len(changed) else Estimate(estimate.value)
+
+
+SUBNETWORKS = "2505.11711", "abstract", "10 models, 7 algorithms"
+SAME = "Share of all numbers in the files; counted, so it has no interval."
+LENGTH = "Frobenius norms, all these tensors together."
+SPECTRA = "of ΔW of each matrix; over matrices. An interval is given where a sample of them was taken."
+CLAIMS: tuple[Claim, ...] = (
+    Claim("weights/equal", "weights", "Weights that are the same", SAME, counted("equal"), digits=2),
+    Claim("weights/equal_bf16", "weights", "Weights that are the same in bfloat16", f"Both rounded first. {SAME}",
+        counted("equal_bf16"), digits=2),
+    Claim("weights/within_atol", "weights", f"Weights that differ by {ATOL:g} at most", SAME, counted("within_atol"),
+        (Source(*SUBNETWORKS, "70–95 %"),), digits=2),
+    Claim("weights/within_rtol", "weights", f"Weights that differ by {RTOL:g} of the larger at most", SAME,
+        counted("within_rtol"), (Source("2606.07082", "§3", "Qwen3-8B, RLVR (SFT 8.1 %)", "77.2 %"),), digits=2),
+    *(Claim(f"weights/change/{name}", "weights", f"‖ΔW‖ / ‖W‖, {words}", LENGTH, relative_change(*kinds), digits=3)
+        for name, words, kinds in (("all", "all tensors", ()), ("attention", "attention", ("attention",)),
+            ("mlp", "MLP", ("MLP",)), ("embeddings", "embeddings and head", ("embeddings and head",)),
+            ("vectors", "norms and biases", ("norms and biases",)))),
+    Claim("weights/rank", "weights", "Numeric rank of ΔW over full rank",
+        f"Singular values above float32's precision {SPECTRA}", rank_share("rank"),
+        (Source(*SUBNETWORKS, "“nearly full-rank”"),)),
+    Claim("weights/effective_rank", "weights", "Effective rank of ΔW over full rank",
+        f"exp of the entropy of the energies {SPECTRA}", rank_share("effective_rank")),
+    Claim("weights/first", "weights", "Energy of ΔW in its first singular value",
+        f"Squares of singular values {SPECTRA}", energy_share("first"), (Source("2510.00553", "abstract"),)),
+    Claim("weights/eight", "weights", "Energy of ΔW in its first eight singular values",
+        f"Squares of singular values {SPECTRA}", energy_share("eight")),
+    Claim("weights/hundredth", "weights", "Energy of ΔW in the first hundredth of its singular values",
+        f"One of them at least. Squares of singular values {SPECTRA}", energy_share("hundredth")),
+    Claim("weights/spectra", "weights", "Matrices whose spectra were computed", f"Drawn with seed {SEED} of those that "
+        "change, where all would take too long.", lambda weights: Estimate(len(_spectra(weights))), **COUNT),
+)  # fmt: skip
