@@ -33,6 +33,7 @@ from rlvr_dir.records import RecordStore, Row, fingerprint
 from rlvr_dir.results import EvalResult, frame
 from rlvr_dir.spec import Decoding, EvalSpec, Pair
 from rlvr_dir.spec.base import read_jsonl
+from rlvr_dir.sweep.matched import is_uniform
 from rlvr_dir.sweep.taus import gate_of
 from rlvr_dir.tiny import checkpoints
 
@@ -179,7 +180,7 @@ def intervention_points(
 ) -> list[tuple[str, float, Decoding]]:
     """Return every way at every share, its threshold found on base's and RL's own answers, which are traced."""
     alone = spec.model_copy(update={"decodings": ALONE})
-    gates = list(dict.fromkeys(gate_of(way) for way in WAYS))
+    gates = [gate for way in WAYS if not is_uniform(gate := gate_of(way))]
     return points_at(criterion_values(alone, records, gates=gates, engine=engine, progress=progress))
 
 

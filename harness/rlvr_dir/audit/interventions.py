@@ -6,7 +6,6 @@ Every way of choosing flags the same shares of the tokens of whoever writes (thr
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 

@@ -11,22 +11,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlvr_dir import stats
-from rlvr_dir.analysis.result import Analysis
+from rlvr_dir.analysis.result import Analysis, columns
 from rlvr_dir.audit import interventions, outcomes, tokens, weights
 from rlvr_dir.audit.claim import GROUPS, Claim
 from rlvr_dir.audit.gather import Cost, Evidence, Questions, costs, gather
 from rlvr_dir.checkpoints.read import check_place
 from rlvr_dir.errors import DamagedError, UserError, unknown
-from rlvr_dir.files import check_writable
+from rlvr_dir.files import check_writable, write_file
 from rlvr_dir.markdown import duration
-from rlvr_dir.spec import EvalSpec, Pair
+from rlvr_dir.spec import EvalSpec, Pair, load_eval, parse
 from rlvr_dir.stats import Estimate
 from rlvr_dir.tiny import checkpoints
+
+if TYPE_CHECKING:
+    import pandas
 
 THIS = "this pair"  # the first column
 
@@ -107,19 +110,87 @@ def run_audit(request: Request, *, records: Path, out: Path, progress: bool = Tr
     if not any(of_seed.frames for column in evidence.values() for of_seed in column):
         raise UserError("; ".join(dict.fromkeys(evidence[THIS][0].missing.values())))
     asked = tuple(claim for claim in claims(request.low_rank) if claim.group in request.rows)
-    rows = [
-        {"group": claim.group, "name": claim.name, "measured": claim.sentence, "how": claim.how, "pair": column,
-         "value": estimate.value, "low": estimate.low, "high": estimate.high, "unit": claim.suffix.strip(),
-         "published": claim.published}
-        for claim in asked
-        for column in evidence
-        for estimate in [over_seeds([estimate_of(claim, of_seed) for of_seed in evidence[column]])]
-    ]  # fmt: skip
     facts = facts_of(request, questions, evidence) | {"date": str(date.today())}
     facts |= {"minutes": round((time.monotonic() - began) / 60, 1), "tokens_per_second": _speed(evidence, out)}
-    analysis = Analysis(kind="audit", facts=facts, tables={"rows": tuple(rows)})
+    analysis = Analysis(kind="audit", facts=facts, tables={"rows": table_rows(asked, evidence)})
     analysis.write(out)
+    write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
     return Audit(asked, evidence, analysis)
+
+
+def beside_of(texts: Sequence[str]) -> dict[str, list[Pair]]:
+    """Read pairs for further columns, `NAME=BASE:RL`, or `NAME=BASE:RL,RL` of seeds of one training.
+
+    Raises:
+        UserError: one is no such text, or a name is given twice.
+    """
+    columns: dict[str, list[Pair]] = {}
+    for text in texts:
+        name, equals, places = text.partition("=")
+        base, colon, rl = places.partition(":")
+        if not (equals and colon and name and base and rl) or name in columns:
+            why = " names a column twice" if name in columns else " is refused"
+            raise UserError(f"beside={text!r}{why}; accepted: NAME=BASE:RL, or NAME=BASE:RL,RL, each name once")
+        columns[name] = [parse(Pair, {"base": base, "rl": one}) for one in rl.split(",")]
+    return columns
+
+
+def audit(
+    base: str | Path,
+    rl: str | Path,
+    tasks: str | Sequence[str] = (),
+    *,
+    samples: int = 8,
+    rows: str | Sequence[str] = tuple(GROUPS),
+    beside: Mapping[str, tuple[str, str]] | None = None,
+    low_rank: Sequence[int] = (),
+    records: str | Path = "runs/records",
+    out: str | Path = "audit",
+    **options: Any,
+) -> "pandas.DataFrame":
+    """Measure what is said of RLVR on a pair, as `rlvr-dir audit` does, and return the table.
+
+    Args:
+        base, rl: directories or hub ids.
+        tasks: benchmarks, by name or `PATH.jsonl`; weights need none.
+        rows: groups of rows, of `tokens`, `weights`, `interventions` (the hours) and `outcomes`.
+        beside: further pairs, (base, rl) by the name of their column.
+        low_rank: ranks of ΔW whose models are scored.
+        records: store of rollouts; what it holds is not decoded again.
+        out: receives `audit.json` and `audit.csv`.
+        options: as those of the command: `limit`, `temperature`, `max_tokens`, `backend`, ...
+
+    Returns:
+        A row a claim and pair: `group`, `name`, `measured` (a sentence), `how`, `pair` (its column), `value` with its
+        95 % interval `value_low` to `value_high` (shares are fractions), `unit`, and who `published` it.
+
+    Raises:
+        UserError: a model, a task or an option is refused, before any model loads.
+    """
+    pair = {"base": str(base), "pretrained": str(rl), "tasks": tasks if isinstance(tasks, str) else ",".join(tasks)}
+    spec = load_eval({}, {**pair, "samples": samples, **options})
+    others = {name: [parse(Pair, {"base": str(b), "rl": str(r)})] for name, (b, r) in (beside or {}).items()}
+    groups = [name.strip() for name in rows.split(",")] if isinstance(rows, str) else rows
+    request = Request(spec, groups, others, low_rank)
+    return run_audit(request, records=Path(records), out=Path(out)).analysis.frame("rows")
+
+
+def table_rows(asked: Sequence[Claim], evidence: Mapping[str, Sequence[Evidence]]) -> tuple[dict[str, Any], ...]:
+    """Return the table as plain rows, one a claim and column."""
+    return tuple(
+        {
+            "group": claim.group,
+            "name": claim.name,
+            "measured": claim.sentence,
+            "how": claim.how,
+            "pair": column,
+            **columns(value=over_seeds([estimate_of(claim, of_seed) for of_seed in seeds])),
+            "unit": claim.suffix.strip(),
+            "published": claim.published,
+        }
+        for claim in asked
+        for column, seeds in evidence.items()
+    )
 
 
 def estimate_of(claim: Claim, evidence: Evidence) -> Estimate:
@@ -164,7 +235,7 @@ def facts_of(request: Request, questions: Questions, evidence: Mapping[str, list
     }
 
 
-def dry_run(request: Request, *, records: Path, out: Path) -> str:
+def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
     """Say how many points there are, what the records hold of them, and what the rest takes; load no weights.
 
     Raises:

@@ -17,6 +17,7 @@ from rlvr_dir.stats import Estimate
 
 TOP = 10  # likeliest tokens of base among which RL's likeliest one is looked for
 FACTS = ("logp_base", "logp_rl", "entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "js", "delta_logp")
+DIVERGENCES, ROUNDING = ("kl_rl_base", "kl_base_rl", "js"), 1e-6  # nats that float32 makes of two equal models
 OWNERS = {"rl": "RL's answers", "base": "base's answers"}
 TENTHS = 10
 FORKS = 0.2  # of all tokens, those of the highest entropy
@@ -27,7 +28,8 @@ def traced_tokens(rows: Mapping[str, Iterable[Row]]) -> Frame:
     """Return a row a token of traced responses, by who wrote them (`decoding`), and what both models think of it.
 
     `place` is that of RL's likeliest token among base's likeliest, 0 where both have the same, `TOP` where it is none
-    of them. `logp_base`, `logp_rl` and `delta_logp` are of the token that was written.
+    of them. `logp_base`, `logp_rl` and `delta_logp` are of the token that was written. A divergence that is no larger
+    than rounding is 0.
 
     Raises:
         ValueError: a response was decoded without a trace.
@@ -38,6 +40,7 @@ def traced_tokens(rows: Mapping[str, Iterable[Row]]) -> Frame:
         (base, _), (rl, _) = trace.likeliest("base"), trace.likeliest("rl")
         hits = base[:, :TOP] == rl[:, :1]  # (tokens, TOP)
         columns: dict[str, Any] = {name: trace.fact(name) for name in FACTS}
+        columns |= {name: np.where(columns[name] > ROUNDING, columns[name], 0) for name in DIVERGENCES}
         columns |= {"decoding": decoding, "problem": row.problem, "sample": row.sample, "length": row.n_tokens}
         columns |= {"position": np.arange(row.n_tokens), "place": np.where(hits.any(1), hits.argmax(1), TOP)}
         parts.append(pandas.DataFrame(columns))

@@ -16,7 +16,7 @@ from rlvr_dir.stats.errors import (
 from rlvr_dir.stats.estimate import Estimate, p_value
 from rlvr_dir.stats.majority import maj_at_k, maj_at_k_per_problem, numbered
 from rlvr_dir.stats.mass import gain_parts, least_share, mass_share, share_of_gain
-from rlvr_dir.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
+from rlvr_dir.stats.metrics import Responses, benchmark_metrics, pass_ks, problem_metrics, ratio
 from rlvr_dir.stats.paired import PairedDifference, mean_difference, paired_difference, sampling_interval, sign_flip_p
 from rlvr_dir.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem, samples_of
 from rlvr_dir.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
@@ -63,6 +63,7 @@ __all__ = [
     "paired_spread",
     "pass_at_k",
     "pass_at_k_per_problem",
+    "pass_ks",
     "power",
     "problem_metrics",
     "problems_needed",

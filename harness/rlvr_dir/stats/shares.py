@@ -114,4 +114,6 @@ def t_quantile(n: int) -> float:
 
 
 def _share_of(log_odds: float) -> float:
-    return float(1 / (1 + np.exp(-log_odds)))
+    from scipy.special import expit
+
+    return float(expit(log_odds))

@@ -1,0 +1,50 @@
+"""The numbers of an audit as one MLflow run: a metric a claim and column, with both ends of its interval."""
+
+import re
+import warnings
+from pathlib import Path
+
+from rlvr_dir.audit.run import THIS, Audit
+from rlvr_dir.tracking.store import TrackingStore, patience, reason
+
+EXPERIMENT = "rlvr-dir-audit"
+_REFUSED = re.compile(r"[^\w. /-]")  # in a metric's name
+
+
+def log_audit(found: Audit, store: Path | str) -> None:
+    """Log an audit as a new run; where MLflow cannot be written to there is a warning, and nothing else is lost."""
+    facts, pair = found.analysis.facts, found.evidence[THIS][0].pair
+    try:
+        with patience():
+            place = TrackingStore.at(store)
+            client = place.client()
+            with place.locked():
+                tags = {"kind": "audit", "mlflow.source.name": "rlvr-dir"}
+                run = client.create_run(
+                    place.experiment_id(client, EXPERIMENT), run_name="audit", tags=tags
+                ).info.run_id
+                params = {
+                    "base": pair.base,
+                    "rl": pair.rl,
+                    "tasks": ", ".join(facts["tasks"]),
+                    "samples": facts["samples"],
+                }
+                for name, value in params.items():
+                    client.log_param(run, name, value)
+                for name, value in metrics_of(found).items():
+                    client.log_metric(run, name, value)
+                client.set_terminated(run)
+    except Exception as error:
+        warnings.warn(
+            f"the audit was not logged to MLflow at {store} ({reason(error)}); its folder has everything", stacklevel=2
+        )
+
+
+def metrics_of(found: Audit) -> dict[str, float]:
+    """Return every number that is known by the name of its claim, with `_low` and `_high`, other columns before it."""
+    metrics: dict[str, float] = {}
+    for row in found.analysis.tables["rows"]:
+        name = row["name"] if row["pair"] == THIS else f"{_REFUSED.sub('_', row['pair'])}/{row['name']}"
+        ends = {end: row[f"value{end}"] for end in ("", "_low", "_high")}
+        metrics |= {f"{name}{end}": float(value) for end, value in ends.items() if value is not None}
+    return metrics

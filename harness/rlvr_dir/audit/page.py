@@ -1,0 +1,231 @@
+"""The page of an audit: what was compared and on what, four pictures, then the table group by group.
+
+write(report(found), Path("audit"))          # report.html, report.md, tables/ and figures/ with CSV and LaTeX
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlvr_dir import stats
+from rlvr_dir.audit.claim import GROUPS, Claim, Frame
+from rlvr_dir.audit.interventions import IN_RL, SHARES, correct, share_of_tokens
+from rlvr_dir.audit.outcomes import MODELS, table
+from rlvr_dir.audit.run import THIS, Audit
+from rlvr_dir.audit.tokens import OWNERS
+from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
+from rlvr_dir.report.model import Cell, Chapter, Report, Section, cell, frame
+from rlvr_dir.spec.pair import model_name
+from rlvr_dir.stats import Estimate
+
+TITLES = {
+    "tokens": "Tokens: both models' views of every token of their own answers",
+    "weights": "Weights: what training changed in the checkpoint",
+    "interventions": "Interventions: how few tokens carry the gain",
+    "outcomes": "Outcomes: what both models get right",
+}
+LINES = {  # of the picture of interventions: its ways, and the dashes of a control
+    "replace delta_logp": ("Δ log p, RL's token", "-"), "reject delta_logp": ("Δ log p, reject", (0, (6, 2, 1, 2))),
+    "veto delta_logp": ("Δ log p, veto", (0, (4, 2))), "resample delta_logp": ("Δ log p, base's token", (0, (1, 2))),
+    "replace js": ("JS, RL's token", "-"), "veto js": ("JS, veto", (0, (4, 2))),
+    "replace entropy_base": ("entropy, RL's token", "-"), "replace random": ("chance, RL's token", ":"),
+    **{f"resample {name} on rl": (f"in RL: {words}, base's", "-") for name, words in zip(
+        IN_RL, ("Δ log p", "JS", "chance"), strict=True)},
+}  # fmt: skip
+CURVE = 60  # points of the curve of concentration
+
+
+def report(found: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[str, str]] = ()) -> Report:
+    """Build the page of an audit; pictures are of the audited pair, tables have a column for every pair."""
+    frames = found.evidence[THIS][0].frames
+    pictures = {
+        "points": accuracy_figure,
+        "traces": concentration_figure,
+        "scores": pass_figure,
+        "weights": layer_figure,
+    }
+    front = tuple(draw(frames[reads]) for reads, draw in pictures.items() if reads in frames)
+    chapters = [
+        Chapter(title, _why_not(found, group), (claim_table(found, group),) if _measured(found, group) else ())
+        for group, title in TITLES.items()
+        if any(claim.group == group for claim in found.claims)
+    ]
+    headline, *lead = lines(found)
+    known = (("date", str(found.analysis.facts["date"])), ("minutes", str(found.analysis.facts["minutes"])))
+    return Report(title, headline, tuple(lead), front, tuple(chapters), facts=(*facts, *known))
+
+
+def lines(found: Audit) -> list[str]:
+    """Say what was compared, on what, and what was not measured; no verdicts."""
+    facts = found.analysis.facts
+    pair = found.evidence[THIS][0].pair
+    names = f"{model_name(pair.base)} and {model_name(pair.rl)}" if pair.base != pair.rl else model_name(pair.base)
+    sentences = [f"What is said of RLVR, measured on {names}."]
+    if facts["tasks"]:
+        drawn = f"{facts['problems']} problems of {', '.join(facts['tasks'])}, {facts['samples']} samples"
+        sentences.append(f"Base is {pair.base}, RL {pair.rl}; {drawn}, {facts['sampling']}.")
+    else:
+        sentences.append(f"Base is {pair.base}, RL {pair.rl}.")
+    for name in facts["same"]:
+        sentences.append(f"Base and RL of {name} are one model: every number is that of no change, 0, or all, 100 %.")
+    sentences += [f"Beside it: {', '.join(name for name in found.evidence if name != THIS)}."] * (
+        len(found.evidence) > 1
+    )
+    sentences.append("Brackets are 95 % intervals over problems. Rows measure; whether a claim holds is the reader's.")
+    return sentences
+
+
+def claim_table(found: Audit, group: str) -> Section:
+    """Make the table of a group: a row a claim, a column a pair, who published it, and how it is measured."""
+    rows = []
+    for claim in found.claims:
+        if claim.group == group:
+            numbers = {name: _number(claim, found.estimate(claim, name)) for name in found.evidence}
+            link = f"https://arxiv.org/abs/{claim.sources[0].arxiv}" if claim.sources else ""
+            rows.append(
+                {"Measured": claim.sentence, **numbers, "Published": Cell(claim.published, link=link), "How": claim.how}
+            )
+    note = "Published: by whom, on which pair; without a number where none was read that measures the same."
+    return Section(group, f"{TITLES[group].partition(':')[0]}: {len(rows)} rows", frame(rows), (note,))
+
+
+def _number(claim: Claim, estimate: Estimate) -> Cell:
+    return cell(estimate, claim.digits, unit=claim.unit, suffix=claim.suffix, plus=claim.signed)
+
+
+def _measured(found: Audit, group: str) -> bool:
+    return any(GROUPS[group] in of_seed.frames for column in found.evidence.values() for of_seed in column)
+
+
+def _why_not(found: Audit, group: str) -> tuple[str, ...]:
+    """Say of each column without these rows why it has none."""
+    missing = {
+        name: [of.missing[group] for of in column if group in of.missing] for name, column in found.evidence.items()
+    }
+    return tuple(f"Not measured of {name}: {'; '.join(dict.fromkeys(why))}." for name, why in missing.items() if why)
+
+
+# The pictures
+
+
+def accuracy_figure(points: Frame) -> Section:
+    """Draw accuracy against the share of changed tokens, from base with RL's tokens and from RL with base's."""
+    rows: list[dict[str, Any]] = []
+    with drawing("audit-accuracy", height_of(len(LINES) + 2)) as canvas:
+        axes, criteria = canvas.one, list(dict.fromkeys(_criterion(way) for way in LINES))
+        for way, (label, dashes) in LINES.items():
+            at = [share_of_tokens(points, way, share) for share in SHARES]
+            scores = [_score(correct(points, way, share)) for share in SHARES]
+            order = np.argsort([share.value or 0.0 for share in at])
+            style = look(criteria.index(_criterion(way)), linestyle=dashes)
+            style |= {"markerfacecolor": "white"} if not way.startswith("replace") else {}
+            line(axes, [100 * (at[i].value or 0.0) for i in order], [scores[i] for i in order], label, **style)
+            rows += [
+                {"line": label, "flagged_percent": 100 * share, "changed_percent": 100 * (at[i].value or 0.0),
+                 **_ends(scores[i])} for i, share in enumerate(SHARES)
+            ]  # fmt: skip
+        for model, name in MODELS.items():
+            level = _score(correct(points, model))
+            axes.axhline(level.value, color={"base": BASE, "rl": RL}[model], linewidth=1, linestyle=":", label=name)
+            rows.append({"line": name, "changed_percent": 0.0, **_ends(level)})
+        root_axis(axes)
+        axes.set_xlabel("changed tokens, %")
+        axes.set_ylabel("right answers, %")
+        beside(axes)
+    note = (
+        f"Each line flags {', '.join(f'{100 * share:g}' for share in SHARES)} % of the tokens. Filled: RL writes, in "
+        "base's answers; open: base writes, in base's answers or in RL's. Bars are 95 % intervals over problems."
+    )
+    alt = (
+        "Line chart: right answers against changed tokens, a line a way of choosing and writing; levels of base and RL."
+    )
+    return Section("accuracy", "Right answers against changed tokens", frame(rows), (note,), canvas.svg, alt)
+
+
+def concentration_figure(traces: Frame) -> Section:
+    """Draw how much of all JS stands on how few positions, of both models' answers."""
+    rows: list[dict[str, Any]] = []
+    with drawing("audit-concentration", 2.6) as canvas:
+        for owner, name in OWNERS.items():
+            js = np.sort(traces.js[traces.decoding == owner].to_numpy(float))[::-1]
+            if not js.sum():
+                continue
+            held = np.cumsum(js) / js.sum()
+            places = np.unique(np.geomspace(1, js.size, CURVE).astype(int))
+            canvas.one.plot(
+                100 * places / js.size, 100 * held[places - 1], label=name, color={"rl": RL, "base": BASE}[owner]
+            )
+            rows += [
+                {"answers": name, "positions_percent": 100 * at / js.size, "js_percent": 100 * held[at - 1]}
+                for at in places.tolist()
+            ]
+        canvas.one.set_xscale("log")
+        canvas.one.xaxis.set_major_formatter("{x:g}")
+        canvas.one.set_xlabel("positions, those with the most JS first, %")
+        canvas.one.set_ylabel("of all JS, %")
+        canvas.one.legend(loc="lower right")
+    alt = "Line chart: share of all Jensen-Shannon divergence against the share of positions that hold it."
+    names = ["answers", "positions_percent", "js_percent"]
+    return Section("concentration", "How few positions hold the divergence", frame(rows, names), (), canvas.svg, alt)
+
+
+def pass_figure(scores: Frame) -> Section:
+    """Draw Pass@k of base and RL for every k."""
+    rows: list[dict[str, Any]] = []
+    with drawing("audit-pass", 2.6) as canvas:
+        for model, name in MODELS.items():
+            right = table(scores, "correct", model)
+            ks = list(range(1, right.shape[1] + 1))
+            passed = [_mean(stats.pass_at_k_per_problem(right, k)) for k in ks]
+            line(canvas.one, ks, passed, name, **look(0, color={"base": BASE, "rl": RL}[model]))
+            rows += [{"model": name, "k": k, **_ends(estimate)} for k, estimate in zip(ks, passed, strict=True)]
+        canvas.one.set_xscale("log", base=2)
+        canvas.one.set_xticks([1, *stats.pass_ks(scores["sample"].nunique())])
+        canvas.one.xaxis.set_major_formatter("{x:g}")
+        canvas.one.set_xlabel("k")
+        canvas.one.set_ylabel("Pass@k, %")
+        canvas.one.legend(loc="lower right")
+    note = "Unbiased for each k. Bars are 95 % intervals over problems."
+    alt = "Line chart: Pass@k of base and of RL against k."
+    return Section("pass", "Problems solved in k samples", frame(rows), (note,), canvas.svg, alt)
+
+
+def layer_figure(weights: Frame) -> Section:
+    """Draw the relative size of the change by layer, a line a kind of matrix."""
+    inside = weights[weights.layer.notna() & weights.change.notna()]
+    sums = inside.groupby(["kind", "layer"])[["change", "size"]].sum().reset_index()
+    sums["relative_change"] = np.sqrt(sums.change / sums["size"].where(sums["size"] > 0))
+    with drawing("audit-layers", 2.6) as canvas:
+        for i, (kind, of_kind) in enumerate(sums.groupby("kind")):
+            canvas.one.plot(of_kind.layer, of_kind.relative_change, label=kind, markersize=4, **look(i))
+        percent_axis(canvas.one.yaxis)
+        canvas.one.set_ylim(bottom=0)
+        canvas.one.xaxis.get_major_locator().set_params(integer=True)
+        canvas.one.set_xlabel("layer")
+        canvas.one.set_ylabel("‖ΔW‖ / ‖W‖")
+        canvas.one.legend()
+    data = sums[["kind", "layer", "relative_change"]]
+    alt = "Line chart: the size of the change over that of the weights by layer, a line a kind of matrix."
+    return Section("layers", "How far each layer's weights moved", data, (), canvas.svg, alt)
+
+
+def _criterion(way: str) -> str:
+    """Name what a line's colour stands for: the criterion, and whose answers."""
+    return way.partition(" ")[2]
+
+
+def _score(right: np.ndarray) -> Estimate:
+    """Return Avg in percent, of (problems, samples)."""
+    low, high = stats.score_interval(right)
+    return Estimate(100 * right.mean(), 100 * low, 100 * high)
+
+
+def _mean(values: np.ndarray) -> Estimate:
+    """Return the mean over problems in percent; an interval of scores, as of one sample a problem."""
+    low, high = stats.score_interval(values[:, None])
+    return Estimate(100 * values.mean(), 100 * low, 100 * high)
+
+
+def _ends(estimate: Estimate) -> dict[str, float | None]:
+    return {"percent": estimate.value, "low": estimate.low, "high": estimate.high}
