@@ -4,7 +4,7 @@ import numpy as np
 import pandas
 import pytest
 
-from rlvr_dir.audit.interventions import AT, CLAIMS, IN_RL, SHARES, WAYS, name_of, point_frame, points_at
+from rlvr_dir.audit.interventions import AT, CLAIMS, IN_RL, SHARES, WAYS, correct, name_of, point_frame, points_at
 from rlvr_dir.spec import Decoding
 from rlvr_dir.sweep.taus import gate_of
 from tests.audit.made import responses
@@ -84,13 +84,22 @@ def test_ways_that_are_one_decoding_have_points_of_their_own():
         for model in ("base", "rl")
     }
     points = points_at(models)
-    labels = dict.fromkeys([*(decoding.label() for *_, decoding in points), "base", "rl"])
-    every = pandas.concat([responses(label, right(BASE)) for label in labels], ignore_index=True)
-    frame = point_frame(points, every)
+    decodings = [*models, *(decoding for *_, decoding in points)]
+    frame = point_frame(points, {decoding: responses("x", right(BASE)) for decoding in decodings})
     assert len(frame) == (70 + 2) * PROBLEMS * 10
     found = values(frame)
     assert found["replace/js"].value is None
     assert found["token/js"].value == 0
+
+
+def test_decodings_of_one_label_are_apart():
+    """Labels have three digits of a threshold: two points were taken for one."""
+    taus = (0.12341, 0.12342)
+    points = [("replace js", tau, Decoding(mode="replace", criterion="js", tau=tau)) for tau in taus]
+    assert len({decoding.label() for *_, decoding in points}) == 1
+    accuracies = {Decoding(mode="base"): 0.2, Decoding(mode="rl"): 0.8, points[0][2]: 0.4, points[1][2]: 0.5}
+    frame = point_frame(points, {decoding: responses("x", right(value)) for decoding, value in accuracies.items()})
+    assert [correct(frame, "replace js", tau).mean() for tau in taus] == pytest.approx([0.4, 0.5])
 
 
 def test_both_directions_are_asked():

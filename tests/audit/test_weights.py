@@ -89,7 +89,7 @@ def test_a_checkpoint_and_itself(made):
     assert not is_one(pair)
     for name in ("equal", "equal_bf16", "within_atol", "within_rtol"):
         assert found[name].value == 1
-    for name in ("rank", "effective_rank", "spectra", *(f"change/{kind.lower()}" for kind in NAMES)):
+    for name in ("rank", "effective_rank", "spectra", "apart", *(f"change/{kind.lower()}" for kind in NAMES)):
         assert found[name].value == 0, name
     assert found["first"].value is None
 
@@ -117,9 +117,10 @@ def test_what_is_in_one_checkpoint_alone_is_left_out(made, tmp_path):
     changes = weight_changes(other).set_index("tensor")
     assert np.isnan(changes.loc["lm_head.weight"].numbers)
     assert np.isnan(changes.loc[NAMES["vectors"]].numbers)
-    assert values(changes.reset_index())["equal"].value == pytest.approx(1000 / 2200)
+    found = values(changes.reset_index())
+    assert (found["equal"].value, found["apart"].value) == (pytest.approx(1000 / 2200), 2)
     strange = Pair(base=pair.base, rl=checkpoint(tmp_path / "strange", {"x": torch.zeros(3)}))
-    with pytest.raises(UserError, match=r"have no tensor of one name and shape in common; accepted: two checkpoints"):
+    with pytest.raises(UserError, match=r"have 0 of 5 tensors in common, by name and shape; accepted: two"):
         weight_changes(strange)
 
 

@@ -147,14 +147,14 @@ def gather(
         if "interventions" in decoded:
             points = intervention_points(spec, engine, records, progress=progress)
             results = _evaluated(spec, [*ALONE, *(decoding for *_, decoding in points)], engine, records, progress)
-            evidence.frames["points"] = point_frame(points, frame(results))
+            by_decoding = {decoding: _responses(results, decoding) for decoding in (*ALONE, *(d for *_, d in points))}
+            evidence.frames["points"] = point_frame(points, by_decoding)
         elif "outcomes" in decoded:
             results = _evaluated(spec, ALONE, engine, records, progress)
     if "outcomes" in decoded:
-        alone = [result for result in results if result.decoding in ALONE]
+        alone = [_responses(results, decoding) for decoding in ALONE]
         ranked = [_of_rank(spec, pair, rank, models, records, progress) for rank in low_rank]
-        evidence.frames["scores"] = pandas.concat([frame(alone), *ranked], ignore_index=True)
-        results += alone
+        evidence.frames["scores"] = pandas.concat([*alone, *ranked], ignore_index=True)
     evidence.speed = _speed(results) or evidence.speed
     return evidence
 
@@ -186,6 +186,10 @@ def intervention_points(
 
 def _rows(jobs: Sequence[Job], decoding: Decoding, records: Path) -> list[Row]:
     return [row for job in jobs if job.decoding == decoding for row in rollouts(job, records)]
+
+
+def _responses(results: Sequence[EvalResult], decoding: Decoding) -> Frame:
+    return frame([result for result in results if result.decoding == decoding])
 
 
 def _evaluated(

@@ -8,6 +8,7 @@ Every way of choosing flags the same shares of the tokens of whoever writes (thr
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+import pandas
 
 from rlvr_dir import stats
 from rlvr_dir.audit.claim import POINTS, Claim, Frame, Source
@@ -60,13 +61,10 @@ def points_at(values: Mapping[Decoding, Mapping[Gate, np.ndarray]]) -> list[tupl
     return points
 
 
-def point_frame(points: Iterable[tuple[str, float, Decoding]], responses: Frame) -> Frame:
+def point_frame(points: Iterable[tuple[str, float, Decoding]], responses: Mapping[Decoding, Frame]) -> Frame:
     """Return the responses of each point, and of base and RL alone, which are ways of share 0 and 1."""
-    import pandas
-
-    by_decoding = dict([*responses.groupby("decoding", sort=False)])
     alone = [("base", 0.0, Decoding(mode="base")), ("rl", 1.0, Decoding(mode="rl"))]
-    parts = [by_decoding[decoding.label()].assign(way=way, share=share) for way, share, decoding in [*alone, *points]]
+    parts = [responses[decoding].assign(way=way, share=share) for way, share, decoding in [*alone, *points]]
     return pandas.concat(parts, ignore_index=True)
 
 

@@ -60,8 +60,7 @@ def lines(found: Audit) -> list[str]:
     """Say what was compared, on what, and what was not measured; no verdicts."""
     facts = found.analysis.facts
     pair = found.evidence[THIS][0].pair
-    names = f"{model_name(pair.base)} and {model_name(pair.rl)}" if pair.base != pair.rl else model_name(pair.base)
-    sentences = [f"What is said of RLVR, measured on {names}."]
+    sentences = [f"What is said of RLVR, measured on {model_name(pair.rl)}."]
     if facts["tasks"]:
         drawn = f"{facts['problems']} problems of {', '.join(facts['tasks'])}, {facts['samples']} samples"
         sentences.append(f"Base is {pair.base}, RL {pair.rl}; {drawn}, {facts['sampling']}.")
@@ -164,7 +163,8 @@ def concentration_figure(traces: Frame) -> Section:
         canvas.one.xaxis.set_major_formatter("{x:g}")
         canvas.one.set_xlabel("positions, those with the most JS first, %")
         canvas.one.set_ylabel("of all JS, %")
-        canvas.one.legend(loc="lower right")
+        if rows:
+            canvas.one.legend(loc="lower right")
     alt = "Line chart: share of all Jensen-Shannon divergence against the share of positions that hold it."
     names = ["answers", "positions_percent", "js_percent"]
     return Section("concentration", "How few positions hold the divergence", frame(rows, names), (), canvas.svg, alt)

@@ -10,6 +10,7 @@ has, or in another shape, has a row without numbers.
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,7 +42,7 @@ def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
     (`spectrum` says of which); of the others they are missing.
 
     Raises:
-        UserError: the checkpoints have no tensor in common, or are not safetensors.
+        UserError: less than half of RL's numbers have a partner in base, or files are not safetensors.
     """
     from safetensors import safe_open
 
@@ -49,10 +50,10 @@ def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
         base, rl = _files(pair, Path(merged))
         shapes = tensor_shapes(base), tensor_shapes(rl)
         shared = [name for name, shape in shapes[0].items() if shapes[1].get(name) == shape]
-        if not shared:
+        if 2 * sum(prod(shapes[1][name]) for name in shared) < sum(map(prod, shapes[1].values())):
             raise UserError(
-                f"base={pair.base!r} and rl={pair.rl!r} have no tensor of one name and shape in common; accepted: two "
-                "checkpoints of one architecture"
+                f"base={pair.base!r} and rl={pair.rl!r} have {len(shared)} of {len({*base, *rl})} tensors in common, "
+                "by name and shape; accepted: two checkpoints of one architecture"
             )
         sampled = _sampled({name: shapes[0][name] for name in shared}, budget)
         opened = {file: stack.enter_context(safe_open(file, "pt")) for file in {*base.values(), *rl.values()}}
@@ -126,7 +127,7 @@ def _files(pair: Pair, merged: Path) -> tuple[dict[str, Path], dict[str, Path]]:
 def _sampled(shapes: dict[str, tuple[int, ...]], budget: float) -> set[str]:
     """Draw the matrices whose spectra are computed: all where the budget allows, of others a seeded sample."""
     costs = {
-        name: float(np.prod(shape)) * min(shape) for name, shape in shapes.items() if len(shape) == 2 and min(shape) > 1
+        name: float(prod(shape)) * min(shape) for name, shape in shapes.items() if len(shape) == 2 and min(shape) > 1
     }
     names = [str(name) for name in np.random.default_rng(SEED).permutation(sorted(costs))]
     spent = np.cumsum([costs[name] for name in names])
@@ -214,6 +215,8 @@ CLAIMS: tuple[Claim, ...] = (
         f"Squares of singular values {SPECTRA}", energy_share("eight")),
     Claim("weights/hundredth", "weights", "Energy of ΔW in the first hundredth of its singular values",
         f"One of them at least. Squares of singular values {SPECTRA}", energy_share("hundredth")),
+    Claim("weights/apart", "weights", "Tensors of one checkpoint alone, or of another shape", "Left out of all rows.",
+        lambda weights: Estimate(int(weights.numbers.isna().sum())), **COUNT),
     Claim("weights/spectra", "weights", "Matrices whose spectra were computed", f"Drawn with seed {SEED} of those that "
         "change, where all would take too long.", lambda weights: Estimate(len(_spectra(weights))), **COUNT),
 )  # fmt: skip
