@@ -58,10 +58,10 @@ def test_what_a_rank_has_of_the_gain():
     parts = [responses("base", np.zeros((6, 4), int)), responses("rl", np.ones((6, 4), int))]
     parts.append(responses("rank 1", np.tile([1, 1, 1, 0], (6, 1))))
     frame = pandas.concat(parts, ignore_index=True)
-    assert rank_claim(1).estimate(frame).value == pytest.approx(0.75)
-    assert rank_claim(8).estimate(frame).value is None, "it was not decoded"
-    assert "over 99 %" in rank_claim(1).published
-    assert rank_claim(8).published == ""
+    assert rank_claim(1, False).estimate(frame).value == pytest.approx(0.75)
+    assert rank_claim(8, False).estimate(frame).value is None, "it was not decoded"
+    assert "over 99 %" in rank_claim(1, True).published, "what was published was rescaled"
+    assert rank_claim(1, False).published == rank_claim(8, True).published == ""
 
 
 def test_problems_of_several_tasks_are_apart():

@@ -153,7 +153,11 @@ def gather(
             results = _evaluated(spec, ALONE, engine, records, progress)
     if "outcomes" in decoded:
         alone = [_responses(results, decoding) for decoding in ALONE]
-        ranked = [_of_rank(spec, pair, rank, models, records, progress) for rank in low_rank]
+        ranked = [
+            _of_rank(spec, pair, rank, models, records, rescale=rescale, progress=progress)
+            for rank in low_rank
+            for rescale in (False, True)
+        ]
         evidence.frames["scores"] = pandas.concat([*alone, *ranked], ignore_index=True)
     evidence.speed = _speed(results) or evidence.speed
     return evidence
@@ -199,17 +203,19 @@ def _evaluated(
     return evaluate(evaluation, engine=engine, records=records, progress=progress)
 
 
-def _of_rank(spec: EvalSpec, pair: Pair, rank: int, models: Path, records: Path, progress: bool) -> Frame:
+def _of_rank(
+    spec: EvalSpec, pair: Pair, rank: int, models: Path, records: Path, *, rescale: bool, progress: bool
+) -> Frame:
     """Return the responses of base with the part of ΔW of a rank, written where it is not there yet."""
     weights = digest_of([fingerprint(*model) for model in pair.models.values()])
-    folder = models / f"rank-{rank}-{weights}"
+    folder = models / f"{rank_name(rank, rescale).replace(' ', '-')}-{weights}"
     if not (folder / INDEX).is_file():
         with showing(progress), phase(f"writing rank {rank}"):
-            write_low_rank(pair, rank, folder)
+            write_low_rank(pair, rank, folder, rescale=rescale)
     of_rank = spec.model_copy(update={"pair": pair.replace(rl=str(folder), rl_revision=None)})
     with showing(progress), opened(of_rank) as engine:
         results = _evaluated(of_rank, ALONE[1:], engine, records, progress)
-    return frame(results).assign(decoding=rank_name(rank))
+    return frame(results).assign(decoding=rank_name(rank, rescale))
 
 
 def _speed(results: Sequence[EvalResult]) -> float | None:

@@ -128,10 +128,10 @@ SOURCES: dict[str, tuple[Source, ...]] = {
     "random": (Source(*SELECTION, "“fail”"),),
 }
 PAIRED = "Avg of both, paired by problem."
-GAIN = "0 % is base's accuracy, 100 % RL's."
+GAIN = "Of base's accuracy (0 %) and RL's (100 %)."
 BETWEEN = (
-    "Share of tokens that became others. It lies between the last share below and the first above, by intervals that "
-    "hold for all shares together; 0 and 100 where there is none."
+    "Share of tokens that became others; between the last that is below and the first that is above by intervals that "
+    "hold for all together (100 %: none is). A dash: the means do not reach it."
 )
 FLAGGED = f"with {100 * AT:g} % flagged by"
 

@@ -101,23 +101,24 @@ def crossing(beyond_chance: bool) -> Callable[[Frame], Estimate]:
     return of
 
 
-def rank_name(rank: int) -> str:
+def rank_name(rank: int, rescale: bool) -> str:
     """Name the model that is base with the part of ΔW of a rank."""
-    return f"rank {rank}"
+    return f"rank {rank}" + " rescaled" * rescale
 
 
-def rank_claim(rank: int) -> Claim:
+def rank_claim(rank: int, rescale: bool) -> Claim:
     """Make the claim about how much of RL's gain the model of a rank has."""
+    name = rank_name(rank, rescale)
 
     def of(responses: Frame) -> Estimate:
-        models = (rank_name(rank), "base", "rl")
-        if rank_name(rank) not in set(responses.decoding):
+        if name not in set(responses.decoding):
             return Estimate(None)
-        return stats.share_of_gain(*(table(responses, "correct", model).mean(axis=1) for model in models))
+        return stats.share_of_gain(*(table(responses, "correct", model).mean(axis=1) for model in (name, "base", "rl")))
 
-    how = "0 % is base's accuracy, 100 % RL's. Every matrix; vectors (norms, biases) are RL's; not rescaled to ‖ΔW‖."
-    sources = (Source("2510.00553", "abstract", "8 models, rescaled to ‖ΔW‖", "over 99 %"),) if rank == 1 else ()
-    return Claim(f"outcomes/rank/{rank}", "scores", f"RL's gain with ΔW of rank {rank} alone", how, of, sources)
+    how = "Of base's accuracy (0 %) and RL's (100 %). Every matrix, embeddings too; vectors (norms, biases) are RL's."
+    sentence = f"RL's gain with ΔW of rank {rank} alone" + ", made as long as ΔW (‖ΔW‖)" * rescale
+    sources = (Source("2510.00553", "abstract", "8 models, rescaled", "over 99 %"),) if rank == 1 and rescale else ()
+    return Claim(f"outcomes/{name.replace(' ', '/')}", "scores", sentence, how, of, sources)
 
 
 def _of_problems(hits: Any) -> Estimate:

@@ -16,6 +16,7 @@ from rlvr_dir.audit.run import THIS, Audit
 from rlvr_dir.audit.tokens import OWNERS
 from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
 from rlvr_dir.report.model import Cell, Chapter, Report, Section, cell, frame
+from rlvr_dir.report.tables import place
 from rlvr_dir.spec.pair import model_name
 from rlvr_dir.stats import Estimate
 
@@ -25,14 +26,18 @@ TITLES = {
     "interventions": "Interventions: how few tokens carry the gain",
     "outcomes": "Outcomes: what both models get right",
 }
-LINES = {  # of the picture of interventions: its ways, and the dashes of a control
-    "replace delta_logp": ("Δ log p, RL's token", "-"), "reject delta_logp": ("Δ log p, reject", (0, (6, 2, 1, 2))),
-    "veto delta_logp": ("Δ log p, veto", (0, (4, 2))), "resample delta_logp": ("Δ log p, base's token", (0, (1, 2))),
-    "replace js": ("JS, RL's token", "-"), "veto js": ("JS, veto", (0, (4, 2))),
-    "replace entropy_base": ("entropy, RL's token", "-"), "replace random": ("chance, RL's token", ":"),
-    **{f"resample {name} on rl": (f"in RL: {words}, base's", "-") for name, words in zip(
+BASES, RLS = "base's answers", "RL's answers"  # the panels of the picture of interventions
+LINES: dict[str, dict[str, str]] = {  # their lines, by the way that each draws
+    BASES: {
+        "replace delta_logp": "Δ log p, RL's token", "reject delta_logp": "Δ log p, reject",
+        "veto delta_logp": "Δ log p, veto", "resample delta_logp": "Δ log p, base again",
+        "replace js": "JS, RL's token", "reject js": "JS, reject", "veto js": "JS, veto",
+        "replace entropy_base": "entropy, RL's token", "replace random": "chance, RL's token",
+    },
+    RLS: {f"resample {name} on rl": f"{words}, base's token" for name, words in zip(
         IN_RL, ("Δ log p", "JS", "chance"), strict=True)},
 }  # fmt: skip
+DASHES = {"replace": "-", "reject": (0, (6, 2, 1, 2)), "veto": (0, (4, 2)), "resample": (0, (1, 2))}
 CURVE = 60  # points of the curve of concentration
 
 
@@ -60,12 +65,13 @@ def lines(found: Audit) -> list[str]:
     """Say what was compared, on what, and what was not measured; no verdicts."""
     facts = found.analysis.facts
     pair = found.evidence[THIS][0].pair
+    models = f"Base is {place(pair.base)}, RL {place(pair.rl)}"
     sentences = [f"What is said of RLVR, measured on {model_name(pair.rl)}."]
     if facts["tasks"]:
         drawn = f"{facts['problems']} problems of {', '.join(facts['tasks'])}, {facts['samples']} samples"
-        sentences.append(f"Base is {pair.base}, RL {pair.rl}; {drawn}, {facts['sampling']}.")
+        sentences.append(f"{models}; {drawn}, {facts['sampling']}.")
     else:
-        sentences.append(f"Base is {pair.base}, RL {pair.rl}.")
+        sentences.append(f"{models}.")
     for name in facts["same"]:
         sentences.append(f"Base and RL of {name} are one model: every number is that of no change, 0, or all, 100 %.")
     sentences += [f"Beside it: {', '.join(name for name in found.evidence if name != THIS)}."] * (
@@ -90,6 +96,10 @@ def claim_table(found: Audit, group: str) -> Section:
 
 
 def _number(claim: Claim, estimate: Estimate) -> Cell:
+    """Write a number; one that lies somewhere in an interval, and is not known, as a dash above that."""
+    if estimate.value is None and estimate.low is not None and estimate.high is not None:
+        between = estimate.interval(claim.digits, unit=claim.unit)
+        return Cell("–", None, (claim.unit * estimate.low, claim.unit * estimate.high), (between,))
     return cell(estimate, claim.digits, unit=claim.unit, suffix=claim.suffix, plus=claim.signed)
 
 
@@ -109,36 +119,41 @@ def _why_not(found: Audit, group: str) -> tuple[str, ...]:
 
 
 def accuracy_figure(points: Frame) -> Section:
-    """Draw accuracy against the share of changed tokens, from base with RL's tokens and from RL with base's."""
+    """Draw accuracy against the share of changed tokens: of base with RL's tokens, and of RL with base's."""
     rows: list[dict[str, Any]] = []
-    with drawing("audit-accuracy", height_of(len(LINES) + 2)) as canvas:
-        axes, criteria = canvas.one, list(dict.fromkeys(_criterion(way) for way in LINES))
-        for way, (label, dashes) in LINES.items():
-            at = [share_of_tokens(points, way, share) for share in SHARES]
-            scores = [_score(correct(points, way, share)) for share in SHARES]
-            order = np.argsort([share.value or 0.0 for share in at])
-            style = look(criteria.index(_criterion(way)), linestyle=dashes)
-            style |= {"markerfacecolor": "white"} if not way.startswith("replace") else {}
-            line(axes, [100 * (at[i].value or 0.0) for i in order], [scores[i] for i in order], label, **style)
-            rows += [
-                {"line": label, "flagged_percent": 100 * share, "changed_percent": 100 * (at[i].value or 0.0),
-                 **_ends(scores[i])} for i, share in enumerate(SHARES)
-            ]  # fmt: skip
-        for model, name in MODELS.items():
-            level = _score(correct(points, model))
-            axes.axhline(level.value, color={"base": BASE, "rl": RL}[model], linewidth=1, linestyle=":", label=name)
-            rows.append({"line": name, "changed_percent": 0.0, **_ends(level)})
-        root_axis(axes)
-        axes.set_xlabel("changed tokens, %")
-        axes.set_ylabel("right answers, %")
-        beside(axes)
+    levels = {name: _score(correct(points, model)) for model, name in MODELS.items()}
+    with drawing("audit-accuracy", height_of(len(LINES[BASES]) + 2), 2) as canvas:
+        for axes, (panel, ways) in zip(canvas.axes, LINES.items(), strict=True):
+            criteria = list(dict.fromkeys(way.partition(" ")[2] for way in ways))
+            for way, label in ways.items():
+                mode, _, criterion = way.partition(" ")
+                at = [share_of_tokens(points, way, share).value or 0.0 for share in SHARES]
+                scores = [_score(correct(points, way, share)) for share in SHARES]
+                style = look(criteria.index(criterion), linestyle=DASHES[mode])
+                style |= {} if mode == "replace" else {"markerfacecolor": "white"}
+                order = np.argsort(at)
+                line(axes, [100 * at[i] for i in order], [scores[i] for i in order], label, **style)
+                rows += [
+                    {"answers": panel, "way": way, "flagged_percent": 100 * share, "changed_percent": 100 * changed,
+                     **_ends(estimate)}
+                    for share, changed, estimate in zip(SHARES, at, scores, strict=True)
+                ]  # fmt: skip
+            for (name, level), colour in zip(levels.items(), (BASE, RL), strict=True):
+                axes.axhline(level.value, color=colour, linewidth=1, linestyle=":", label=name)
+            root_axis(axes)
+            axes.set_title(panel)
+            axes.set_ylabel("right, %")
+            beside(axes)
+        canvas.axes[-1].set_xlabel("changed tokens, %")
+    rows += [
+        {"answers": name, "way": "alone", "changed_percent": 0.0, **_ends(level)} for name, level in levels.items()
+    ]
+    shares = ", ".join(f"{100 * share:g}" for share in SHARES)
     note = (
-        f"Each line flags {', '.join(f'{100 * share:g}' for share in SHARES)} % of the tokens. Filled: RL writes, in "
-        "base's answers; open: base writes, in base's answers or in RL's. Bars are 95 % intervals over problems."
+        f"Each line flags {shares} % of the tokens. Reject: RL decides, base writes; veto: the flag decides, base "
+        "writes; dotted: base and RL alone. Bars are 95 % intervals over problems."
     )
-    alt = (
-        "Line chart: right answers against changed tokens, a line a way of choosing and writing; levels of base and RL."
-    )
+    alt = "Two line charts: right answers against changed tokens, in base's and in RL's answers, a line a way."
     return Section("accuracy", "Right answers against changed tokens", frame(rows), (note,), canvas.svg, alt)
 
 
@@ -208,11 +223,6 @@ def layer_figure(weights: Frame) -> Section:
     data = sums[["kind", "layer", "relative_change"]]
     alt = "Line chart: the size of the change over that of the weights by layer, a line a kind of matrix."
     return Section("layers", "How far each layer's weights moved", data, (), canvas.svg, alt)
-
-
-def _criterion(way: str) -> str:
-    """Name what a line's colour stands for: the criterion, and whose answers."""
-    return way.partition(" ")[2]
 
 
 def _score(right: np.ndarray) -> Estimate:

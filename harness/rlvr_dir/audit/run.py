@@ -37,7 +37,8 @@ THIS = "this pair"  # the first column
 def claims(low_rank: Sequence[int] = ()) -> list[Claim]:
     """Return every claim that there is, group by group."""
     return [
-        *tokens.CLAIMS, *weights.CLAIMS, *interventions.CLAIMS, *outcomes.CLAIMS, *map(outcomes.rank_claim, low_rank),
+        *tokens.CLAIMS, *weights.CLAIMS, *interventions.CLAIMS, *outcomes.CLAIMS,
+        *(outcomes.rank_claim(rank, rescale) for rank in low_rank for rescale in (False, True)),
     ]  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def run_audit(request: Request, *, records: Path, out: Path, progress: bool = Tr
     """
     questions, began = request.check(), time.monotonic()
     check_writable(out, records)
-    kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": out / "models", "progress": progress}
+    kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": records.parent / "low-rank", "progress": progress}
     evidence: dict[str, list[Evidence]] = {}
     for column, specs in request.columns.items():
         evidence[column] = [gather(spec, request.rows, questions, records, **kwargs) for spec in specs]
@@ -247,7 +248,7 @@ def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
         rows = [row for spec in specs for row in costs(spec, request.rows, questions, records)]
         lines.append(f"{name}: {_words(rows, request.spec, _stored_speed(out))}")
     if request.low_rank:
-        lines.append(f"not counted: models of rank {', '.join(map(str, request.low_rank))}, each scored as RL is")
+        lines.append(f"not counted: models of rank {', '.join(map(str, request.low_rank))}, each scored twice as RL is")
     if any(row.held is None for row in rows):
         lines.append(
             "thresholds are found on base's and RL's own answers: what is held of the rest is told after these"
