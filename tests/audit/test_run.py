@@ -1,6 +1,7 @@
 """An audit from the request to its files, on small pairs: what is decoded once, what is refused, what is left out."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,16 @@ def test_unlike_vocabularies_leave_the_weights(audit, peaked_pair, sums, tmp_pat
     assert all("; accepted: " in sentence for sentence in why.values())
 
 
+def test_a_checkpoint_that_was_fetched_in_part(audit, peaked_pair, tmp_path):
+    folder = Path(shutil.copytree(peaked_pair.rl, tmp_path / "part"))
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    done = audit(peaked_pair.base, folder, "--rows", "weights")
+    assert done.returncode == 2
+    assert "its model.safetensors is cut short or damaged" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_unlike_architectures_leave_the_answers(audit, peaked_pair, sums, tmp_path):
     wide = random_pair(tmp_path / "wide", hidden=128)
     words = (peaked_pair.base, wide.rl, "--tasks", sums / "sums.jsonl", *SMALL, "--rows", "tokens,weights")
@@ -170,6 +181,7 @@ def test_seeds_are_one_number():
         (["./one", "--rows", "weights"], "1 checkpoints are named; accepted: BASE RL, or none and --pair"),
         (["a", "b", "--pair", "tiny"], "--pair 'tiny' and 'a' both name a pair; give one of them"),
         (["--tasks", "aime99"], "task='aime99' is not known"),
+        (["--tasks", "tiny_easy", "--temperature", "0"], "--temperature 0 is refused with interventions, of which one"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

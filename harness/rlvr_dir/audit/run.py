@@ -72,6 +72,11 @@ class Request:
         if self.low_rank and "outcomes" not in self.rows:
             ranks = ",".join(map(str, self.low_rank))
             raise UserError(f"low_rank={ranks} is scored with outcomes, which rows leaves out; accepted: rows=outcomes")
+        if self.spec.sampling and self.spec.sampling.greedy and "interventions" in self.rows:
+            raise UserError(
+                "temperature=0 is refused with interventions, of which one flags tokens by chance; accepted: other "
+                "rows, or a temperature above 0"
+            )
         if THIS in self.beside:
             raise UserError(f"beside={THIS!r} is the audited pair's own column; accepted: another name")
         for spec in (spec for specs in self.columns.values() for spec in specs):
@@ -224,7 +229,8 @@ def facts_of(request: Request, questions: Questions, evidence: Mapping[str, list
         "pairs": {name: [of.pair.model_dump(mode="json") for of in column] for name, column in evidence.items()},
         "tasks": [benchmark.name for benchmark in questions.benchmarks.values()],
         "problems": sum(
-            len(request.spec.problem_ids([*benchmark.golds])) for benchmark in questions.benchmarks.values()
+            len(request.spec.problem_ids([row["id"] for row in benchmark.problems]))
+            for benchmark in questions.benchmarks.values()
         ),
         "samples": sampling.samples if sampling else None,
         "sampling": sampling.words if sampling else None,

@@ -9,7 +9,7 @@ has, or in another shape, has a row without numbers.
 
 import re
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 import pandas
+from safetensors import SafetensorError, safe_open
 
 from rlvr_dir import stats
 from rlvr_dir.audit.claim import COUNT, Claim, Frame, Source
 from rlvr_dir.checkpoints.adapter import merge_adapter, trained_on
 from rlvr_dir.checkpoints.low_rank import energies
-from rlvr_dir.checkpoints.weights import same_numbers, tensor_files, tensor_shapes
+from rlvr_dir.checkpoints.weights import header_shapes, same_numbers, tensor_files, tensor_shapes
 from rlvr_dir.errors import UserError
 from rlvr_dir.spec import Pair
 from rlvr_dir.stats import Estimate
@@ -44,8 +45,6 @@ def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
     Raises:
         UserError: less than half of RL's numbers have a partner in base, or files are not safetensors.
     """
-    from safetensors import safe_open
-
     with TemporaryDirectory(prefix="rlvr-dir-merged-") as merged, ExitStack() as stack:
         base, rl = _files(pair, Path(merged))
         shapes = tensor_shapes(base), tensor_shapes(rl)
@@ -107,20 +106,30 @@ def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
 
 def is_one(pair: Pair) -> bool:
     """Tell whether both models of a pair are one, by their places or by the beginnings of all their tensors."""
-    base, rl = (tensor_files(*pair.models[role]) for role in ("base", "rl"))
-    return pair.models["base"] == pair.models["rl"] or same_numbers(base, rl)
+    if pair.models["base"] == pair.models["rl"]:
+        return True
+    with suppress(OSError, SafetensorError):  # damaged: whoever reads it all says how
+        return same_numbers(*(tensor_files(*pair.models[role]) for role in ("base", "rl")))
+    return False
 
 
 def _files(pair: Pair, merged: Path) -> tuple[dict[str, Path], dict[str, Path]]:
-    """Find the files of both models' tensors; an adapter is merged into `merged`."""
-    places = dict(pair.models)
-    files = {role: tensor_files(*places[role], fetch=True) for role in ("base", "rl")}
-    if trained_on(*places["rl"]) is not None:
-        merge_adapter(pair, "float32", merged)
-        files["rl"] = tensor_files(str(merged))
-    for role, of_role in files.items():
-        if not of_role:
-            raise UserError(f"{role}={places[role].place!r} holds no model*.safetensors; accepted: weights in them")
+    """Find the files of both models' tensors, whole; an adapter is merged into `merged`.
+
+    Raises:
+        UserError: a file is missing or damaged, or holds something else than safetensors.
+    """
+    files: dict[str, dict[str, Path]] = {}
+    for role in ("base", "rl"):
+        place, revision = pair.models[role]
+        if role == "rl" and trained_on(place, revision) is not None:
+            merge_adapter(pair, "float32", merged)
+            place, revision = str(merged), None
+        if (folder := Path(place).expanduser()).is_dir():
+            header_shapes(f"{role}={place!r}", folder)  # which says what is wrong with its files
+        files[role] = tensor_files(place, revision, fetch=True)
+        if not files[role]:
+            raise UserError(f"{role}={place!r} holds no model*.safetensors; accepted: weights in them")
     return files["base"], files["rl"]
 
 

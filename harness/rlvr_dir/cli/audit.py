@@ -79,7 +79,11 @@ def audit_command(
         echo(dry_run_words(request, records=records, out=out), lines=True)
         return
     place = tracking_place(out, tracking, track=track)
-    found = run_audit(request, records=records, out=out)
+    try:
+        found = run_audit(request, records=records, out=out)
+    except KeyboardInterrupt:
+        say(f"interrupted; what was decoded is kept in {records}, and the same command goes on from there")
+        raise
     page = write(report(found, facts=(("made by", " ".join(["rlvr-dir", *sys.argv[1:]])),)), out)
     if place is not None:
         with phase("logging to MLflow"):
