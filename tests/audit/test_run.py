@@ -133,6 +133,20 @@ def test_a_checkpoint_that_was_fetched_in_part(audit, peaked_pair, tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+def test_tokens_that_base_does_not_know_leave_outcomes_and_weights(audit, peaked_pair, sums, tmp_path):
+    from transformers import AutoTokenizer
+
+    folder = shutil.copytree(peaked_pair.rl, tmp_path / "more")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["<more>"])
+    tokenizer.save_pretrained(folder)
+    done = audit(peaked_pair.base, folder, "--tasks", sums / "sums.jsonl", *SMALL)
+    assert done.returncode == 0, done.stderr
+    found = {name.split("/")[0] for (name, _), value in done.values.items() if value is not None}
+    assert found == {"weights", "outcomes"}
+    assert "tokens of this pair not measured: RL has 1 tokens that base does not know" in done.stderr
+
+
 def test_unlike_architectures_leave_the_answers(audit, peaked_pair, sums, tmp_path):
     wide = random_pair(tmp_path / "wide", hidden=128)
     words = (peaked_pair.base, wide.rl, "--tasks", sums / "sums.jsonl", *SMALL, "--rows", "tokens,weights")

@@ -136,6 +136,7 @@ def gather(
     results: list[EvalResult] = []
     jobs: list[Job] = []
     with showing(progress), closing(engine):
+        decoded = traceable_groups(decoded, engine, evidence)
         if {"tokens", "interventions"} & {*decoded}:
             jobs = traced_jobs(spec, engine, questions)
             for done in run_jobs(engine, jobs, RecordStore(records), progress=progress):
@@ -172,6 +173,17 @@ def decoded_groups(groups: Collection[str], questions: Questions, evidence: Evid
         evidence.missing |= {group: reason for group in decoded if group != "tokens"}
         decoded = [group for group in decoded if group == "tokens"]
     return decoded
+
+
+def traceable_groups(decoded: Sequence[str], engine: Engine, evidence: Evidence) -> list[str]:
+    """Return the groups that this pair's answers can be traced for; note of the others why not."""
+    shared, size = engine.checkpoints.shared, engine.checkpoints.vocab_size
+    if shared == size > columns(TOP):
+        return [*decoded]
+    why = f"RL has {size - shared} tokens that base does not know, which have no divergence" if shared < size else ""
+    why = why or f"a vocabulary of {size} tokens is too small for the {TOP} likeliest ones"
+    evidence.missing |= {group: f"{why}; accepted: another pair" for group in decoded if group != "outcomes"}
+    return [group for group in decoded if group == "outcomes"]
 
 
 def traced_jobs(spec: EvalSpec, engine: Engine, questions: Questions) -> list[Job]:
@@ -248,6 +260,7 @@ def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records
         return []
     store = RecordStore(records)
     with closing(open_engine(checkpoints(spec.pair), spec.engine, lazily=True)) as engine:
+        decoded = traceable_groups(decoded, engine, Evidence(engine.pair))
         plain = decoded == ["outcomes"]
         alone = spec.model_copy(update={"decodings": ALONE})
         rows = [_cost(job, store) for job in questions.jobs(alone, engine, trace=None if plain else TOP)]

@@ -8,36 +8,33 @@ from rlvr_dir.audit.run import THIS, Audit
 from rlvr_dir.tracking.store import TrackingStore, patience, reason
 
 EXPERIMENT = "rlvr-dir-audit"
+AT_ONCE = 1000  # metrics that MLflow takes in a call
 _REFUSED = re.compile(r"[^\w. /-]")  # in a metric's name
 
 
 def log_audit(found: Audit, store: Path | str) -> None:
     """Log an audit as a new run; where MLflow cannot be written to there is a warning, and nothing else is lost."""
+    from mlflow.entities import Metric, Param
+
     facts, pair = found.analysis.facts, found.evidence[THIS][0].pair
+    params = {"base": pair.base, "rl": pair.rl, "tasks": ", ".join(facts["tasks"]), "samples": facts["samples"]}
+    metrics = [Metric(name, value, 0, 0) for name, value in metrics_of(found).items()]
+    tags = {"kind": "audit", "mlflow.source.name": "rlvr-dir"}
     try:
         with patience():
             place = TrackingStore.at(store)
             client = place.client()
             with place.locked():
-                tags = {"kind": "audit", "mlflow.source.name": "rlvr-dir"}
                 run = client.create_run(
                     place.experiment_id(client, EXPERIMENT), run_name="audit", tags=tags
                 ).info.run_id
-                params = {
-                    "base": pair.base,
-                    "rl": pair.rl,
-                    "tasks": ", ".join(facts["tasks"]),
-                    "samples": facts["samples"],
-                }
-                for name, value in params.items():
-                    client.log_param(run, name, value)
-                for name, value in metrics_of(found).items():
-                    client.log_metric(run, name, value)
+                client.log_batch(run, params=[Param(name, str(value)) for name, value in params.items()])
+                for first in range(0, len(metrics), AT_ONCE):
+                    client.log_batch(run, metrics=metrics[first : first + AT_ONCE])
                 client.set_terminated(run)
     except Exception as error:
-        warnings.warn(
-            f"the audit was not logged to MLflow at {store} ({reason(error)}); its folder has everything", stacklevel=2
-        )
+        sentence = f"the audit was not logged to MLflow at {store} ({reason(error)}); its folder has everything"
+        warnings.warn(sentence, stacklevel=2)
 
 
 def metrics_of(found: Audit) -> dict[str, float]:
