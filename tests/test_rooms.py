@@ -23,7 +23,7 @@ ROOMS = {
     "bench": {"spec", "decode"},
     "results": {"grading", "policy", "stats", "spec", "tiny", "records", "problems"},
     "tracking": {"stats", "spec", "records", "results"},
-    "evals": {"grading", "policy", "spec", "tiny", "records", "decode", "problems", "results"},
+    "evals": {"grading", "policy", "spec", "tiny", "records", "checkpoints", "decode", "problems", "results"},
     "train": {
         "grading",
         "policy",

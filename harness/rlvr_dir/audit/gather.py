@@ -12,10 +12,10 @@ from pathlib import Path
 import pandas
 
 from rlvr_dir.audit.claim import GROUPS, Frame
-from rlvr_dir.audit.interventions import SHARES, WAYS, name_of, point_frame, points_at
+from rlvr_dir.audit.interventions import SHARES, WAYS, point_frame, points_at
 from rlvr_dir.audit.outcomes import rank_name
 from rlvr_dir.audit.tokens import TOP, traced_tokens
-from rlvr_dir.audit.weights import is_one, weight_changes
+from rlvr_dir.audit.weights import weight_changes
 from rlvr_dir.checkpoints.low_rank import write_low_rank
 from rlvr_dir.checkpoints.weights import INDEX
 from rlvr_dir.decode import Engine, open_engine
@@ -118,11 +118,12 @@ def gather(
         UserError: another process writes a record, or the disk is full.
     """
     pair = checkpoints(spec.pair)
-    evidence = Evidence(pair, same=is_one(pair))
+    evidence = Evidence(pair, same=pair.models["base"] == pair.models["rl"])
     if "weights" in groups:
         try:
             with showing(progress), phase("comparing weights"):
-                evidence.frames["weights"] = weight_changes(pair)
+                evidence.frames["weights"] = weights = weight_changes(pair)
+                evidence.same |= bool((weights.equal == weights.numbers).all())
         except UserError as error:
             evidence.missing["weights"] = str(error)
     decoded = decoded_groups(groups, questions, evidence)
@@ -241,12 +242,10 @@ def _speed(results: Sequence[EvalResult]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Responses that a way of decoding needs; how many are held (None: cannot be told yet), and their lengths."""
+    """Responses that a way of decoding needs, and the lengths of those held; None where that cannot be told yet."""
 
-    label: str
     responses: int
-    held: int | None
-    lengths: tuple[int, ...] = ()
+    lengths: tuple[int, ...] | None
 
 
 def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records: Path) -> list[Cost]:
@@ -255,20 +254,20 @@ def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records
     Raises:
         UserError: the two models do not fit together.
     """
-    decoded = decoded_groups(groups, questions, Evidence(checkpoints(spec.pair)))
+    evidence = Evidence(checkpoints(spec.pair))
+    decoded = decoded_groups(groups, questions, evidence)
     if not decoded:
         return []
     store = RecordStore(records)
-    with closing(open_engine(checkpoints(spec.pair), spec.engine, lazily=True)) as engine:
-        decoded = traceable_groups(decoded, engine, Evidence(engine.pair))
-        plain = decoded == ["outcomes"]
+    with closing(open_engine(evidence.pair, spec.engine, lazily=True)) as engine:
+        decoded = traceable_groups(decoded, engine, evidence)
         alone = spec.model_copy(update={"decodings": ALONE})
-        rows = [_cost(job, store) for job in questions.jobs(alone, engine, trace=None if plain else TOP)]
+        jobs = questions.jobs(alone, engine, trace=None if decoded == ["outcomes"] else TOP)
+        rows = [_cost(job, store) for job in jobs]
         if "interventions" not in decoded:
             return rows
-        if any(row.held != row.responses for row in rows):
-            needed = sum(row.responses for row in rows) // len(ALONE)
-            return rows + [Cost(f"{name_of(way)} at {100 * s:g} %", needed, None) for way in WAYS for s in SHARES]
+        if any(len(row.lengths or ()) < row.responses for row in rows):  # by which thresholds are found
+            return rows + [Cost(sum(row.responses for row in rows) // len(ALONE), None)] * len(WAYS) * len(SHARES)
         points = intervention_points(spec, engine, records, progress=False)
         decodings = tuple(dict.fromkeys(decoding for *_, decoding in points))
         jobs = questions.jobs(spec.model_copy(update={"decodings": decodings}), engine)
@@ -278,8 +277,8 @@ def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records
 def _cost(job: Job, store: RecordStore) -> Cost:
     """Count what a job's record holds of its requests."""
     record, trace = job.read(store), job.requests[0].trace
-    if record is not None:
-        record.trace_columns = 0 if trace is None else columns(trace)
-    held = [] if record is None else [record.get((request.problem, request.sample)) for request in job.requests]
-    lengths = tuple(row.n_tokens for row in held if row is not None)
-    return Cost(f"{job.task} {job.decoding.label()}", len(job.requests), len(lengths), lengths)
+    if record is None:
+        return Cost(len(job.requests), ())
+    record.trace_columns = 0 if trace is None else columns(trace)
+    held = [record.get((request.problem, request.sample)) for request in job.requests]
+    return Cost(len(job.requests), tuple(row.n_tokens for row in held if row is not None))

@@ -131,9 +131,9 @@ PAIRED = "Avg of both, paired by problem."
 GAIN = "Of base's accuracy (0 %) and RL's (100 %)."
 BETWEEN = (
     "Share of tokens that became others; between the last that is below and the first that is above by intervals that "
-    "hold for all together (100 %: none is). A dash: the means do not reach it."
+    "hold for all shares together (100 %: none is). A dash: the means do not reach it."
 )
-FLAGGED = f"with {100 * AT:g} % flagged by"
+TOKENS = f"where {100 * AT:g} % of its tokens, by"
 
 
 def _of(criterion: str) -> str:
@@ -141,24 +141,24 @@ def _of(criterion: str) -> str:
 
 
 CLAIMS: tuple[Claim, ...] = (
-    *(Claim(f"interventions/replace/{criterion}", "points", f"RL's gain in base, {FLAGGED} {CRITERIA[criterion]} and "
-        "drawn from RL", GAIN, share_of_gain(f"replace {criterion}"), SOURCES[criterion])
+    *(Claim(f"interventions/replace/{criterion}", "points", f"RL's gain that base has {TOKENS} {CRITERIA[criterion]}, "
+        "are drawn from RL", GAIN, share_of_gain(f"replace {criterion}"), SOURCES[criterion])
         for criterion in (*CHOSEN, "random")),
-    *(Claim(f"interventions/reached/{criterion}", "points", "Changed tokens at which base is as good as RL, chosen by "
-        f"{CRITERIA[criterion]}", BETWEEN, reached(f"replace {criterion}", "base", "rl"), digits=2)
+    *(Claim(f"interventions/reached/{criterion}", "points", f"Changed tokens, by {CRITERIA[criterion]}, at which base "
+        "with RL's tokens is as good as RL", BETWEEN, reached(f"replace {criterion}", "base", "rl"), digits=2)
         for criterion in (*CHOSEN, "random")),
-    *(Claim(f"interventions/token/{criterion}", "points", f"RL's tokens, {FLAGGED} {CRITERIA[criterion]}",
+    *(Claim(f"interventions/token/{criterion}", "points", f"What RL's tokens add {TOKENS} {CRITERIA[criterion]}, go",
         f"Replace (RL decides and writes) minus reject (RL decides, base writes). {PAIRED}",
         difference(f"replace {criterion}", f"reject {criterion}"), **POINTS) for criterion in CHOSEN),
-    *(Claim(f"interventions/decision/{criterion}", "points", f"RL's decision, {FLAGGED} {CRITERIA[criterion]}",
-        f"Reject (RL decides, base writes) minus veto (the flag alone decides). {PAIRED}",
+    *(Claim(f"interventions/decision/{criterion}", "points", f"What RL's decision adds {TOKENS} {CRITERIA[criterion]}, "
+        "may go", f"Reject (RL decides, base writes) minus veto (all of them go, base writes). {PAIRED}",
         difference(f"reject {criterion}", f"veto {criterion}"), **POINTS) for criterion in CHOSEN),
-    Claim("interventions/resample/delta_logp", "points", f"RL's gain in base, {FLAGGED} Δ log p and drawn from base "
-        "again", GAIN, share_of_gain("resample delta_logp")),
-    *(Claim(f"interventions/in_rl/{_of(criterion)}", "points", f"RL's gain left in RL, {FLAGGED} "
-        f"{CRITERIA[criterion]} and drawn from base", GAIN, share_of_gain(f"resample {criterion} on rl"),
+    Claim("interventions/resample/delta_logp", "points", f"RL's gain that base has {TOKENS} Δ log p, are drawn from "
+        "base again", GAIN, share_of_gain("resample delta_logp")),
+    *(Claim(f"interventions/in_rl/{_of(criterion)}", "points", f"RL's gain that RL keeps {TOKENS} "
+        f"{CRITERIA[criterion]}, are drawn from base", GAIN, share_of_gain(f"resample {criterion} on rl"),
         (Source(*SPARSE, "“collapses”"),) if criterion == "js" else ()) for criterion in IN_RL),
-    *(Claim(f"interventions/lost/{_of(criterion)}", "points", "Changed tokens at which RL is no better than base, "
-        f"chosen by {CRITERIA[criterion]}", BETWEEN, reached(f"resample {criterion} on rl", "rl", "base"), digits=2)
-        for criterion in IN_RL),
+    *(Claim(f"interventions/lost/{_of(criterion)}", "points", f"Changed tokens, by {CRITERIA[criterion]}, at which RL "
+        "with base's tokens is no better than base", BETWEEN, reached(f"resample {criterion} on rl", "rl", "base"),
+        digits=2) for criterion in IN_RL),
 )  # fmt: skip

@@ -33,7 +33,7 @@ def log_audit(found: Audit, store: Path | str) -> None:
                     client.log_batch(run, metrics=metrics[first : first + AT_ONCE])
                 client.set_terminated(run)
     except Exception as error:
-        sentence = f"the audit was not logged to MLflow at {store} ({reason(error)}); its folder has everything"
+        sentence = f"the audit was not logged to MLflow at {store} ({reason(error, store)}); its folder has everything"
         warnings.warn(sentence, stacklevel=2)
 
 

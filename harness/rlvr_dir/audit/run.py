@@ -255,7 +255,7 @@ def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
         lines.append(f"{name}: {_words(rows, request.spec, _stored_speed(out))}")
     if request.low_rank:
         lines.append(f"not counted: models of rank {', '.join(map(str, request.low_rank))}, each scored twice as RL is")
-    if any(row.held is None for row in rows):
+    if any(row.lengths is None for row in rows):
         lines.append(
             "thresholds are found on base's and RL's own answers: what is held of the rest is told after these"
         )
@@ -263,8 +263,8 @@ def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
 
 
 def _words(rows: Sequence[Cost], spec: EvalSpec, speed: float | None) -> str:
-    held, lengths = sum(row.held or 0 for row in rows), [length for row in rows for length in row.lengths]
-    missing = sum(row.responses for row in rows) - held
+    lengths = [length for row in rows for length in row.lengths or ()]
+    held, missing = len(lengths), sum(row.responses for row in rows) - len(lengths)
     most = missing * (spec.sampling.max_tokens if spec.sampling else 0)
     words = (
         f"{len(rows)} points, {missing + held:,} responses: {held:,} held, {missing:,} missing, {most:,} tokens at most"

@@ -9,7 +9,7 @@ has, or in another shape, has a row without numbers.
 
 import re
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import pandas
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from rlvr_dir import stats
 from rlvr_dir.audit.claim import COUNT, Claim, Frame, Source
 from rlvr_dir.checkpoints.adapter import merge_adapter, trained_on
 from rlvr_dir.checkpoints.low_rank import energies
-from rlvr_dir.checkpoints.weights import header_shapes, same_numbers, tensor_files, tensor_shapes
+from rlvr_dir.checkpoints.weights import Stored, tensors_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.spec import Pair
 from rlvr_dir.stats import Estimate
@@ -33,6 +33,7 @@ LEAST = 8  # matrices whose spectra are computed, however large
 SEED = 0
 ATOL, RTOL = 1e-5, 1e-3  # changes that count as none, by 2505.11711 and by 2606.07082
 KINDS = {"attention": "attn|attention", "MLP": "mlp|feed_forward|experts", "embeddings and head": "embed|lm_head|wte"}
+VECTORS = "norms and biases"
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
@@ -46,27 +47,23 @@ def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
         UserError: less than half of RL's numbers have a partner in base, or files are not safetensors.
     """
     with TemporaryDirectory(prefix="rlvr-dir-merged-") as merged, ExitStack() as stack:
-        base, rl = _files(pair, Path(merged))
-        shapes = tensor_shapes(base), tensor_shapes(rl)
-        shared = [name for name, shape in shapes[0].items() if shapes[1].get(name) == shape]
-        if 2 * sum(prod(shapes[1][name]) for name in shared) < sum(map(prod, shapes[1].values())):
+        base, rl = (_tensors(pair, role, Path(merged)) for role in ("base", "rl"))
+        shapes = {name: base[name].shape for name in base if name in rl and base[name].shape == rl[name].shape}
+        if 2 * sum(map(prod, shapes.values())) < sum(prod(tensor.shape) for tensor in rl.values()):
             raise UserError(
-                f"base={pair.base!r} and rl={pair.rl!r} have {len(shared)} of {len({*base, *rl})} tensors in common, "
+                f"base={pair.base!r} and rl={pair.rl!r} have {len(shapes)} of {len({*base, *rl})} tensors in common, "
                 "by name and shape; accepted: two checkpoints of one architecture"
             )
-        sampled = _sampled({name: shapes[0][name] for name in shared}, budget)
-        opened = {file: stack.enter_context(safe_open(file, "pt")) for file in {*base.values(), *rl.values()}}
-        rows = []
+        sampled, rows = _sampled(shapes, budget), []
+        files = {tensor.file for tensor in (*base.values(), *rl.values())}
+        opened = {file: stack.enter_context(safe_open(file, "pt")) for file in files}
         for name in sorted({*base, *rl}):
-            layer = _LAYER.search(name)
+            layer, vector = _LAYER.search(name), len((base.get(name) or rl[name]).shape) < 2
             kind = next((kind for kind, words in KINDS.items() if re.search(words, name)), "others")
-            row: dict[str, Any] = {
-                "tensor": name,
-                "kind": kind if len(shapes[name not in base][name]) > 1 else "norms and biases",
-            }
+            row: dict[str, Any] = {"tensor": name, "kind": VECTORS if vector else kind}
             row["layer"] = int(layer[0]) if layer else None
-            if name in shared:
-                both = [opened[files[name]].get_tensor(name) for files in (base, rl)]
+            if name in shapes:
+                both = [opened[tensors[name].file].get_tensor(name) for tensors in (base, rl)]
                 row |= compare(*both, spectrum=name in sampled)
             rows.append(row)
     return pandas.DataFrame(rows)
@@ -104,33 +101,19 @@ def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
     return row
 
 
-def is_one(pair: Pair) -> bool:
-    """Tell whether both models of a pair are one, by their places or by the beginnings of all their tensors."""
-    if pair.models["base"] == pair.models["rl"]:
-        return True
-    with suppress(OSError, SafetensorError):  # damaged: whoever reads it all says how
-        return same_numbers(*(tensor_files(*pair.models[role]) for role in ("base", "rl")))
-    return False
-
-
-def _files(pair: Pair, merged: Path) -> tuple[dict[str, Path], dict[str, Path]]:
-    """Find the files of both models' tensors, whole; an adapter is merged into `merged`.
+def _tensors(pair: Pair, role: str, merged: Path) -> dict[str, Stored]:
+    """Say where each tensor of a model stands; an adapter is merged into `merged` first.
 
     Raises:
-        UserError: a file is missing or damaged, or holds something else than safetensors.
+        UserError: a file is missing or damaged, or none is safetensors.
     """
-    files: dict[str, dict[str, Path]] = {}
-    for role in ("base", "rl"):
-        place, revision = pair.models[role]
-        if role == "rl" and trained_on(place, revision) is not None:
-            merge_adapter(pair, "float32", merged)
-            place, revision = str(merged), None
-        if (folder := Path(place).expanduser()).is_dir():
-            header_shapes(f"{role}={place!r}", folder)  # which says what is wrong with its files
-        files[role] = tensor_files(place, revision, fetch=True)
-        if not files[role]:
-            raise UserError(f"{role}={place!r} holds no model*.safetensors; accepted: weights in them")
-    return files["base"], files["rl"]
+    place, revision = pair.models[role]
+    if role == "rl" and trained_on(place, revision) is not None:
+        merge_adapter(pair, "float32", merged)
+        place, revision = str(merged), None
+    if not (tensors := tensors_of(place, revision, fetch=True)):
+        raise UserError(f"{role}={place!r} holds no model*.safetensors; accepted: weights in them")
+    return tensors
 
 
 def _sampled(shapes: dict[str, tuple[int, ...]], budget: float) -> set[str]:
@@ -193,7 +176,7 @@ def _spectra(weights: Frame) -> Frame:
 
 def _sample_of(weights: Frame, estimate: Estimate) -> Estimate:
     """Return an estimate with its interval where spectra are of a sample of matrices, without where they are of all."""
-    changed = weights[(weights.kind != "norms and biases") & (weights.change > 0)]
+    changed = weights[(weights.kind != VECTORS) & (weights.change > 0)]
     return estimate if len(_spectra(weights)) < len(changed) else Estimate(estimate.value)
 
 
@@ -212,7 +195,7 @@ CLAIMS: tuple[Claim, ...] = (
     *(Claim(f"weights/change/{name}", "weights", f"‖ΔW‖ / ‖W‖, {words}", LENGTH, relative_change(*kinds), digits=3)
         for name, words, kinds in (("all", "all tensors", ()), ("attention", "attention", ("attention",)),
             ("mlp", "MLP", ("MLP",)), ("embeddings", "embeddings and head", ("embeddings and head",)),
-            ("vectors", "norms and biases", ("norms and biases",)))),
+            ("vectors", VECTORS, (VECTORS,)))),
     Claim("weights/rank", "weights", "Numeric rank of ΔW over full rank",
         f"Singular values above float32's precision {SPECTRA}", rank_share("rank"),
         (Source(*SUBNETWORKS, "“nearly full-rank”"),)),
