@@ -14,7 +14,7 @@ from rlvr_dir.audit.gather import Evidence
 from rlvr_dir.audit.interventions import SHARES, WAYS, name_of
 from rlvr_dir.audit.log import metrics_of
 from rlvr_dir.audit.page import report
-from rlvr_dir.audit.run import THIS, Audit, claims, table_rows
+from rlvr_dir.audit.run import THIS, Audit, claims, estimate_of, table_rows
 from rlvr_dir.report.html import render
 from rlvr_dir.report.write import write
 from rlvr_dir.spec import Pair
@@ -25,8 +25,8 @@ from tests.chromium import settle
 STRANGE = "<script>alert(1)</script>=SUM(A1)"
 
 
-def evidence():
-    """Of a pair of which everything is known."""
+def frames():
+    """What claims read of a pair of which everything is known."""
     random = np.random.default_rng(0)
     names = [
         f"model.layers.{layer}.{part}.weight" for layer in range(4) for part in ("self_attn.q_proj", "mlp.up_proj")
@@ -43,20 +43,24 @@ def evidence():
             counts = {"tokens": 1000, "replaced": 1000 * share, "changed": (400 + 20 * number) * share}
             points.append(responses("x", right(min(1.0, 0.2 + 8 * share)), way=way, share=share, **counts))
     scores = pandas.concat(points[:2], ignore_index=True)
-    frames = {"traces": ten_tokens()[0], "weights": weights, "points": pandas.concat(points), "scores": scores}
-    return Evidence(Pair(base="models/base", rl="models/rl"), frames)
+    return {"traces": ten_tokens()[0], "weights": weights, "points": pandas.concat(points), "scores": scores}
 
 
 @cache
 def audit(groups=tuple(GROUPS)):
     """An audit of that pair, beside one of which only weights could be read, whose name is a trap."""
-    other = Evidence(Pair(base="a", rl="b"), {"weights": evidence().frames["weights"]})
-    other.missing = {group: f"{STRANGE}: other tokenizers" for group in groups if group != "weights"}
-    columns = {THIS: [evidence()], STRANGE: [other]}
+    own = frames()
+    known = {THIS: own, STRANGE: {"weights": own["weights"]}}
+    missing = {group: f"{STRANGE}: other tokenizers" for group in groups if group != "weights"}
     asked = tuple(claim for claim in claims() if claim.group in groups)
     facts = {"tasks": ["mine"], "problems": 40, "samples": 10, "sampling": "T = 1, top-p 0.7", "same": []}
-    facts |= {"date": "2026-11-27", "minutes": 1.5}
-    return Audit(asked, columns, Analysis(kind="audit", facts=facts, tables={"rows": table_rows(asked, columns)}))
+    facts |= {"date": "2026-11-27", "minutes": 1.5, "missing": {THIS: {}, STRANGE: missing}}
+    facts["pairs"] = {name: [Pair(base="models/base", rl="models/rl").model_dump(mode="json")] for name in known}
+    numbers = {
+        name: [estimate_of(claim, Evidence(Pair(base="a", rl="b"), of)) for claim in asked]
+        for name, of in known.items()
+    }
+    return Audit(asked, Analysis(kind="audit", facts=facts, tables={"rows": table_rows(asked, numbers)}), own)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +113,7 @@ def test_each_claim_is_a_row_in_every_file(page):
         tex = (page.parent / "tables" / f"{group}.tex").read_text()
         assert tex.count(" \\\\\n") == len(asked) + 1
         for claim, row in zip(asked, rows, strict=True):
-            value = audit().estimate(claim, THIS).value
+            value = audit().estimates[claim.name, THIS].value
             assert row[THIS] == "–" if value is None else float(row[THIS]) == pytest.approx(claim.unit * value)
 
 

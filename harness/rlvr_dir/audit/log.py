@@ -16,8 +16,13 @@ def log_audit(found: Audit, store: Path | str) -> None:
     """Log an audit as a new run; where MLflow cannot be written to there is a warning, and nothing else is lost."""
     from mlflow.entities import Metric, Param
 
-    facts, pair = found.analysis.facts, found.evidence[THIS][0].pair
-    params = {"base": pair.base, "rl": pair.rl, "tasks": ", ".join(facts["tasks"]), "samples": facts["samples"]}
+    facts = found.analysis.facts
+    params = {
+        "base": found.pair.base,
+        "rl": found.pair.rl,
+        "tasks": ", ".join(facts["tasks"]),
+        "samples": facts["samples"],
+    }
     metrics = [Metric(name, value, 0, 0) for name, value in metrics_of(found).items()]
     tags = {"kind": "audit", "mlflow.source.name": "rlvr-dir"}
     try:
@@ -40,8 +45,8 @@ def log_audit(found: Audit, store: Path | str) -> None:
 def metrics_of(found: Audit) -> dict[str, float]:
     """Return every number that is known by the name of its claim, with `_low` and `_high`, other columns before it."""
     metrics: dict[str, float] = {}
-    for row in found.analysis.tables["rows"]:
-        name = row["name"] if row["pair"] == THIS else f"{_REFUSED.sub('_', row['pair'])}/{row['name']}"
-        ends = {end: row[f"value{end}"] for end in ("", "_low", "_high")}
-        metrics |= {f"{name}{end}": float(value) for end, value in ends.items() if value is not None}
+    for (name, column), estimate in found.estimates.items():
+        full = name if column == THIS else f"{_REFUSED.sub('_', column)}/{name}"
+        ends = {"": estimate.value, "_low": estimate.low, "_high": estimate.high}
+        metrics |= {f"{full}{end}": value for end, value in ends.items() if value is not None}
     return metrics

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from rlvr_dir import stats
-from rlvr_dir.audit.claim import GROUPS, Claim, Frame
+from rlvr_dir.audit.claim import Claim, Frame
 from rlvr_dir.audit.interventions import IN_RL, SHARES, correct, share_of_tokens
 from rlvr_dir.audit.outcomes import MODELS, table
-from rlvr_dir.audit.run import THIS, Audit
+from rlvr_dir.audit.run import Audit
 from rlvr_dir.audit.tokens import OWNERS
 from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
 from rlvr_dir.report.model import Cell, Chapter, Report, Section, cell, frame
@@ -43,54 +43,48 @@ CURVE = 60  # points of the curve of concentration
 
 def report(found: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[str, str]] = ()) -> Report:
     """Build the page of an audit; pictures are of the audited pair, tables have a column for every pair."""
-    frames = found.evidence[THIS][0].frames
     pictures = {
         "points": accuracy_figure,
         "traces": concentration_figure,
         "scores": pass_figure,
         "weights": layer_figure,
     }
-    front = tuple(draw(frames[reads]) for reads, draw in pictures.items() if reads in frames)
-    chapters = [
-        Chapter(title, _why_not(found, group), (claim_table(found, group),) if _measured(found, group) else ())
-        for group, title in TITLES.items()
-        if any(claim.group == group for claim in found.claims)
-    ]
+    front = tuple(draw(found.frames[reads]) for reads, draw in pictures.items() if reads in found.frames)
+    missing, chapters = found.analysis.facts["missing"], list[Chapter]()
+    for group in dict.fromkeys(claim.group for claim in found.claims):
+        why_not = {name: missing[name][group] for name in found.columns if group in missing[name]}
+        table = () if len(why_not) == len(found.columns) else (claim_table(found, group),)
+        paragraphs = tuple(f"Not measured of {name}: {why}." for name, why in why_not.items())
+        chapters.append(Chapter(TITLES[group], paragraphs, table))
     headline, *lead = lines(found)
-    known = (("date", str(found.analysis.facts["date"])), ("minutes", str(found.analysis.facts["minutes"])))
-    return Report(title, headline, tuple(lead), front, tuple(chapters), facts=(*facts, *known))
+    made = tuple((name, str(found.analysis.facts[name])) for name in ("date", "minutes"))
+    return Report(title, headline, tuple(lead), front, tuple(chapters), facts=(*facts, *made))
 
 
 def lines(found: Audit) -> list[str]:
-    """Say what was compared, on what, and what was not measured; no verdicts."""
-    facts = found.analysis.facts
-    pair = found.evidence[THIS][0].pair
-    models = f"Base is {place(pair.base)}, RL {place(pair.rl)}"
+    """Say what was compared, on what, and beside what; no verdicts."""
+    facts, pair, beside = found.analysis.facts, found.pair, found.columns[1:]
     sentences = [f"What is said of RLVR, measured on {model_name(pair.rl)}."]
-    if facts["tasks"]:
-        drawn = f"{facts['problems']} problems of {', '.join(facts['tasks'])}, {facts['samples']} samples"
-        sentences.append(f"{models}; {drawn}, {facts['sampling']}.")
-    else:
-        sentences.append(f"{models}.")
+    tasks = ", ".join(facts["tasks"])
+    drawn = f"; {facts['problems']} problems of {tasks}, {facts['samples']} samples, {facts['sampling']}"
+    sentences.append(f"Base is {place(pair.base)}, RL {place(pair.rl)}{drawn if tasks else ''}.")
     for name in facts["same"]:
         sentences.append(f"Base and RL of {name} are one model: every number is that of no change, 0, or all, 100 %.")
-    sentences += [f"Beside it: {', '.join(name for name in found.evidence if name != THIS)}."] * (
-        len(found.evidence) > 1
-    )
-    sentences.append("Brackets are 95 % intervals over problems. Rows measure; whether a claim holds is the reader's.")
-    return sentences
+    sentences += [f"Beside it: {', '.join(beside)}."] if beside else []
+    return [
+        *sentences,
+        "Brackets are 95 % intervals over problems. Rows measure; whether a claim holds is the reader's.",
+    ]
 
 
 def claim_table(found: Audit, group: str) -> Section:
     """Make the table of a group: a row a claim, a column a pair, who published it, and how it is measured."""
     rows = []
-    for claim in found.claims:
-        if claim.group == group:
-            numbers = {name: _number(claim, found.estimate(claim, name)) for name in found.evidence}
-            link = f"https://arxiv.org/abs/{claim.sources[0].arxiv}" if claim.sources else ""
-            rows.append(
-                {"Measured": claim.sentence, **numbers, "Published": Cell(claim.published, link=link), "How": claim.how}
-            )
+    for claim in (claim for claim in found.claims if claim.group == group):
+        numbers = {name: _number(claim, found.estimates[claim.name, name]) for name in found.columns}
+        link = f"https://arxiv.org/abs/{claim.sources[0].arxiv}" if claim.sources else ""
+        published = Cell(claim.published, link=link)
+        rows.append({"Measured": claim.sentence, **numbers, "Published": published, "How": claim.how})
     note = "Published: by whom, on which pair; without a number where none was read that measures the same."
     return Section(group, f"{TITLES[group].partition(':')[0]}: {len(rows)} rows", frame(rows), (note,))
 
@@ -101,18 +95,6 @@ def _number(claim: Claim, estimate: Estimate) -> Cell:
         between = estimate.interval(claim.digits, unit=claim.unit)
         return Cell("–", None, (claim.unit * estimate.low, claim.unit * estimate.high), (between,))
     return cell(estimate, claim.digits, unit=claim.unit, suffix=claim.suffix, plus=claim.signed)
-
-
-def _measured(found: Audit, group: str) -> bool:
-    return any(GROUPS[group] in of_seed.frames for column in found.evidence.values() for of_seed in column)
-
-
-def _why_not(found: Audit, group: str) -> tuple[str, ...]:
-    """Say of each column without these rows why it has none."""
-    missing = {
-        name: [of.missing[group] for of in column if group in of.missing] for name, column in found.evidence.items()
-    }
-    return tuple(f"Not measured of {name}: {'; '.join(dict.fromkeys(why))}." for name, why in missing.items() if why)
 
 
 # The pictures

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,13 @@ import numpy as np
 from rlvr_dir import stats
 from rlvr_dir.analysis.result import Analysis, columns
 from rlvr_dir.audit import interventions, outcomes, tokens, weights
-from rlvr_dir.audit.claim import GROUPS, Claim
+from rlvr_dir.audit.claim import GROUPS, Claim, Frame
 from rlvr_dir.audit.gather import Cost, Evidence, Questions, costs, gather
 from rlvr_dir.checkpoints.read import check_place
 from rlvr_dir.errors import DamagedError, UserError, unknown
 from rlvr_dir.files import check_writable, write_file
 from rlvr_dir.markdown import duration
+from rlvr_dir.report.rows import estimate
 from rlvr_dir.spec import EvalSpec, Pair, load_eval, parse
 from rlvr_dir.stats import Estimate
 from rlvr_dir.tiny import checkpoints
@@ -87,41 +89,59 @@ class Request:
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found: the claims that were asked for, what is known of each column, and the table as its file has it.
+    """What was found: the claims that were asked for, the table as its file has it, and the audited pair's `frames`.
 
-    `analysis` has the table `rows`, a row a claim and column, and facts; `evidence` a list by column, of its seeds.
+    `analysis` has the table `rows`, a row a claim and column, and facts, of each column its `pairs` and what is
+    `missing` of it, by group.
     """
 
     claims: tuple[Claim, ...]
-    evidence: Mapping[str, list[Evidence]]
     analysis: Analysis
+    frames: Mapping[str, Frame]
 
-    def estimate(self, claim: Claim, column: str) -> Estimate:
-        """Return the number of a claim in a column."""
-        return over_seeds([estimate_of(claim, evidence) for evidence in self.evidence[column]])
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of the columns, that of the pair itself first."""
+        return list(self.analysis.facts["pairs"])
+
+    @property
+    def pair(self) -> Pair:
+        """Return the audited pair."""
+        return parse(Pair, self.analysis.facts["pairs"][THIS][0])
+
+    @cached_property
+    def estimates(self) -> dict[tuple[str, str], Estimate]:
+        """Return each number by the name of its claim and its column."""
+        return {(row["name"], row["pair"]): estimate(row, "value") for row in self.analysis.tables["rows"]}
 
 
 def run_audit(request: Request, *, records: Path, out: Path, progress: bool = True) -> Audit:
-    """Measure every claim that was asked for, on every pair; write `audit.json` into `out`.
+    """Measure every claim that was asked for, on every pair; write `audit.json` and `audit.csv` into `out`.
 
     Raises:
         UserError: what `Request.check` refuses, no group can be measured, or the disk is full.
     """
-    questions, began = request.check(), time.monotonic()
+    questions, began, before = request.check(), time.monotonic(), _stored_speed(out)
     check_writable(out, records)
     kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": records.parent / "low-rank", "progress": progress}
-    evidence: dict[str, list[Evidence]] = {}
-    for column, specs in request.columns.items():
-        evidence[column] = [gather(spec, request.rows, questions, records, **kwargs) for spec in specs]
-    if not any(of_seed.frames for column in evidence.values() for of_seed in column):
-        raise UserError("; ".join(dict.fromkeys(evidence[THIS][0].missing.values())))
     asked = tuple(claim for claim in claims(request.low_rank) if claim.group in request.rows)
-    facts = facts_of(request, questions, evidence) | {"date": str(date.today())}
-    facts |= {"minutes": round((time.monotonic() - began) / 60, 1), "tokens_per_second": _speed(evidence, out)}
-    analysis = Analysis(kind="audit", facts=facts, tables={"rows": table_rows(asked, evidence)})
+    found: dict[str, list[Evidence]] = {}
+    numbers: dict[str, list[Estimate]] = {}
+    for column, specs in request.columns.items():
+        seeds = found[column] = [gather(spec, request.rows, questions, records, **kwargs) for spec in specs]
+        numbers[column] = [over_seeds([estimate_of(claim, evidence) for evidence in seeds]) for claim in asked]
+        for evidence in seeds if column != THIS else ():  # which may be large, and are drawn of the pair itself alone
+            evidence.frames = {}
+    [own] = found[THIS]
+    if not own.frames:
+        raise UserError("; ".join(dict.fromkeys(own.missing.values())))
+    speeds = [evidence.speed for seeds in found.values() for evidence in seeds if evidence.speed]
+    facts = facts_of(request, questions, found) | {"tokens_per_second": min(speeds, default=before)}
+    facts |= {"date": str(date.today()), "minutes": round((time.monotonic() - began) / 60, 1)}
+    analysis = Analysis(kind="audit", facts=facts, tables={"rows": table_rows(asked, numbers)})
     analysis.write(out)
     write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
-    return Audit(asked, evidence, analysis)
+    return Audit(asked, analysis, own.frames)
 
 
 def beside_of(texts: Sequence[str]) -> dict[str, list[Pair]]:
@@ -181,22 +201,14 @@ def audit(
     return run_audit(request, records=Path(records), out=Path(out)).analysis.frame("rows")
 
 
-def table_rows(asked: Sequence[Claim], evidence: Mapping[str, Sequence[Evidence]]) -> tuple[dict[str, Any], ...]:
-    """Return the table as plain rows, one a claim and column."""
+def table_rows(asked: Sequence[Claim], numbers: Mapping[str, Sequence[Estimate]]) -> tuple[dict[str, Any], ...]:
+    """Return the table as plain rows, one a claim and column; `numbers` are those of the claims by column."""
     return tuple(
-        {
-            "group": claim.group,
-            "name": claim.name,
-            "measured": claim.sentence,
-            "how": claim.how,
-            "pair": column,
-            **columns(value=over_seeds([estimate_of(claim, of_seed) for of_seed in seeds])),
-            "unit": claim.suffix.strip(),
-            "published": claim.published,
-        }
-        for claim in asked
-        for column, seeds in evidence.items()
-    )
+        {"group": claim.group, "name": claim.name, "measured": claim.sentence, "how": claim.how, "pair": column,
+         **columns(value=of_column[at]), "unit": claim.suffix.strip(), "published": claim.published}
+        for at, claim in enumerate(asked)
+        for column, of_column in numbers.items()
+    )  # fmt: skip
 
 
 def estimate_of(claim: Claim, evidence: Evidence) -> Estimate:
@@ -222,23 +234,17 @@ def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(mean, mean - half[0], mean + half[1])
 
 
-def facts_of(request: Request, questions: Questions, evidence: Mapping[str, list[Evidence]]) -> dict[str, Any]:
+def facts_of(request: Request, questions: Questions, found: Mapping[str, Sequence[Evidence]]) -> dict[str, Any]:
     """Return what was compared, on what, and what could not be measured."""
-    sampling = request.spec.sampling
+    sampling, benchmarks = request.spec.sampling, questions.benchmarks.values()
     return {
-        "pairs": {name: [of.pair.model_dump(mode="json") for of in column] for name, column in evidence.items()},
-        "tasks": [benchmark.name for benchmark in questions.benchmarks.values()],
-        "problems": sum(
-            len(request.spec.problem_ids([row["id"] for row in benchmark.problems]))
-            for benchmark in questions.benchmarks.values()
-        ),
+        "pairs": {name: [of.pair.model_dump(mode="json") for of in seeds] for name, seeds in found.items()},
+        "tasks": [benchmark.name for benchmark in benchmarks],
+        "problems": sum(len(request.spec.problem_ids([row["id"] for row in of.problems])) for of in benchmarks),
         "samples": sampling.samples if sampling else None,
         "sampling": sampling.words if sampling else None,
-        "same": [name for name, column in evidence.items() if any(of.same for of in column)],
-        "missing": {
-            name: {group: why for of in column for group, why in of.missing.items()}
-            for name, column in evidence.items()
-        },
+        "same": [name for name, seeds in found.items() if any(of.same for of in seeds)],
+        "missing": {name: {k: why for of in seeds for k, why in of.missing.items()} for name, seeds in found.items()},
     }
 
 
@@ -248,16 +254,17 @@ def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
     Raises:
         UserError: what `Request.check` refuses, or the two models do not fit together.
     """
-    questions, rows = request.check(), list[Cost]()
-    lines = []
-    for name, specs in request.columns.items():
-        rows = [row for spec in specs for row in costs(spec, request.rows, questions, records)]
-        lines.append(f"{name}: {_words(rows, request.spec, _stored_speed(out))}")
+    questions, speed = request.check(), _stored_speed(out)
+    rows = {
+        name: [row for spec in specs for row in costs(spec, request.rows, questions, records)]
+        for name, specs in request.columns.items()
+    }
+    lines = [f"{name}: {_words(of_column, request.spec, speed)}" for name, of_column in rows.items()]
     if request.low_rank:
         lines.append(f"not counted: models of rank {', '.join(map(str, request.low_rank))}, each scored twice as RL is")
-    if any(row.lengths is None for row in rows):
+    if any(row.lengths is None for of_column in rows.values() for row in of_column):
         lines.append(
-            "thresholds are found on base's and RL's own answers: what is held of the rest is told after these"
+            "what is held of interventions is told once base's and RL's answers are, by which they flag tokens"
         )
     return "\n".join(lines)
 
@@ -274,12 +281,6 @@ def _words(rows: Sequence[Cost], spec: EvalSpec, speed: float | None) -> str:
         words += f" (about {tokens_left:,.0f} at the length of those held)"
         words += f", {duration(tokens_left / speed)} at {speed:,.0f} tokens/s" if speed else ""
     return words
-
-
-def _speed(evidence: Mapping[str, list[Evidence]], out: Path) -> float | None:
-    """Return the tokens a second of this audit, or, where it decoded nothing, of an earlier one here."""
-    speeds = [of.speed for column in evidence.values() for of in column if of.speed]
-    return min(speeds) if speeds else _stored_speed(out)
 
 
 def _stored_speed(out: Path) -> float | None:
