@@ -75,6 +75,8 @@ def test_everything_of_a_pair(audit, peaked_pair, sums):
     assert (again.values, stored()) == (first.values, before)
     held = audit(*pair, *task, *SMALL, "--dry-run").stdout
     assert " 0 missing, 0 tokens at most" in held
+    other = audit(*pair, *task, *SMALL, "--top-p", "0.9", "--dry-run").stdout
+    assert "responses: 0 held" in other, "answers that were drawn otherwise do not count"
     more = audit(*pair, *task, *SMALL, "--samples", "3", "--rows", "tokens,outcomes", "--dry-run").stdout
     assert "2 points, 12 responses: 8 held, 4 missing, 48 tokens at most (about" in more
 

@@ -12,18 +12,18 @@ AT_ONCE = 1000  # metrics that MLflow takes in a call
 _REFUSED = re.compile(r"[^\w. /-]")  # in a metric's name
 
 
-def log_audit(found: Audit, store: Path | str) -> None:
+def log_audit(audit: Audit, store: Path | str) -> None:
     """Log an audit as a new run; where MLflow cannot be written to there is a warning, and nothing else is lost."""
     from mlflow.entities import Metric, Param
 
-    facts = found.analysis.facts
+    facts = audit.analysis.facts
     params = {
-        "base": found.pair.base,
-        "rl": found.pair.rl,
+        "base": audit.pair.base,
+        "rl": audit.pair.rl,
         "tasks": ", ".join(facts["tasks"]),
         "samples": facts["samples"],
     }
-    metrics = [Metric(name, value, 0, 0) for name, value in metrics_of(found).items()]
+    metrics = [Metric(name, value, 0, 0) for name, value in metrics_of(audit).items()]
     tags = {"kind": "audit", "mlflow.source.name": "rlvr-dir"}
     try:
         with patience():
@@ -42,10 +42,10 @@ def log_audit(found: Audit, store: Path | str) -> None:
         warnings.warn(sentence, stacklevel=2)
 
 
-def metrics_of(found: Audit) -> dict[str, float]:
+def metrics_of(audit: Audit) -> dict[str, float]:
     """Return every number that is known by the name of its claim, with `_low` and `_high`, other columns before it."""
     metrics: dict[str, float] = {}
-    for (name, column), estimate in found.estimates.items():
+    for (name, column), estimate in audit.estimates.items():
         full = name if column == THIS else f"{_REFUSED.sub('_', column)}/{name}"
         ends = {"": estimate.value, "_low": estimate.low, "_high": estimate.high}
         metrics |= {f"{full}{end}": value for end, value in ends.items() if value is not None}

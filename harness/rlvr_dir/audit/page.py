@@ -1,6 +1,6 @@
 """The page of an audit: what was compared and on what, four pictures, then the table group by group.
 
-write(report(found), Path("audit"))          # report.html, report.md, tables/ and figures/ with CSV and LaTeX
+write(report(audit), Path("audit"))          # report.html, report.md, tables/ and figures/ with CSV and LaTeX
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ DASHES = {"replace": "-", "reject": (0, (6, 2, 1, 2)), "veto": (0, (4, 2)), "res
 CURVE = 60  # points of the curve of concentration
 
 
-def report(found: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[str, str]] = ()) -> Report:
+def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[str, str]] = ()) -> Report:
     """Build the page of an audit; pictures are of the audited pair, tables have a column for every pair."""
     pictures = {
         "points": accuracy_figure,
@@ -49,21 +49,21 @@ def report(found: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
         "scores": pass_figure,
         "weights": layer_figure,
     }
-    front = tuple(draw(found.frames[reads]) for reads, draw in pictures.items() if reads in found.frames)
-    missing, chapters = found.analysis.facts["missing"], list[Chapter]()
-    for group in dict.fromkeys(claim.group for claim in found.claims):
-        why_not = {name: missing[name][group] for name in found.columns if group in missing[name]}
-        table = () if len(why_not) == len(found.columns) else (claim_table(found, group),)
+    front = tuple(draw(audit.frames[reads]) for reads, draw in pictures.items() if reads in audit.frames)
+    missing, chapters = audit.analysis.facts["missing"], list[Chapter]()
+    for group in dict.fromkeys(claim.group for claim in audit.claims):
+        why_not = {name: missing[name][group] for name in audit.columns if group in missing[name]}
+        table = () if len(why_not) == len(audit.columns) else (claim_table(audit, group),)
         paragraphs = tuple(f"Not measured of {name}: {why}." for name, why in why_not.items())
         chapters.append(Chapter(TITLES[group], paragraphs, table))
-    headline, *lead = lines(found)
-    made = tuple((name, str(found.analysis.facts[name])) for name in ("date", "minutes"))
+    headline, *lead = lines(audit)
+    made = tuple((name, str(audit.analysis.facts[name])) for name in ("date", "minutes"))
     return Report(title, headline, tuple(lead), front, tuple(chapters), facts=(*facts, *made))
 
 
-def lines(found: Audit) -> list[str]:
+def lines(audit: Audit) -> list[str]:
     """Say what was compared, on what, and beside what; no verdicts."""
-    facts, pair, beside = found.analysis.facts, found.pair, found.columns[1:]
+    facts, pair, beside = audit.analysis.facts, audit.pair, audit.columns[1:]
     sentences = [f"What is said of RLVR, measured on {model_name(pair.rl)}."]
     tasks = ", ".join(facts["tasks"])
     drawn = f"; {facts['problems']} problems of {tasks}, {facts['samples']} samples, {facts['sampling']}"
@@ -77,11 +77,11 @@ def lines(found: Audit) -> list[str]:
     ]
 
 
-def claim_table(found: Audit, group: str) -> Section:
+def claim_table(audit: Audit, group: str) -> Section:
     """Make the table of a group: a row a claim, a column a pair, who published it, and how it is measured."""
     rows = []
-    for claim in (claim for claim in found.claims if claim.group == group):
-        numbers = {name: _number(claim, found.estimates[claim.name, name]) for name in found.columns}
+    for claim in (claim for claim in audit.claims if claim.group == group):
+        numbers = {name: _number(claim, audit.estimates[claim.name, name]) for name in audit.columns}
         link = f"https://arxiv.org/abs/{claim.sources[0].arxiv}" if claim.sources else ""
         published = Cell(claim.published, link=link)
         rows.append({"Measured": claim.sentence, **numbers, "Published": published, "How": claim.how})

@@ -1,7 +1,7 @@
 """An audit from the request to its table, file and page.
 
     from rlvr_dir.audit.run import Request, run_audit
-    found = run_audit(Request(load_eval({}, {"base": "my-base", "pretrained": "my-rl", "tasks": "mine.jsonl"})), ...)
+    audit = run_audit(Request(load_eval({}, {"base": "my-base", "pretrained": "my-rl", "tasks": "mine.jsonl"})), ...)
 
 Every number is made from the list of claims: a row each, and a column a pair.
 """
@@ -124,24 +124,24 @@ def run_audit(request: Request, *, records: Path, out: Path, progress: bool = Tr
     questions, began, before = request.check(), time.monotonic(), _stored_speed(out)
     check_writable(out, records)
     kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": records.parent / "low-rank", "progress": progress}
-    asked = tuple(claim for claim in claims(request.low_rank) if claim.group in request.rows)
-    found: dict[str, list[Evidence]] = {}
+    chosen = tuple(claim for claim in claims(request.low_rank) if claim.group in request.rows)
+    evidence: dict[str, list[Evidence]] = {}
     numbers: dict[str, list[Estimate]] = {}
     for column, specs in request.columns.items():
-        seeds = found[column] = [gather(spec, request.rows, questions, records, **kwargs) for spec in specs]
-        numbers[column] = [over_seeds([estimate_of(claim, evidence) for evidence in seeds]) for claim in asked]
-        for evidence in seeds if column != THIS else ():  # which may be large, and are drawn of the pair itself alone
-            evidence.frames = {}
-    [own] = found[THIS]
-    if not own.frames:
-        raise UserError("; ".join(dict.fromkeys(own.missing.values())))
-    speeds = [evidence.speed for seeds in found.values() for evidence in seeds if evidence.speed]
-    facts = facts_of(request, questions, found) | {"tokens_per_second": min(speeds, default=before)}
+        seeds = evidence[column] = [gather(spec, request.rows, questions, records, **kwargs) for spec in specs]
+        numbers[column] = [over_seeds([estimate_of(claim, seed) for seed in seeds]) for claim in chosen]
+        for seed in seeds if column != THIS else ():  # which may be large, and are drawn of the pair itself alone
+            seed.frames = {}
+    [this] = evidence[THIS]
+    if not this.frames:
+        raise UserError("; ".join(dict.fromkeys(this.missing.values())))
+    speeds = [seed.speed for seeds in evidence.values() for seed in seeds if seed.speed]
+    facts = facts_of(request, questions, evidence) | {"tokens_per_second": min(speeds, default=before)}
     facts |= {"date": str(date.today()), "minutes": round((time.monotonic() - began) / 60, 1)}
-    analysis = Analysis(kind="audit", facts=facts, tables={"rows": table_rows(asked, numbers)})
+    analysis = Analysis(kind="audit", facts=facts, tables={"rows": table_rows(chosen, numbers)})
     analysis.write(out)
     write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
-    return Audit(asked, analysis, own.frames)
+    return Audit(chosen, analysis, this.frames)
 
 
 def beside_of(texts: Sequence[str]) -> dict[str, list[Pair]]:
@@ -201,12 +201,12 @@ def audit(
     return run_audit(request, records=Path(records), out=Path(out)).analysis.frame("rows")
 
 
-def table_rows(asked: Sequence[Claim], numbers: Mapping[str, Sequence[Estimate]]) -> tuple[dict[str, Any], ...]:
+def table_rows(chosen: Sequence[Claim], numbers: Mapping[str, Sequence[Estimate]]) -> tuple[dict[str, Any], ...]:
     """Return the table as plain rows, one a claim and column; `numbers` are those of the claims by column."""
     return tuple(
         {"group": claim.group, "name": claim.name, "measured": claim.sentence, "how": claim.how, "pair": column,
          **columns(value=of_column[at]), "unit": claim.suffix.strip(), "published": claim.published}
-        for at, claim in enumerate(asked)
+        for at, claim in enumerate(chosen)
         for column, of_column in numbers.items()
     )  # fmt: skip
 
@@ -234,17 +234,19 @@ def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(mean, mean - half[0], mean + half[1])
 
 
-def facts_of(request: Request, questions: Questions, found: Mapping[str, Sequence[Evidence]]) -> dict[str, Any]:
+def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequence[Evidence]]) -> dict[str, Any]:
     """Return what was compared, on what, and what could not be measured."""
     sampling, benchmarks = request.spec.sampling, questions.benchmarks.values()
     return {
-        "pairs": {name: [of.pair.model_dump(mode="json") for of in seeds] for name, seeds in found.items()},
+        "pairs": {name: [seed.pair.model_dump(mode="json") for seed in seeds] for name, seeds in evidence.items()},
         "tasks": [benchmark.name for benchmark in benchmarks],
         "problems": sum(len(request.spec.problem_ids([row["id"] for row in of.problems])) for of in benchmarks),
         "samples": sampling.samples if sampling else None,
         "sampling": sampling.words if sampling else None,
-        "same": [name for name, seeds in found.items() if any(of.same for of in seeds)],
-        "missing": {name: {k: why for of in seeds for k, why in of.missing.items()} for name, seeds in found.items()},
+        "same": [name for name, seeds in evidence.items() if any(seed.same for seed in seeds)],
+        "missing": {
+            name: {k: why for seed in seeds for k, why in seed.missing.items()} for name, seeds in evidence.items()
+        },
     }
 
 

@@ -51,7 +51,8 @@ def audit_command(
     """Measure what is said of RLVR on any two checkpoints that fit together.
 
     A page with a row a claim: what is measured, this pair's number with its 95 % interval, who published it, and how.
-    RL, SFT, quantised, or two steps of one training. Run it again and it goes on; more samples decode what is missing.
+    RL, SFT,
+    or two steps of one training. Run it again and it goes on; more samples decode what is missing.
 
     \b
         rlvr-dir audit my-base my-rl --tasks mine.jsonl --samples 8 --out audit
@@ -80,15 +81,15 @@ def audit_command(
         return
     place = tracking_place(out, tracking, track=track)
     try:
-        found = run_audit(request, records=records, out=out)
+        audit = run_audit(request, records=records, out=out)
     except KeyboardInterrupt:
         say(f"interrupted; what was decoded is kept in {records}, and the same command goes on from there")
         raise
-    page = write(report(found, facts=(("made by", " ".join(["rlvr-dir", *sys.argv[1:]])),)), out)
+    page = write(report(audit, facts=(("made by", " ".join(["rlvr-dir", *sys.argv[1:]])),)), out)
     if place is not None:
         with phase("logging to MLflow"):
-            log_audit(found, place)
-    for name, column in found.analysis.facts["missing"].items():
+            log_audit(audit, place)
+    for name, column in audit.analysis.facts["missing"].items():
         for group, why in column.items():
             say(f"{group} of {name} not measured: {why}")
     echo(f"written: {page}, report.md, audit.json and audit.csv, tables and figures beside it")
