@@ -4,7 +4,7 @@ Everything goes through the loop of evaluations. So an interrupted audit goes on
 only what is missing, and an evaluation or a sweep that was there before is used.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -201,8 +201,8 @@ def intervention_points(
     return points_at(criterion_values(alone, records, gates=gates, engine=engine, progress=progress))
 
 
-def _rows(jobs: Sequence[Job], decoding: Decoding, records: Path) -> list[Row]:
-    return [row for job in jobs if job.decoding == decoding for row in rollouts(job, records)]
+def _rows(jobs: Sequence[Job], decoding: Decoding, records: Path) -> Iterator[Row]:
+    return (row for job in jobs if job.decoding == decoding for row in rollouts(job, records))
 
 
 def _responses(results: Sequence[EvalResult], decoding: Decoding) -> Frame:

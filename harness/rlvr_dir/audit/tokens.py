@@ -17,7 +17,7 @@ from rlvr_dir.stats import Estimate
 
 TOP = 10  # likeliest tokens of base among which RL's likeliest one is looked for
 FACTS = ("logp_base", "logp_rl", "entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "js", "delta_logp")
-DIVERGENCES, ROUNDING = ("kl_rl_base", "kl_base_rl", "js"), 1e-6  # nats that float32 makes of two equal models
+DIVERGENCES, ROUNDING = ["kl_rl_base", "kl_base_rl", "js"], 1e-6  # nats that float32 makes of two equal models
 OWNERS = {"rl": "RL's answers", "base": "base's answers"}
 TENTHS = 10
 FORKS = 0.2  # of all tokens, those of the highest entropy
@@ -34,17 +34,20 @@ def traced_tokens(rows: Mapping[str, Iterable[Row]]) -> Frame:
     Raises:
         ValueError: a response was decoded without a trace.
     """
-    parts = []
+    labels, tables = [], []
     for decoding, row in ((decoding, row) for decoding, of_decoding in rows.items() for row in of_decoding):
         trace = trace_of(row)
         (base, _), (rl, _) = trace.likeliest("base"), trace.likeliest("rl")
         hits = base[:, :TOP] == rl[:, :1]  # (tokens, TOP)
-        columns: dict[str, Any] = {name: trace.fact(name) for name in FACTS}
-        columns |= {name: np.where(columns[name] > ROUNDING, columns[name], 0) for name in DIVERGENCES}
-        columns |= {"decoding": decoding, "problem": row.problem, "sample": row.sample, "length": row.n_tokens}
-        columns |= {"position": np.arange(row.n_tokens), "place": np.where(hits.any(1), hits.argmax(1), TOP)}
-        parts.append(pandas.DataFrame(columns))
-    return pandas.concat(parts, ignore_index=True).astype({"decoding": "category", "problem": "category"})
+        place = np.where(hits.any(1), hits.argmax(1), TOP).astype(np.float32)
+        positions = np.arange(row.n_tokens, dtype=np.float32)
+        tables.append(np.column_stack([*map(trace.fact, FACTS), place, positions]))
+        labels.append((decoding, row.problem, row.sample, row.n_tokens))
+    answers = pandas.DataFrame(labels, columns=pandas.Index(["decoding", "problem", "sample", "length"]))
+    answers = answers.astype({"decoding": "category", "problem": "category"})
+    tokens = pandas.DataFrame(np.concatenate(tables), columns=pandas.Index([*FACTS, "place", "position"]))
+    tokens[DIVERGENCES] = tokens[DIVERGENCES].where(tokens[DIVERGENCES] > ROUNDING, 0.0)
+    return answers.loc[answers.index.repeat(answers.length)].reset_index(drop=True).join(tokens)
 
 
 # How an estimate is made of one owner's tokens
