@@ -118,7 +118,7 @@ def reached(way: str, start: str, goal: str) -> Callable[[Frame], Estimate]:
     return of
 
 
-SPARSE = "2603.22446", "abstract", "DAPO and others"
+SPARSE = "2603.22446", "abstract", ""
 SELECTION = "2605.06241", "abstract", "several families"
 DIRECTION = "2603.22117"
 SOURCES: dict[str, tuple[Source, ...]] = {
@@ -157,7 +157,7 @@ CLAIMS: tuple[Claim, ...] = (
         "base again", GAIN, share_of_gain("resample delta_logp")),
     *(Claim(f"interventions/in_rl/{_of(criterion)}", "points", f"RL's gain that RL keeps {TOKENS} "
         f"{CRITERIA[criterion]}, are drawn from base", GAIN, share_of_gain(f"resample {criterion} on rl"),
-        (Source(*SPARSE, "“collapses”"),) if criterion == "js" else ()) for criterion in IN_RL),
+        (Source(*SPARSE, "“collapses … to base levels”"),) if criterion == "js" else ()) for criterion in IN_RL),
     *(Claim(f"interventions/lost/{_of(criterion)}", "points", f"Changed tokens, by {CRITERIA[criterion]}, at which RL "
         "with base's tokens is no better than base", BETWEEN, reached(f"resample {criterion} on rl", "rl", "base"),
         digits=2) for criterion in IN_RL),

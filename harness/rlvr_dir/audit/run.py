@@ -121,7 +121,7 @@ def run_audit(request: Request, *, records: Path, out: Path, progress: bool = Tr
     Raises:
         UserError: what `Request.check` refuses, no group can be measured, or the disk is full.
     """
-    questions, began, before = request.check(), time.monotonic(), _stored_speed(out)
+    questions, began, earlier = request.check(), time.monotonic(), _stored_facts(out)
     check_writable(out, records)
     kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": records.parent / "low-rank", "progress": progress}
     chosen = tuple(claim for claim in claims(request.low_rank) if claim.group in request.rows)
@@ -136,8 +136,10 @@ def run_audit(request: Request, *, records: Path, out: Path, progress: bool = Tr
     if not this.frames:
         raise UserError("; ".join(dict.fromkeys(this.missing.values())))
     speeds = [seed.speed for seeds in evidence.values() for seed in seeds if seed.speed]
-    facts = facts_of(request, questions, evidence) | {"tokens_per_second": min(speeds, default=before)}
-    facts |= {"date": str(date.today()), "minutes": round((time.monotonic() - began) / 60, 1)}
+    facts = facts_of(request, questions, evidence) | {"date": str(date.today())}
+    facts |= {"tokens_per_second": min(speeds, default=None), "minutes": round((time.monotonic() - began) / 60, 1)}
+    if not speeds:  # nothing was decoded: what that took stays
+        facts |= {name: earlier[name] for name in ("tokens_per_second", "minutes") if name in earlier}
     analysis = Analysis(kind="audit", facts=facts, tables={"rows": table_rows(chosen, numbers)})
     analysis.write(out)
     write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
@@ -256,7 +258,7 @@ def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
     Raises:
         UserError: what `Request.check` refuses, or the two models do not fit together.
     """
-    questions, speed = request.check(), _stored_speed(out)
+    questions, speed = request.check(), _stored_facts(out).get("tokens_per_second")
     rows = {
         name: [row for spec in specs for row in costs(spec, request.rows, questions, records)]
         for name, specs in request.columns.items()
@@ -285,8 +287,9 @@ def _words(rows: Sequence[Cost], spec: EvalSpec, speed: float | None) -> str:
     return words
 
 
-def _stored_speed(out: Path) -> float | None:
+def _stored_facts(out: Path) -> dict[str, Any]:
+    """Return the facts of an earlier audit in a folder; none where there is none that can be read."""
     try:
-        return Analysis.read(out / "audit.json").facts.get("tokens_per_second")
+        return Analysis.read(out / "audit.json").facts
     except (DamagedError, OSError):
-        return None
+        return {}

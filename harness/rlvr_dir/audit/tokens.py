@@ -146,7 +146,7 @@ def of_owners(
 
 URIAL = "2312.01552", "§2.1–2.2, Fig. 3", "Llama-2-7b and -chat, greedy"
 SELECTION = "2605.06241", "abstract", "several families"
-SPARSE = Source("2603.22446", "abstract", "DAPO and others", "“a small fraction”")
+SPARSE = Source("2603.22446", "abstract", "", "“a small fraction”")
 RAZOR = Source("2509.04259", "§4")
 FORKING = Source("2506.01939")
 OF_JS = "Share of all JS of these answers."
@@ -168,7 +168,7 @@ CLAIMS: tuple[Claim, ...] = (
     *of_owners("js", "Jensen–Shannon divergence (JS) of the two models", "Mean over positions.", mean("js"), **NATS),
     *of_owners("js_above", "JS above 0.1 nats", OF_POSITIONS, share(lambda tokens: tokens.js > 0.1), sources=(SPARSE,)),
     *of_owners("js_half", "The fewest positions that hold half of all JS", NEEDED, concentration(0.5),
-        sources=(SPARSE,)),
+        sources=(Source("2603.22446"),)),
     *of_owners("js_ninety", "The fewest positions that hold 90 % of all JS", NEEDED, concentration(0.9)),
     *of_owners("js_first", "JS in the first tenth of each answer", OF_JS, js_share(tenth(0)),
         sources=(Source("2603.22446"),)),
@@ -187,7 +187,7 @@ CLAIMS: tuple[Claim, ...] = (
         mean_of_responses("kl_base_rl"), owners=("base",), base_sources=(RAZOR,), **{**NATS, "digits": 3}),
     *of_owners("entropy_base", "Entropy of base", "Mean over positions.", mean("entropy_base"), **NATS),
     *of_owners("entropy_rl", "Entropy of RL", "Mean over positions.", mean("entropy_rl"),
-        sources=(Source("2505.22617", "abstract", "while it trains", "“dropped sharply”"),), **NATS),
+        sources=(Source("2505.22617", "abstract", "", "“dropped sharply”"),), **NATS),
     *of_owners("logp_base", "log p under base of the tokens written", "Mean; perplexity is exp of its negative.",
         mean("logp_base"), sources=(Source("2504.13837", "§4.1, Fig. 6"),), **NATS),
     Claim("tokens/logp_difference", "traces", "log p under base: RL's answers minus base's own", "Means a token.",
