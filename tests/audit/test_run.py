@@ -73,6 +73,7 @@ def test_everything_of_a_pair(audit, peaked_pair, sums):
     again = audit(*pair, *task, *SMALL, "--low-rank", "1")
     assert "decode" not in again.stderr
     assert (again.values, stored()) == (first.values, before)
+    assert again.found.facts["minutes"] == first.found.facts["minutes"], "what decoding took"
     held = audit(*pair, *task, *SMALL, "--dry-run").stdout
     assert " 0 missing, 0 tokens at most" in held
     other = audit(*pair, *task, *SMALL, "--top-p", "0.9", "--dry-run").stdout

@@ -110,15 +110,16 @@ def accuracy_figure(points: Frame) -> Section:
             for way, label in ways.items():
                 mode, _, criterion = way.partition(" ")
                 at = [share_of_tokens(points, way, share).value or 0.0 for share in SHARES]
+                flagged = [share_of_tokens(points, way, share, "replaced").value or 0.0 for share in SHARES]
                 scores = [_score(correct(points, way, share)) for share in SHARES]
                 style = look(criteria.index(criterion), linestyle=DASHES[mode])
                 style |= {} if mode == "replace" else {"markerfacecolor": "white"}
                 order = np.argsort(at)
                 line(axes, [100 * at[i] for i in order], [scores[i] for i in order], label, **style)
                 rows += [
-                    {"answers": panel, "way": way, "flagged_percent": 100 * share, "changed_percent": 100 * changed,
-                     **_ends(estimate)}
-                    for share, changed, estimate in zip(SHARES, at, scores, strict=True)
+                    {"answers": panel, "way": way, "wanted_percent": 100 * share, "flagged_percent": 100 * flagged[i],
+                     "changed_percent": 100 * at[i], **_ends(scores[i])}
+                    for i, share in enumerate(SHARES)
                 ]  # fmt: skip
             for (name, level), colour in zip(levels.items(), (BASE, RL), strict=True):
                 axes.axhline(level.value, color=colour, linewidth=1, linestyle=":", label=name)
@@ -132,8 +133,8 @@ def accuracy_figure(points: Frame) -> Section:
     ]
     shares = ", ".join(f"{100 * share:g}" for share in SHARES)
     note = (
-        f"Each line flags {shares} % of the tokens. Reject: RL decides, base writes; veto: the flag decides, base "
-        "writes; dotted: base and RL alone. Bars are 95 % intervals over problems."
+        f"Thresholds flag {shares} % of the tokens of base's and RL's own answers. Reject: RL decides, base writes; "
+        "veto: the flag decides, base writes; dotted: base and RL alone. Bars are 95 % intervals over problems."
     )
     alt = "Two line charts: right answers against changed tokens, in base's and in RL's answers, a line a way."
     return Section("accuracy", "Right answers against changed tokens", frame(rows), (note,), canvas.svg, alt)
