@@ -1,5 +1,7 @@
 """Frames whose numbers are known, in the shapes that claims read."""
 
+from typing import Any
+
 import numpy as np
 import pandas
 import torch
@@ -38,7 +40,7 @@ def ten_tokens(seed=0, size=1.5):
     }
 
 
-def responses(decoding, correct, *, tokens=10, no_box=False, changed=0, replaced=0, **more):
+def responses(decoding, correct, *, tokens: Any = 10, no_box: Any = False, changed: Any = 0, replaced: Any = 0, **more):
     """Rows a response, as `rlvr_dir.responses` has them, of (problems, samples) verdicts."""
     correct = np.asarray(correct)
     problems, samples = np.indices(correct.shape)

@@ -5,6 +5,7 @@ import pandas
 import pytest
 
 from rlvr_dir.audit.interventions import AT, CLAIMS, IN_RL, SHARES, WAYS, correct, name_of, point_frame, points_at
+from rlvr_dir.policy.gates import Gate
 from rlvr_dir.spec import Decoding
 from rlvr_dir.sweep.taus import gate_of
 from tests.audit.made import responses
@@ -60,7 +61,7 @@ def test_where_rl_is_reached_and_where_it_is_lost():
 
 def test_points_flag_the_same_share_of_whoever_writes():
     random = np.random.default_rng(0)
-    models = {Decoding(mode=model): {} for model in ("base", "rl")}
+    models: dict[Decoding, dict[Gate, np.ndarray]] = {Decoding(mode=model): {} for model in ("base", "rl")}
     for values_of in models.values():
         for way in WAYS:
             values_of[gate_of(way).without_threshold()] = random.normal(size=10_000)
@@ -79,7 +80,7 @@ def test_points_flag_the_same_share_of_whoever_writes():
 
 def test_ways_that_are_one_decoding_have_points_of_their_own():
     """Of a model and itself every value ties, and nothing is flagged at any share."""
-    models = {
+    models: dict[Decoding, dict[Gate, np.ndarray]] = {
         Decoding(mode=model): {gate_of(way).without_threshold(): np.zeros(50) for way in WAYS}
         for model in ("base", "rl")
     }

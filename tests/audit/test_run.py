@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -177,7 +178,7 @@ def test_seeds_are_one_number():
     assert (same.value, same.low, same.high) == (pytest.approx(0.3), None, None)
     apart = over_seeds([Estimate(0.2, 0.1, 0.3), Estimate(0.4, 0.3, 0.5), Estimate(0.3, 0.2, 0.4)])
     assert apart.value == pytest.approx(0.3)
-    assert apart.high - 0.3 == pytest.approx(((4.302653 * 0.1 / 3**0.5) ** 2 + 0.1**2) ** 0.5, rel=1e-5)
+    assert (apart.high or 0) - 0.3 == pytest.approx(((4.302653 * 0.1 / 3**0.5) ** 2 + 0.1**2) ** 0.5, rel=1e-5)
     assert over_seeds([Estimate(0.2), Estimate(None)]).value is None
 
 
@@ -217,12 +218,12 @@ def test_pairs_are_read():
 
 
 def test_from_python(peaked_pair, sums, tmp_path, monkeypatch):
-    import rlvr_dir
-    import rlvr_dir.audit.claim  # after which `rlvr_dir.audit` is the room, too
+    from rlvr_dir import audit
 
     monkeypatch.chdir(tmp_path)
     options = {"samples": 2, "max_tokens": 12, "backend": "transformers", "rows": "tokens,weights"}
-    frame = rlvr_dir.audit(peaked_pair.base, peaked_pair.rl, str(sums / "sums.jsonl"), **options)
+    assert audit is sys.modules["rlvr_dir.audit"], "the room, whose modules are imported, is the function, too"
+    frame = audit(peaked_pair.base, peaked_pair.rl, str(sums / "sums.jsonl"), **options)
     assert {*frame.group} == {"tokens", "weights"}
     assert frame.set_index("name").value["tokens/same_top/rl"] > 0.5
     assert {"measured", "how", "pair", "value", "value_low", "value_high", "unit", "published"} < {*frame.columns}
