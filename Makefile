@@ -126,6 +126,7 @@ audit-tiny: $(STAMP) ## What is said of RLVR, measured on the tiny pair, and on 
 		--rows tokens,weights,outcomes --beside "step 4 of 8=tiny@base:tiny@4" \
 		$(foreach kind,$(PLACEBOS),--beside $(kind)=tiny@base:$(AUDIT)/pairs/$(kind)/rl) \
 		--records $(AUDIT)/records --out reports/audit/placebos
+	rm reports/audit/audit.json reports/audit/placebos/audit.json  # which name places on this machine
 
 STAGE := runs/paper-stage
 SEEDS ?= 1 2 3 4 5

@@ -190,7 +190,7 @@ CLAIMS: tuple[Claim, ...] = (
         counted("equal_bf16"), digits=2),
     Claim("weights/within_atol", "weights", f"Weights that differ by {ATOL:g} at most", SAME, counted("within_atol"),
         (Source(*SUBNETWORKS, "all but 5–30 %"),), digits=2),
-    Claim("weights/within_rtol", "weights", f"Weights that differ by {RTOL:g} of the larger at most", SAME,
+    Claim("weights/within_rtol", "weights", f"Weights that differ by {100 * RTOL:g} % of the larger at most", SAME,
         counted("within_rtol"), (Source("2606.07082", "§3", "Qwen3-8B, RLVR (SFT 8.1 %)", "77.2 %"),), digits=2),
     *(Claim(f"weights/change/{name}", "weights", f"‖ΔW‖ / ‖W‖, {words}", LENGTH, relative_change(*kinds), digits=3)
         for name, words, kinds in (("all", "all tensors", ()), ("attention", "attention", ("attention",)),
