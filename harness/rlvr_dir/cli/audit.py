@@ -1,5 +1,6 @@
 """`rlvr-dir audit`: what is said of RLVR, measured on any pair, on one page."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -85,7 +86,7 @@ def audit_command(
     except KeyboardInterrupt:
         say(f"interrupted; what was decoded is kept in {records}, and the same command goes on from there")
         raise
-    page = write(report(audit, facts=(("made by", " ".join(["rlvr-dir", *sys.argv[1:]])),)), out)
+    page = write(report(audit, facts=(("made by", shlex.join(["rlvr-dir", *sys.argv[1:]])),)), out)
     if place is not None:
         with phase("logging to MLflow"):
             log_audit(audit, place)
