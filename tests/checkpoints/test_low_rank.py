@@ -7,7 +7,7 @@ import torch
 from rlvr_dir.checkpoints.low_rank import energies, low_rank, write_low_rank
 from rlvr_dir.decode import open_engine
 from tests.checkpoints.test_expo import TRANSFORMERS, state
-from tests.commands import run
+from tests.commands import refused, run
 from tests.decode.requests import make_requests
 
 
@@ -51,6 +51,14 @@ def test_the_command_writes_a_checkpoint_that_decodes(peaked_pair, tmp_path):
         assert weight.ndim == 2 or torch.equal(weight, rl[name]), name
     with open_engine(peaked_pair.replace(rl=str(out)), TRANSFORMERS) as engine:
         assert any(rollout.n_changed for rollout in engine.generate(make_requests(9, samples=1)))
+
+
+def test_the_tiny_pair_has_names_and_what_is_not_there_is_said(tmp_path):
+    run("pair", "low-rank", "tiny@base", "tiny@8", "--rank", "1", "--out", tmp_path / "tiny")
+    assert (tmp_path / "tiny" / "model-00001.safetensors").is_file()
+    for command in (["low-rank", "--rank", "1"], ["expo", "--gamma", "1"]):
+        words = refused("pair", *command, "tiny@base", "./nowhere", "--out", tmp_path / "other")
+        assert "'./nowhere' does not exist; accepted: a checkpoint's directory, or a hub id" in words
 
 
 def test_a_part_of_full_rank_is_rl(peaked_pair, tmp_path):

@@ -136,12 +136,17 @@ def _new_checkpoint(base: str, rl: str, out: Path, doing: str) -> Iterator[Pair]
     """Give the pair that a checkpoint is made of; say where it was written, and how it is decoded.
 
     Raises:
-        UserError: `out` holds something, or cannot be written to.
+        UserError: `out` holds something, or cannot be written to, or a model is not there.
     """
     if out.exists() and any(out.iterdir()):
         raise UserError(f"out={str(out)!r} is not empty; accepted: a new folder")
-    pair = parse(Pair, {"base": base, "rl": rl})
     check_writable(out)
     with phase(doing):
+        from rlvr_dir.checkpoints.read import check_place
+        from rlvr_dir.tiny import checkpoints
+
+        pair = checkpoints(parse(Pair, {"base": base, "rl": rl}))
+        for role, model in pair.models.items():
+            check_place(role, *model)
         yield pair
     echo(f"written: {out}; `rlvr-dir eval --base {base} --pretrained {out} -d rl` decodes it")
