@@ -73,11 +73,8 @@ class Questions:
         answered = tuple(task for task in spec.tasks if task not in bare)
         benchmarks = preflight_of(spec.model_copy(update={"tasks": answered})) if answered or not bare else {}
         for task, rows in bare.items():
-            path = own[task]
-            problems = problems_of(rows, path)
-            benchmarks[task] = Benchmark(
-                named(task)[0], problems, spec.applied_to(presentation_beside(path)), str(path)
-            )
+            presentation = spec.applied_to(presentation_beside(own[task]))
+            benchmarks[task] = Benchmark(named(task)[0], problems_of(rows, task), presentation, str(own[task]))
         foreign = [task for task, benchmark in benchmarks.items() if isinstance(benchmark, LmEvalBenchmark)]
         return cls(benchmarks, (*bare, *foreign))
 
@@ -170,7 +167,7 @@ def decoded_groups(groups: Collection[str], questions: Questions, evidence: Evid
     decoded = [group for group in GROUPS if group in groups and group != "weights"]
     if questions.unanswered:
         names = ", ".join(questions.unanswered)
-        reason = f"no right answers of {names} are known here; accepted: an `answer` in each line of its file"
+        reason = f"no right answers of {names} are known here; accepted: a JSONL with an `answer` in each line"
         evidence.missing |= {group: reason for group in decoded if group != "tokens"}
         decoded = [group for group in decoded if group == "tokens"]
     return decoded

@@ -90,11 +90,9 @@ def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
     }
     if row["spectrum"]:
         energy = energies(delta)
-        tolerance = (
-            energy[0] * (max(delta.shape) * torch.finfo(torch.float32).eps) ** 2
-        )  # as torch's matrix_rank has it
+        tolerance = max(delta.shape) * torch.finfo(torch.float32).eps  # of singular values, as torch.matrix_rank has it
         shares = energy / energy.sum()
-        row |= {"full_rank": len(energy), "rank": int((energy > tolerance).sum())}
+        row |= {"full_rank": len(energy), "rank": int((energy > energy[0] * tolerance**2).sum())}
         row["effective_rank"] = float(torch.exp(-torch.special.xlogy(shares, shares).sum()))
         for name, count in {"first": 1, "eight": 8, "hundredth": max(1, len(energy) // 100)}.items():
             row[name] = float(energy[:count].sum())
