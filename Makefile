@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM ?= false
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint style typecheck format screenshots coverage hooks ui bench clean setup browser verl-env inspect-env paper-tiny paper-stage paper-smol
+.PHONY: help demo test test-all lint style typecheck format screenshots coverage hooks ui bench clean setup browser verl-env inspect-env paper-tiny paper-stage paper-smol audit-tiny
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -113,6 +113,20 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
 	$(BIN)/rlvr-dir report $(PAPER)/decision --title "Who decides, and who writes: thirteen gates of the tiny pair" \
 		--out reports/tiny/decision
+
+AUDIT := runs/audit
+PLACEBOS := random length own_samples noise
+audit-tiny: $(STAMP) ## What is said of RLVR, measured on the tiny pair, and on placebos of it; reports/audit
+	for kind in $(PLACEBOS); do test -f $(AUDIT)/pairs/$$kind/build.json || $(BIN)/python -m examples.tiny build \
+		--out $(AUDIT)/pairs/$$kind --start harness/rlvr_dir/tiny/weights --training $$kind || exit; done
+	rm -rf reports/audit  # an older report may have had other figures
+	$(BIN)/rlvr-dir audit --tasks tiny_medium --limit 60 --max-tokens 256 --enforce-eager --low-rank 1,8 --no-track \
+		--records $(AUDIT)/records --out reports/audit
+	$(BIN)/rlvr-dir audit --tasks tiny_medium --limit 60 --max-tokens 256 --enforce-eager --no-track \
+		--rows tokens,weights,outcomes --beside "step 4 of 8=tiny@base:tiny@4" \
+		$(foreach kind,$(PLACEBOS),--beside $(kind)=tiny@base:$(AUDIT)/pairs/$(kind)/rl) \
+		--records $(AUDIT)/records --out reports/audit/placebos
+	rm reports/audit/audit.json reports/audit/placebos/audit.json  # which name places on this machine
 
 STAGE := runs/paper-stage
 SEEDS ?= 1 2 3 4 5

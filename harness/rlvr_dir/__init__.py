@@ -1,11 +1,12 @@
 """rlvr-dir from Python: evaluate a pair, compare results, and read responses and tokens as pandas frames.
 
-    from rlvr_dir import EvalSpec, compare, evaluate, responses, tokens
+    from rlvr_dir import EvalSpec, audit, compare, evaluate, responses, tokens
 
     results = evaluate(EvalSpec(tasks=("tiny_easy",), decodings=("base", "rl")), records="runs/records")
     compare(results)                                          # a row a comparison, paired by problem
     responses(results).groupby("setting")["correct"].mean()   # a row a response
     tokens("runs/records").nsmallest(20, "delta_logp")        # a row a token
+    audit("my-base", "my-rl", tasks="mine.jsonl")             # a row a published claim
 
 Importing it imports nothing else, for Python's start-up hook passes through here in every process: each name loads what
 it needs when it is used (docs/python.md).
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     import pandas
 
+    from rlvr_dir.audit.run import audit
     from rlvr_dir.evals import evaluate
     from rlvr_dir.problems import tasks_dir
     from rlvr_dir.results import EvalResult, read_results
@@ -30,6 +32,7 @@ __all__ = [
     "EvalResult",
     "EvalSpec",
     "__version__",
+    "audit",
     "compare",
     "evaluate",
     "read_results",
@@ -50,6 +53,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "audit":  # the room, which can be called
+        return import_module("rlvr_dir.audit")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -5,7 +5,9 @@ After ExPO (Zheng et al., arXiv 2404.16792), there with alpha for gamma. `rlvr-d
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rlvr_dir.checkpoints.weights import INDEX, Stored, tensors_of
 from rlvr_dir.errors import UserError
@@ -14,6 +16,17 @@ from rlvr_dir.spec import Pair
 
 def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
     """Write the extrapolated checkpoint: RL's files with other weights, in RL's types; computed in float32.
+
+    Raises:
+        UserError: as `write_changed`.
+    """
+    write_changed(pair, lambda base, rl: rl + gamma * (rl - base), folder)
+
+
+def write_changed(pair: Pair, change: Callable[[Any, Any], Any], folder: Path) -> None:
+    """Write RL's files with other weights, a tensor at a time: `change` makes each of base's and RL's, both float32.
+
+    They are stored in RL's types. What is no floating-point number stays RL's.
 
     Raises:
         UserError: the two checkpoints do not have the same tensors, or are not safetensors; nothing is written then.
@@ -35,8 +48,7 @@ def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
                 with safe_open(base[name].file, "pt") as others:
                     other = others.get_tensor(name)
                 if theta.is_floating_point():
-                    wide = theta.float()
-                    theta = (wide + gamma * (wide - other.float())).to(theta.dtype)
+                    theta = change(other.float(), theta.float()).to(theta.dtype).contiguous()
                 moved[name] = theta
                 places[name] = f"model-{number:05d}.safetensors"
         save_file(moved, folder / f"model-{number:05d}.safetensors", metadata={"format": "pt"})

@@ -25,6 +25,7 @@ log pi_RL - log pi_Base says so, and scores the result. With no model named, the
 # Each command, or group of commands, and where it is: made with its options when it is called.
 USE = {
     "eval": "evaluate:evaluate_command",
+    "audit": "audit:audit_command",
     "sweep": "sweep:app",
     "train": "train:train_command",
     "serve": "serve:serve_command",

@@ -1,5 +1,7 @@
-"""`rlvr-dir pair`: the pairs that have names, whether two checkpoints fit together, and extrapolated weights."""
+"""`rlvr-dir pair`: the pairs that have names, whether two checkpoints fit together, and changed weights."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +15,7 @@ from rlvr_dir.progress import phase
 from rlvr_dir.spec import EngineSpec, Pair, parse
 from rlvr_dir.spec.pair import PAIR_OPTIONS, pair_of
 
-app = group("Pairs by name, whether two checkpoints fit together, extrapolated weights.")
+app = group("Pairs by name, whether two checkpoints fit together, changed weights.")
 TWO = ("pair", "base", "pretrained")  # what may be named without an option
 OF_ENGINE = ("max_model_len", "dtype", "chat_template_kwargs")
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
@@ -98,12 +100,53 @@ def expo_command(
         rlvr-dir pair expo my-base my-rl --gamma 0.5 --out runs/expo-0.5
         rlvr-dir eval --base my-base --pretrained runs/expo-0.5 -d rl --tasks aime24
     """
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"out={str(out)!r} is not empty; accepted: a new folder")
-    pair = parse(Pair, {"base": base, "rl": rl})
-    check_writable(out)
-    with phase("extrapolating"):
+    with _new_checkpoint(base, rl, out, "extrapolating") as pair:
         from rlvr_dir.checkpoints.expo import write_expo
 
         write_expo(pair, gamma, out)
+
+
+@app.command("low-rank")
+def low_rank_command(
+    base: Annotated[str, typer.Argument(help="Directory or hub id.")],
+    rl: Annotated[str, typer.Argument(help="Directory or hub id.")],
+    rank: Annotated[int, typer.Option(help="Directions that are kept of each matrix's change.", min=1)],
+    out: Annotated[Path, typer.Option(help="Receives the checkpoint; it is as large as RL's.")],
+    rescale: Annotated[
+        bool, typer.Option("--rescale", help="Make what is kept as long as the whole change, as arXiv 2510.00553 does.")
+    ] = False,
+) -> None:
+    """Write base with the low-rank part of RL's change alone.
+
+    Of each matrix W, embeddings and head among them, it is W_base + the best approximation of W_RL - W_base of that
+    rank; vectors (norms, biases), which have rank 1, are RL's. For example:
+
+    \b
+        rlvr-dir pair low-rank my-base my-rl --rank 1 --out runs/rank-1
+        rlvr-dir eval --base my-base --pretrained runs/rank-1 -d rl --tasks aime24
+    """
+    with _new_checkpoint(base, rl, out, "approximating") as pair:
+        from rlvr_dir.checkpoints.low_rank import write_low_rank
+
+        write_low_rank(pair, rank, out, rescale=rescale)
+
+
+@contextmanager
+def _new_checkpoint(base: str, rl: str, out: Path, doing: str) -> Iterator[Pair]:
+    """Give the pair that a checkpoint is made of; say where it was written, and how it is decoded.
+
+    Raises:
+        UserError: `out` holds something, or cannot be written to, or a model is not there.
+    """
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"out={str(out)!r} is not empty; accepted: a new folder")
+    check_writable(out)
+    with phase(doing):
+        from rlvr_dir.checkpoints.read import check_place
+        from rlvr_dir.tiny import checkpoints
+
+        pair = checkpoints(parse(Pair, {"base": base, "rl": rl}))
+        for role, model in pair.models.items():
+            check_place(role, *model)
+        yield pair
     echo(f"written: {out}; `rlvr-dir eval --base {base} --pretrained {out} -d rl` decodes it")

@@ -172,9 +172,7 @@ def read_benchmark(name: str, file: str) -> Benchmark:
         UserError: naming the file, the line and what would be accepted.
     """
     path = Path(file)
-    beside = path.with_suffix(".prompt.yaml")
-    presentation = _presentation(beside) if beside.is_file() else AS_SHIPPED
-    return Benchmark(name, read_problems(path), presentation, file)
+    return Benchmark(name, read_problems(path), presentation_beside(path), file)
 
 
 def read_problems(path: Path) -> tuple[Problem, ...]:
@@ -227,12 +225,15 @@ def _warn_of_two_answers(problems: Iterable[Problem]) -> None:
             return
 
 
-def _presentation(path: Path) -> Presentation:
-    """Read the YAML beside a JSONL; files that it names are beside it, too.
+def presentation_beside(jsonl: Path) -> Presentation:
+    """Read the YAML beside a JSONL, where there is one; files that it names are beside it, too.
 
     Raises:
         UserError: another key, a template that is none or leaves the problem out, or an example without an answer.
     """
+    path = jsonl.with_suffix(".prompt.yaml")
+    if not path.is_file():
+        return AS_SHIPPED
     fields = read_yaml(path)
     for name in ("prompt", "examples"):
         if isinstance(fields.get(name), str) and os.path.isfile(beside := path.parent / fields[name]):

@@ -142,7 +142,8 @@ def beside(axes: Any) -> None:
         end = axes.transData.transform((axes.get_xlim()[0], float(drawn.get_ydata()[-1])))
         named.append((axes.transAxes.inverted().transform(end)[1], label, drawn))
     named.sort(key=lambda entry: entry[0])
-    gap = min(1 / max(1, len(named)), 0.2 / axes.figure.get_figheight())  # of a line of text, in the axes' height
+    line_height = 0.2 * len(axes.figure.axes) / axes.figure.get_figheight()  # in the axes' height
+    gap = min(1 / max(1, len(named)), line_height)
     places = [height for height, *_ in named]
     for i in range(1, len(places)):
         places[i] = max(places[i], places[i - 1] + gap)

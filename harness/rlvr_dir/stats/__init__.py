@@ -15,10 +15,12 @@ from rlvr_dir.stats.errors import (
 )
 from rlvr_dir.stats.estimate import Estimate, p_value
 from rlvr_dir.stats.majority import maj_at_k, maj_at_k_per_problem, numbered
-from rlvr_dir.stats.metrics import Responses, benchmark_metrics, problem_metrics, ratio
+from rlvr_dir.stats.mass import gain_parts, least_share, mass_share, share_of_gain
+from rlvr_dir.stats.metrics import Responses, benchmark_metrics, pass_ks, problem_metrics, ratio
 from rlvr_dir.stats.paired import PairedDifference, mean_difference, paired_difference, sampling_interval, sign_flip_p
 from rlvr_dir.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem, samples_of
 from rlvr_dir.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
+from rlvr_dir.stats.reached import reached
 from rlvr_dir.stats.shares import share_ratio, token_difference, token_mean, token_share
 from rlvr_dir.stats.tables import holm, mean_interval
 from rlvr_dir.stats.trainings import TrainingScores, mean_difference_over_runs
@@ -45,9 +47,12 @@ __all__ = [
     "detectable_gain",
     "difference_over_runs",
     "family",
+    "gain_parts",
     "holm",
+    "least_share",
     "maj_at_k",
     "maj_at_k_per_problem",
+    "mass_share",
     "mean_difference",
     "mean_difference_over_runs",
     "mean_interval",
@@ -58,16 +63,19 @@ __all__ = [
     "paired_spread",
     "pass_at_k",
     "pass_at_k_per_problem",
+    "pass_ks",
     "power",
     "problem_metrics",
     "problems_needed",
     "ratio",
+    "reached",
     "samples_of",
     "sampling_error",
     "sampling_interval",
     "satterthwaite",
     "score_interval",
     "score_over_runs",
+    "share_of_gain",
     "share_ratio",
     "sign_flip_p",
     "standard_error",

@@ -14,8 +14,7 @@ def token_share(hits: ArrayLike, tokens: ArrayLike) -> Estimate:
     docs/statistics.md). v is at least that of independent tokens. A share of 0 or 1 has Wilson's bound of n trials. Of
     no tokens there is none. Raises ValueError for what is no share.
     """
-    hits, tokens = np.asarray(hits, dtype=float), np.asarray(tokens, dtype=float)
-    hits, tokens = hits[tokens > 0], tokens[tokens > 0]
+    hits, tokens = of_problems(hits, tokens)
     if not tokens.size:
         return Estimate(None)
     value, n = float(hits.sum() / tokens.sum()), tokens.size
@@ -24,14 +23,12 @@ def token_share(hits: ArrayLike, tokens: ArrayLike) -> Estimate:
     value = min(max(value, 0.0), 1.0)
     if n < 2:
         return Estimate(value, None, None)
-    t, spread = _t(n), value * (1 - value)
+    t, spread = t_quantile(n), value * (1 - value)
     if spread <= 0:
         bound = t * t / (n + t * t)
         return Estimate(value, 0.0, bound) if value < 0.5 else Estimate(value, 1 - bound, 1.0)
-    variance = _jackknife((hits.sum() - hits) / (tokens.sum() - tokens))
-    half = t * float(np.sqrt(max(variance, spread / tokens.sum()))) / spread
-    odds = float(np.log(value / (1 - value)))
-    return Estimate(value, _share_of(odds - half), _share_of(odds + half))
+    variance = variance_without_each((hits.sum() - hits) / (tokens.sum() - tokens))
+    return log_odds_interval(value, max(variance, spread / float(tokens.sum())), n)
 
 
 def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
@@ -40,14 +37,14 @@ def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
     A t interval over problems, with the variance by leaving out each of the n problems with tokens
     and n - 1 degrees of freedom. Of no tokens there is none.
     """
-    sums, tokens = np.asarray(sums, dtype=float), np.asarray(tokens, dtype=float)
-    sums, tokens = sums[tokens > 0], tokens[tokens > 0]
+    sums, tokens = of_problems(sums, tokens)
     if not tokens.size:
         return Estimate(None)
     value = float(sums.sum() / tokens.sum())
     if tokens.size < 2:
         return Estimate(value, None, None)
-    half = _t(tokens.size) * float(np.sqrt(_jackknife((sums.sum() - sums) / (tokens.sum() - tokens))))
+    variance = variance_without_each((sums.sum() - sums) / (tokens.sum() - tokens))
+    half = t_quantile(tokens.size) * float(np.sqrt(variance))
     return Estimate(value, value - half, value + half)
 
 
@@ -65,7 +62,7 @@ def token_difference(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLi
         return Estimate(value)
     without = [(s.sum() - s) / (n.sum() - n) for s, n in ((sa, na), (sb, nb))]
     is_known = na + nb > 0
-    half = _t(int(is_known.sum())) * float(np.sqrt(_jackknife((without[0] - without[1])[is_known])))
+    half = t_quantile(int(is_known.sum())) * float(np.sqrt(variance_without_each((without[0] - without[1])[is_known])))
     return Estimate(value, value - half, value + half)
 
 
@@ -84,23 +81,39 @@ def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) 
     if min(np.count_nonzero(at), np.count_nonzero(bt)) < 2:
         return Estimate(value, None, None)
     without = [np.log((h.sum() - h + 0.5) / (t.sum() - t)) for h, t in ((ah, at), (bh, bt))]
-    variance = _jackknife((without[0] - without[1])[at + bt > 0])
+    variance = variance_without_each((without[0] - without[1])[at + bt > 0])
     if not ah.any() or not bh.any():  # the spread of nothing: as of independent hits
         variance = max(variance, 1 / (ah.sum() + 0.5) + 1 / (bh.sum() + 0.5))
-    factor = float(np.exp(_t(n) * np.sqrt(variance)))
+    factor = float(np.exp(t_quantile(n) * np.sqrt(variance)))
     return Estimate(value, value / factor, value * factor)
 
 
-def _jackknife(without: np.ndarray) -> float:
-    """Return the variance of an estimate by what it is without each problem."""
+def of_problems(sums: ArrayLike, tokens: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return both as arrays of those problems that have tokens."""
+    sums, tokens = np.asarray(sums, dtype=float), np.asarray(tokens, dtype=float)
+    return sums[tokens > 0], tokens[tokens > 0]
+
+
+def variance_without_each(without: np.ndarray) -> float:
+    """Return the variance of an estimate by what it is without each problem (the jackknife)."""
     return float((without.size - 1) * without.var())
 
 
-def _t(n: int) -> float:
+def log_odds_interval(value: float, variance: float, n: int) -> Estimate:
+    """Return a share between 0 and 1, of this variance over n problems, with the t interval of its log odds."""
+    half = t_quantile(n) * float(np.sqrt(variance)) / (value * (1 - value))
+    odds = float(np.log(value / (1 - value)))
+    return Estimate(value, _share_of(odds - half), _share_of(odds + half))
+
+
+def t_quantile(n: int) -> float:
+    """Return how many errors half a 95 % interval of a mean over n problems has."""
     from scipy.special import stdtrit
 
     return float(stdtrit(n - 1, 0.975))
 
 
 def _share_of(log_odds: float) -> float:
-    return float(1 / (1 + np.exp(-log_odds)))
+    from scipy.special import expit
+
+    return float(expit(log_odds))

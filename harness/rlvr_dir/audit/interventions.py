@@ -1,0 +1,164 @@
+"""Claims about interventions: how few tokens carry RL's gain, by whom they are chosen and by whom written.
+
+Every way of choosing flags the same shares of the tokens of whoever writes (thresholds from these models' own answers,
+`rlvr_dir.sweep.matched`), and is decoded anew. The frame is that of `rlvr_dir.responses`, with the columns `way` and
+`share`: that which was asked for; base and RL alone are ways, too.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import pandas
+
+from rlvr_dir import stats
+from rlvr_dir.audit.claim import POINTS, Claim, Frame, Source
+from rlvr_dir.audit.outcomes import by_problem
+from rlvr_dir.policy.gates import Gate
+from rlvr_dir.spec import Decoding, parse
+from rlvr_dir.stats import Estimate
+from rlvr_dir.sweep.matched import tau_for
+from rlvr_dir.sweep.taus import gate_of
+
+SHARES = (0.005, 0.01, 0.02, 0.05, 0.1)  # of the tokens, flagged
+AT = 0.05  # at which rows compare ways
+CRITERIA = {
+    "delta_logp": "Δ log p", "js": "JS", "entropy_base": "base's entropy", "random": "chance",
+    "delta_logp above": "Δ log p from above",
+}  # fmt: skip
+CHOSEN = ("delta_logp", "js", "entropy_base")  # in base's answers; chance is their placebo
+IN_RL = ("delta_logp above", "js", "random")  # in RL's answers
+
+
+def _way(mode: str, criterion: str, primary: str = "base") -> Decoding:
+    return parse(Decoding, {"mode": mode, "primary": primary, "criterion": criterion, "tau": 0.0})
+
+
+WAYS: tuple[Decoding, ...] = (
+    *(_way("replace", criterion) for criterion in (*CHOSEN, "random")),
+    *(_way(mode, criterion) for mode in ("reject", "veto") for criterion in CHOSEN),
+    _way("resample", "delta_logp"),
+    *(_way("resample", criterion, "rl") for criterion in IN_RL),
+)
+
+
+def name_of(way: Decoding) -> str:
+    """Name a way of intervening, without its threshold: `replace js`, `resample js on rl`."""
+    return f"{way.mode} {way.criterion}" + (" on rl" if way.primary == "rl" else "")
+
+
+def points_at(values: Mapping[Decoding, Mapping[Gate, np.ndarray]]) -> list[tuple[str, float, Decoding]]:
+    """Return every way at every share, with its decoding; several may be one where values tie.
+
+    Args:
+        values: of each criterion at each token of base's and of RL's own answers, as `criterion_values` gives them.
+    """
+    points: list[tuple[str, float, Decoding]] = []
+    for way in WAYS:
+        gate, own = gate_of(way), values[Decoding(mode=way.primary)]
+        for share in SHARES:
+            tau = tau_for(gate, own.get(gate.without_threshold(), ()), share).tau
+            points.append((name_of(way), share, way.replace(tau=tau)))
+    return points
+
+
+def point_frame(points: Iterable[tuple[str, float, Decoding]], responses: Mapping[Decoding, Frame]) -> Frame:
+    """Return the responses of each point, and of base and RL alone, which are ways of share 0 and 1."""
+    alone = [("base", 0.0, Decoding(mode="base")), ("rl", 1.0, Decoding(mode="rl"))]
+    parts = [responses[decoding].assign(way=way, share=share) for way, share, decoding in [*alone, *points]]
+    return pandas.concat(parts, ignore_index=True)
+
+
+# How an estimate is made of points
+
+
+def correct(points: Frame, way: str, share: float | None = None) -> np.ndarray:
+    """Return the verdicts on a way at a share, (problems, samples); base and RL alone have no share to be named."""
+    return by_problem(points[(points.way == way) & ((points.share == share) | (share is None))], "correct")
+
+
+def accuracy(points: Frame, way: str, share: float | None = None) -> np.ndarray:
+    """Return the accuracy of a way at a share, (problems,)."""
+    return correct(points, way, share).mean(axis=1)
+
+
+def share_of_tokens(points: Frame, way: str, share: float, kind: str = "changed") -> Estimate:
+    """Estimate the share of tokens that a way changed, or flagged (`replaced`)."""
+    own = points[(points.way == way) & (points.share == share)]
+    return stats.token_share(*(by_problem(own, name).sum(axis=1) for name in (kind, "tokens")))
+
+
+def share_of_gain(way: str) -> Callable[[Frame], Estimate]:
+    """Estimate how much of RL's gain a way has: 0 is base's accuracy, 1 RL's."""
+    return lambda points: stats.share_of_gain(
+        accuracy(points, way, AT), accuracy(points, "base"), accuracy(points, "rl")
+    )
+
+
+def difference(way: str, other: str) -> Callable[[Frame], Estimate]:
+    """Estimate the accuracy of a way minus that of another one, paired by problem."""
+
+    def of(points: Frame) -> Estimate:
+        d = stats.paired_difference(correct(points, way, AT), correct(points, other, AT))
+        return Estimate(d.mean, d.low, d.high)
+
+    return of
+
+
+def reached(way: str, start: str, goal: str) -> Callable[[Frame], Estimate]:
+    """Estimate the share of changed tokens at which a way, which begins as one model, is as good as the other one."""
+
+    def of(points: Frame) -> Estimate:
+        target = accuracy(points, goal)
+        places = [0.0, *(share_of_tokens(points, way, share).value or 0.0 for share in SHARES)]
+        curve = np.stack([accuracy(points, start), *(accuracy(points, way, share) for share in SHARES)]) - target
+        order, sign = np.argsort(places, kind="stable"), -1 if curve[0].mean() > 0 else 1
+        samples = int(points["sample"].nunique())
+        return stats.reached([places[at] for at in order], sign * curve[order], samples)
+
+    return of
+
+
+SPARSE = "2603.22446", "abstract", ""
+SELECTION = "2605.06241", "abstract", "several families"
+DIRECTION = "2603.22117"
+SOURCES: dict[str, tuple[Source, ...]] = {
+    "delta_logp": (Source(DIRECTION),),
+    "js": (Source(*SPARSE, "“a small fraction” recovers it"),),
+    "entropy_base": (Source(*SELECTION, "“a large fraction” of the gain"),),
+    "random": (Source(*SELECTION, "“fail”"),),
+}
+PAIRED = "Avg of both, paired by problem."
+GAIN = "Of base's accuracy (0 %) and RL's (100 %)."
+BETWEEN = (
+    "Share of tokens that became others; between the last that is below and the first that is above by intervals that "
+    "hold for all shares together (100 %: none is). A dash: the means do not reach it."
+)
+TOKENS = f"where {100 * AT:g} % of its tokens, by"
+
+
+def _of(criterion: str) -> str:
+    return criterion.replace(" ", "_")
+
+
+CLAIMS: tuple[Claim, ...] = (
+    *(Claim(f"interventions/replace/{criterion}", "points", f"RL's gain that base has {TOKENS} {CRITERIA[criterion]}, "
+        "are drawn from RL", GAIN, share_of_gain(f"replace {criterion}"), SOURCES[criterion])
+        for criterion in (*CHOSEN, "random")),
+    *(Claim(f"interventions/reached/{criterion}", "points", f"Changed tokens, by {CRITERIA[criterion]}, at which base "
+        "with RL's tokens is as good as RL", BETWEEN, reached(f"replace {criterion}", "base", "rl"), digits=2)
+        for criterion in (*CHOSEN, "random")),
+    *(Claim(f"interventions/token/{criterion}", "points", f"What RL's tokens add {TOKENS} {CRITERIA[criterion]}, go",
+        f"Replace (RL decides and writes) minus reject (RL decides, base writes). {PAIRED}",
+        difference(f"replace {criterion}", f"reject {criterion}"), **POINTS) for criterion in CHOSEN),
+    *(Claim(f"interventions/decision/{criterion}", "points", f"What RL's decision adds {TOKENS} {CRITERIA[criterion]}, "
+        "may go", f"Reject (RL decides, base writes) minus veto (all of them go, base writes). {PAIRED}",
+        difference(f"reject {criterion}", f"veto {criterion}"), **POINTS) for criterion in CHOSEN),
+    Claim("interventions/resample/delta_logp", "points", f"RL's gain that base has {TOKENS} Δ log p, are drawn from "
+        "base again", GAIN, share_of_gain("resample delta_logp")),
+    *(Claim(f"interventions/in_rl/{_of(criterion)}", "points", f"RL's gain that RL keeps {TOKENS} "
+        f"{CRITERIA[criterion]}, are drawn from base", GAIN, share_of_gain(f"resample {criterion} on rl"),
+        (Source(*SPARSE, "“collapses … to base levels”"),) if criterion == "js" else ()) for criterion in IN_RL),
+    *(Claim(f"interventions/lost/{_of(criterion)}", "points", f"Changed tokens, by {CRITERIA[criterion]}, at which RL "
+        "with base's tokens is no better than base", BETWEEN, reached(f"resample {criterion} on rl", "rl", "base"),
+        digits=2) for criterion in IN_RL),
+)  # fmt: skip

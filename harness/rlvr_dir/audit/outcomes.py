@@ -1,0 +1,159 @@
+"""Claims about outcomes: what base and RL alone get right, and where the gain comes from.
+
+The frame is that of `rlvr_dir.responses`, of base's and RL's own answers: a row a response, with `decoding`, `task`,
+`problem`, `sample`, `correct`, `tokens`, `truncated` and `no_box`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rlvr_dir import stats
+from rlvr_dir.audit.claim import COUNT, POINTS, Claim, Frame, Source
+from rlvr_dir.stats import Estimate
+
+MODELS = {"base": "base", "rl": "RL"}
+
+
+def table(responses: Frame, column: str, decoding: str) -> np.ndarray:
+    """Return a column of one decoding's responses, (problems, samples)."""
+    return by_problem(responses[responses.decoding == decoding], column)
+
+
+def by_problem(responses: Frame, column: str) -> np.ndarray:
+    """Return a column as (problems, samples), problems in the order of their names."""
+    return responses.pivot(index=["task", "problem"], columns="sample", values=column).to_numpy(float)
+
+
+def score(decoding: str) -> Callable[[Frame], Estimate]:
+    """Estimate Avg of a decoding."""
+
+    def of(responses: Frame) -> Estimate:
+        correct = table(responses, "correct", decoding)
+        return Estimate(correct.mean(), *stats.score_interval(correct))
+
+    return of
+
+
+def share(column: str, decoding: str) -> Callable[[Frame], Estimate]:
+    """Estimate the share of responses that have a flag."""
+
+    def of(responses: Frame) -> Estimate:
+        flags = table(responses, column, decoding)
+        return stats.token_share(flags.sum(axis=1), np.full(len(flags), flags.shape[1]))
+
+    return of
+
+
+def length(decoding: str) -> Callable[[Frame], Estimate]:
+    """Estimate the mean length of responses, in tokens."""
+
+    def of(responses: Frame) -> Estimate:
+        tokens = table(responses, "tokens", decoding)
+        return stats.token_mean(tokens.sum(axis=1), np.full(len(tokens), tokens.shape[1]))
+
+    return of
+
+
+def gain(responses: Frame) -> Estimate:
+    """Estimate RL's Avg minus base's, paired by problem."""
+    difference = stats.paired_difference(table(responses, "correct", "rl"), table(responses, "correct", "base"))
+    return Estimate(difference.mean, difference.low, difference.high)
+
+
+def gain_part(number: int) -> Callable[[Frame], Estimate]:
+    """Estimate one of the two parts of the gain: 0 is more answers, 1 more right ones among the answers."""
+
+    def of(responses: Frame) -> Estimate:
+        sides = []
+        for model in MODELS:
+            right = table(responses, "correct", model)
+            answered = np.maximum(1 - table(responses, "no_box", model), right)
+            sides.append((answered.mean(axis=1), right.mean(axis=1)))
+        return stats.gain_parts(sides[0], sides[1])[number]
+
+    return of
+
+
+def solved(*, base: bool, rl: bool) -> Callable[[Frame], Estimate]:
+    """Estimate the share of problems of which base solves one sample at least, or none, and so RL."""
+
+    def of(responses: Frame) -> Estimate:
+        hits = [table(responses, "correct", model).any(axis=1) for model in MODELS]
+        return _of_problems((hits[0] == base) & (hits[1] == rl))
+
+    return of
+
+
+def pass_all(decoding: str) -> Callable[[Frame], Estimate]:
+    """Estimate Pass@k with as many samples as there are."""
+    return lambda responses: _of_problems(table(responses, "correct", decoding).any(axis=1))
+
+
+def crossing(beyond_chance: bool) -> Callable[[Frame], Estimate]:
+    """Return the first k at which base's Pass@k is above RL's."""
+
+    def of(responses: Frame) -> Estimate:
+        found = stats.crossing(table(responses, "correct", "base"), table(responses, "correct", "rl"))
+        return Estimate(found.k if beyond_chance else found.estimate)
+
+    return of
+
+
+def rank_name(rank: int, rescale: bool) -> str:
+    """Name the model that is base with the part of ΔW of a rank."""
+    return f"rank {rank}" + " rescaled" * rescale
+
+
+def rank_claim(rank: int, rescale: bool) -> Claim:
+    """Make the claim about how much of RL's gain the model of a rank has."""
+    name = rank_name(rank, rescale)
+
+    def of(responses: Frame) -> Estimate:
+        if name not in set(responses.decoding):
+            return Estimate(None)
+        return stats.share_of_gain(*(table(responses, "correct", model).mean(axis=1) for model in (name, "base", "rl")))
+
+    how = "Of base's accuracy (0 %) and RL's (100 %). Every matrix, embeddings too; vectors (norms, biases) are RL's."
+    sentence = f"RL's gain with ΔW of rank {rank} alone" + ", made as long as ΔW (‖ΔW‖)" * rescale
+    sources = (Source("2510.00553", "abstract", "8 models, rescaled", "over 99 %"),) if rank == 1 and rescale else ()
+    return Claim(f"outcomes/{name.replace(' ', '/')}", "scores", sentence, how, of, sources)
+
+
+def _of_problems(hits: Any) -> Estimate:
+    """Estimate the share of problems of which something is true, (problems,)."""
+    return Estimate(hits.mean(), *stats.score_interval(hits[:, None].astype(float)))
+
+
+LIMIT = "2504.13837"
+CROSSING = Source(LIMIT, "abstract", "several families", "“when k is large”")
+COVERED = LIMIT, "Table 2", "AIME24, k = 1024"
+PROBLEMS = "Share of problems of which one sample is right; k is the number of samples."
+NONE = "A dash: at no k up to the number of samples."
+CLAIMS: tuple[Claim, ...] = (
+    *(Claim(f"outcomes/avg/{model}", "scores", f"Right answers of {name}", "Avg@k over all samples.", score(model))
+        for model, name in MODELS.items()),
+    Claim("outcomes/gain", "scores", "RL's gain", "Avg of RL minus that of base, paired by problem.", gain, **POINTS),
+    Claim("outcomes/gain/answers", "scores", "Of the gain: more responses hold an answer",
+        "(a₁ − a₀)(q₀ + q₁)/2, a the share with an answer, q that of right ones among them. The two parts add up.",
+        gain_part(0), **POINTS),
+    Claim("outcomes/gain/right", "scores", "Of the gain: more of the answers are right", "(q₁ − q₀)(a₀ + a₁)/2.",
+        gain_part(1), **POINTS),
+    *(Claim(f"outcomes/no_answer/{model}", "scores", f"Responses of {name} without an answer", "Share of responses.",
+        share("no_box", model)) for model, name in MODELS.items()),
+    *(Claim(f"outcomes/truncated/{model}", "scores", f"Responses of {name} cut at the token limit",
+        "Share of responses.", share("truncated", model)) for model, name in MODELS.items()),
+    *(Claim(f"outcomes/tokens/{model}", "scores", f"Length of {name}'s responses", "Mean, tokens.", length(model),
+        unit=1.0, suffix=" tokens") for model, name in MODELS.items()),
+    *(Claim(f"outcomes/pass/{model}", "scores", f"Problems that {name} solves in k samples (Pass@k)", PROBLEMS,
+        pass_all(model)) for model, name in MODELS.items()),
+    Claim("outcomes/solved/base", "scores", "Problems that base alone solves", PROBLEMS, solved(base=True, rl=False),
+        (Source(*COVERED, "13.3 %"),)),
+    Claim("outcomes/solved/rl", "scores", "Problems that RL alone solves", PROBLEMS, solved(base=False, rl=True),
+        (Source(*COVERED, "0 %"),)),
+    Claim("outcomes/crossing", "scores", "k*: base's Pass@k is above RL's, beyond chance",
+        f"The first k, by lower bounds that hold for all k together. {NONE}", crossing(True), (CROSSING,), **COUNT),
+    Claim("outcomes/crossing/estimate", "scores", "k at which base's Pass@k is first above RL's here",
+        f"Chance alone gives one more often than not. {NONE}", crossing(False), **COUNT),
+)  # fmt: skip

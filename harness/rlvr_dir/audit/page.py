@@ -1,0 +1,224 @@
+"""The page of an audit: what was compared and on what, four pictures, then the table group by group.
+
+write(report(audit), Path("audit"))          # report.html, report.md, tables/ and figures/ with CSV and LaTeX
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlvr_dir import stats
+from rlvr_dir.audit.claim import Claim, Frame
+from rlvr_dir.audit.interventions import IN_RL, SHARES, correct, share_of_tokens
+from rlvr_dir.audit.outcomes import MODELS, table
+from rlvr_dir.audit.run import Audit
+from rlvr_dir.audit.tokens import OWNERS
+from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
+from rlvr_dir.report.model import Cell, Chapter, Report, Section, cell, frame
+from rlvr_dir.report.tables import place
+from rlvr_dir.spec.pair import model_name
+from rlvr_dir.stats import Estimate
+
+TITLES = {
+    "tokens": "Tokens: both models' views of every token of their own answers",
+    "weights": "Weights: what training changed in the checkpoint",
+    "interventions": "Interventions: how few tokens carry the gain",
+    "outcomes": "Outcomes: what both models get right",
+}
+BASES, RLS = "base's answers", "RL's answers"  # the panels of the picture of interventions
+LINES: dict[str, dict[str, str]] = {  # their lines, by the way that each draws
+    BASES: {
+        "replace delta_logp": "Δ log p, RL's token", "reject delta_logp": "Δ log p, reject",
+        "veto delta_logp": "Δ log p, veto", "resample delta_logp": "Δ log p, base again",
+        "replace js": "JS, RL's token", "reject js": "JS, reject", "veto js": "JS, veto",
+        "replace entropy_base": "entropy, RL's token", "replace random": "chance, RL's token",
+    },
+    RLS: {f"resample {name} on rl": f"{words}, base's token" for name, words in zip(
+        IN_RL, ("Δ log p", "JS", "chance"), strict=True)},
+}  # fmt: skip
+DASHES = {"replace": "-", "reject": (0, (6, 2, 1, 2)), "veto": (0, (4, 2)), "resample": (0, (1, 2))}
+CURVE = 60  # points of the curve of concentration
+
+
+def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[str, str]] = ()) -> Report:
+    """Build the page of an audit; pictures are of the audited pair, tables have a column for every pair."""
+    pictures = {
+        "points": accuracy_figure,
+        "traces": concentration_figure,
+        "scores": pass_figure,
+        "weights": layer_figure,
+    }
+    front = tuple(draw(audit.frames[reads]) for reads, draw in pictures.items() if reads in audit.frames)
+    missing, chapters = audit.analysis.facts["missing"], list[Chapter]()
+    for group in dict.fromkeys(claim.group for claim in audit.claims):
+        why_not = {name: missing[name][group] for name in audit.columns if group in missing[name]}
+        table = () if len(why_not) == len(audit.columns) else (claim_table(audit, group),)
+        paragraphs = tuple(f"Not measured of {name}: {why}." for name, why in why_not.items())
+        chapters.append(Chapter(TITLES[group], paragraphs, table))
+    headline, *lead = lines(audit)
+    made = tuple((name, str(audit.analysis.facts[name])) for name in ("date", "minutes"))
+    return Report(title, headline, tuple(lead), front, tuple(chapters), facts=(*facts, *made))
+
+
+def lines(audit: Audit) -> list[str]:
+    """Say what was compared, on what, and beside what; no verdicts."""
+    facts, pair, beside = audit.analysis.facts, audit.pair, audit.columns[1:]
+    sentences = [f"What is said of RLVR, measured on {model_name(pair.rl)}."]
+    tasks = ", ".join(facts["tasks"])
+    drawn = f"; {facts['problems']} problems of {tasks}, {facts['samples']} samples, {facts['sampling']}"
+    sentences.append(f"Base is {place(pair.base)}, RL {place(pair.rl)}{drawn if tasks else ''}.")
+    for name in facts["same"]:
+        sentences.append(f"Base and RL of {name} are one model: every number is that of no change, 0, or all, 100 %.")
+    sentences += [f"Beside it: {', '.join(beside)}."] if beside else []
+    return [
+        *sentences,
+        "Brackets are 95 % intervals over problems. Rows measure; whether a claim holds is the reader's.",
+    ]
+
+
+def claim_table(audit: Audit, group: str) -> Section:
+    """Make the table of a group: a row a claim, a column a pair, who published it, and how it is measured."""
+    rows = []
+    for claim in (claim for claim in audit.claims if claim.group == group):
+        numbers = {name: _number(claim, audit.estimates[claim.name, name]) for name in audit.columns}
+        link = f"https://arxiv.org/abs/{claim.sources[0].arxiv}" if claim.sources else ""
+        published = Cell(claim.published, link=link)
+        rows.append({"Measured": claim.sentence, **numbers, "Published": published, "How": claim.how})
+    note = "Published: by whom, on which pair; without a number where none was read that measures the same."
+    return Section(group, f"{TITLES[group].partition(':')[0]}: {len(rows)} rows", frame(rows), (note,))
+
+
+def _number(claim: Claim, estimate: Estimate) -> Cell:
+    """Write a number; one that lies somewhere in an interval, and is not known, as a dash above that."""
+    if estimate.value is None and estimate.low is not None and estimate.high is not None:
+        between = estimate.interval(claim.digits, unit=claim.unit)
+        return Cell("–", None, (claim.unit * estimate.low, claim.unit * estimate.high), (between,))
+    return cell(estimate, claim.digits, unit=claim.unit, suffix=claim.suffix, plus=claim.signed)
+
+
+# The pictures
+
+
+def accuracy_figure(points: Frame) -> Section:
+    """Draw accuracy against the share of changed tokens: of base with RL's tokens, and of RL with base's."""
+    rows: list[dict[str, Any]] = []
+    levels = {name: _score(correct(points, model)) for model, name in MODELS.items()}
+    with drawing("audit-accuracy", height_of(len(LINES[BASES]) + 2), 2) as canvas:
+        for axes, (panel, ways) in zip(canvas.axes, LINES.items(), strict=True):
+            criteria = list(dict.fromkeys(way.partition(" ")[2] for way in ways))
+            for way, label in ways.items():
+                mode, _, criterion = way.partition(" ")
+                at = [share_of_tokens(points, way, share).value or 0.0 for share in SHARES]
+                flagged = [share_of_tokens(points, way, share, "replaced").value or 0.0 for share in SHARES]
+                scores = [_score(correct(points, way, share)) for share in SHARES]
+                style = look(criteria.index(criterion), linestyle=DASHES[mode])
+                style |= {} if mode == "replace" else {"markerfacecolor": "white"}
+                order = np.argsort(at)
+                line(axes, [100 * at[i] for i in order], [scores[i] for i in order], label, **style)
+                rows += [
+                    {"answers": panel, "way": way, "wanted_percent": 100 * share, "flagged_percent": 100 * flagged[i],
+                     "changed_percent": 100 * at[i], **_ends(scores[i])}
+                    for i, share in enumerate(SHARES)
+                ]  # fmt: skip
+            for (name, level), colour in zip(levels.items(), (BASE, RL), strict=True):
+                axes.axhline(level.value, color=colour, linewidth=1, linestyle=":", label=name)
+            root_axis(axes)
+            axes.set_title(panel)
+            axes.set_ylabel("right, %")
+            beside(axes)
+        canvas.axes[-1].set_xlabel("changed tokens, %")
+    rows += [
+        {"answers": name, "way": "alone", "changed_percent": 0.0, **_ends(level)} for name, level in levels.items()
+    ]
+    shares = ", ".join(f"{100 * share:g}" for share in SHARES)
+    note = (
+        f"Thresholds flag {shares} % of the tokens of base's and RL's own answers. Reject: RL decides, base writes; "
+        "veto: the flag decides, base writes; dotted: base and RL alone. Bars are 95 % intervals over problems."
+    )
+    alt = "Two line charts: right answers against changed tokens, in base's and in RL's answers, a line a way."
+    return Section("accuracy", "Right answers against changed tokens", frame(rows), (note,), canvas.svg, alt)
+
+
+def concentration_figure(traces: Frame) -> Section:
+    """Draw how much of all JS stands on how few positions, of both models' answers."""
+    rows: list[dict[str, Any]] = []
+    with drawing("audit-concentration", 2.6) as canvas:
+        for owner, name in OWNERS.items():
+            js = np.sort(traces.js[traces.decoding == owner].to_numpy(float))[::-1]
+            if not js.sum():
+                continue
+            held = np.cumsum(js) / js.sum()
+            places = np.unique(np.geomspace(1, js.size, CURVE).astype(int))
+            canvas.one.plot(
+                100 * places / js.size, 100 * held[places - 1], label=name, color={"rl": RL, "base": BASE}[owner]
+            )
+            rows += [
+                {"answers": name, "positions_percent": 100 * at / js.size, "js_percent": 100 * held[at - 1]}
+                for at in places.tolist()
+            ]
+        canvas.one.set_xscale("log")
+        canvas.one.xaxis.set_major_formatter("{x:g}")
+        canvas.one.set_xlabel("positions, those with the most JS first, %")
+        canvas.one.set_ylabel("of all JS, %")
+        if rows:
+            canvas.one.legend(loc="lower right")
+    alt = "Line chart: share of all Jensen-Shannon divergence against the share of positions that hold it."
+    names = ["answers", "positions_percent", "js_percent"]
+    return Section("concentration", "How few positions hold the divergence", frame(rows, names), (), canvas.svg, alt)
+
+
+def pass_figure(scores: Frame) -> Section:
+    """Draw Pass@k of base and RL for every k."""
+    rows: list[dict[str, Any]] = []
+    with drawing("audit-pass", 2.6) as canvas:
+        for model, name in MODELS.items():
+            right = table(scores, "correct", model)
+            ks = list(range(1, right.shape[1] + 1))
+            passed = [_mean(stats.pass_at_k_per_problem(right, k)) for k in ks]
+            line(canvas.one, ks, passed, name, **look(0, color={"base": BASE, "rl": RL}[model]))
+            rows += [{"model": name, "k": k, **_ends(estimate)} for k, estimate in zip(ks, passed, strict=True)]
+        canvas.one.set_xscale("log", base=2)
+        canvas.one.set_xticks([1, *stats.pass_ks(scores["sample"].nunique())])
+        canvas.one.xaxis.set_major_formatter("{x:g}")
+        canvas.one.set_xlabel("k")
+        canvas.one.set_ylabel("Pass@k, %")
+        canvas.one.legend(loc="lower right")
+    note = "Unbiased for each k. Bars are 95 % intervals over problems."
+    alt = "Line chart: Pass@k of base and of RL against k."
+    return Section("pass", "Problems solved in k samples", frame(rows), (note,), canvas.svg, alt)
+
+
+def layer_figure(weights: Frame) -> Section:
+    """Draw the relative size of the change by layer, a line a kind of matrix."""
+    inside = weights[weights.layer.notna() & weights.change.notna()]
+    sums = inside.groupby(["kind", "layer"])[["change", "size"]].sum().reset_index()
+    sums["relative_change"] = np.sqrt(sums.change / sums["size"].where(sums["size"] > 0))
+    with drawing("audit-layers", 2.6) as canvas:
+        for i, (kind, of_kind) in enumerate(sums.groupby("kind")):
+            canvas.one.plot(of_kind.layer, of_kind.relative_change, label=kind, markersize=4, **look(i))
+        percent_axis(canvas.one.yaxis)
+        canvas.one.set_ylim(bottom=0)
+        canvas.one.xaxis.get_major_locator().set_params(integer=True)
+        canvas.one.set_xlabel("layer")
+        canvas.one.set_ylabel("‖ΔW‖ / ‖W‖")
+        canvas.one.legend()
+    data = sums[["kind", "layer", "relative_change"]]
+    alt = "Line chart: the size of the change over that of the weights by layer, a line a kind of matrix."
+    return Section("layers", "How far each layer's weights moved", data, (), canvas.svg, alt)
+
+
+def _score(right: np.ndarray) -> Estimate:
+    """Return Avg in percent, of (problems, samples)."""
+    low, high = stats.score_interval(right)
+    return Estimate(100 * right.mean(), 100 * low, 100 * high)
+
+
+def _mean(values: np.ndarray) -> Estimate:
+    """Return the mean over problems in percent; an interval of scores, as of one sample a problem."""
+    low, high = stats.score_interval(values[:, None])
+    return Estimate(100 * values.mean(), 100 * low, 100 * high)
+
+
+def _ends(estimate: Estimate) -> dict[str, float | None]:
+    return {"percent": estimate.value, "low": estimate.low, "high": estimate.high}

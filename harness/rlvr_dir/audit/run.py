@@ -1,0 +1,295 @@
+"""An audit from the request to its table, file and page.
+
+    from rlvr_dir.audit.run import Request, run_audit
+    audit = run_audit(Request(load_eval({}, {"base": "my-base", "pretrained": "my-rl", "tasks": "mine.jsonl"})), ...)
+
+Every number is made from the list of claims: a row each, and a column a pair.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlvr_dir import stats
+from rlvr_dir.analysis.result import Analysis, columns
+from rlvr_dir.audit import interventions, outcomes, tokens, weights
+from rlvr_dir.audit.claim import GROUPS, Claim, Frame
+from rlvr_dir.audit.gather import Cost, Evidence, Questions, costs, gather
+from rlvr_dir.checkpoints.read import check_place
+from rlvr_dir.errors import DamagedError, UserError, unknown
+from rlvr_dir.files import check_writable, write_file
+from rlvr_dir.markdown import duration
+from rlvr_dir.report.rows import estimate
+from rlvr_dir.spec import EvalSpec, Pair, load_eval, parse
+from rlvr_dir.stats import Estimate
+from rlvr_dir.tiny import checkpoints
+
+if TYPE_CHECKING:
+    import pandas
+
+THIS = "this pair"  # the first column
+
+
+def claims(low_rank: Sequence[int] = ()) -> list[Claim]:
+    """Return every claim that there is, group by group."""
+    return [
+        *tokens.CLAIMS, *weights.CLAIMS, *interventions.CLAIMS, *outcomes.CLAIMS,
+        *(outcomes.rank_claim(rank, rescale) for rank in low_rank for rescale in (False, True)),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is audited: the pair, the tasks and the sampling of `spec`, which groups of rows, and pairs beside it.
+
+    Several pairs of one column are seeds of one training. `low_rank` are ranks of ΔW whose models are scored.
+    """
+
+    spec: EvalSpec
+    rows: Sequence[str] = tuple(GROUPS)
+    beside: Mapping[str, Sequence[Pair]] = field(default_factory=dict)
+    low_rank: Sequence[int] = ()
+
+    @property
+    def columns(self) -> dict[str, list[EvalSpec]]:
+        """Return the evaluations of each column, that of the pair itself first."""
+        pairs = {THIS: [self.spec.pair], **self.beside}
+        return {name: [self.spec.model_copy(update={"pair": p}) for p in of] for name, of in pairs.items()}
+
+    def check(self) -> Questions:
+        """Refuse what cannot be audited, before any model loads; return the benchmarks.
+
+        Raises:
+            UserError: naming the first thing that does not fit.
+        """
+        for name in self.rows:
+            if name not in GROUPS:
+                raise unknown("rows", name, GROUPS)
+        if self.low_rank and "outcomes" not in self.rows:
+            ranks = ",".join(map(str, self.low_rank))
+            raise UserError(f"low_rank={ranks} is scored with outcomes, which rows leaves out; accepted: rows=outcomes")
+        if self.spec.sampling and self.spec.sampling.greedy and "interventions" in self.rows:
+            raise UserError(
+                "temperature=0 is refused with interventions, of which one flags tokens by chance; accepted: other "
+                "rows, or a temperature above 0"
+            )
+        if THIS in self.beside:
+            raise UserError(f"beside={THIS!r} is the audited pair's own column; accepted: another name")
+        for spec in (spec for specs in self.columns.values() for spec in specs):
+            for role, model in checkpoints(spec.pair).models.items():
+                check_place(role, model.place, model.revision)
+        return Questions({}) if list(self.rows) == ["weights"] else Questions.of(self.spec)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found: the claims that were asked for, the table as its file has it, and the audited pair's `frames`.
+
+    `analysis` has the table `rows`, a row a claim and column, and facts, of each column its `pairs` and what is
+    `missing` of it, by group.
+    """
+
+    claims: tuple[Claim, ...]
+    analysis: Analysis
+    frames: Mapping[str, Frame]
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of the columns, that of the pair itself first."""
+        return list(self.analysis.facts["pairs"])
+
+    @property
+    def pair(self) -> Pair:
+        """Return the audited pair."""
+        return parse(Pair, self.analysis.facts["pairs"][THIS][0])
+
+    @cached_property
+    def estimates(self) -> dict[tuple[str, str], Estimate]:
+        """Return each number by the name of its claim and its column."""
+        return {(row["name"], row["pair"]): estimate(row, "value") for row in self.analysis.tables["rows"]}
+
+
+def run_audit(request: Request, *, records: Path, out: Path, progress: bool = True) -> Audit:
+    """Measure every claim that was asked for, on every pair; write `audit.json` and `audit.csv` into `out`.
+
+    Raises:
+        UserError: what `Request.check` refuses, no group can be measured, or the disk is full.
+    """
+    questions, began, earlier = request.check(), time.monotonic(), _stored_facts(out)
+    check_writable(out, records)
+    kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": records.parent / "low-rank", "progress": progress}
+    chosen = tuple(claim for claim in claims(request.low_rank) if claim.group in request.rows)
+    evidence: dict[str, list[Evidence]] = {}
+    numbers: dict[str, list[Estimate]] = {}
+    for column, specs in request.columns.items():
+        seeds = evidence[column] = [gather(spec, request.rows, questions, records, **kwargs) for spec in specs]
+        numbers[column] = [over_seeds([estimate_of(claim, seed) for seed in seeds]) for claim in chosen]
+        for seed in seeds if column != THIS else ():  # which may be large, and are drawn of the pair itself alone
+            seed.frames = {}
+    [this] = evidence[THIS]
+    if not this.frames:
+        raise UserError("; ".join(dict.fromkeys(this.missing.values())))
+    speeds = [seed.speed for seeds in evidence.values() for seed in seeds if seed.speed]
+    facts = facts_of(request, questions, evidence) | {"date": str(date.today())}
+    facts |= {"tokens_per_second": min(speeds, default=None), "minutes": round((time.monotonic() - began) / 60, 1)}
+    if not speeds:  # nothing was decoded: what that took stays
+        facts |= {name: earlier[name] for name in ("tokens_per_second", "minutes") if name in earlier}
+    analysis = Analysis(kind="audit", facts=facts, tables={"rows": table_rows(chosen, numbers)})
+    analysis.write(out)
+    write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
+    return Audit(chosen, analysis, this.frames)
+
+
+def beside_of(texts: Sequence[str]) -> dict[str, list[Pair]]:
+    """Read pairs for further columns, `NAME=BASE:RL`, or `NAME=BASE:RL,RL` of seeds of one training.
+
+    Raises:
+        UserError: one is no such text, or a name is given twice.
+    """
+    columns: dict[str, list[Pair]] = {}
+    for text in texts:
+        name, equals, places = text.partition("=")
+        base, colon, rl = places.partition(":")
+        if not (equals and colon and name and base and rl) or name in columns:
+            why = " names a column twice" if name in columns else " is refused"
+            raise UserError(f"beside={text!r}{why}; accepted: NAME=BASE:RL, or NAME=BASE:RL,RL, each name once")
+        columns[name] = [parse(Pair, {"base": base, "rl": one}) for one in rl.split(",")]
+    return columns
+
+
+def audit(
+    base: str | Path,
+    rl: str | Path,
+    tasks: str | Sequence[str] = (),
+    *,
+    samples: int = 8,
+    rows: str | Sequence[str] = tuple(GROUPS),
+    beside: Mapping[str, tuple[str, str]] | None = None,
+    low_rank: Sequence[int] = (),
+    records: str | Path = "runs/records",
+    out: str | Path = "audit",
+    **options: Any,
+) -> "pandas.DataFrame":
+    """Measure what is said of RLVR on a pair, as `rlvr-dir audit` does, and return the table.
+
+    Args:
+        base, rl: directories or hub ids.
+        tasks: benchmarks, by name or `PATH.jsonl`; weights need none.
+        rows: groups of rows, of `tokens`, `weights`, `interventions` (the hours) and `outcomes`.
+        beside: further pairs, (base, rl) by the name of their column.
+        low_rank: ranks of ΔW whose models are scored.
+        records: store of rollouts; what it holds is not decoded again.
+        out: receives `audit.json` and `audit.csv`.
+        options: as those of the command: `limit`, `temperature`, `max_tokens`, `backend`, ...
+
+    Returns:
+        A row a claim and pair: `group`, `name`, `measured` (a sentence), `how`, `pair` (its column), `value` with its
+        95 % interval `value_low` to `value_high` (shares are fractions), `unit`, and who `published` it.
+
+    Raises:
+        UserError: a model, a task or an option is refused, before any model loads.
+    """
+    pair = {"base": str(base), "pretrained": str(rl), "tasks": tasks if isinstance(tasks, str) else ",".join(tasks)}
+    spec = load_eval({}, {**pair, "samples": samples, **options})
+    others = {name: [parse(Pair, {"base": str(b), "rl": str(r)})] for name, (b, r) in (beside or {}).items()}
+    groups = [name.strip() for name in rows.split(",")] if isinstance(rows, str) else rows
+    request = Request(spec, groups, others, low_rank)
+    return run_audit(request, records=Path(records), out=Path(out)).analysis.frame("rows")
+
+
+def table_rows(chosen: Sequence[Claim], numbers: Mapping[str, Sequence[Estimate]]) -> tuple[dict[str, Any], ...]:
+    """Return the table as plain rows, one a claim and column; `numbers` are those of the claims by column."""
+    return tuple(
+        {"group": claim.group, "name": claim.name, "measured": claim.sentence, "how": claim.how, "pair": column,
+         **columns(value=of_column[at]), "unit": claim.suffix.strip(), "published": claim.published}
+        for at, claim in enumerate(chosen)
+        for column, of_column in numbers.items()
+    )  # fmt: skip
+
+
+def estimate_of(claim: Claim, evidence: Evidence) -> Estimate:
+    """Return the number of a claim on one pair; none where what it reads is not to be had."""
+    frame = evidence.frames.get(claim.reads)
+    return Estimate(None) if frame is None else claim.estimate(frame)
+
+
+def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
+    """Return the mean of the seeds of a training: half its interval is that over seeds and their mean one (MOVER).
+
+    None where a seed has no number, and without an interval where it has none of that either.
+    """
+    values = [estimate.value for estimate in estimates if estimate.value is not None]
+    if len(estimates) == 1 or len(values) < len(estimates):
+        return estimates[0] if len(estimates) == 1 else Estimate(None)
+    mean = float(np.mean(values))
+    seeds = stats.t_interval(mean, stats.standard_error(values), len(values))
+    half = [mean - seeds[0]] * 2
+    if all(estimate.low is not None and estimate.high is not None for estimate in estimates):
+        own = np.array([[e.value - e.low, e.high - e.value] for e in estimates], float)  # pyright: ignore
+        half = list(np.hypot(half, own.mean(axis=0)))
+    return Estimate(mean, mean - half[0], mean + half[1])
+
+
+def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequence[Evidence]]) -> dict[str, Any]:
+    """Return what was compared, on what, and what could not be measured."""
+    sampling, benchmarks = request.spec.sampling, questions.benchmarks.values()
+    return {
+        "pairs": {name: [seed.pair.model_dump(mode="json") for seed in seeds] for name, seeds in evidence.items()},
+        "tasks": [benchmark.name for benchmark in benchmarks],
+        "problems": sum(len(request.spec.problem_ids([row["id"] for row in of.problems])) for of in benchmarks),
+        "samples": sampling.samples if sampling else None,
+        "sampling": sampling.words if sampling else None,
+        "same": [name for name, seeds in evidence.items() if any(seed.same for seed in seeds)],
+        "missing": {
+            name: {k: why for seed in seeds for k, why in seed.missing.items()} for name, seeds in evidence.items()
+        },
+    }
+
+
+def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
+    """Say how many points there are, what the records hold of them, and what the rest takes; load no weights.
+
+    Raises:
+        UserError: what `Request.check` refuses, or the two models do not fit together.
+    """
+    questions, speed = request.check(), _stored_facts(out).get("tokens_per_second")
+    rows = {
+        name: [row for spec in specs for row in costs(spec, request.rows, questions, records)]
+        for name, specs in request.columns.items()
+    }
+    lines = [f"{name}: {_words(of_column, request.spec, speed)}" for name, of_column in rows.items()]
+    if request.low_rank:
+        lines.append(f"not counted: models of rank {', '.join(map(str, request.low_rank))}, each scored twice as RL is")
+    if any(row.lengths is None for of_column in rows.values() for row in of_column):
+        lines.append(
+            "what is held of interventions is told once base's and RL's answers are, by which they flag tokens"
+        )
+    return "\n".join(lines)
+
+
+def _words(rows: Sequence[Cost], spec: EvalSpec, speed: float | None) -> str:
+    lengths = [length for row in rows for length in row.lengths or ()]
+    held, missing = len(lengths), sum(row.responses for row in rows) - len(lengths)
+    most = missing * (spec.sampling.max_tokens if spec.sampling else 0)
+    words = (
+        f"{len(rows)} points, {missing + held:,} responses: {held:,} held, {missing:,} missing, {most:,} tokens at most"
+    )
+    if missing and lengths:
+        tokens_left = missing * sum(lengths) / len(lengths)
+        words += f" (about {tokens_left:,.0f} at the length of those held)"
+        words += f", {duration(tokens_left / speed)} at {speed:,.0f} tokens/s" if speed else ""
+    return words
+
+
+def _stored_facts(out: Path) -> dict[str, Any]:
+    """Return the facts of an earlier audit in a folder; none where there is none that can be read."""
+    try:
+        return Analysis.read(out / "audit.json").facts
+    except (DamagedError, OSError):
+        return {}

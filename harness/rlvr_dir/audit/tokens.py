@@ -1,0 +1,199 @@
+"""Claims about tokens: both models' views of every token of their own answers, from traces.
+
+A trace looks at both models at the sampling temperature, before top-p cuts either.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas
+
+from rlvr_dir import stats
+from rlvr_dir.audit.claim import NATS, Claim, Frame, Source
+from rlvr_dir.evals.traces import trace_of
+from rlvr_dir.records import Row
+from rlvr_dir.stats import Estimate
+
+TOP = 10  # likeliest tokens of base among which RL's likeliest one is looked for
+FACTS = ("logp_base", "logp_rl", "entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "js", "delta_logp")
+DIVERGENCES, ROUNDING = ["kl_rl_base", "kl_base_rl", "js"], 1e-6  # nats that float32 makes of two equal models
+OWNERS = {"rl": "RL's answers", "base": "base's answers"}
+TENTHS = 10
+FORKS = 0.2  # of all tokens, those of the highest entropy
+TAIL = 0.5  # nats of Δ log p
+
+
+def traced_tokens(rows: Mapping[str, Iterable[Row]]) -> Frame:
+    """Return a row a token of traced responses, by who wrote them (`decoding`), and what both models think of it.
+
+    `place` is that of RL's likeliest token among base's likeliest, 0 where both have the same, `TOP` where it is none
+    of them. `logp_base`, `logp_rl` and `delta_logp` are of the token that was written. A divergence that is no larger
+    than rounding is 0.
+
+    Raises:
+        ValueError: a response was decoded without a trace.
+    """
+    labels, tables = [], []
+    for decoding, row in ((decoding, row) for decoding, of_decoding in rows.items() for row in of_decoding):
+        trace = trace_of(row)
+        (base, _), (rl, _) = trace.likeliest("base"), trace.likeliest("rl")
+        hits = base[:, :TOP] == rl[:, :1]  # (tokens, TOP)
+        place = np.where(hits.any(1), hits.argmax(1), TOP).astype(np.float32)
+        positions = np.arange(row.n_tokens, dtype=np.float32)
+        tables.append(np.column_stack([*map(trace.fact, FACTS), place, positions]))
+        labels.append((decoding, row.problem, row.sample, row.n_tokens))
+    answers = pandas.DataFrame(labels, columns=pandas.Index(["decoding", "problem", "sample", "length"]))
+    answers = answers.astype({"decoding": "category", "problem": "category"})
+    tokens = pandas.DataFrame(np.concatenate(tables), columns=pandas.Index([*FACTS, "place", "position"]))
+    tokens[DIVERGENCES] = tokens[DIVERGENCES].where(tokens[DIVERGENCES] > ROUNDING, 0.0)
+    return answers.loc[answers.index.repeat(answers.length)].reset_index(drop=True).join(tokens)
+
+
+# How an estimate is made of one owner's tokens
+
+
+def by_problem(tokens: Frame, values: Any) -> np.ndarray:
+    """Sum values by problem: (tokens,) -> (problems,)."""
+    codes = tokens.problem.cat.codes
+    return np.bincount(codes, np.asarray(values, float), minlength=len(tokens.problem.cat.categories))
+
+
+def counts(tokens: Frame) -> np.ndarray:
+    """Count the tokens of each problem."""
+    return by_problem(tokens, np.ones(len(tokens)))
+
+
+def share(of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
+    """Estimate the share of tokens of which something is true."""
+    return lambda tokens: stats.token_share(by_problem(tokens, of(tokens)), counts(tokens))
+
+
+def mean(fact: str) -> Callable[[Frame], Estimate]:
+    """Estimate the mean of a fact over tokens."""
+    return lambda tokens: stats.token_mean(by_problem(tokens, tokens[fact]), counts(tokens))
+
+
+def mean_of_responses(fact: str) -> Callable[[Frame], Estimate]:
+    """Estimate the mean over responses of the sum of a fact."""
+    return lambda tokens: stats.token_mean(by_problem(tokens, tokens[fact]), by_problem(tokens, tokens.position == 0))
+
+
+def js_share(of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
+    """Estimate the share of all JS that stands on some tokens."""
+    return lambda tokens: stats.mass_share(by_problem(tokens, tokens.js * of(tokens)), by_problem(tokens, tokens.js))
+
+
+def concentration(mass: float) -> Callable[[Frame], Estimate]:
+    """Estimate the least share of tokens that holds a share of all JS."""
+    return lambda tokens: stats.least_share(tokens.js, tokens.problem.cat.codes, mass)
+
+
+def among(chosen: Callable[[Frame], Any], of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
+    """Estimate the share of the chosen tokens of which something is true."""
+    return lambda tokens: share(of)(tokens[chosen(tokens)])
+
+
+def tenth(number: int) -> Callable[[Frame], Any]:
+    """Find the tokens of one tenth of each response, from 0 on."""
+    return lambda tokens: TENTHS * tokens.position // tokens.length == number
+
+
+def forks(model: str) -> Callable[[Frame], Any]:
+    """Find the top fifth of all tokens by a model's entropy."""
+    name = f"entropy_{model}"
+    return lambda tokens: tokens[name] >= tokens[name].quantile(1 - FORKS)
+
+
+def among_both(tokens: Frame) -> Estimate:
+    """Estimate the share of base's top fifth by entropy that is in RL's, too."""
+    first, second = forks("base")(tokens), forks("rl")(tokens)
+    return stats.token_share(by_problem(tokens, first & second), by_problem(tokens, first))
+
+
+def logp_difference(traces: Frame) -> Estimate:
+    """Estimate how much likelier base finds RL's answers than its own, a token."""
+    sides = [traces[traces.decoding == owner] for owner in ("rl", "base")]
+    ours, theirs = ((by_problem(side, side.logp_base), counts(side)) for side in sides)
+    return stats.token_difference(ours, theirs)
+
+
+# The entries
+
+
+def of_owners(
+    name: str,
+    sentence: str,
+    how: str,
+    estimate: Callable[[Frame], Estimate],
+    *,
+    owners: Sequence[str] = tuple(OWNERS),
+    sources: Sequence[Source] = (),
+    base_sources: Sequence[Source] = (),
+    **shown: Any,
+) -> list[Claim]:
+    """Make a claim about RL's answers, and one about base's, with the sources of either."""
+
+    def of(owner: str) -> Callable[[Frame], Estimate]:
+        return lambda traces: estimate(traces[traces.decoding == owner])
+
+    cited = {"rl": tuple(sources), "base": tuple(base_sources)}
+    return [
+        Claim(f"tokens/{name}/{owner}", "traces", f"{sentence}, {OWNERS[owner]}", how, of(owner), cited[owner], **shown)
+        for owner in owners
+    ]
+
+
+URIAL = "2312.01552", "§2.1–2.2, Fig. 3", "Llama-2-7b and -chat, greedy"
+SELECTION = "2605.06241", "abstract", "several families"
+SPARSE = Source("2603.22446", "abstract", "", "“a small fraction”")
+RAZOR = Source("2509.04259", "§4")
+FORKING = Source("2506.01939")
+OF_JS = "Share of all JS of these answers."
+OF_POSITIONS = "Share of positions."
+NEEDED = "Share of positions, those with the most JS first; the last one counts in part."
+
+CLAIMS: tuple[Claim, ...] = (
+    *of_owners("same_top", "Both models' likeliest token is the same", OF_POSITIONS,
+        share(lambda tokens: tokens.place == 0),
+        sources=(Source(*URIAL, "77.7 %"), Source(*SELECTION, "all but 1–3 %"))),
+    *of_owners("second_or_third", "RL's likeliest token is base's second or third", OF_POSITIONS,
+        share(lambda tokens: tokens.place.between(1, 2)), owners=("rl",), sources=(Source(*URIAL, "14.5 %"),)),
+    *of_owners("later", "RL's likeliest token is none of base's first three", OF_POSITIONS,
+        share(lambda tokens: tokens.place > 2), owners=("rl",), sources=(Source(*URIAL, "7.8 %"),)),
+    *(claim for k in (5, 10) for claim in of_owners(f"in_top_{k}",
+        f"Where the likeliest tokens differ, RL's is in base's top {k}", "Share of the positions where they differ.",
+        among(lambda tokens: tokens.place > 0, lambda tokens, k=k: tokens.place < k),
+        owners=("rl",), sources=(Source(*SELECTION, "“always”"),) if k == 5 else ())),
+    *of_owners("js", "Jensen–Shannon divergence (JS) of the two models", "Mean over positions.", mean("js"), **NATS),
+    *of_owners("js_above", "JS above 0.1 nats", OF_POSITIONS, share(lambda tokens: tokens.js > 0.1), sources=(SPARSE,)),
+    *of_owners("js_half", "The fewest positions that hold half of all JS", NEEDED, concentration(0.5),
+        sources=(Source("2603.22446"),)),
+    *of_owners("js_ninety", "The fewest positions that hold 90 % of all JS", NEEDED, concentration(0.9)),
+    *of_owners("js_first", "JS in the first tenth of each answer", OF_JS, js_share(tenth(0)),
+        sources=(Source("2603.22446"),)),
+    *of_owners("js_last", "JS in the last tenth of each answer", OF_JS, js_share(tenth(TENTHS - 1)),
+        sources=(Source("2603.22446"),)),
+    *of_owners("js_forks", "JS on base's top fifth of positions by entropy", OF_JS, js_share(forks("base")),
+        sources=(FORKING,)),
+    *of_owners("forks", "Of base's top fifth of positions by entropy, those also in RL's", "Share of base's top fifth.",
+        among_both, sources=(Source("2506.01939", "", "after RLVR", "86.67 %"),)),
+    *of_owners("kl_rl_base", "KL(RL ‖ base)", "Mean over positions, each cut at 30 nats.", mean("kl_rl_base"), **NATS),
+    *of_owners("kl_base_rl", "KL(base ‖ RL)", "Mean over positions, each cut at 30 nats.", mean("kl_base_rl"),
+        base_sources=(RAZOR,), **NATS),
+    *of_owners("answer_kl_rl_base", "KL(RL ‖ base) of a whole answer", "Sum over its positions, mean over answers.",
+        mean_of_responses("kl_rl_base"), owners=("rl",), **{**NATS, "digits": 3}),
+    *of_owners("answer_kl_base_rl", "KL(base ‖ RL) of a whole answer", "Sum over its positions, mean over answers.",
+        mean_of_responses("kl_base_rl"), owners=("base",), base_sources=(RAZOR,), **{**NATS, "digits": 3}),
+    *of_owners("entropy_base", "Entropy of base", "Mean over positions.", mean("entropy_base"), **NATS),
+    *of_owners("entropy_rl", "Entropy of RL", "Mean over positions.", mean("entropy_rl"),
+        sources=(Source("2505.22617", "abstract", "", "“dropped sharply”"),), **NATS),
+    *of_owners("logp_base", "log p under base of the tokens written", "Mean; perplexity is exp of its negative.",
+        mean("logp_base"), sources=(Source("2504.13837", "§4.1, Fig. 6"),), **NATS),
+    Claim("tokens/logp_difference", "traces", "log p under base: RL's answers minus base's own", "Means a token.",
+        logp_difference, (Source("2504.13837", "§4.1, Fig. 6"),), **NATS, signed=True),
+    *of_owners("less_likely", f"Δ log p below −{TAIL:g} nats", OF_POSITIONS,
+        share(lambda tokens: tokens.delta_logp < -TAIL), base_sources=(Source("2603.22117"),), digits=2),
+    *of_owners("likelier", f"Δ log p above {TAIL:g} nats", OF_POSITIONS, share(lambda tokens: tokens.delta_logp > TAIL),
+        sources=(Source("2603.22117"),), digits=2),
+)  # fmt: skip

@@ -1,0 +1,212 @@
+"""Claims about weights: what training changed of a checkpoint's tensors, read one by one and never two models at once.
+
+    changes = weight_changes(Pair(base="my-base", rl="my-rl"))     # a row a tensor
+
+Tensors are compared as the files have them: a head that is tied to the embeddings is in neither file and counts once,
+with these. An adapter is merged by PEFT first, which is what engines decode with. A tensor that one checkpoint alone
+has, or in another shape, has a row without numbers.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas
+from safetensors import safe_open
+
+from rlvr_dir import stats
+from rlvr_dir.audit.claim import COUNT, Claim, Frame, Source
+from rlvr_dir.checkpoints.adapter import merge_adapter, trained_on
+from rlvr_dir.checkpoints.low_rank import energies
+from rlvr_dir.checkpoints.weights import Stored, tensors_of
+from rlvr_dir.errors import UserError
+from rlvr_dir.spec import Pair
+from rlvr_dir.stats import Estimate
+
+BUDGET = 4e12  # rows x columns x the smaller of both, over all matrices: a few minutes of spectra on two cores
+LEAST = 8  # matrices whose spectra are computed, however large
+SEED = 0
+ATOL, RTOL = 1e-5, 1e-3  # changes that count as none, by 2505.11711 and by 2606.07082
+KINDS = {"attention": "attn|attention", "MLP": "mlp|feed_forward|experts", "embeddings and head": "embed|lm_head|wte"}
+VECTORS = "norms and biases"
+_LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
+
+
+def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
+    """Return a row a tensor: how many of its numbers are the same, how large its change is, and its spectrum.
+
+    Spectra are those of all matrices that change, or, where these are too many for the `budget`, of a seeded sample
+    (`spectrum` says of which); of the others they are missing.
+
+    Raises:
+        UserError: less than half of RL's numbers have a partner in base, or files are not safetensors.
+    """
+    with TemporaryDirectory(prefix="rlvr-dir-merged-") as merged, ExitStack() as stack:
+        base, rl = (_tensors(pair, role, Path(merged)) for role in ("base", "rl"))
+        shapes = {name: base[name].shape for name in base if name in rl and base[name].shape == rl[name].shape}
+        if 2 * sum(map(prod, shapes.values())) < sum(prod(tensor.shape) for tensor in rl.values()):
+            raise UserError(
+                f"base={pair.base!r} and rl={pair.rl!r} have {len(shapes)} of {len({*base, *rl})} tensors in common, "
+                "by name and shape; accepted: two checkpoints of one architecture"
+            )
+        sampled, rows = _sampled(shapes, budget), []
+        files = {tensor.file for tensor in (*base.values(), *rl.values())}
+        opened = {file: stack.enter_context(safe_open(file, "pt")) for file in files}
+        for name in sorted({*base, *rl}):
+            layer, vector = _LAYER.search(name), len((base.get(name) or rl[name]).shape) < 2
+            kind = next((kind for kind, words in KINDS.items() if re.search(words, name)), "others")
+            row: dict[str, Any] = {"tensor": name, "kind": VECTORS if vector else kind}
+            row["layer"] = int(layer[0]) if layer else None
+            if name in shapes:
+                both = [opened[tensors[name].file].get_tensor(name) for tensors in (base, rl)]
+                row |= compare(*both, spectrum=name in sampled)
+            rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
+    """Return the numbers of two tensors of one shape; with `spectrum` those of the singular values of their change.
+
+    `change` and `size` are sums of squares, of ΔW and of W_base; `first`, `eight` and `hundredth` sums of energies,
+    squared singular values, of which `change` is the sum of all.
+    """
+    import torch
+
+    wide, delta = base.float(), rl.float() - base.float()
+    row: dict[str, float | bool] = {
+        "numbers": base.numel(),
+        "equal": int((base == rl).sum()),
+        "equal_bf16": int((base.bfloat16() == rl.bfloat16()).sum()),
+        "within_atol": int((delta.abs() <= ATOL).sum()),
+        "within_rtol": int((delta.abs() <= RTOL * torch.maximum(wide.abs(), rl.float().abs())).sum()),
+        "change": float(delta.square().sum(dtype=torch.float64)),
+        "size": float(wide.square().sum(dtype=torch.float64)),
+        "spectrum": spectrum and bool(delta.any()),
+    }
+    if row["spectrum"]:
+        energy = energies(delta)
+        tolerance = max(delta.shape) * torch.finfo(torch.float32).eps  # of singular values, as torch.matrix_rank has it
+        shares = energy / energy.sum()
+        row |= {"full_rank": len(energy), "rank": int((energy > energy[0] * tolerance**2).sum())}
+        row["effective_rank"] = float(torch.exp(-torch.special.xlogy(shares, shares).sum()))
+        for name, count in {"first": 1, "eight": 8, "hundredth": max(1, len(energy) // 100)}.items():
+            row[name] = float(energy[:count].sum())
+    return row
+
+
+def _tensors(pair: Pair, role: str, merged: Path) -> dict[str, Stored]:
+    """Say where each tensor of a model stands; an adapter is merged into `merged` first.
+
+    Raises:
+        UserError: a file is missing or damaged, or none is safetensors.
+    """
+    place, revision = pair.models[role]
+    if role == "rl" and trained_on(place, revision) is not None:
+        merge_adapter(pair, "float32", merged)
+        place, revision = str(merged), None
+    if not (tensors := tensors_of(place, revision, fetch=True)):
+        raise UserError(f"{role}={place!r} holds no model*.safetensors; accepted: weights in them")
+    return tensors
+
+
+def _sampled(shapes: dict[str, tuple[int, ...]], budget: float) -> set[str]:
+    """Draw the matrices whose spectra are computed: all where the budget allows, of others a seeded sample."""
+    costs = {
+        name: float(prod(shape)) * min(shape) for name, shape in shapes.items() if len(shape) == 2 and min(shape) > 1
+    }
+    names = [str(name) for name in np.random.default_rng(SEED).permutation(sorted(costs))]
+    spent = np.cumsum([costs[name] for name in names])
+    return {name for at, name in enumerate(names) if at < LEAST or spent[at] <= budget}
+
+
+# How an estimate is made of all tensors
+
+
+def counted(name: str) -> Callable[[Frame], Estimate]:
+    """Return the share of all numbers that are the same in some way: they are counted, so it has no interval."""
+    return lambda weights: Estimate(float(weights[name].sum() / weights.numbers.sum()))
+
+
+def relative_change(*kinds: str) -> Callable[[Frame], Estimate]:
+    """Return the length of ΔW over that of W, of some kinds of tensors, or of all."""
+
+    def of(weights: Frame) -> Estimate:
+        chosen = weights[weights.kind.isin(kinds)] if kinds else weights
+        size = float(chosen["size"].sum())
+        return Estimate(float(np.sqrt(chosen.change.sum() / size)) if size else None)
+
+    return of
+
+
+def energy_share(name: str) -> Callable[[Frame], Estimate]:
+    """Estimate the share of the energy of all ΔW that is in the first singular values of each."""
+
+    def of(weights: Frame) -> Estimate:
+        spectra = _spectra(weights)
+        return _sample_of(weights, stats.mass_share(spectra[name], spectra.change)) if len(spectra) else Estimate(None)
+
+    return of
+
+
+def rank_share(name: str) -> Callable[[Frame], Estimate]:
+    """Estimate the rank of ΔW over the largest that it can have, a mean over matrices; 0 where nothing changes."""
+
+    def of(weights: Frame) -> Estimate:
+        spectra = _spectra(weights)
+        if not len(spectra):
+            return Estimate(None if weights.change.sum() else 0.0)
+        shares = spectra[name] / spectra.full_rank
+        error = stats.standard_error(shares)
+        return _sample_of(weights, Estimate(float(shares.mean()), *stats.t_interval(shares.mean(), error, len(shares))))
+
+    return of
+
+
+def _spectra(weights: Frame) -> Frame:
+    """Return the matrices whose spectra were computed."""
+    return weights[weights.spectrum.fillna(False).astype(bool)]
+
+
+def _sample_of(weights: Frame, estimate: Estimate) -> Estimate:
+    """Return an estimate with its interval where spectra are of a sample of matrices, without where they are of all."""
+    changed = weights[(weights.kind != VECTORS) & (weights.change > 0)]
+    return estimate if len(_spectra(weights)) < len(changed) else Estimate(estimate.value)
+
+
+SUBNETWORKS = "2505.11711", "abstract", "10 models, 7 algorithms"
+SAME = "Share of all numbers in the files; counted, so it has no interval."
+LENGTH = "Frobenius norms, all these tensors together."
+SPECTRA = "of ΔW of each matrix; over matrices. An interval is given where a sample of them was taken."
+CLAIMS: tuple[Claim, ...] = (
+    Claim("weights/equal", "weights", "Weights that are the same", SAME, counted("equal"), digits=2),
+    Claim("weights/equal_bf16", "weights", "Weights that are the same in bfloat16", f"Both rounded first. {SAME}",
+        counted("equal_bf16"), digits=2),
+    Claim("weights/within_atol", "weights", f"Weights that differ by {ATOL:g} at most", SAME, counted("within_atol"),
+        (Source(*SUBNETWORKS, "all but 5–30 %"),), digits=2),
+    Claim("weights/within_rtol", "weights", f"Weights that differ by {100 * RTOL:g} % of the larger at most", SAME,
+        counted("within_rtol"), (Source("2606.07082", "§3", "Qwen3-8B, RLVR (SFT 8.1 %)", "77.2 %"),), digits=2),
+    *(Claim(f"weights/change/{name}", "weights", f"‖ΔW‖ / ‖W‖, {words}", LENGTH, relative_change(*kinds), digits=3)
+        for name, words, kinds in (("all", "all tensors", ()), ("attention", "attention", ("attention",)),
+            ("mlp", "MLP", ("MLP",)), ("embeddings", "embeddings and head", ("embeddings and head",)),
+            ("vectors", VECTORS, (VECTORS,)))),
+    Claim("weights/rank", "weights", "Numeric rank of ΔW over full rank",
+        f"Singular values above float32's precision {SPECTRA}", rank_share("rank"),
+        (Source(*SUBNETWORKS, "“nearly full-rank”"),)),
+    Claim("weights/effective_rank", "weights", "Effective rank of ΔW over full rank",
+        f"exp of the entropy of the energies {SPECTRA}", rank_share("effective_rank")),
+    Claim("weights/first", "weights", "Energy of ΔW in its first singular value",
+        f"Squares of singular values {SPECTRA}", energy_share("first"), (Source("2510.00553", "abstract"),)),
+    Claim("weights/eight", "weights", "Energy of ΔW in its first eight singular values",
+        f"Squares of singular values {SPECTRA}", energy_share("eight")),
+    Claim("weights/hundredth", "weights", "Energy of ΔW in the first hundredth of its singular values",
+        f"One of them at least. Squares of singular values {SPECTRA}", energy_share("hundredth")),
+    Claim("weights/apart", "weights", "Tensors of one checkpoint alone, or of another shape", "Left out of all rows.",
+        lambda weights: Estimate(int(weights.numbers.isna().sum())), **COUNT),
+    Claim("weights/spectra", "weights", "Matrices whose spectra were computed", f"Drawn with seed {SEED} of those that "
+        "change, where all would take too long.", lambda weights: Estimate(len(_spectra(weights))), **COUNT),
+)  # fmt: skip

@@ -1,0 +1,108 @@
+"""Shares of a mass that tokens carry (of divergence, of energy), and parts of a gain, with intervals over problems.
+
+The tokens of one problem are no independent evidence, and a mass has no number of trials: all intervals here come from
+leaving out each problem in turn, and `python -m benchmarks.mass` says what they cover.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlvr_dir.stats.estimate import Estimate
+from rlvr_dir.stats.shares import log_odds_interval, of_problems, t_quantile, variance_without_each
+
+
+def mass_share(part: ArrayLike, whole: ArrayLike) -> Estimate:
+    """Return the sum of `part` over that of `whole`, each (problems,) and part of whole, with an interval.
+
+    A ratio of two means: its log odds have a t interval, with the variance by leaving out each of the n problems that
+    have a mass. Unlike `token_share` it has no floor of so many independent tokens. Of no mass there is none; a share
+    of 0 or 1 has no interval, nor has that of a single problem.
+
+    >>> mass_share([1, 2, 3], [4, 4, 4]).text(1)
+    '50.0 [7.7, 92.3]'
+    """
+    part, whole = of_problems(part, whole)
+    if not whole.sum():
+        return Estimate(None)
+    value = float(part.sum() / whole.sum())
+    if whole.size < 2 or not 0 < value < 1:
+        return Estimate(value)
+    variance = variance_without_each((part.sum() - part) / (whole.sum() - whole))
+    return log_odds_interval(value, variance, whole.size)
+
+
+def least_share(values: ArrayLike, problems: ArrayLike, share: float) -> Estimate:
+    """Return the least share of tokens that holds a `share` of all their mass: those with the largest values.
+
+    With t the value of the last token that is needed, a token x adds [x >= t] - (x [x >= t] - share x) / t to it (the
+    part of the last token counts as a part): the mean of these is the share, and leaving out each problem gives its
+    variance. Where no token has any mass there is none.
+
+    Args:
+        values: (tokens,) from 0 on.
+        problems: (tokens,) a number from 0 on for each token's problem.
+        share: of the mass, between 0 and 1.
+
+    >>> least_share([8, 1, 1, 6, 0, 0], [0, 0, 0, 1, 1, 1], 0.5).number(1)
+    '16.7'
+    """
+    x, index = np.asarray(values, dtype=float), np.asarray(problems, dtype=int)
+    if not x.sum():
+        return Estimate(None)
+    ordered = np.sort(x)[::-1]
+    mass = np.cumsum(ordered)
+    last = ordered[np.searchsorted(mass, share * mass[-1])]
+    needed = x >= last
+    terms = needed - (x * needed - share * x) / last
+    return mass_share(np.bincount(index, terms), np.bincount(index))
+
+
+def gain_parts(base: tuple[ArrayLike, ArrayLike], rl: tuple[ArrayLike, ArrayLike]) -> tuple[Estimate, Estimate]:
+    """Split a gain into more answers, and more right ones among the answers; the two add up to it.
+
+    With a the share of responses that hold an answer and q the share of right ones among these, Avg is a q, and the
+    gain is (a1 - a0) (q0 + q1) / 2 + (q1 - q0) (a0 + a1) / 2, in which either part counts at the mean of the other
+    (Kitagawa, 1955). Where a side has no answer, q is taken as the other's. t intervals, by leaving out each problem;
+    none where nothing differs between problems.
+
+    Args:
+        base, rl: (answered, right), (problems,) shares of samples each, of the same problems.
+
+    >>> more, better = gain_parts(([0.5, 0.5], [0.4, 0.4]), ([1.0, 1.0], [0.8, 0.8]))
+    >>> round(more.value, 3), better.value
+    (0.4, 0.0)
+    """
+    sides = np.array([base, rl], dtype=float)  # (base and RL, answered and right, problems)
+    problems = sides.shape[2]
+    without = [_parts(np.delete(sides, i, axis=2)) for i in range(problems)] if problems > 1 else []
+    estimates = []
+    for at, value in enumerate(_parts(sides)):
+        variance = variance_without_each(np.array([parts[at] for parts in without])) if without else 0.0
+        half = t_quantile(problems) * float(np.sqrt(variance)) if variance else float("nan")
+        estimates.append(Estimate(value, value - half, value + half))
+    return estimates[0], estimates[1]
+
+
+def _parts(sides: np.ndarray) -> tuple[float, float]:
+    """Return both parts of the gain of (base and RL, answered and right, problems)."""
+    (a0, right0), (a1, right1) = sides.mean(axis=2).tolist()
+    q0, q1 = right0 / a0 if a0 else None, right1 / a1 if a1 else None
+    q0, q1 = (q1 if q0 is None else q0) or 0.0, (q0 if q1 is None else q1) or 0.0
+    return (a1 - a0) * (q0 + q1) / 2, (q1 - q0) * (a0 + a1) / 2
+
+
+def share_of_gain(values: ArrayLike, base: ArrayLike, rl: ArrayLike) -> Estimate:
+    """Return how much of the gain from `base` to `rl` some `values` have, (problems,) each: 0 is base's, 1 RL's.
+
+    A ratio of two mean differences, with a t interval of its linear terms. It has none where the gain itself is not
+    beyond its own error, since then it may be divided by anything.
+    """
+    over, gain = np.subtract(values, base), np.subtract(rl, base)
+    n, mean = gain.size, float(gain.mean())
+    if not mean:
+        return Estimate(None)
+    value = float(over.mean()) / mean
+    if n < 2 or t_quantile(n) * gain.std(ddof=1) / np.sqrt(n) >= abs(mean):
+        return Estimate(value)
+    half = t_quantile(n) * float((over - value * gain).std(ddof=1) / np.sqrt(n)) / abs(mean)
+    return Estimate(value, value - half, value + half)

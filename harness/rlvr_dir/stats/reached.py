@@ -1,0 +1,50 @@
+"""Between which two places a curve, measured at some of them, comes up to a level."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlvr_dir.stats.best import simultaneous_level
+from rlvr_dir.stats.errors import combined
+from rlvr_dir.stats.estimate import Estimate
+from rlvr_dir.stats.paired import difference_error
+
+
+def reached(places: Sequence[float], differences: ArrayLike, samples: int, end: float = 1.0) -> Estimate:
+    """Return where a rising curve reaches its level: between the last place below it and the first one above.
+
+    Whether it is below or above there is told by 95 % intervals over problems that hold for all places together
+    (`simultaneous_level`): so the interval is wide where the curve is near its level, and no place is named because it
+    was not found to differ. It begins at the first place where nothing is below, and ends at `end` where nothing is
+    above. The value is where the straight lines between means first meet the level; none where they do not.
+
+    Args:
+        places: rising.
+        differences: (places, problems), each a mean over `samples`, of the curve less its level.
+        samples: of a problem.
+        end: where the curve is known to have reached it.
+
+    >>> reached([0.0, 0.1], [[-0.5] * 20, [0.5] * 20], samples=8).text(1)
+    '5.0 [0.0, 10.0]'
+    """
+    d = np.asarray(differences, dtype=float)
+    level = simultaneous_level(d)
+    bands = [combined(float(row.mean()), [difference_error([row], samples)], level)[:2] for row in d]
+    below = next((at for at, (_, high) in enumerate(bands) if not high < 0), len(bands))
+    above = next((at for at, (low, _) in enumerate(bands) if low > 0), None)
+    return Estimate(
+        _meeting(places, d.mean(axis=1)), places[max(below - 1, 0)], end if above is None else places[above]
+    )
+
+
+def _meeting(places: Sequence[float], means: np.ndarray) -> float | None:
+    """Return where the line through some points is first at zero; None where all of it is below."""
+    up = np.flatnonzero(means >= 0)
+    if not up.size:
+        return None
+    at = int(up[0])
+    if not at:
+        return places[0]
+    rise = means[at] - means[at - 1]
+    return float(places[at] - (places[at] - places[at - 1]) * means[at] / rise)

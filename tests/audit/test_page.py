@@ -1,0 +1,143 @@
+"""The page of an audit, of frames whose numbers are known: as a person meets it, wide and narrow, and its files."""
+
+import csv
+import re
+from functools import cache
+
+import numpy as np
+import pandas
+import pytest
+
+from rlvr_dir.analysis.result import Analysis
+from rlvr_dir.audit.claim import GROUPS
+from rlvr_dir.audit.gather import Evidence
+from rlvr_dir.audit.interventions import SHARES, WAYS, name_of
+from rlvr_dir.audit.log import metrics_of
+from rlvr_dir.audit.page import report
+from rlvr_dir.audit.run import THIS, Audit, claims, estimate_of, table_rows
+from rlvr_dir.report.html import render
+from rlvr_dir.report.write import write
+from rlvr_dir.spec import Pair
+from tests.audit.made import responses, ten_tokens
+from tests.audit.test_interventions import right
+from tests.chromium import settle
+
+STRANGE = "<script>alert(1)</script>=SUM(A1)"
+
+
+def frames():
+    """What claims read of a pair of which everything is known."""
+    random = np.random.default_rng(0)
+    names = [
+        f"model.layers.{layer}.{part}.weight" for layer in range(4) for part in ("self_attn.q_proj", "mlp.up_proj")
+    ]
+    weights = pandas.DataFrame(
+        {"tensor": names, "layer": np.repeat(np.arange(4.0), 2), "numbers": 100.0, "equal": 10.0}
+    )
+    weights = weights.assign(kind=["attention", "MLP"] * 4, size=1.0, change=random.uniform(0.001, 0.01, 8))
+    weights = weights.assign(equal_bf16=40.0, within_atol=20.0, within_rtol=30.0, spectrum=True, full_rank=10, rank=9)
+    weights = weights.assign(effective_rank=2.5, first=weights.change / 3, eight=weights.change, hundredth=0.0)
+    points = [responses("base", right(0.2), way="base", share=0.0), responses("rl", right(0.8), way="rl", share=1.0)]
+    for number, way in enumerate(map(name_of, WAYS)):
+        for share in SHARES:
+            counts = {"tokens": 1000, "replaced": 1000 * share, "changed": (400 + 20 * number) * share}
+            points.append(responses("x", right(min(1.0, 0.2 + 8 * share)), way=way, share=share, **counts))
+    scores = pandas.concat(points[:2], ignore_index=True)
+    return {"traces": ten_tokens()[0], "weights": weights, "points": pandas.concat(points), "scores": scores}
+
+
+@cache
+def audit(groups=tuple(GROUPS)):
+    """An audit of that pair, beside one of which only weights could be read, whose name is a trap."""
+    own = frames()
+    known = {THIS: own, STRANGE: {"weights": own["weights"]}}
+    missing = {group: f"{STRANGE}: other tokenizers" for group in groups if group != "weights"}
+    asked = tuple(claim for claim in claims() if claim.group in groups)
+    facts = {"tasks": ["mine"], "problems": 40, "samples": 10, "sampling": "T = 1, top-p 0.7", "same": []}
+    facts |= {"date": "2026-11-27", "minutes": 1.5, "missing": {THIS: {}, STRANGE: missing}}
+    facts["pairs"] = {name: [Pair(base="models/base", rl="models/rl").model_dump(mode="json")] for name in known}
+    numbers = {
+        name: [estimate_of(claim, Evidence(Pair(base="a", rl="b"), of)) for claim in asked]
+        for name, of in known.items()
+    }
+    return Audit(asked, Analysis(kind="audit", facts=facts, tables={"rows": table_rows(asked, numbers)}), own)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    return write(report(audit()), tmp_path_factory.mktemp("audit"))
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_nothing_overflows_in_light_and_dark(visitor, page, width):
+    opened = visitor.open(page.as_uri(), width)
+    for theme in ("light", "dark"):
+        opened.click("#theme")
+        settle(opened)
+        found = opened.evaluate(
+            """() => ({page: document.documentElement.scrollWidth, figures: document.querySelectorAll("figure").length,
+            theme: document.documentElement.dataset.theme, text: document.querySelector("main").innerText,
+            ink: getComputedStyle(document.body).color, letters: [...document.querySelectorAll("figure svg")].flatMap(
+              one => [...one.querySelectorAll("text")].map(
+                text => parseFloat(getComputedStyle(text).fontSize) * one.getScreenCTM().a))})"""
+        )
+        assert found["page"] <= width, theme
+        assert found["figures"] == 4
+        assert min(found["letters"]) >= 11
+        assert not re.search(r"\b(nan|inf|NaN|None|undefined)\b", found["text"])
+    assert visitor.complaints == []
+
+
+def test_first_what_was_compared_then_four_pictures_then_the_groups(page):
+    text = page.read_text()
+    places = [text.index(words) for words in (
+        "measured on", "40 problems of mine, 10 samples", 'id="f-accuracy"', 'id="f-concentration"', 'id="f-pass"',
+        'id="f-layers"', 'id="t-tokens"', 'id="t-weights"', 'id="t-interventions"', 'id="t-outcomes"',
+    )]  # fmt: skip
+    assert places == sorted(places)
+
+
+def test_nothing_that_a_stranger_wrote_is_run(page):
+    text = page.read_text()
+    assert STRANGE not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "Not measured of &lt;script&gt;" in text
+
+
+def test_each_claim_is_a_row_in_every_file(page):
+    for group in GROUPS:
+        asked = [claim for claim in audit().claims if claim.group == group]
+        rows = list(csv.DictReader((page.parent / "tables" / f"{group}.csv").open()))
+        assert [row["Measured"] for row in rows] == [claim.sentence for claim in asked]
+        assert all(row["How"] for row in rows)
+        tex = (page.parent / "tables" / f"{group}.tex").read_text()
+        assert tex.count(" \\\\\n") == len(asked) + 1
+        for claim, row in zip(asked, rows, strict=True):
+            value = audit().estimates[claim.name, THIS].value
+            assert row[THIS] == "–" if value is None else float(row[THIS]) == pytest.approx(claim.unit * value)
+
+
+def test_metrics_are_the_same_list():
+    metrics = metrics_of(audit())
+    assert metrics["outcomes/avg/rl"] == pytest.approx(0.8)
+    assert metrics["outcomes/avg/rl_low"] < 0.8 < metrics["outcomes/avg/rl_high"]
+    other = [name for name in metrics if name.endswith("/weights/equal")]
+    assert other == ["_script_alert_1__/script__SUM_A1_/weights/equal"]
+    assert {claim.name for claim in audit().claims} >= {
+        name.removesuffix("_low") for name in metrics if "script" not in name and name.endswith("_low")
+    }
+
+
+def test_a_page_of_weights_alone():
+    text = render(report(audit(("weights",))))
+    assert text.count("<figure") == 4, "frames are there, whatever rows were asked"
+    assert "t-tokens" not in text
+
+
+def test_claims_are_found_by_name_and_say_who_published_what():
+    every = claims((1, 8))
+    assert len({claim.name for claim in every}) == len(every)
+    assert all(claim.how and claim.sentence for claim in every)
+    for source in (source for claim in every for source in claim.sources):
+        assert re.fullmatch(r"\d{4}\.\d{5}", source.arxiv)
+        assert bool(source.number) <= bool(source.place or source.pair), source

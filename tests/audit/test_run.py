@@ -1,0 +1,241 @@
+"""An audit from the request to its files, on small pairs: what is decoded once, what is refused, what is left out."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlvr_dir.analysis.result import Analysis
+from rlvr_dir.audit.claim import GROUPS
+from rlvr_dir.audit.interventions import SHARES, WAYS
+from rlvr_dir.audit.run import beside_of, over_seeds
+from rlvr_dir.bench.random_pair import random_pair
+from rlvr_dir.errors import UserError
+from rlvr_dir.records import RecordStore
+from rlvr_dir.stats import Estimate
+
+SMALL = ("--backend", "transformers", "--max-tokens", "12", "--samples", "2", "--no-track")
+
+
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory):
+    """A benchmark of four sums, and the same questions without answers."""
+    folder = tmp_path_factory.mktemp("sums")
+    rows = [{"id": str(i), "problem": f"What is {i}+{i}?", "answer": str(2 * i)} for i in range(4)]
+    (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "bare.jsonl").write_text("".join(json.dumps({"problem": row["problem"]}) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture
+def audit(typed, tmp_path, monkeypatch):
+    """Runs `rlvr-dir audit` in a folder of its own; the table, by row and column, is what it wrote."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        done = typed("audit", *words)
+        file = tmp_path / "audit" / "audit.json"
+        done.found = Analysis.read(file) if file.is_file() else None
+        rows = done.found.tables["rows"] if done.found else ()
+        done.values = {(row["name"], row["pair"]): row["value"] for row in rows}
+        return done
+
+    return run
+
+
+def stored():
+    store = RecordStore("runs/records")
+    return {name: len(store.read(*name).rows) for name in store.names()}
+
+
+def test_everything_of_a_pair(audit, peaked_pair, sums):
+    """All four groups; again nothing is decoded; one more sample decodes that alone; a dry run says so before."""
+    task = ("--tasks", sums / "sums.jsonl", "--limit", "2")
+    pair = (peaked_pair.base, peaked_pair.rl)
+    points, ways = len(WAYS) * len(SHARES) + 2, 2 * 2
+    asked = audit(*pair, *task, *SMALL, "--dry-run").stdout
+    assert f"this pair: {points} points, {points * ways:,} responses: 0 held, {points * ways:,} missing" in asked
+    assert not Path("runs/records").exists()
+    first = audit(*pair, *task, *SMALL, "--low-rank", "1")
+    assert first.returncode == 0, first.stderr
+    assert "written: audit/report.html" in first.stdout
+    for group in GROUPS:
+        assert (Path("audit/tables") / f"{group}.csv").is_file()
+        assert any(name.startswith(f"{group}/") and value is not None for (name, _), value in first.values.items())
+    assert {path.stem for path in Path("audit/figures").glob("*.svg")} == {
+        "accuracy",
+        "concentration",
+        "pass",
+        "layers",
+    }
+    before = stored()
+    again = audit(*pair, *task, *SMALL, "--low-rank", "1")
+    assert "decode" not in again.stderr
+    assert (again.values, stored()) == (first.values, before)
+    assert again.found.facts["minutes"] == first.found.facts["minutes"], "what decoding took"
+    held = audit(*pair, *task, *SMALL, "--dry-run").stdout
+    assert " 0 missing, 0 tokens at most" in held
+    other = audit(*pair, *task, *SMALL, "--top-p", "0.9", "--dry-run").stdout
+    assert "responses: 0 held" in other, "answers that were drawn otherwise do not count"
+    more = audit(*pair, *task, *SMALL, "--samples", "3", "--rows", "tokens,outcomes", "--dry-run").stdout
+    assert "2 points, 12 responses: 8 held, 4 missing, 48 tokens at most (about" in more
+
+
+def test_an_evaluation_that_was_there_is_used(audit, typed, peaked_pair, sums):
+    task = ("--tasks", sums / "sums.jsonl")
+    pair = ("--base", peaked_pair.base, "--rl", peaked_pair.rl)
+    assert typed("eval", *pair, *task, *SMALL, "-d", "base", "-d", "rl").returncode == 0
+    done = audit(*pair, *task, *SMALL, "--rows", "outcomes")
+    assert done.returncode == 0, done.stderr
+    assert "decode" not in done.stderr
+    assert {name.split("/")[0] for name, _ in done.values} == {"outcomes"}
+
+
+def test_a_model_and_itself(audit, peaked_pair, sums):
+    done = audit(peaked_pair.base, peaked_pair.base, "--tasks", sums / "sums.jsonl", *SMALL)
+    assert done.returncode == 0, done.stderr
+    values = {name: value for (name, _), value in done.values.items()}
+    ones = ("tokens/same_top", "tokens/forks", "weights/equal", "weights/within")
+    zeros = ("tokens/js", "tokens/kl", "weights/change", "weights/rank", "outcomes/gain", "interventions/token")
+    for name, value in values.items():
+        if name.startswith(ones):
+            assert value == 1, name
+        if name.startswith(zeros):
+            assert value in (0, None), name
+    assert "are one model: every number is that of no change" in Path("audit/report.md").read_text()
+
+
+def test_questions_without_answers(audit, peaked_pair, sums):
+    done = audit(peaked_pair.base, peaked_pair.rl, "--tasks", sums / "bare.jsonl", *SMALL)
+    assert done.returncode == 0, done.stderr
+    found = {name.split("/")[0] for (name, _), value in done.values.items() if value is not None}
+    assert found == {"tokens", "weights"}
+    for group in ("outcomes", "interventions"):
+        assert f"{group} of this pair not measured: no right answers of" in done.stderr
+    assert "Not measured of this pair: no right answers of" in Path("audit/report.md").read_text()
+
+
+def test_unlike_vocabularies_leave_the_weights(audit, peaked_pair, sums, tmp_path):
+    other = random_pair(tmp_path / "other", vocab=280)
+    done = audit(peaked_pair.base, other.rl, "--tasks", sums / "sums.jsonl", *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert {name.split("/")[0] for (name, _), value in done.values.items() if value is not None} == {"weights"}
+    why = done.found.facts["missing"]["this pair"]
+    assert set(why) == {"tokens", "interventions", "outcomes"}
+    assert all("; accepted: " in sentence for sentence in why.values())
+
+
+def test_a_checkpoint_that_was_fetched_in_part(audit, peaked_pair, tmp_path):
+    folder = Path(shutil.copytree(peaked_pair.rl, tmp_path / "part"))
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    done = audit(peaked_pair.base, folder, "--rows", "weights")
+    assert done.returncode == 2
+    assert "its model.safetensors is cut short or damaged" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_tokens_that_base_does_not_know_leave_outcomes_and_weights(audit, peaked_pair, sums, tmp_path):
+    from transformers import AutoTokenizer
+
+    folder = shutil.copytree(peaked_pair.rl, tmp_path / "more")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["<more>"])
+    tokenizer.save_pretrained(folder)
+    done = audit(peaked_pair.base, folder, "--tasks", sums / "sums.jsonl", *SMALL)
+    assert done.returncode == 0, done.stderr
+    found = {name.split("/")[0] for (name, _), value in done.values.items() if value is not None}
+    assert found == {"weights", "outcomes"}
+    assert "tokens of this pair not measured: RL has 1 tokens that base does not know" in done.stderr
+
+
+def test_unlike_architectures_leave_the_answers(audit, peaked_pair, sums, tmp_path):
+    wide = random_pair(tmp_path / "wide", hidden=128)
+    words = (peaked_pair.base, wide.rl, "--tasks", sums / "sums.jsonl", *SMALL, "--rows", "tokens,weights")
+    done = audit(*words)
+    assert done.returncode == 0, done.stderr
+    assert done.values["tokens/same_top/rl", "this pair"] is not None
+    assert done.values["weights/equal", "this pair"] is None
+    assert "tensors in common, by name and shape; accepted: " in done.found.facts["missing"]["this pair"]["weights"]
+    alone = audit(peaked_pair.base, wide.rl, "--rows", "weights")
+    assert (alone.returncode, alone.stderr.count("error: ")) == (2, 1)
+
+
+def test_pairs_beside(audit, peaked_pair, tmp_path):
+    other = random_pair(tmp_path / "other", step=0.02)
+    beside = f"far={peaked_pair.base}:{other.rl},{peaked_pair.rl}"
+    done = audit(peaked_pair.base, peaked_pair.rl, "--rows", "weights", "--beside", beside)
+    assert done.returncode == 0, done.stderr
+    near, seeds = (done.values["weights/change/all", name] for name in ("this pair", "far"))
+    assert seeds > near, "the mean of a larger change and of this one"
+    assert "| this pair |" in Path("audit/report.md").read_text().replace("  ", "")
+
+
+def test_seeds_are_one_number():
+    same = over_seeds([Estimate(0.3, 0.2, 0.4), Estimate(0.3, 0.2, 0.4)])
+    assert (same.value, same.low, same.high) == (pytest.approx(0.3), None, None)
+    apart = over_seeds([Estimate(0.2, 0.1, 0.3), Estimate(0.4, 0.3, 0.5), Estimate(0.3, 0.2, 0.4)])
+    assert apart.value == pytest.approx(0.3)
+    assert (apart.high or 0) - 0.3 == pytest.approx(((4.302653 * 0.1 / 3**0.5) ** 2 + 0.1**2) ** 0.5, rel=1e-5)
+    assert over_seeds([Estimate(0.2), Estimate(None)]).value is None
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--rows", "token"], "--rows 'token' is not known; did you mean 'tokens'? Accepted: tokens, weights, interv"),
+        (["--beside", "x"], "--beside 'x' is refused; accepted: NAME=BASE:RL"),
+        (["--beside", "a=b:c", "--beside", "a=b:d"], "--beside 'a=b:d' names a column twice"),
+        (
+            ["--beside", "this pair=b:c"],
+            "--beside 'this pair' is the audited pair's own column; accepted: another name",
+        ),
+        (["--low-rank", "0"], "--low-rank '0' is refused; accepted: whole numbers from 1, comma-separated"),
+        (["--low-rank", "1", "--rows", "weights"], "is scored with outcomes, which"),
+        (["--rows", "tokens"], "tasks is empty; give some"),
+        (["./nowhere", "./neither", "--rows", "weights"], "--base './nowhere' does not exist"),
+        (["./one", "--rows", "weights"], "1 checkpoints are named; accepted: BASE RL, or none and --pair"),
+        (["a", "b", "--pair", "tiny"], "--pair 'tiny' and 'a' both name a pair; give one of them"),
+        (["--tasks", "aime99"], "task='aime99' is not known"),
+        (["--tasks", "tiny_easy", "--temperature", "0"], "--temperature 0 is refused with interventions, of which one"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_sentence_before_anything_loads(audit, words, sentence):
+    done = audit(*words)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "loading" not in done.stderr
+
+
+def test_pairs_are_read():
+    [(name, pairs)] = beside_of(["SFT=org/base:org/sft,org/other"]).items()
+    assert (name, [pair.rl for pair in pairs]) == ("SFT", ["org/sft", "org/other"])
+    with pytest.raises(UserError, match="accepted: NAME=BASE:RL"):
+        beside_of(["SFT=org/base"])
+
+
+def test_from_python(peaked_pair, sums, tmp_path, monkeypatch):
+    from rlvr_dir import audit
+
+    monkeypatch.chdir(tmp_path)
+    options = {"samples": 2, "max_tokens": 12, "backend": "transformers", "rows": "tokens,weights"}
+    assert audit is sys.modules["rlvr_dir.audit"], "the room, whose modules are imported, is the function, too"
+    frame = audit(peaked_pair.base, peaked_pair.rl, str(sums / "sums.jsonl"), **options)
+    assert {*frame.group} == {"tokens", "weights"}
+    assert frame.set_index("name").value["tokens/same_top/rl"] > 0.5
+    assert {"measured", "how", "pair", "value", "value_low", "value_high", "unit", "published"} < {*frame.columns}
+
+
+def test_metrics_in_mlflow(audit, peaked_pair, tmp_path):
+    done = audit(peaked_pair.base, peaked_pair.rl, "--rows", "weights", "--tracking", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    from rlvr_dir.tracking.store import TrackingStore
+
+    client = TrackingStore.at(tmp_path / "runs").client()
+    experiment = client.get_experiment_by_name("rlvr-dir-audit")
+    [run] = client.search_runs([experiment.experiment_id])
+    assert run.data.metrics["weights/equal"] == pytest.approx(done.values["weights/equal", "this pair"])
+    assert run.data.params["base"] == peaked_pair.base
