@@ -30,13 +30,13 @@ from rlvr_dir.grading import Verdict, grade_many
 from rlvr_dir.problems.benchmark import Benchmark
 from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.problems.generation import template_name
-from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, computed_scores
+from rlvr_dir.problems.lm_eval_tasks import computed_scores
 from rlvr_dir.progress import phase, showing
 from rlvr_dir.records import Key, Record, RecordStore, Row, judge_name
 from rlvr_dir.records.config import NOT_HASHED
 from rlvr_dir.records.verdicts import versions as grading_versions
 from rlvr_dir.results.from_records import provenance
-from rlvr_dir.results.result import EvalResult, LmEvalResult, lm_eval_refusal, result_from
+from rlvr_dir.results.result import EvalResult, LmEvalResult, refuse_lm_eval_tasks, result_from
 from rlvr_dir.spec import EvalSpec
 
 GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which waits for hard answers
@@ -69,17 +69,6 @@ def evaluate(
     kwargs: dict[str, Any] = {"engine": engine, "records": records, "progress": progress, "on_result": on_result}
     results = evaluate_all(spec, benchmarks=benchmarks, **kwargs)
     return [result for result in results if isinstance(result, EvalResult)]
-
-
-def refuse_lm_eval_tasks(benchmarks: Mapping[str, Benchmark], purpose: str) -> None:
-    """Refuse tasks of lm-eval's, whose scores have units of their own, where `what` is done with a score.
-
-    Raises:
-        UserError: naming the task and what is accepted.
-    """
-    for task, benchmark in benchmarks.items():
-        if isinstance(benchmark, LmEvalBenchmark):
-            raise lm_eval_refusal(task, purpose)
 
 
 def evaluate_all(

@@ -24,7 +24,8 @@ from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.files import folder_name, write_file
 from rlvr_dir.grading import Verdict
-from rlvr_dir.problems.benchmark import benchmark_size
+from rlvr_dir.problems.benchmark import Benchmark, benchmark_size
+from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark
 from rlvr_dir.records import Key, Record
 from rlvr_dir.results.fields import Counts, Flags, Votes, checked_provenance, distinct
 from rlvr_dir.spec import Decoding, Sampling, parse
@@ -324,6 +325,17 @@ def lm_eval_refusal(task: str, purpose: str) -> NoResultError:
         f"task={task!r} is scored by lm-eval in its own units, so it is not {purpose}; accepted: benchmarks with right "
         "answers, ours or a JSONL of your own"
     )
+
+
+def refuse_lm_eval_tasks(benchmarks: Mapping[str, Benchmark], purpose: str) -> None:
+    """Refuse tasks of lm-eval's, whose scores have units of their own, for a purpose: `compared`, `swept`, ….
+
+    Raises:
+        UserError: naming the task and what is accepted.
+    """
+    for task, benchmark in benchmarks.items():
+        if isinstance(benchmark, LmEvalBenchmark):
+            raise lm_eval_refusal(task, purpose)
 
 
 def read_any_result(file: Path) -> EvalResult | LmEvalResult:

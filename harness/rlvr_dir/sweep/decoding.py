@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from math import hypot, isfinite
 from statistics import fmean
@@ -15,6 +16,7 @@ from rlvr_dir.problems.data import preflight, preflight_of
 from rlvr_dir.report.sweep import CompleteTrial, DecodingSummary
 from rlvr_dir.results import EvalResult
 from rlvr_dir.results.compare import comparisons
+from rlvr_dir.results.result import refuse_lm_eval_tasks
 from rlvr_dir.results.settings import Setting, settings_of
 from rlvr_dir.results.show import score
 from rlvr_dir.spec import Decoding, ProblemPart, Sampling
@@ -52,17 +54,18 @@ class DecodingObjective:
         Raises:
             UserError: naming the task and what would be accepted.
         """
-        from rlvr_dir.evals.loop import refuse_lm_eval_tasks
-
         refuse_lm_eval_tasks(preflight_of(self.spec), "swept")
 
     def estimate(self) -> DecodingEstimate:
-        """Estimate from the records.
+        """Estimate from the records; of benchmarks that are not at hand, without them.
 
         Raises:
-            UserError: as `check`.
+            UserError: a task is lm-eval's.
         """
-        self.check()
+        benchmarks: dict[str, Benchmark] = {}
+        with suppress(UserError):
+            benchmarks = preflight_of(self.spec)
+        refuse_lm_eval_tasks(benchmarks, "swept")
         return estimate(self.spec, self.places.out, self.places.records)
 
     # Points

@@ -92,9 +92,10 @@ class Training:
                 yield
         except Exception as error:
             self._failed = True
+            why = reason(error, self._where or "")
             warnings.warn(
-                f"MLflow at {self._where} was not told of the training ({reason(error, self._where)}); its folder has "
-                "everything, and the same command logs what is missing",
+                f"MLflow at {self._where} was not told of the training ({why}); its folder has everything, and the "
+                "same command logs what is missing",
                 stacklevel=4,
             )
 

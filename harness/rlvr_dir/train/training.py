@@ -176,8 +176,8 @@ def benchmarks(spec: "TrainSpec", tasks: Sequence[str]) -> "dict[str, Benchmark]
     Raises:
         UserError: what `preflight` refuses, or a task of lm-eval's.
     """
-    from rlvr_dir.evals.loop import refuse_lm_eval_tasks
     from rlvr_dir.problems.data import preflight
+    from rlvr_dir.results.result import refuse_lm_eval_tasks
 
     by_name = preflight(tasks, presentation=_presentation(spec)) if tasks else {}
     refuse_lm_eval_tasks(by_name, "what a training is validated on")
