@@ -417,7 +417,7 @@ def test_the_first_line_counts_and_compares_the_replacements_of_one_pair(store):
     [line] = [line for line in build(results).lead if line.startswith("That is")]
     assert re.sub(r" \(Holm p [^)]*\)", "", line) == (
         "That is replace τ-0.3 minus reject τ-0.3 and reject τ-0.3 minus veto τ-0.3, of 2 replacements the one with "
-        "the fewest tokens that is not below the best: on AIME24 (good), on AIME24 (other)."
+        "the fewest tokens that is not below the best: on AIME24 with good, on AIME24 with other."
     )
 
 
