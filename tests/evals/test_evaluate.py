@@ -250,7 +250,7 @@ def test_a_problem_from_text_to_numbers():
             response_of(r"\boxed{7}", tokens=10, replaced=1),
             response_of(r"\boxed{8}", tokens=30, replaced=9, changed=3),
             response_of("no idea", tokens=20, replaced=0, changed=0, finish="length"),
-            response_of(r"\boxed{07} \boxed{", tokens=40, replaced=0, changed=0, finish="length"),
+            response_of(r"\boxed{07}, for", tokens=40, replaced=0, changed=0, finish="length"),
         ]
     ]
     docs, answers, [metrics] = scored(rows, ["7"])

@@ -121,8 +121,8 @@ def test_what_is_greedy_in_lm_eval_is_greedy_here(given):
     ("given", "message"),
     [
         ({"top_k": 5}, "gen_kwargs top_k=5 is refused; accepted: top_p="),
-        (YAML | {"min_p": 0.1}, "gen_kwargs='min_p'"),
-        (YAML | {"typical_p": 0.9}, "gen_kwargs='typical_p'"),
+        (YAML | {"min_p": 0.1}, "gen_kwargs min_p=0.1 is refused; accepted: top_p="),
+        (YAML | {"typical_p": 0.9}, "gen_kwargs typical_p=0.9 is refused; accepted: top_p="),
         ({"top_p": 1.5}, "gen_kwargs top_p=1.5 is refused"),
         ({"max_gen_toks": "many"}, "max_tokens='many' is refused"),
     ],

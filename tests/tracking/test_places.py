@@ -44,7 +44,7 @@ def test_no_error_repeats_a_password():
     assert without_passwords("see http://host:5000/a@b and http://u@h:1/p") == (
         "see http://host:5000/a@b and http://u@h:1/p"
     )
-    assert "pw" not in reason(ValueError("cannot reach http://me:pw@host:1/x"))
+    assert "pw" not in reason(ValueError("cannot reach http://me:pw@host:1/x"), "store")
     assert ui_command("http://me:pw@host:1") == "rlvr-dir ui --tracking 'http://me:***@host:1'"
     assert ui_command("./my runs") == "rlvr-dir ui --store './my runs'"
 
@@ -55,4 +55,6 @@ def test_a_deleted_experiment_and_a_held_database_are_said_in_our_words(store):
     client.delete_experiment(client.get_experiment_by_name("rlvr-dir-aime24").experiment_id)
     with pytest.warns(UserWarning, match=r"its experiment was deleted: restore it .*, or name another one"):
         assert log_result(result(GRID[1]), store) is None
-    assert "another process holds its database" in reason(RuntimeError("(sqlite3.OperationalError) database is locked"))
+    assert "another process holds its database" in reason(
+        RuntimeError("(sqlite3.OperationalError) database is locked"), "store"
+    )
