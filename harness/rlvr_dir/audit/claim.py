@@ -34,8 +34,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One row. `name` is unique; `sentence` says what is measured, `how` what a reader must know to measure it again.
+    """Say how a row is made.
 
+    `name` is unique; `sentence` says what is measured, `how` what a reader must know to measure it again.
     `estimate` computes it from the frame that the group `reads`: a row a token of `traces`, a tensor of `weights`, or a
     response of `points` (all decodings) and of `scores` (base and RL alone). A number is printed times `unit` with
     `suffix`, so many `digits`, and a sign where it is a difference (`signed`).

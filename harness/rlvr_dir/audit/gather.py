@@ -1,4 +1,4 @@
-"""What an audit reads: traces, weights, points and scores of one pair, from the record store; decoded where missing.
+"""Gathers what an audit reads of one pair: traces, weights, points and scores, held in the store or decoded now.
 
 Everything goes through the loop of evaluations. So an interrupted audit goes on where it stopped, more samples decode
 only what is missing, and an evaluation or a sweep that was there before is used.
@@ -42,7 +42,7 @@ ALONE = (Decoding(mode="base"), Decoding(mode="rl"))
 
 @dataclass(slots=True)
 class Evidence:
-    """What is known of one pair: a frame by what claims read, and why others are not to be had, by group.
+    """Hold what is known of one pair: a frame by what claims read, and why others are not to be had, by group.
 
     `same` says that both models are one. `speed` is in tokens a second; None where nothing was decoded.
     """

@@ -46,7 +46,7 @@ def claims(low_rank: Sequence[int] = ()) -> list[Claim]:
 
 @dataclass(frozen=True)
 class Request:
-    """What is audited: the pair, the tasks and the sampling of `spec`, which groups of rows, and pairs beside it.
+    """Hold what is audited: the pair, the tasks and the sampling of `spec`, which groups of rows, and pairs beside it.
 
     Several pairs of one column are seeds of one training. `low_rank` are ranks of ΔW whose models are scored.
     """
@@ -89,7 +89,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found: the claims that were asked for, the table as its file has it, and the audited pair's `frames`.
+    """Hold what was found: the claims asked for, the table as its file has it, and the audited pair's `frames`.
 
     `analysis` has the table `rows`, a row a claim and column, and facts, of each column its `pairs` and what is
     `missing` of it, by group.

@@ -391,7 +391,7 @@ def other_templates(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def other_cuts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """One vocabulary may cut text in two ways: digits in threes, another normaliser, a token before every text."""
+    """Warn where one vocabulary cuts text in two ways: digits in threes, another normaliser, a token before it."""
     if sentence := cut_otherwise(loaded, TEXTS):
         yield sentence
 

@@ -24,7 +24,7 @@ CORNER = (4, 64)  # of a matrix, the rows and columns that stand for it; of a ve
 
 
 class Stored(NamedTuple):
-    """Where a tensor stands."""
+    """Say where a tensor stands, and its shape."""
 
     file: Path
     shape: tuple[int, ...]

@@ -126,7 +126,7 @@ class TrackingStore:
 
     @property
     def artifacts(self) -> Path | None:
-        """Where artifacts lie: beside the sqlite file, wherever it has been moved or copied to; None of a server."""
+        """Return where artifacts lie: beside the sqlite file, wherever it was moved or copied to; None of a server."""
         return None if self.database is None else self.database.parent / _ARTIFACTS
 
     def _follow(self) -> None:
