@@ -141,6 +141,15 @@ def test_a_store_that_was_moved_or_copied_keeps_its_artifacts_beside_it(tmp_path
         assert result_of_run(first, old).config_hash == result().config_hash
 
 
+def test_a_place_for_artifacts_that_somebody_chose_stays(tmp_path):
+    chosen = tmp_path / "elsewhere" / "mlartifacts"
+    chosen.mkdir(parents=True)
+    client = TrackingStore.at(tmp_path / "store").client()
+    client.create_experiment("rlvr-dir-aime24", artifact_location=chosen.as_uri())
+    run_id = log_result(result(), tmp_path / "store")
+    assert [path.name for path in chosen.iterdir()] == [run_id]
+
+
 @pytest.mark.parametrize(
     ("revision", "sentence"),
     [

@@ -141,6 +141,9 @@ class TrackingStore:
             for (place,) in database.execute("SELECT DISTINCT artifact_location FROM experiments").fetchall():
                 if place == ours or not str(place).endswith(f"/{_ARTIFACTS}"):
                     continue
+                old = Path(unquote(str(place).removeprefix("file://")))
+                if old.is_dir() and not (old.parent / self.database.name).is_file():
+                    continue  # it was beside no store of this name: somebody's own place
                 database.execute(
                     "UPDATE experiments SET artifact_location = ? WHERE artifact_location = ?", (ours, place)
                 )
