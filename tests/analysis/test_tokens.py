@@ -10,7 +10,7 @@ from rlvr_dir.analysis.histogram import Histogram
 from rlvr_dir.analysis.records import TracedRecords
 from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.analysis.selected import nucleus, selections, threshold
-from rlvr_dir.analysis.tokens import BINS, DELTA_EDGES, TAILS, Generation
+from rlvr_dir.analysis.tokens import BINS, DELTA_EDGES, Generation
 from rlvr_dir.analysis.traced import TOP, token_statistics
 from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.policy.statistics import entropy, kl_divergence
@@ -54,16 +54,6 @@ def test_histograms_count_what_lies_outside_and_list_what_lies_inside():
     rows = one.rows()
     assert sum(row["tokens"] for row in rows) == ((values >= -20) & (values < 20)).sum()
     assert all(row["to"] - row["from"] == pytest.approx(0.1) and row["tokens"] > 0 for row in rows)
-
-
-def test_tails_by_problem(generation, whole):
-    order = [f"t/p{i}" for i in range(4)]
-    tails = generation.by_problem("tails", order)
-    for i, (fact, side, edge) in enumerate(TAILS):
-        if fact in whole:
-            hit = whole[fact] < edge if side == "below" else whole[fact] > edge
-            assert tails[:, i].tolist() == [int(hit[whole["problem"] == p].sum()) for p in range(4)]
-    assert generation.by_problem("tokens", [*order, "t/none"])[-1] == 0
 
 
 def test_probability_by_bin(generation, whole):
@@ -138,7 +128,7 @@ def test_from_the_tiny_pair_to_a_chapter(tmp_path):
     assert Analysis.read(found.write(tmp_path)) == run()  # the second time from the records
     chapter = token_chapter(found)
     assert [one.name for one in chapter.sections] == [
-        "histogram-delta", "histogram-magnitude", "tails", "probability-by-delta", "gradient", "selected", "likelier",
+        "histogram-delta", "histogram-magnitude", "probability-by-delta", "gradient", "selected", "likelier",
     ]  # fmt: skip
     records = TracedRecords(spec.replace(decodings=("base", "rl")), tmp_path, top=TOP, progress=False)
     for who in ("base", "rl"):

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,12 @@ from rlvr_dir.audit.interventions import SHARES, WAYS
 from rlvr_dir.audit.run import beside_of, over_seeds
 from rlvr_dir.bench.random_pair import random_pair
 from rlvr_dir.errors import UserError
+from rlvr_dir.files import _PROBE
 from rlvr_dir.records import RecordStore
 from rlvr_dir.stats import Estimate
+from tests.broken import files_at_most
+from tests.records.made import stored as lines_of
+from tests.records.made import stored_count
 
 SMALL = ("--backend", "transformers", "--max-tokens", "12", "--samples", "2", "--no-track")
 
@@ -81,6 +87,44 @@ def test_everything_of_a_pair(audit, peaked_pair, sums):
     assert "responses: 0 held" in other, "answers that were drawn otherwise do not count"
     more = audit(*pair, *task, *SMALL, "--samples", "3", "--rows", "tokens,outcomes", "--dry-run").stdout
     assert "2 points, 12 responses: 8 held, 4 missing, 48 tokens at most (about" in more
+
+
+@pytest.mark.whole(reason="three audits in processes of their own")
+def test_killed_and_run_again_it_finds_what_one_run_finds(audit, peaked_pair, sums, tmp_path):
+    words = (peaked_pair.base, peaked_pair.rl, "--tasks", sums / "sums.jsonl", *SMALL)
+    whole = audit(*words)
+    assert whole.returncode == 0, whole.stderr
+    wanted = sum(stored().values())
+    (tmp_path / "cut").mkdir()
+    command = [sys.executable, "-m", "rlvr_dir.cli", "audit", *map(str, words)]
+    for part in (5, wanted // 2):
+        process = subprocess.Popen(command, cwd=tmp_path / "cut", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        while process.poll() is None and stored_count(tmp_path / "cut/runs/records") < part:
+            time.sleep(0.001)
+        assert process.poll() is None, "killed while it decoded"
+        process.kill()
+        process.communicate()
+        assert not (tmp_path / "cut/audit/audit.json").exists()
+    shutil.rmtree(tmp_path / "audit")
+    again = subprocess.run(command, cwd=tmp_path / "cut", capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert Analysis.read(tmp_path / "cut/audit/audit.json").tables == whole.found.tables
+    assert sum(len(keys) for keys in lines_of(tmp_path / "cut/runs/records").values()) == wanted, "none decoded twice"
+
+
+def test_on_a_disk_that_fills_what_was_decoded_stays(audit, peaked_pair, sums):
+    words = (peaked_pair.base, peaked_pair.rl, "--tasks", sums / "sums.jsonl", *SMALL)
+    words = (*words, "--samples", "16", "--rows", "tokens,outcomes")
+    with files_at_most(_PROBE + 1000):
+        full = audit(*words)
+    assert full.returncode == 2
+    [sentence] = [line for line in full.stderr.splitlines() if line.startswith("error: ")]
+    kept = stored().values()  # a record each of base's and RL's answers
+    assert 0 < sum(kept) < 128
+    assert any(f"(no space is left for it); the {n} rollouts before it are safe" in sentence for n in kept)
+    done = audit(*words)
+    assert done.returncode == 0, done.stderr
+    assert sum(stored().values()) == 128
 
 
 def test_an_evaluation_that_was_there_is_used(audit, typed, peaked_pair, sums):

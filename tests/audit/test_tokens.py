@@ -69,6 +69,15 @@ def expected(owner):
     }
 
 
+def tails(owner):
+    """How many of the ten tokens of a model lie beyond each edge."""
+    lb, lr, tokens = MADE[owner]
+    delta = (lr - lb)[np.arange(10), tokens]
+    beyond = {"less_likely": delta < -0.5, "likelier": delta > 0.5, "kl_rl_base": kl(lr, lb) > 0.1}
+    beyond |= {"entropy_base": entropy(lb) > 1, "entropy_rl": entropy(lr) > 1, "kl_base_rl": kl(lb, lr) > 0.1}
+    return {name: hits.sum() for name, hits in beyond.items()}
+
+
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
 def test_a_row_is_what_its_sentence_says(claim):
     found = claim.estimate(FRAME)
@@ -76,12 +85,17 @@ def test_a_row_is_what_its_sentence_says(claim):
         assert found.value == pytest.approx(expected("rl")["logp_base"] - expected("base")["logp_base"], abs=1e-6)
         return
     _, name, owner = claim.name.split("/")
+    if name == "tail":
+        more, less = ("rl", "base") if owner == "likelier" else ("base", "rl")
+        assert found.value == pytest.approx((tails(more)[owner] + 0.5) / (tails(less)[owner] + 0.5))
+        return
     assert found.value == pytest.approx(expected(owner)[name], abs=1e-6)
     assert found.low is None or found.low <= found.value + 1e-9
 
 
 def test_every_measure_has_a_row():
-    assert {claim.name.split("/")[1] for claim in CLAIMS} == {*expected("rl"), "logp_difference"}
+    assert {claim.name.split("/")[1] for claim in CLAIMS} == {*expected("rl"), "logp_difference", "tail"}
+    assert {claim.name.split("/")[2] for claim in CLAIMS if "/tail/" in claim.name} == {*tails("rl")}
 
 
 def test_a_model_and_itself_gives_zeros_and_ones():
@@ -91,6 +105,8 @@ def test_a_model_and_itself_gives_zeros_and_ones():
     for name, value in values.items():
         if name in ones:
             assert value == 1, name
+        elif name.startswith("tokens/tail/"):  # of other answers: as large as chance has it
+            assert 0.05 < (value or 0) < 20, name
         elif not any(word in name for word in ("entropy_", "logp")):
             assert value is None or abs(value) < 1e-6, name
 

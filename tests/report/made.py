@@ -62,7 +62,7 @@ def report():
 
 def tokens(words):
     """Token statistics as `rlvr-dir analyse tokens` writes them, whose tokens are `words`."""
-    known, unknown = Estimate(0.25, 0.2, 0.3), Estimate(None)
+    known = Estimate(0.25, 0.2, 0.3)
     both = [{"generation": who} for who in ("base", "rl")]
     facts = ("delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl")
     listed = [{"rank": i, "id": i, "token": word, "count": 9.0 - i / 2} for i, word in enumerate(words)]
@@ -71,10 +71,6 @@ def tokens(words):
         "histograms": [
             {**who, "fact": fact, "from": start, "to": start + 1.0, "tokens": count}
             for who in both for fact in facts for start, count in ((0.0, 60), (1.0, 40))
-        ],
-        "tails": [
-            {"fact": fact, "side": side, "edge": 0.1, "more": "rl", **columns(base=base, rl=known, ratio=base)}
-            for fact, side, base in (("delta_logp", "below", known), ("kl", "above", unknown))
         ],
         "by_delta": [
             {**who, "delta_logp": f"{i}", "tokens": 10 * (i % 2), **columns(p_base=known, p_rl=known)}

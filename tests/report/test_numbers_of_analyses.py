@@ -148,11 +148,6 @@ def test_numbers_of_tokens_are_shares_of_who_wrote_them(drawn):
     who = ("base", "rl")
     wrote = {one: drawn.counts("problems", "tokens", "near_zero") for one in who}
     counted = {(one, fact, at): drawn.counts("tokens")["tokens"] for one in who for fact in facts for at in (0.0, 1.0)}
-    masses = [
-        {"fact": "delta_logp", "side": side, "edge": 0.5, "more": more, **drawn.estimates("base", "rl", "ratio")}
-        for side, more in (("below", "base"), ("above", "rl"))
-    ]
-    masses[1] |= {"ratio_low": 9.96, "ratio": 12.4, "ratio_high": 1080.4}
     picked = [
         {"criterion": name, "tau": tau, "positions": at, "kind": kind, "rank": i, "token": f"{name}{i}", "count": count}
         for name, tau, at in (("kl", 0.25, 8), ("delta_logp", -0.4, 11))
@@ -174,7 +169,6 @@ def test_numbers_of_tokens_are_shares_of_who_wrote_them(drawn):
                     {"generation": one, "fact": fact, "from": at, "to": at + 1, "tokens": count}
                     for (one, fact, at), count in counted.items()
                 ),
-                "tails": tuple(masses),
                 "by_delta": tuple(
                     {
                         "generation": one,
@@ -210,19 +204,6 @@ def test_numbers_of_tokens_are_shares_of_who_wrote_them(drawn):
         assert number(row, "share") == pytest.approx(share)
         assert number(row, "to") == number(row, "from") + 1
     assert {row["fact"] for row in shown["histogram-delta"]} == {"delta_logp"}
-    for row, one, sign in zip(shown["tails"], masses, "<>", strict=True):
-        assert row["Tail"] == f"Δ log p {sign} 0.5"
-        assert (row["of"], ends(row, "Ratio")) == (
-            f"{'base / RL' if sign == '<' else 'RL / base'}",
-            of(one, "ratio", 1),
-        )
-        for name, whose in zip(who, ("Base's", "RL's"), strict=True):
-            assert ends(row, f"{whose} responses") == of(one, name)
-    ratios = [row[3] for row in next(one for one in chapter.sections if one.name == "tails").cells]
-    first = masses[0]
-    assert ratios[0].text == f"{first['ratio']:.2f}"
-    assert ratios[0].small == (f"[{first['ratio_low']:.2f}, {first['ratio_high']:.2f}]",)
-    assert (ratios[1].text, ratios[1].small) == ("12", ("[9.96, 1,080]",))
     filled = [row for row in made.tables["by_delta"] if row["tokens"]]
     assert filled
     for name, wanted, columns_ in (

@@ -27,16 +27,6 @@ BINS = {
     "kl_rl_base": (0.0, 30.0, 300),
     "kl_base_rl": (0.0, 30.0, 300),
 }
-# The tails by which generations are told apart: (fact, side, edge).
-TAILS = (
-    ("delta_logp", "below", -0.5),
-    ("delta_logp", "above", 0.5),
-    ("entropy_base", "above", 1.0),
-    ("entropy_rl", "above", 1.0),
-    ("kl", "above", 0.1),
-    ("kl_rl_base", "above", 0.1),
-    ("kl_base_rl", "above", 0.1),
-)
 DELTA_EDGES = (-4.0, -2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 2.0, 4.0)  # the outer two bins have no end
 PROBABILITY_EDGES = tuple(round(0.1 * i, 1) for i in range(11))
 
@@ -101,15 +91,12 @@ class ProblemCounts:
 
     def __init__(self) -> None:
         self.tokens = 0
-        self.tails = np.zeros(len(TAILS))
         self.in_bin = np.zeros((len(DELTA_EDGES) + 1, 3))  # tokens, sums of p of base and of RL, by bin of delta log p
         self.mass = np.zeros((len(PROBABILITY_EDGES) - 1, 2))  # tokens and gradient mass, by probability
 
     def add(self, facts: dict[str, np.ndarray], p_base: np.ndarray, p_rl: np.ndarray, p_own: np.ndarray) -> None:
         """Count the tokens of one response; `p_own` is of the policy that made them."""
         self.tokens += p_base.size
-        for i, (name, side, edge) in enumerate(TAILS):
-            self.tails[i] += (facts[name] < edge).sum() if side == "below" else (facts[name] > edge).sum()
         bins = np.digitize(facts["delta_logp"], DELTA_EDGES)
         for column, weights in enumerate((None, p_base, p_rl)):
             self.in_bin[:, column] += np.bincount(bins, weights, minlength=len(self.in_bin))

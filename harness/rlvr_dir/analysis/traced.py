@@ -11,10 +11,10 @@ from typing import Any
 from rlvr_dir.analysis.records import TracedRecords
 from rlvr_dir.analysis.result import Analysis, columns
 from rlvr_dir.analysis.selected import selections
-from rlvr_dir.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, TAILS, Generation
+from rlvr_dir.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, Generation
 from rlvr_dir.progress import phase, showing
 from rlvr_dir.spec import Decoding, EvalSpec
-from rlvr_dir.stats import share_ratio, token_share
+from rlvr_dir.stats import token_share
 
 TOP = 10  # likeliest tokens listed a position
 RATIO = 0.08  # of base's tokens that each criterion picks, as in the paper
@@ -84,7 +84,7 @@ def token_statistics(
         for rank, word in enumerate(rl.likelier(least, WORDS), 1)
     ]
     facts = {**traced.description, "ratio": selected, "positions": positions, "least": least}
-    sections = {**tables, "tails": _tails(base, rl), "likelier": likelier}
+    sections = {**tables, "likelier": likelier}
     return Analysis(kind="tokens", facts=facts, tables={name: tuple(rows) for name, rows in sections.items()})
 
 
@@ -101,20 +101,3 @@ def text(tokenizer: Any, token: int) -> str:
     """Write a token as it stands in a response, its leading space shown."""
     written = tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return written.replace(" ", "␣") if written else str(tokenizer.convert_ids_to_tokens(token))
-
-
-def _tails(base: Generation, rl: Generation) -> list[dict[str, Any]]:
-    """Return each tail's share in both generations, and the greater over the smaller, with intervals over problems."""
-    order = list(dict.fromkeys([*base.problems, *rl.problems]))
-    counts = {
-        generation.role: (generation.by_problem("tails", order), generation.by_problem("tokens", order))
-        for generation in (base, rl)
-    }
-    rows = []
-    for i, (fact, side, edge) in enumerate(TAILS):
-        hits = {model: (tails[:, i], tokens) for model, (tails, tokens) in counts.items()}
-        estimates = {model: token_share(*counts_of_model) for model, counts_of_model in hits.items()}
-        more, less = sorted(hits, key=lambda hit: -(estimates[hit].value or 0.0))
-        ratio = share_ratio(hits[more], hits[less])
-        rows.append({"fact": fact, "side": side, "edge": edge, "more": more, **columns(**estimates, ratio=ratio)})
-    return rows

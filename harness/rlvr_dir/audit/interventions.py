@@ -120,13 +120,16 @@ def reached(way: str, start: str, goal: str) -> Callable[[Frame], Estimate]:
 
 SPARSE = "2603.22446", "abstract", ""
 SELECTION = "2605.06241", "abstract", "several families"
-DIRECTION = "2603.22117"
+DIRECTION = "2603.22117", "§3.2", "ORZ, DAPO and UniReason, AIME24"
 SOURCES: dict[str, tuple[Source, ...]] = {
-    "delta_logp": (Source(DIRECTION),),
+    "delta_logp": (Source(*DIRECTION, "all, with about 10 % of tokens"),),
     "js": (Source(*SPARSE, "“a small fraction” recovers it"),),
     "entropy_base": (Source(*SELECTION, "“a large fraction” of the gain"),),
     "random": (Source(*SELECTION, "“fail”"),),
 }
+REACHED = {
+    "delta_logp": (Source(*DIRECTION, "about 10 %"),), "entropy_base": (Source(*DIRECTION, "“clearly more”"),),
+}  # fmt: skip
 PAIRED = "Avg of both, paired by problem."
 GAIN = "Of base's accuracy (0 %) and RL's (100 %)."
 BETWEEN = (
@@ -145,8 +148,8 @@ CLAIMS: tuple[Claim, ...] = (
         "are drawn from RL", GAIN, share_of_gain(f"replace {criterion}"), SOURCES[criterion])
         for criterion in (*CHOSEN, "random")),
     *(Claim(f"interventions/reached/{criterion}", "points", f"Changed tokens, by {CRITERIA[criterion]}, at which base "
-        "with RL's tokens is as good as RL", BETWEEN, reached(f"replace {criterion}", "base", "rl"), digits=2)
-        for criterion in (*CHOSEN, "random")),
+        "with RL's tokens is as good as RL", BETWEEN, reached(f"replace {criterion}", "base", "rl"),
+        REACHED.get(criterion, ()), digits=2) for criterion in (*CHOSEN, "random")),
     *(Claim(f"interventions/token/{criterion}", "points", f"What RL's tokens add {TOKENS} {CRITERIA[criterion]}, go",
         f"Replace (RL decides and writes) minus reject (RL decides, base writes). {PAIRED}",
         difference(f"replace {criterion}", f"reject {criterion}"), **POINTS) for criterion in CHOSEN),

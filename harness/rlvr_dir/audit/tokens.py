@@ -22,6 +22,11 @@ OWNERS = {"rl": "RL's answers", "base": "base's answers"}
 TENTHS = 10
 FORKS = 0.2  # of all tokens, those of the highest entropy
 TAIL = 0.5  # nats of Δ log p
+# Where the other facts' tails begin, in nats, and what they are called.
+TAILS = {
+    "entropy_base": (1.0, "entropy of base"), "entropy_rl": (1.0, "entropy of RL"),
+    "kl_rl_base": (0.1, "KL(RL ‖ base)"), "kl_base_rl": (0.1, "KL(base ‖ RL)"),
+}  # fmt: skip
 
 
 def traced_tokens(rows: Mapping[str, Iterable[Row]]) -> Frame:
@@ -118,6 +123,17 @@ def logp_difference(traces: Frame) -> Estimate:
     return stats.token_difference(ours, theirs)
 
 
+def tail_ratio(of: Callable[[Frame], Any], more: str, less: str) -> Callable[[Frame], Estimate]:
+    """Estimate how many times as large a share of one model's tokens as of the other's something is true of."""
+
+    def estimate(traces: Frame) -> Estimate:
+        sides = [traces[traces.decoding == owner] for owner in (more, less)]
+        ours, theirs = ((by_problem(side, of(side)), counts(side)) for side in sides)
+        return stats.share_ratio(ours, theirs)
+
+    return estimate
+
+
 # The entries
 
 
@@ -149,6 +165,9 @@ SELECTION = "2605.06241", "abstract", "several families"
 SPARSE = Source("2603.22446", "abstract", "", "“a small fraction”")
 RAZOR = Source("2509.04259", "§4")
 FORKING = Source("2506.01939")
+PAPER = "2603.22117", "§3.1", "UniReason and two more"
+TIMES: dict[str, Any] = {"unit": 1.0, "suffix": " times", "digits": 2}
+HALF = "Ratio of shares of positions, half a position added to each side."
 OF_JS = "Share of all JS of these answers."
 OF_POSITIONS = "Share of positions."
 NEEDED = "Share of positions, those with the most JS first; the last one counts in part."
@@ -177,7 +196,7 @@ CLAIMS: tuple[Claim, ...] = (
     *of_owners("js_forks", "JS on base's top fifth of positions by entropy", OF_JS, js_share(forks("base")),
         sources=(FORKING,)),
     *of_owners("forks", "Of base's top fifth of positions by entropy, those also in RL's", "Share of base's top fifth.",
-        among_both, sources=(Source("2506.01939", "", "after RLVR", "86.67 %"),)),
+        among_both, sources=(Source("2506.01939", "Table 1", "Qwen3-14B, after RLVR", "86.67 %"),)),
     *of_owners("kl_rl_base", "KL(RL ‖ base)", "Mean over positions, each cut at 30 nats.", mean("kl_rl_base"), **NATS),
     *of_owners("kl_base_rl", "KL(base ‖ RL)", "Mean over positions, each cut at 30 nats.", mean("kl_base_rl"),
         base_sources=(RAZOR,), **NATS),
@@ -193,7 +212,16 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("tokens/logp_difference", "traces", "log p under base: RL's answers minus base's own", "Means a token.",
         logp_difference, (Source("2504.13837", "§4.1, Fig. 6"),), **NATS, signed=True),
     *of_owners("less_likely", f"Δ log p below −{TAIL:g} nats", OF_POSITIONS,
-        share(lambda tokens: tokens.delta_logp < -TAIL), base_sources=(Source("2603.22117"),), digits=2),
+        share(lambda tokens: tokens.delta_logp < -TAIL), digits=2),
     *of_owners("likelier", f"Δ log p above {TAIL:g} nats", OF_POSITIONS, share(lambda tokens: tokens.delta_logp > TAIL),
-        sources=(Source("2603.22117"),), digits=2),
+        digits=2),
+    Claim("tokens/tail/less_likely", "traces", f"Δ log p below −{TAIL:g} nats, base's answers over RL's", HALF,
+        tail_ratio(lambda tokens: tokens.delta_logp < -TAIL, "base", "rl"), (Source(*PAPER, "“two distinct tails”"),),
+        **TIMES),
+    Claim("tokens/tail/likelier", "traces", f"Δ log p above {TAIL:g} nats, RL's answers over base's", HALF,
+        tail_ratio(lambda tokens: tokens.delta_logp > TAIL, "rl", "base"), (Source(*PAPER, "“two distinct tails”"),),
+        **TIMES),
+    *(Claim(f"tokens/tail/{fact}", "traces", f"{words} above {edge:g} nats, base's answers over RL's", HALF,
+        tail_ratio(lambda tokens, fact=fact, edge=edge: tokens[fact] > edge, "base", "rl"),
+        (Source(*PAPER, "“nearly identical”"),), **TIMES) for fact, (edge, words) in TAILS.items()),
 )  # fmt: skip

@@ -8,9 +8,8 @@ import numpy as np
 from rlvr_dir.analysis.result import Analysis, Frame
 from rlvr_dir.report.draw import BASE, COLOURS, RL, bars, drawing, line, look, percent_axis, ranked_bars
 from rlvr_dir.report.groups import pair_title
-from rlvr_dir.report.model import Cell, Chapter, Section, cell, frame
+from rlvr_dir.report.model import Chapter, Section, cell, frame
 from rlvr_dir.report.rows import drawn, estimate, estimates, limited, tasks_of
-from rlvr_dir.stats import Estimate
 
 FACTS = {
     "delta_logp": "Δ log p", "entropy_base": "entropy of base", "entropy_rl": "entropy of RL", "kl": "KL, mean of both",
@@ -39,7 +38,6 @@ def token_chapter(analysis: Analysis, slug: str = "") -> Chapter:
     sections = (
         _delta_histogram(histograms[histograms["fact"] == "delta_logp"], near, f"histogram-delta{slug}"),
         _magnitudes(histograms[histograms["fact"] != "delta_logp"], f"histogram-magnitude{slug}"),
-        _tails(analysis, f"tails{slug}"),
         _by_delta(analysis.frame("by_delta"), f"probability-by-delta{slug}"),
         _gradient(analysis.frame("gradient"), f"gradient{slug}"),
         _selected(analysis, f"selected{slug}"),
@@ -67,7 +65,7 @@ def _histogram(data: Frame) -> Frame:
 
 
 def _delta_histogram(shares: Frame, near: str, name: str) -> Section:
-    """Draw delta log p of both generations, with the edges of the tails."""
+    """Draw delta log p of both generations, with the edges of its tails."""
     with drawing(name, 2.6) as canvas:
         _steps(canvas.one, shares, "delta_logp")
         for edge in (-0.5, 0.5):
@@ -75,7 +73,7 @@ def _delta_histogram(shares: Frame, near: str, name: str) -> Section:
         canvas.one.set_ylabel("share of tokens")
         canvas.one.legend()
     title = "Δ log p = log π_RL − log π_Base of every token, by who wrote it"
-    note = f"Bins of 0.1 nats, logarithmic. |Δ| < 0.001: {near}. Dotted: the edges of the tails below."
+    note = f"Bins of 0.1 nats, logarithmic. |Δ| < 0.001: {near}. Dotted: where the audit's tails begin."
     alt = "Step histogram of Δ log p for base's and RL's responses."
     return Section(name, title, _histogram(shares), (note,), canvas.svg, alt, "fig:teaser (b), fig:hist_logp_diffs")
 
@@ -93,36 +91,6 @@ def _magnitudes(shares: Frame, name: str) -> Section:
     alt = "Five step histograms, of both entropies, both KL divergences and their mean, for base's and RL's responses."
     paper = "fig:teaser (b), fig:hist_unireason_magnitudes, fig:hist_dapo_magnitudes, fig:hist_orz_magnitudes"
     return Section(name, title, _histogram(shares), (), canvas.svg, alt, paper)
-
-
-def _times(estimate: Estimate) -> Cell:
-    """Write a ratio with as many digits as it is worth: `1.13`, `12`, `1,080`."""
-    if estimate.value is None:
-        return Cell("–")
-    texts = [
-        f"{x:.2f}" if x < 10 else f"{x:,.0f}" for x in (estimate.value, estimate.low, estimate.high) if x is not None
-    ]
-    small = (f"[{texts[1]}, {texts[2]}]",) if len(texts) == 3 else ()
-    return Cell(texts[0], estimate.value, (estimate.low or 0.0, estimate.high or 0.0) if small else None, small)
-
-
-def _tails(analysis: Analysis, name: str) -> Section:
-    """List tail masses and their ratio."""
-    rows = [
-        {
-            "Tail": f"{FACTS.get(row['fact'], row['fact'])} {'<' if row['side'] == 'below' else '>'} {row['edge']:g}",
-            "Base's responses": cell(estimate(row, "base"), suffix=" %"),
-            "RL's responses": cell(estimate(row, "rl"), suffix=" %"),
-            "Ratio": _times(estimate(row, "ratio")),
-            "of": "base / RL" if row["more"] == "base" else "RL / base",
-        }
-        for row in analysis.tables["tails"]
-    ]
-    note = (
-        "Shares of tokens; the ratio is of the greater to the smaller, half a token added to each. Brackets: 95 % "
-        "intervals over problems."
-    )
-    return Section(name, "Tails: how far does the direction set the two generations apart?", frame(rows), (note,))
 
 
 def _by_delta(data: Frame, name: str) -> Section:
