@@ -105,7 +105,7 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --samples 8 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
 	$(BIN)/rlvr-dir eval examples/tiny/decision.yaml --no-track --records $(PAPER)/records --out $(PAPER)/decision
-	rm -rf reports/tiny  # an older report may have had other figures
+	find reports/tiny -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +  # an older report had other figures
 	$(BIN)/rlvr-dir report $(TINY_SWEEPS:%=$(PAPER)/sweeps/%/results) \
 		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
 		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
