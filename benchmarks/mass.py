@@ -58,7 +58,7 @@ def measured(problems: int, random: Random) -> dict[str, stats.Estimate]:
         "JS a token": stats.token_mean(counts, np.bincount(index)),
         "gain: more answers": more,
         "gain: more right ones": better,
-        "share of a gain": stats.share_of_gain(between, base[1], rl[1]),
+        "share of a gain": stats.share_of_gain(between, base[1], rl[1], SAMPLES),
     }
 
 

@@ -116,8 +116,8 @@ def test_the_two_steps_of_a_replacement_stand_on_the_first_page_in_the_grid_and_
     assert made.lead[0] == f"What RL's decision adds to the gate's: {in_points(decision.difference)} on AIME24."
     assert made.lead[1] == (
         "That is replace τ-0.1 minus reject τ-0.1 and reject τ-0.1 minus veto τ-0.1, of 2 replacements the one with "
-        f"the fewest tokens that is not below the best: on AIME24 (Holm p {token.holm_text}) "
-        f"(Holm p {decision.holm_text})."
+        f"the fewest tokens that is not significantly below the best: on AIME24 (Holm p {token.holm_text} "
+        f"and {decision.holm_text})."
     )
     assert made.lead[2].startswith("RL changed AIME24 by ")
     shown = sections(made)

@@ -389,11 +389,11 @@ def test_the_first_lines_have_what_rls_tokens_add_and_its_gain(store, report):
         for pair, said in ((fewest, added), (decision, decided)):
             mean, low, high, _ = paired(store, *pair)
             at_most = stats.paired_difference(*(table(store, task, each) for each in pair[1:])).at_most
-            ps.append(f"(Holm p {stats.p_value(corrected[pair], at_most)})")
+            ps.append(stats.p_value(corrected[pair], at_most))
             said.append(f"{mean:+.1f} points [{low:+.1f}, {high:+.1f}] on {title}")
         chosen.append(
             f"That is {fewest[1]} minus {fewest[2]} and {decision[1]} minus {decision[2]}, of {len(over)} replacements "
-            f"the one with the fewest tokens that is not below the best: on {title} {' '.join(ps)}."
+            f"the one with the fewest tokens that is not significantly below the best: on {title} (Holm p {' and '.join(ps)})."
         )
     assert report.headline == f"What RL's token adds where RL rejects base's: {', '.join(added)}."
     decisions = f"What RL's decision adds to the gate's: {', '.join(decided)}."
@@ -417,8 +417,12 @@ def test_the_first_line_counts_and_compares_the_replacements_of_one_pair(store):
     [line] = [line for line in build(results).lead if line.startswith("That is")]
     assert re.sub(r" \(Holm p [^)]*\)", "", line) == (
         "That is replace τ-0.3 minus reject τ-0.3 and reject τ-0.3 minus veto τ-0.3, of 2 replacements the one with "
-        "the fewest tokens that is not below the best: on AIME24 with good, on AIME24 with other."
+        "the fewest tokens that is not significantly below the best: on AIME24 with good, on AIME24 with other."
     )
+    drawn = {section.name: section.frame for section in build(results).sections if section.name.startswith("veto-")}
+    assert {name: [*data["avg"].round()] for name, data in drawn.items()} == {
+        "veto-0-aime24": [60.0] * 4, "veto-1-aime24": [58.0] * 4,
+    }, "each pair's steps are its own"  # fmt: skip
 
 
 def test_a_heat_map_prints_each_score_in_its_cell_and_rls_above(store, report, sheets):

@@ -48,10 +48,10 @@ def test_a_gain_that_is_all_more_answers():
 
 def test_a_share_of_a_gain_that_is_not_known_has_no_interval():
     base, rl = np.array([0.1, 0.3, 0.2]), np.array([0.5, 0.8, 0.6])
-    assert share_of_gain(base, base, rl).value == 0
-    assert share_of_gain(rl, base, rl).value == pytest.approx(1)
-    assert share_of_gain(rl, base, base) == stats.Estimate(None)
-    assert share_of_gain(base, [0.0, 1.0, 0.0], [1.0, 0.1, 0.0]).low is None
+    assert share_of_gain(base, base, rl, 8).value == 0
+    assert share_of_gain(rl, base, rl, 8).value == pytest.approx(1)
+    assert share_of_gain(rl, base, base, 8) == stats.Estimate(None)
+    assert share_of_gain(base, [0.0, 1.0, 0.0], [1.0, 0.1, 0.0], 8).low is None
 
 
 def test_intervals_hold_the_truth_at_30_and_240_problems():

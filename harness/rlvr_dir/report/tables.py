@@ -139,7 +139,9 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
         )
         if (
             steps := difference_figures.two_by_two(
-                [row for row in rows if row.task == task], f"veto-{group.slug}{task}", where
+                [row for row in rows if any(row.result is setting for setting in of_task)],
+                f"veto-{group.slug}{task}",
+                where,
             )
         ) is not None:
             drawn.append(steps)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlvr_dir.stats.estimate import Estimate
+from rlvr_dir.stats.paired import difference_error
 from rlvr_dir.stats.shares import log_odds_interval, of_problems, t_quantile, variance_without_each
 
 
@@ -91,18 +92,19 @@ def _parts(sides: np.ndarray) -> tuple[float, float]:
     return (a1 - a0) * (q0 + q1) / 2, (q1 - q0) * (a0 + a1) / 2
 
 
-def share_of_gain(values: ArrayLike, base: ArrayLike, rl: ArrayLike) -> Estimate:
+def share_of_gain(values: ArrayLike, base: ArrayLike, rl: ArrayLike, samples: int) -> Estimate:
     """Return how much of the gain from `base` to `rl` some `values` have, (problems,) each: 0 is base's, 1 RL's.
 
-    A ratio of two mean differences, with a t interval of its linear terms. It has none where the gain itself is not
-    beyond its own error, since then it may be divided by anything.
+    Each is a share of so many `samples` by problem. A ratio of two mean differences, with a t interval of its linear
+    terms, whose error is `difference_error`: where few problems differ it is not 0. It has none where the gain itself
+    is not beyond its own error, since then it may be divided by anything.
     """
     over, gain = np.subtract(values, base), np.subtract(rl, base)
     n, mean = gain.size, float(gain.mean())
     if not mean:
         return Estimate(None)
     value = float(over.mean()) / mean
-    if n < 2 or t_quantile(n) * gain.std(ddof=1) / np.sqrt(n) >= abs(mean):
+    if n < 2 or t_quantile(n) * difference_error([gain], samples)[0] >= abs(mean):
         return Estimate(value)
-    half = t_quantile(n) * float((over - value * gain).std(ddof=1) / np.sqrt(n)) / abs(mean)
+    half = t_quantile(n) * difference_error([over - value * gain], samples)[0] / abs(mean)
     return Estimate(value, value - half, value + half)
