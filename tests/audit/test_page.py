@@ -1,6 +1,7 @@
 """The page of an audit, of frames whose numbers are known: as a person meets it, wide and narrow, and its files."""
 
 import csv
+import html
 import re
 from functools import cache
 
@@ -13,7 +14,7 @@ from rlvr_dir.audit.claim import GROUPS
 from rlvr_dir.audit.gather import Evidence
 from rlvr_dir.audit.interventions import SHARES, WAYS, name_of
 from rlvr_dir.audit.log import metrics_of
-from rlvr_dir.audit.page import report
+from rlvr_dir.audit.page import SUMMARY, report, summary
 from rlvr_dir.audit.run import THIS, Audit, claims, estimate_of, table_rows
 from rlvr_dir.report.html import render
 from rlvr_dir.report.write import write
@@ -53,14 +54,20 @@ def audit(groups=tuple(GROUPS)):
     known = {THIS: own, STRANGE: {"weights": own["weights"]}}
     missing = {group: f"{STRANGE}: other tokenizers" for group in groups if group != "weights"}
     asked = tuple(claim for claim in claims() if claim.group in groups)
-    facts = {"tasks": ["mine"], "problems": 40, "samples": 10, "sampling": "T = 1, top-p 0.7", "same": []}
+    facts = {
+        "tasks": ["mine"],
+        "questions": "40 problems of mine",
+        "samples": 10,
+        "sampling": "T = 1, top-p 0.7",
+        "same": [],
+    }
     facts |= {"date": "2026-11-27", "minutes": 1.5, "missing": {THIS: {}, STRANGE: missing}}
     facts["pairs"] = {name: [Pair(base="models/base", rl="models/rl").model_dump(mode="json")] for name in known}
     numbers = {
         name: [estimate_of(claim, Evidence(Pair(base="a", rl="b"), of)) for claim in asked]
         for name, of in known.items()
     }
-    return Audit(asked, Analysis(kind="audit", facts=facts, tables={"rows": table_rows(asked, numbers)}), own)
+    return Audit(asked, Analysis(kind="audit", facts=facts, tables={"rows": table_rows(asked, numbers, 10)}), own)
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +98,25 @@ def test_nothing_overflows_in_light_and_dark(visitor, page, width):
 def test_first_what_was_compared_then_four_pictures_then_the_groups(page):
     text = page.read_text()
     places = [text.index(words) for words in (
-        "measured on", "40 problems of mine, 10 samples", 'id="f-accuracy"', 'id="f-concentration"', 'id="f-pass"',
-        'id="f-layers"', 'id="t-tokens"', 'id="t-weights"', 'id="t-interventions"', 'id="t-outcomes"',
+        "What RL changed in", "40 problems of mine, 10 samples each", "Right answers: base ", 'id="f-accuracy"',
+        'id="f-pass"', 'id="f-concentration"', 'id="f-layers"', 'id="t-outcomes"', 'id="t-interventions"',
+        'id="t-tokens"', 'id="t-weights"',
     )]  # fmt: skip
     assert places == sorted(places)
+
+
+def test_the_first_sentences_are_numbers_of_the_table(page):
+    """Each number of the summary is the one of its row, with the interval; what is not known is not said."""
+    found = audit().estimates
+    said = summary(audit())
+    assert len(said) == len(SUMMARY)
+    for sentence, made in zip(SUMMARY, said, strict=True):
+        for name in re.findall(r"{([^}]+)}", sentence):
+            claim = next(claim for claim in audit().claims if claim.name == name)
+            number = found[name, THIS].text(claim.digits, unit=claim.unit, sign=claim.signed)
+            assert number.split()[0] in made, name
+        assert made in html.unescape(page.read_text())
+    assert [one.split()[-1] for one in summary(audit(("weights",)))] == ["energy."]
 
 
 def test_nothing_that_a_stranger_wrote_is_run(page):
@@ -108,8 +130,8 @@ def test_each_claim_is_a_row_in_every_file(page):
     for group in GROUPS:
         asked = [claim for claim in audit().claims if claim.group == group]
         rows = list(csv.DictReader((page.parent / "tables" / f"{group}.csv").open()))
-        assert [row["Measured"] for row in rows] == [claim.sentence for claim in asked]
-        assert all(row["How"] for row in rows)
+        assert [row["Measured"] for row in rows] == [claim.sentence.replace("{k}", "10") for claim in asked]
+        assert all(row["How"] and "{" not in row["How"] for row in rows)
         tex = (page.parent / "tables" / f"{group}.tex").read_text()
         assert tex.count(" \\\\\n") == len(asked) + 1
         for claim, row in zip(asked, rows, strict=True):

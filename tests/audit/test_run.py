@@ -62,7 +62,9 @@ def test_everything_of_a_pair(audit, peaked_pair, sums):
     pair = (peaked_pair.base, peaked_pair.rl)
     points, ways = len(WAYS) * len(SHARES) + 2, 2 * 2
     asked = audit(*pair, *task, *SMALL, "--dry-run").stdout
-    assert f"this pair: {points} points, {points * ways:,} responses: 0 held, {points * ways:,} missing" in asked
+    assert (
+        f"this pair: {points} ways of decoding, {points * ways:,} responses: 0 held, {points * ways:,} missing" in asked
+    )
     assert not Path("runs/records").exists()
     first = audit(*pair, *task, *SMALL, "--low-rank", "1")
     assert first.returncode == 0, first.stderr
@@ -86,7 +88,7 @@ def test_everything_of_a_pair(audit, peaked_pair, sums):
     other = audit(*pair, *task, *SMALL, "--top-p", "0.9", "--dry-run").stdout
     assert "responses: 0 held" in other, "answers that were drawn otherwise do not count"
     more = audit(*pair, *task, *SMALL, "--samples", "3", "--rows", "tokens,outcomes", "--dry-run").stdout
-    assert "2 points, 12 responses: 8 held, 4 missing, 48 tokens at most (about" in more
+    assert "2 ways of decoding, 12 responses: 8 held, 4 missing, 48 tokens at most (about" in more
 
 
 @pytest.mark.whole(reason="three audits in processes of their own")
@@ -229,7 +231,7 @@ def test_seeds_are_one_number():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--rows", "token"], "--rows 'token' is not known; did you mean 'tokens'? Accepted: tokens, weights, interv"),
+        (["--rows", "token"], "--rows 'token' is not known; did you mean 'tokens'? Accepted: outcomes, interventions"),
         (["--beside", "x"], "--beside 'x' is refused; accepted: NAME=BASE:RL"),
         (["--beside", "a=b:c", "--beside", "a=b:d"], "--beside 'a=b:d' names a column twice"),
         (

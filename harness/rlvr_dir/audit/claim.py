@@ -13,7 +13,7 @@ from rlvr_dir.stats import Estimate
 Frame: TypeAlias = Any  # a pandas.DataFrame, whose own types say too little
 Reads = Literal["traces", "weights", "points", "scores"]
 # The groups of rows, by their names in `--rows`, and what the claims of each read.
-GROUPS: dict[str, Reads] = {"tokens": "traces", "weights": "weights", "interventions": "points", "outcomes": "scores"}
+GROUPS: dict[str, Reads] = {"outcomes": "scores", "interventions": "points", "tokens": "traces", "weights": "weights"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,15 @@ class Source:
     def words(self) -> str:
         """Write it for a table: `77.7 % (Llama-2-7b and -chat; 2312.01552, Fig. 3)`."""
         where = ", ".join(filter(None, (self.arxiv, self.place)))
-        return f"{self.number} ({'; '.join(filter(None, (self.pair, where)))})" if self.number else f"({where})"
+        return f"{self.number or 'no number'} ({'; '.join(filter(None, (self.pair, where)))})"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Say how a row is made.
 
-    `name` is unique; `sentence` says what is measured, `how` what a reader must know to measure it again.
+    `name` is unique; `sentence` says what is measured, `how` what a reader must know to measure it again; `{k}` in
+    either is the number of samples.
     `estimate` computes it from the frame that the group `reads`: a row a token of `traces`, a tensor of `weights`, or a
     response of `points` (all decodings) and of `scores` (base and RL alone). A number is printed times `unit` with
     `suffix`, so many `digits`, and a sign where it is a difference (`signed`).
@@ -57,6 +58,10 @@ class Claim:
     def group(self) -> str:
         """Return the group of rows that it is in."""
         return next(name for name, reads in GROUPS.items() if reads == self.reads)
+
+    def words(self, samples: int | None) -> tuple[str, str]:
+        """Return its sentence, and how, of so many samples."""
+        return self.sentence.replace("{k}", str(samples)), self.how.replace("{k}", str(samples))
 
     @property
     def published(self) -> str:

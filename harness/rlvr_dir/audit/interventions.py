@@ -22,8 +22,8 @@ from rlvr_dir.sweep.taus import gate_of
 SHARES = (0.005, 0.01, 0.02, 0.05, 0.1)  # of the tokens, flagged
 AT = 0.05  # at which rows compare ways
 CRITERIA = {
-    "delta_logp": "Δ log p", "js": "JS", "entropy_base": "base's entropy", "random": "chance",
-    "delta_logp above": "Δ log p from above",
+    "delta_logp": "low Δ log p", "js": "high JS", "entropy_base": "high entropy of base", "random": "chance",
+    "delta_logp above": "high Δ log p",
 }  # fmt: skip
 CHOSEN = ("delta_logp", "js", "entropy_base")  # in base's answers; chance is their placebo
 IN_RL = ("delta_logp above", "js", "random")  # in RL's answers
@@ -89,9 +89,12 @@ def share_of_tokens(points: Frame, way: str, share: float, kind: str = "changed"
 
 def share_of_gain(way: str) -> Callable[[Frame], Estimate]:
     """Estimate how much of RL's gain a way has: 0 is base's accuracy, 1 RL's."""
-    return lambda points: stats.share_of_gain(
-        accuracy(points, way, AT), accuracy(points, "base"), accuracy(points, "rl")
-    )
+
+    def of(points: Frame) -> Estimate:
+        right = correct(points, way, AT)
+        return stats.share_of_gain(right.mean(axis=1), accuracy(points, "base"), accuracy(points, "rl"), right.shape[1])
+
+    return of
 
 
 def difference(way: str, other: str) -> Callable[[Frame], Estimate]:
@@ -125,43 +128,51 @@ SOURCES: dict[str, tuple[Source, ...]] = {
     "delta_logp": (Source(*DIRECTION, "all, with about 10 % of tokens"),),
     "js": (Source(*SPARSE, "“a small fraction” recovers it"),),
     "entropy_base": (Source(*SELECTION, "“a large fraction” of the gain"),),
-    "random": (Source(*SELECTION, "“fail”"),),
+    "random": (Source(*SELECTION, "random tokens “fail”"),),
 }
 REACHED = {
     "delta_logp": (Source(*DIRECTION, "about 10 %"),), "entropy_base": (Source(*DIRECTION, "“clearly more”"),),
 }  # fmt: skip
 PAIRED = "Avg of both, paired by problem."
-GAIN = "Of base's accuracy (0 %) and RL's (100 %)."
-BETWEEN = (
-    "Share of tokens that became others; between the last that is below and the first that is above by intervals that "
-    "hold for all shares together (100 %: none is). A dash: the means do not reach it."
+GAIN = (
+    f"0 % is base's accuracy, 100 % RL's. The threshold flags {100 * AT:g} % of the model's own answers; what that is "
+    "here, flagged and changed, is in figures/accuracy.csv."
 )
-TOKENS = f"where {100 * AT:g} % of its tokens, by"
+BETWEEN = (
+    "The least share of tokens that became others and suffices; its interval ends where a share is better beyond "
+    "chance, at 100 % where none is."
+)
 
 
 def _of(criterion: str) -> str:
     return criterion.replace(" ", "_")
 
 
+def flagged(criterion: str) -> str:
+    """Say by what tokens are flagged, and how many."""
+    return f"flagged by {CRITERIA[criterion]} ({100 * AT:g} %)"
+
+
 CLAIMS: tuple[Claim, ...] = (
-    *(Claim(f"interventions/replace/{criterion}", "points", f"RL's gain that base has {TOKENS} {CRITERIA[criterion]}, "
-        "are drawn from RL", GAIN, share_of_gain(f"replace {criterion}"), SOURCES[criterion])
+    *(Claim(f"interventions/replace/{criterion}", "points", "RL's gain that base has where RL redraws its tokens "
+        f"{flagged(criterion)}", GAIN, share_of_gain(f"replace {criterion}"), SOURCES[criterion])
         for criterion in (*CHOSEN, "random")),
-    *(Claim(f"interventions/reached/{criterion}", "points", f"Changed tokens, by {CRITERIA[criterion]}, at which base "
-        "with RL's tokens is as good as RL", BETWEEN, reached(f"replace {criterion}", "base", "rl"),
+    Claim("interventions/resample/delta_logp", "points", "RL's gain that base has where base itself redraws its tokens "
+        f"{flagged('delta_logp')}", GAIN, share_of_gain("resample delta_logp")),
+    *(Claim(f"interventions/reached/{criterion}", "points", "Changed tokens that make base as good as RL, redrawn from "
+        f"RL by {CRITERIA[criterion]}", BETWEEN, reached(f"replace {criterion}", "base", "rl"),
         REACHED.get(criterion, ()), digits=2) for criterion in (*CHOSEN, "random")),
-    *(Claim(f"interventions/token/{criterion}", "points", f"What RL's tokens add {TOKENS} {CRITERIA[criterion]}, go",
-        f"Replace (RL decides and writes) minus reject (RL decides, base writes). {PAIRED}",
+    *(Claim(f"interventions/token/{criterion}", "points", f"What RL's tokens add: base's tokens {flagged(criterion)}",
+        f"Replace (RL decides whether a token goes, and writes) minus reject (RL decides, base writes). {PAIRED}",
         difference(f"replace {criterion}", f"reject {criterion}"), **POINTS) for criterion in CHOSEN),
-    *(Claim(f"interventions/decision/{criterion}", "points", f"What RL's decision adds {TOKENS} {CRITERIA[criterion]}, "
-        "may go", f"Reject (RL decides, base writes) minus veto (all of them go, base writes). {PAIRED}",
+    *(Claim(f"interventions/decision/{criterion}", "points", "What RL's decision adds to throwing all of them out: "
+        f"base's tokens {flagged(criterion)}", f"Reject (RL decides whether a token goes, base writes) minus veto (all "
+        f"go, base writes). Veto can do harm: see where it stands in the first picture. {PAIRED}",
         difference(f"reject {criterion}", f"veto {criterion}"), **POINTS) for criterion in CHOSEN),
-    Claim("interventions/resample/delta_logp", "points", f"RL's gain that base has {TOKENS} Δ log p, are drawn from "
-        "base again", GAIN, share_of_gain("resample delta_logp")),
-    *(Claim(f"interventions/in_rl/{_of(criterion)}", "points", f"RL's gain that RL keeps {TOKENS} "
-        f"{CRITERIA[criterion]}, are drawn from base", GAIN, share_of_gain(f"resample {criterion} on rl"),
+    *(Claim(f"interventions/in_rl/{_of(criterion)}", "points", "RL's gain that RL keeps where base redraws its tokens "
+        f"{flagged(criterion)}", GAIN, share_of_gain(f"resample {criterion} on rl"),
         (Source(*SPARSE, "“collapses … to base levels”"),) if criterion == "js" else ()) for criterion in IN_RL),
-    *(Claim(f"interventions/lost/{_of(criterion)}", "points", f"Changed tokens, by {CRITERIA[criterion]}, at which RL "
-        "with base's tokens is no better than base", BETWEEN, reached(f"resample {criterion} on rl", "rl", "base"),
+    *(Claim(f"interventions/lost/{_of(criterion)}", "points", "Changed tokens that make RL no better than base, "
+        f"redrawn from base by {CRITERIA[criterion]}", BETWEEN, reached(f"resample {criterion} on rl", "rl", "base"),
         digits=2) for criterion in IN_RL),
 )  # fmt: skip

@@ -113,10 +113,11 @@ def rank_claim(rank: int, rescale: bool) -> Claim:
     def of(responses: Frame) -> Estimate:
         if name not in set(responses.decoding):
             return Estimate(None)
-        return stats.share_of_gain(*(table(responses, "correct", model).mean(axis=1) for model in (name, "base", "rl")))
+        right = [table(responses, "correct", model) for model in (name, "base", "rl")]
+        return stats.share_of_gain(*(each.mean(axis=1) for each in right), samples=right[0].shape[1])
 
-    how = "Of base's accuracy (0 %) and RL's (100 %). Every matrix, embeddings too; vectors (norms, biases) are RL's."
-    sentence = f"RL's gain with ΔW of rank {rank} alone" + ", made as long as ΔW (‖ΔW‖)" * rescale
+    how = "0 % is base's accuracy, 100 % RL's. Every matrix, embeddings too; vectors (norms, biases) are RL's."
+    sentence = f"RL's gain with ΔW of rank {rank} alone" + ", rescaled to ΔW's norm" * rescale
     sources = (Source("2510.00553", "abstract", "8 models, rescaled", "over 99 %"),) if rank == 1 and rescale else ()
     return Claim(f"outcomes/{name.replace(' ', '/')}", "scores", sentence, how, of, sources)
 
@@ -129,16 +130,18 @@ def _of_problems(hits: Any) -> Estimate:
 LIMIT = "2504.13837"
 CROSSING = Source(LIMIT, "abstract", "several families", "“when k is large”")
 COVERED = LIMIT, "Table 2", "AIME24, k = 1024"
-PROBLEMS = "Share of problems of which one sample is right; k is the number of samples."
-NONE = "A dash: at no k up to the number of samples."
+PROBLEMS = "Share of problems of which one sample of {k} at least is right: Pass@{k}."
+NONE = "A dash: at no k up to {k}."
 CLAIMS: tuple[Claim, ...] = (
-    *(Claim(f"outcomes/avg/{model}", "scores", f"Right answers of {name}", "Avg@k over all samples.", score(model))
-        for model, name in MODELS.items()),
+    *(Claim(f"outcomes/avg/{model}", "scores", f"Right answers of {name}", "Avg@{k}: the mean over all samples.",
+        score(model)) for model, name in MODELS.items()),
     Claim("outcomes/gain", "scores", "RL's gain", "Avg of RL minus that of base, paired by problem.", gain, **POINTS),
     Claim("outcomes/gain/answers", "scores", "Of the gain: more responses hold an answer",
-        "(a₁ − a₀)(q₀ + q₁)/2, a the share with an answer, q that of right ones among them. The two parts add up.",
+        "The change in the share with an answer, at the mean share of right ones among these, (a₁ − a₀)(q₀ + q₁)/2. "
+        "The two parts add up.",
         gain_part(0), **POINTS),
-    Claim("outcomes/gain/right", "scores", "Of the gain: more of the answers are right", "(q₁ − q₀)(a₀ + a₁)/2.",
+    Claim("outcomes/gain/right", "scores", "Of the gain: more of the answers are right",
+        "The change in the share of right ones among answers, at the mean share with an answer, (q₁ − q₀)(a₀ + a₁)/2.",
         gain_part(1), **POINTS),
     *(Claim(f"outcomes/no_answer/{model}", "scores", f"Responses of {name} without an answer", "Share of responses.",
         share("no_box", model)) for model, name in MODELS.items()),
@@ -146,12 +149,12 @@ CLAIMS: tuple[Claim, ...] = (
         "Share of responses.", share("truncated", model)) for model, name in MODELS.items()),
     *(Claim(f"outcomes/tokens/{model}", "scores", f"Length of {name}'s responses", "Mean, tokens.", length(model),
         unit=1.0, suffix=" tokens") for model, name in MODELS.items()),
-    *(Claim(f"outcomes/pass/{model}", "scores", f"Problems that {name} solves in k samples (Pass@k)", PROBLEMS,
+    *(Claim(f"outcomes/pass/{model}", "scores", f"Problems that {name} solves in {{k}} samples (Pass@{{k}})", PROBLEMS,
         pass_all(model)) for model, name in MODELS.items()),
-    Claim("outcomes/solved/base", "scores", "Problems that base alone solves", PROBLEMS, solved(base=True, rl=False),
-        (Source(*COVERED, "13.3 %"),)),
-    Claim("outcomes/solved/rl", "scores", "Problems that RL alone solves", PROBLEMS, solved(base=False, rl=True),
-        (Source(*COVERED, "0 %"),)),
+    Claim("outcomes/solved/base", "scores", "Problems that base alone solves in {k} samples", PROBLEMS,
+        solved(base=True, rl=False), (Source(*COVERED, "13.3 %"),)),
+    Claim("outcomes/solved/rl", "scores", "Problems that RL alone solves in {k} samples", PROBLEMS,
+        solved(base=False, rl=True), (Source(*COVERED, "0 %"),)),
     Claim("outcomes/crossing", "scores", "k*: base's Pass@k is above RL's, beyond chance",
         f"The first k, by lower bounds that hold for all k together. {NONE}", crossing(True), (CROSSING,), **COUNT),
     Claim("outcomes/crossing/estimate", "scores", "k at which base's Pass@k is first above RL's here",

@@ -3,6 +3,7 @@
 write(report(audit), Path("audit"))          # report.html, report.md, tables/ and figures/ with CSV and LaTeX
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from rlvr_dir import stats
 from rlvr_dir.audit.claim import Claim, Frame
 from rlvr_dir.audit.interventions import IN_RL, SHARES, correct, share_of_tokens
 from rlvr_dir.audit.outcomes import MODELS, table
-from rlvr_dir.audit.run import Audit
+from rlvr_dir.audit.run import THIS, Audit
 from rlvr_dir.audit.tokens import OWNERS
 from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
 from rlvr_dir.report.model import Cell, Chapter, Report, Section, cell, frame
@@ -21,23 +22,28 @@ from rlvr_dir.spec.pair import model_name
 from rlvr_dir.stats import Estimate
 
 TITLES = {
-    "tokens": "Tokens: both models' views of every token of their own answers",
-    "weights": "Weights: what training changed in the checkpoint",
-    "interventions": "Interventions: how few tokens carry the gain",
     "outcomes": "Outcomes: what both models get right",
+    "interventions": "Interventions: one model's tokens in the other's answers",
+    "tokens": "Tokens: what both models think of every token of their own answers",
+    "weights": "Weights: what training changed in the checkpoint",
 }
 BASES, RLS = "base's answers", "RL's answers"  # the panels of the picture of interventions
 LINES: dict[str, dict[str, str]] = {  # their lines, by the way that each draws
     BASES: {
         "replace delta_logp": "Δ log p, RL's token", "reject delta_logp": "Δ log p, reject",
         "veto delta_logp": "Δ log p, veto", "resample delta_logp": "Δ log p, base again",
-        "replace js": "JS, RL's token", "reject js": "JS, reject", "veto js": "JS, veto",
-        "replace entropy_base": "entropy, RL's token", "replace random": "chance, RL's token",
+        "replace js": "JS, RL's token", "replace entropy_base": "entropy, RL's token",
+        "replace random": "chance, RL's token",
     },
     RLS: {f"resample {name} on rl": f"{words}, base's token" for name, words in zip(
         IN_RL, ("Δ log p", "JS", "chance"), strict=True)},
 }  # fmt: skip
-DASHES = {"replace": "-", "reject": (0, (6, 2, 1, 2)), "veto": (0, (4, 2)), "resample": (0, (1, 2))}
+# Of each mode, and of each criterion in both panels, how its line looks.
+STYLES: dict[str, dict[str, Any]] = {
+    "replace": {"linestyle": "-"}, "reject": {"linestyle": (0, (6, 2, 1, 2)), "markerfacecolor": "white"},
+    "veto": {"linestyle": (0, (4, 2)), "marker": "v"}, "resample": {"linestyle": (0, (1, 2)), "marker": "D"},
+}  # fmt: skip
+COLOUR = {"delta_logp": 0, "js": 1, "entropy_base": 2, "random": 3}  # by criterion, in both panels
 CURVE = 60  # points of the curve of concentration
 
 
@@ -45,8 +51,8 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
     """Build the page of an audit; pictures are of the audited pair, tables have a column for every pair."""
     pictures = {
         "points": accuracy_figure,
-        "traces": concentration_figure,
         "scores": pass_figure,
+        "traces": concentration_figure,
         "weights": layer_figure,
     }
     front = tuple(draw(audit.frames[reads]) for reads, draw in pictures.items() if reads in audit.frames)
@@ -62,18 +68,49 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
 
 
 def lines(audit: Audit) -> list[str]:
-    """Say what was compared, on what, and beside what; no verdicts."""
+    """Say what was compared, on what, and beside what, and the numbers that most ask for first; no verdicts."""
     facts, pair, beside = audit.analysis.facts, audit.pair, audit.columns[1:]
-    sentences = [f"What is said of RLVR, measured on {model_name(pair.rl)}."]
-    tasks = ", ".join(facts["tasks"])
-    drawn = f"; {facts['problems']} problems of {tasks}, {facts['samples']} samples, {facts['sampling']}"
-    sentences.append(f"Base is {place(pair.base)}, RL {place(pair.rl)}{drawn if tasks else ''}.")
+    name = model_name(pair.rl)
+    sentences = [f"What RL changed in {'the tiny pair' if name == 'tiny pair' else name}, beside what papers say."]
+    drawn = f"; {facts['questions']}, {facts['samples']} samples each, {facts['sampling']}"
+    sentences.append(f"Base is {place(pair.base)}, RL {place(pair.rl)}{drawn if facts['tasks'] else ''}.")
+    sentences += summary(audit)
     for name in facts["same"]:
         sentences.append(f"Base and RL of {name} are one model: every number is that of no change, 0, or all, 100 %.")
     sentences += [f"Beside it: {', '.join(beside)}."] if beside else []
     return [
         *sentences,
-        "Brackets are 95 % intervals over problems. Rows measure; whether a claim holds is the reader's.",
+        "Brackets are 95 % intervals over problems. Numbers only: whether a claim holds here is left to the reader.",
+    ]
+
+
+SUMMARY = (  # sentences of numbers by the names of their claims; one that lacks a number is left out
+    "Right answers: base {outcomes/avg/base}, RL {outcomes/avg/rl}, a gain of {outcomes/gain}, of which "
+    "{outcomes/gain/answers} because more responses hold an answer.",
+    "Base has {interventions/replace/delta_logp} of the gain where RL redraws its tokens of low Δ log p (5 % of base's "
+    "own are flagged), {interventions/replace/random} where it redraws as many by chance, and "
+    "{interventions/resample/delta_logp} where base redraws those of low Δ log p itself.",
+    "There RL's own tokens add {interventions/token/delta_logp}, and RL's decision which of them go "
+    "{interventions/decision/delta_logp}.",
+    "Both models' likeliest token is the same at {tokens/same_top/rl} of the positions of RL's answers, and half of "
+    "their Jensen–Shannon divergence (JS) is on {tokens/js_half/rl}.",
+    "{weights/equal_bf16} of the weights are the same in bfloat16; the first singular value of each ΔW holds "
+    "{weights/first} of its energy.",
+)
+
+
+def summary(audit: Audit) -> list[str]:
+    """Write the sentences of `SUMMARY` whose numbers are all known, of the audited pair."""
+    texts = {
+        claim.name: " ".join((_number(claim, number).text, *_number(claim, number).small))
+        for claim in audit.claims
+        if (number := audit.estimates[claim.name, THIS]).value is not None
+    }
+    fields = {sentence: re.findall(r"{([^}]+)}", sentence) for sentence in SUMMARY}
+    return [
+        re.sub(r"{([^}]+)}", lambda found: texts[found[1]], sentence)
+        for sentence, names in fields.items()
+        if all(name in texts for name in names)
     ]
 
 
@@ -84,16 +121,17 @@ def claim_table(audit: Audit, group: str) -> Section:
         numbers = {name: _number(claim, audit.estimates[claim.name, name]) for name in audit.columns}
         link = f"https://arxiv.org/abs/{claim.sources[0].arxiv}" if claim.sources else ""
         published = Cell(claim.published, link=link)
-        rows.append({"Measured": claim.sentence, **numbers, "Published": published, "How": claim.how})
-    note = "Published: by whom, on which pair; without a number where none was read that measures the same."
-    return Section(group, f"{TITLES[group].partition(':')[0]}: {len(rows)} rows", frame(rows), (note,))
+        sentence, how = claim.words(audit.analysis.facts["samples"])
+        rows.append({"Measured": sentence, **numbers, "Published": published, "How": how})
+    note = "Published: who says it, of which pair; “no number” where the paper says it without one that measures this."
+    return Section(group, f"{len(rows)} rows", frame(rows), (note,))
 
 
 def _number(claim: Claim, estimate: Estimate) -> Cell:
-    """Write a number; one that lies somewhere in an interval, and is not known, as a dash above that."""
+    """Write a number; of one that is not reached what it lies above."""
     if estimate.value is None and estimate.low is not None and estimate.high is not None:
-        between = estimate.interval(claim.digits, unit=claim.unit)
-        return Cell("–", None, (claim.unit * estimate.low, claim.unit * estimate.high), (between,))
+        ends = claim.unit * estimate.low, claim.unit * estimate.high
+        return Cell("not reached", None, ends, (f"above {ends[0]:.{claim.digits}f}{claim.suffix}",))
     return cell(estimate, claim.digits, unit=claim.unit, suffix=claim.suffix, plus=claim.signed)
 
 
@@ -106,14 +144,12 @@ def accuracy_figure(points: Frame) -> Section:
     levels = {name: _score(correct(points, model)) for model, name in MODELS.items()}
     with drawing("audit-accuracy", height_of(len(LINES[BASES]) + 2), 2) as canvas:
         for axes, (panel, ways) in zip(canvas.axes, LINES.items(), strict=True):
-            criteria = list(dict.fromkeys(way.partition(" ")[2] for way in ways))
             for way, label in ways.items():
                 mode, _, criterion = way.partition(" ")
                 at = [share_of_tokens(points, way, share).value or 0.0 for share in SHARES]
                 flagged = [share_of_tokens(points, way, share, "replaced").value or 0.0 for share in SHARES]
                 scores = [_score(correct(points, way, share)) for share in SHARES]
-                style = look(criteria.index(criterion), linestyle=DASHES[mode])
-                style |= {} if mode == "replace" else {"markerfacecolor": "white"}
+                style = look(COLOUR[criterion.partition(" ")[0]]) | STYLES[mode]
                 order = np.argsort(at)
                 line(axes, [100 * at[i] for i in order], [scores[i] for i in order], label, **style)
                 rows += [
@@ -126,15 +162,16 @@ def accuracy_figure(points: Frame) -> Section:
             root_axis(axes)
             axes.set_title(panel)
             axes.set_ylabel("right, %")
+            axes.set_xlabel("changed tokens, %")
             beside(axes)
-        canvas.axes[-1].set_xlabel("changed tokens, %")
     rows += [
         {"answers": name, "way": "alone", "changed_percent": 0.0, **_ends(level)} for name, level in levels.items()
     ]
     shares = ", ".join(f"{100 * share:g}" for share in SHARES)
     note = (
         f"Thresholds flag {shares} % of the tokens of base's and RL's own answers. Reject: RL decides, base writes; "
-        "veto: the flag decides, base writes; dotted: base and RL alone. Bars are 95 % intervals over problems."
+        "veto: every flagged token goes, base writes. Level lines: base and RL alone. Bars are 95 % intervals over "
+        "problems; the axis is scaled by square roots."
     )
     alt = "Two line charts: right answers against changed tokens, in base's and in RL's answers, a line a way."
     return Section("accuracy", "Right answers against changed tokens", frame(rows), (note,), canvas.svg, alt)
@@ -175,7 +212,7 @@ def pass_figure(scores: Frame) -> Section:
         for model, name in MODELS.items():
             right = table(scores, "correct", model)
             ks = list(range(1, right.shape[1] + 1))
-            passed = [_mean(stats.pass_at_k_per_problem(right, k)) for k in ks]
+            passed = [_score(right), *(_mean(stats.pass_at_k_per_problem(right, k)) for k in ks[1:])]
             line(canvas.one, ks, passed, name, **look(0, color={"base": BASE, "rl": RL}[model]))
             rows += [{"model": name, "k": k, **_ends(estimate)} for k, estimate in zip(ks, passed, strict=True)]
         canvas.one.set_xscale("log", base=2)

@@ -20,11 +20,13 @@ from rlvr_dir import stats
 from rlvr_dir.analysis.result import Analysis, columns
 from rlvr_dir.audit import interventions, outcomes, tokens, weights
 from rlvr_dir.audit.claim import GROUPS, Claim, Frame
-from rlvr_dir.audit.gather import Cost, Evidence, Questions, costs, gather
+from rlvr_dir.audit.gather import Cost, Evidence, Questions, costs, decoded_groups, gather
 from rlvr_dir.checkpoints.read import check_place
 from rlvr_dir.errors import DamagedError, UserError, unknown
 from rlvr_dir.files import check_writable, write_file
 from rlvr_dir.markdown import duration
+from rlvr_dir.problems.benchmark import Benchmark
+from rlvr_dir.progress import say
 from rlvr_dir.report.rows import estimate
 from rlvr_dir.spec import EvalSpec, Pair, load_eval, parse
 from rlvr_dir.stats import Estimate
@@ -39,8 +41,8 @@ THIS = "this pair"  # the first column
 def claims(low_rank: Sequence[int] = ()) -> list[Claim]:
     """Return every claim that there is, group by group."""
     return [
-        *tokens.CLAIMS, *weights.CLAIMS, *interventions.CLAIMS, *outcomes.CLAIMS,
-        *(outcomes.rank_claim(rank, rescale) for rank in low_rank for rescale in (False, True)),
+        *outcomes.CLAIMS, *(outcomes.rank_claim(rank, rescale) for rank in low_rank for rescale in (False, True)),
+        *interventions.CLAIMS, *tokens.CLAIMS, *weights.CLAIMS,
     ]  # fmt: skip
 
 
@@ -123,6 +125,8 @@ def run_audit(request: Request, *, records: Path, out: Path, progress: bool = Tr
     """
     questions, began, earlier = request.check(), time.monotonic(), _stored_facts(out)
     check_writable(out, records)
+    for sentence in unmeasured(request, questions):
+        say(sentence)
     kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": records.parent / "low-rank", "progress": progress}
     chosen = tuple(claim for claim in claims(request.low_rank) if claim.group in request.rows)
     evidence: dict[str, list[Evidence]] = {}
@@ -136,11 +140,12 @@ def run_audit(request: Request, *, records: Path, out: Path, progress: bool = Tr
     if not this.frames:
         raise UserError("; ".join(dict.fromkeys(this.missing.values())))
     speeds = [seed.speed for seeds in evidence.values() for seed in seeds if seed.speed]
-    facts = facts_of(request, questions, evidence) | {"date": str(date.today())}
+    facts: dict[str, Any] = facts_of(request, questions, evidence) | {"date": str(date.today())}
     facts |= {"tokens_per_second": min(speeds, default=None), "minutes": round((time.monotonic() - began) / 60, 1)}
     if not speeds:  # nothing was decoded: what that took stays
         facts |= {name: earlier[name] for name in ("tokens_per_second", "minutes") if name in earlier}
-    analysis = Analysis(kind="audit", facts=facts, tables={"rows": table_rows(chosen, numbers)})
+    rows = table_rows(chosen, numbers, facts["samples"])
+    analysis = Analysis(kind="audit", facts=facts, tables={"rows": rows})
     analysis.write(out)
     write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
     return Audit(chosen, analysis, this.frames)
@@ -203,10 +208,13 @@ def audit(
     return run_audit(request, records=Path(records), out=Path(out)).analysis.frame("rows")
 
 
-def table_rows(chosen: Sequence[Claim], numbers: Mapping[str, Sequence[Estimate]]) -> tuple[dict[str, Any], ...]:
+def table_rows(
+    chosen: Sequence[Claim], numbers: Mapping[str, Sequence[Estimate]], samples: int | None
+) -> tuple[dict[str, Any], ...]:
     """Return the table as plain rows, one a claim and column; `numbers` are those of the claims by column."""
     return tuple(
-        {"group": claim.group, "name": claim.name, "measured": claim.sentence, "how": claim.how, "pair": column,
+        {"group": claim.group, "name": claim.name, **dict(zip(("measured", "how"), claim.words(samples), strict=True)),
+         "pair": column,
          **columns(value=of_column[at]), "unit": claim.suffix.strip(), "published": claim.published}
         for at, claim in enumerate(chosen)
         for column, of_column in numbers.items()
@@ -242,7 +250,7 @@ def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequ
     return {
         "pairs": {name: [seed.pair.model_dump(mode="json") for seed in seeds] for name, seeds in evidence.items()},
         "tasks": [benchmark.name for benchmark in benchmarks],
-        "problems": sum(len(request.spec.problem_ids([row["id"] for row in of.problems])) for of in benchmarks),
+        "questions": ", ".join(_asked(request.spec, benchmark) for benchmark in benchmarks),
         "samples": sampling.samples if sampling else None,
         "sampling": sampling.words if sampling else None,
         "same": [name for name, seeds in evidence.items() if any(seed.same for seed in seeds)],
@@ -250,6 +258,13 @@ def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequ
             name: {k: why for seed in seeds for k, why in seed.missing.items()} for name, seeds in evidence.items()
         },
     }
+
+
+def _asked(spec: EvalSpec, benchmark: Benchmark) -> str:
+    """Say how many problems of a benchmark are asked."""
+    every = [row["id"] for row in benchmark.problems]
+    asked = len(spec.problem_ids(every))
+    return f"{'' if asked == len(every) else f'{asked} of '}{len(every)} problems of {benchmark.name}"
 
 
 def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
@@ -264,6 +279,7 @@ def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
         for name, specs in request.columns.items()
     }
     lines = [f"{name}: {_words(of_column, request.spec, speed)}" for name, of_column in rows.items()]
+    lines += unmeasured(request, questions)
     if request.low_rank:
         lines.append(f"not counted: models of rank {', '.join(map(str, request.low_rank))}, each scored twice as RL is")
     if any(row.lengths is None for of_column in rows.values() for row in of_column):
@@ -273,13 +289,19 @@ def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
     return "\n".join(lines)
 
 
+def unmeasured(request: Request, questions: Questions) -> list[str]:
+    """Say which groups questions without right answers leave out, of every pair; nothing where there are none."""
+    missing = Evidence(checkpoints(request.spec.pair))
+    decoded_groups(request.rows, questions, missing)
+    return [f"{', '.join(missing.missing)} not measured: {why}" for why in dict.fromkeys(missing.missing.values())]
+
+
 def _words(rows: Sequence[Cost], spec: EvalSpec, speed: float | None) -> str:
     lengths = [length for row in rows for length in row.lengths or ()]
     held, missing = len(lengths), sum(row.responses for row in rows) - len(lengths)
     most = missing * (spec.sampling.max_tokens if spec.sampling else 0)
-    words = (
-        f"{len(rows)} points, {missing + held:,} responses: {held:,} held, {missing:,} missing, {most:,} tokens at most"
-    )
+    words = f"{len(rows)} ways of decoding, {missing + held:,} responses: {held:,} held, {missing:,} missing"
+    words += f", {most:,} tokens at most"
     if missing and lengths:
         tokens_left = missing * sum(lengths) / len(lengths)
         words += f" (about {tokens_left:,.0f} at the length of those held)"

@@ -181,13 +181,14 @@ def _sample_of(weights: Frame, estimate: Estimate) -> Estimate:
 SUBNETWORKS = "2505.11711", "abstract", "10 models, 7 algorithms"
 SAME = "Share of all numbers in the files; counted, so it has no interval."
 LENGTH = "Frobenius norms, all these tensors together."
-SPECTRA = "of ΔW of each matrix; over matrices. An interval is given where a sample of them was taken."
+SPECTRA = "of ΔW of each matrix; {} An interval is given where a sample of them was taken."
+SQUARES = f"Squares of singular values {SPECTRA.format('sums over matrices.')}"
 CLAIMS: tuple[Claim, ...] = (
     Claim("weights/equal", "weights", "Weights that are the same", SAME, counted("equal"), digits=2),
     Claim("weights/equal_bf16", "weights", "Weights that are the same in bfloat16", f"Both rounded first. {SAME}",
         counted("equal_bf16"), digits=2),
     Claim("weights/within_atol", "weights", f"Weights that differ by {ATOL:g} at most", SAME, counted("within_atol"),
-        (Source(*SUBNETWORKS, "all but 5–30 %"),), digits=2),
+        (Source(*SUBNETWORKS, "70–95 %"),), digits=2),
     Claim("weights/within_rtol", "weights", f"Weights that differ by {100 * RTOL:g} % of the larger at most", SAME,
         counted("within_rtol"), (Source("2606.07082", "§3", "Qwen3-8B, RLVR (SFT 8.1 %)", "77.2 %"),), digits=2),
     *(Claim(f"weights/change/{name}", "weights", f"‖ΔW‖ / ‖W‖, {words}", LENGTH, relative_change(*kinds), digits=3)
@@ -195,18 +196,20 @@ CLAIMS: tuple[Claim, ...] = (
             ("mlp", "MLP", ("MLP",)), ("embeddings", "embeddings and head", ("embeddings and head",)),
             ("vectors", VECTORS, (VECTORS,)))),
     Claim("weights/rank", "weights", "Numeric rank of ΔW over full rank",
-        f"Singular values above float32's precision {SPECTRA}", rank_share("rank"),
+        f"Singular values above float32's precision {SPECTRA.format('mean over matrices.')}", rank_share("rank"),
         (Source(*SUBNETWORKS, "“nearly full-rank”"),)),
     Claim("weights/effective_rank", "weights", "Effective rank of ΔW over full rank",
-        f"exp of the entropy of the energies {SPECTRA}", rank_share("effective_rank")),
+        "How many directions its energy (squares of singular values) is spread over: exp of its entropy, "
+        f"{SPECTRA.format('mean over matrices.')}", rank_share("effective_rank")),
     Claim("weights/first", "weights", "Energy of ΔW in its first singular value",
-        f"Squares of singular values {SPECTRA}", energy_share("first"), (Source("2510.00553", "abstract"),)),
+        SQUARES, energy_share("first"), (Source("2510.00553", "abstract"),)),
     Claim("weights/eight", "weights", "Energy of ΔW in its first eight singular values",
-        f"Squares of singular values {SPECTRA}", energy_share("eight")),
+        SQUARES, energy_share("eight")),
     Claim("weights/hundredth", "weights", "Energy of ΔW in the first hundredth of its singular values",
-        f"One of them at least. Squares of singular values {SPECTRA}", energy_share("hundredth")),
+        f"One of them at least. {SQUARES}", energy_share("hundredth")),
     Claim("weights/apart", "weights", "Tensors of one checkpoint alone, or of another shape", "Left out of all rows.",
         lambda weights: Estimate(int(weights.numbers.isna().sum())), **COUNT),
-    Claim("weights/spectra", "weights", "Matrices whose spectra were computed", f"Drawn with seed {SEED} of those that "
-        "change, where all would take too long.", lambda weights: Estimate(len(_spectra(weights))), **COUNT),
+    Claim("weights/spectra", "weights", "Matrices whose spectra were computed",
+        f"All that change; where that would take too long, a sample of these drawn with seed {SEED}.",
+        lambda weights: Estimate(len(_spectra(weights))), **COUNT),
 )  # fmt: skip
