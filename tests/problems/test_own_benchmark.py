@@ -286,6 +286,7 @@ GOOD = '{"problem": "What is 2+3?", "answer": 5}\n'
         ("x=no.jsonl", None, r"no\.jsonl does not exist"),
         ("x=", None, "is no file"),
         ("sums.parquet", None, r"'sums.parquet' is a .parquet file, which is not read; accepted: PATH\.jsonl or NAME="),
+        ("sums.json", GOOD, r"is a .json file, which is not read; sums\.jsonl is there; accepted: PATH\.jsonl"),
         ("sums.jsonl.gz", None, r"is a .jsonl.gz file, which is not read; accepted: PATH\.jsonl"),
         ("sums", None, "'sums' is not known; accepted: aime24, .*a file of your own is PATH.jsonl or NAME=PATH"),
         ("sums.jsonl", "", r"sums\.jsonl has no problem"),

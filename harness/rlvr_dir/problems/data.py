@@ -172,7 +172,9 @@ def _declared(name: str, include_path: str | None) -> str:
 
 def _unknown(task: str, near: str = "") -> UserError:
     if suffix := _TABLE.search(task):
-        return UserError(f"task={task!r} is a {suffix[0]} file, which is not read; accepted: {ACCEPTED}")
+        lines = Path(task).expanduser().with_suffix(".jsonl")
+        meant = f"; {lines} is there" if lines.is_file() else ""
+        return UserError(f"task={task!r} is a {suffix[0]} file, which is not read{meant}; accepted: {ACCEPTED}")
     return UserError(
         f"{unknown('task', task, TASKS)}; a file of your own is {ACCEPTED}; a task of lm-eval's is named as it is "
         f"there, in --include-path, or by the path of its YAML{f' ({near})' if near else ''}"
