@@ -6,11 +6,16 @@ from rlvr_dir.analysis.result import Analysis, Frame
 from rlvr_dir.policy.gates import gates
 from rlvr_dir.report.draw import drawing, line, look, percent_axis
 from rlvr_dir.report.model import Chapter, Section, cell, frame
+from rlvr_dir.report.responses import ALIKE
 from rlvr_dir.report.rows import estimate, estimates
 from rlvr_dir.report.shapes import benchmark_title
 from rlvr_dir.stats import p_value
 from rlvr_dir.text import visible
 
+APART = (
+    "Apart: the total variation of base and RL without base's token, a mean over those of base's own that the gate "
+    f"flags; below {ALIKE:g} they write nearly the same, and this difference says nothing of RL's tokens."
+)
 OVER = "Intervals are 95 %, over problems and pairs; p by Holm's method over a kind's column."
 
 
@@ -59,7 +64,9 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
         if len(data) and (data["step"] == step).any():
             of_step = data[data["step"] == step].drop(columns="step")
             name = {"replace minus reject": "token", "reject minus veto": "decision"}.get(step, "resample")
-            sections.append(_rows(of_step, f"kinds-{name}{slug}", "difference", title, over))
+            known = step == "replace minus reject" and bool(of_step["apart"].notna().any())
+            note = f"{over} {APART}" if known else over
+            sections.append(_rows(of_step, f"kinds-{name}{slug}", "difference", title, note))
     if found.tables["placebos"]:
         sections.append(
             _rows(
@@ -84,7 +91,9 @@ def _name(criterion: str) -> str:
 
 
 def _difference(row: dict[str, Any], name: str) -> Any:
-    return cell(estimate(row, name), 1, plus=True, beside=[f"p {p_value(row['holm_p'])}"])
+    apart = row.get("apart")
+    beside = [f"p {p_value(row['holm_p'])}", *([] if apart is None or apart != apart else [f"apart {apart:.3f}"])]
+    return cell(estimate(row, name), 1, plus=True, beside=beside)
 
 
 def _kinds(data: Frame, name: str, title: str) -> Section:

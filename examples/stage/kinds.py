@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from rlvr_dir.analysis.result import Analysis, columns
+from rlvr_dir.decode.trace import Trace
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates import Threshold
+from rlvr_dir.results.from_records import record_of
 from rlvr_dir.results.matching import match_key
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.spec import Decoding
@@ -35,9 +37,11 @@ class OnePair:
 
     levels: dict[str, np.ndarray] = field(default_factory=dict)
     criteria: dict[str, list[Point]] = field(default_factory=lambda: defaultdict(list))
+    base: EvalResult | None = None
     seen: set[Decoding] = field(default_factory=set)
     gates: dict[str, list[tuple[float, Decoding]]] = field(default_factory=lambda: defaultdict(list))  # as `criteria`
     controls: dict[Decoding, np.ndarray] = field(default_factory=dict)  # of vetoes and base's own draws
+    traces: list[Trace] | None = None  # of base's own answers; None until `apart` reads them
 
     def add(self, result: EvalResult) -> None:
         """Add a result; extrapolations and ways on RL are left out.
@@ -51,6 +55,7 @@ class OnePair:
         self.seen.add(how)
         if how.mode in ("base", "rl"):
             self.levels[how.mode] = result.correct
+            self.base = result if how.mode == "base" else self.base
         elif how.mode == "replace" and how.primary == "base":
             points = self.criteria[how.criterion]
             points.append((result.replacement_ratio, result.changed_ratio, result.correct))
@@ -69,6 +74,25 @@ class OnePair:
         if not isinstance(how.gate, Threshold):
             return None
         return self.controls.get(how.replace(mode=mode, gamma=-1.0))
+
+    def apart(self, criterion: str, i: int) -> float | None:
+        """Return how far both models are apart without base's token, where a point's gate flags base's own tokens.
+
+        A mean total variation, of the traces of base's answers; None where these are not at hand, or nothing is
+        flagged.
+        """
+        gate = self.gates[criterion][i][1].gate
+        if self.traces is None:
+            record = record_of(self.base) if self.base else None
+            rows = [row.load() for row in record.rows.values()] if record else []
+            self.traces = [Trace(table) for row in rows if (table := row.trace) is not None]
+        if not isinstance(gate, Threshold) or gate.statistic == "random" or not self.traces:
+            return None
+        tau, below = gate.threshold
+        values = np.concatenate([trace.value(gate) for trace in self.traces])
+        flagged = values < tau if below else values > tau
+        others = np.concatenate([trace.fact("tv_other") for trace in self.traces])[flagged]
+        return float(others.mean()) if others.size else None
 
     @property
     def points(self) -> list[tuple[str, int]]:
@@ -161,6 +185,11 @@ class Kind:
         flagged, changed = (sum(shares) / len(each) for shares in zip(*each, strict=True))
         return {"flagged": flagged, "changed": changed}
 
+    def apart(self, criterion: str, i: int) -> float | None:
+        """Return `OnePair.apart`, the mean over pairs; None where it is not known of one."""
+        known = [value for pair in self.pairs.values() if (value := pair.apart(criterion, i)) is not None]
+        return sum(known) / len(known) if len(known) == len(self.pairs) else None
+
     def _scores(self, label: str, runs: Mapping[str, np.ndarray]) -> RunScores:
         means = np.array([right.mean() for right in runs.values()])
         return RunScores(f"{self.name}: {label}", "", tuple(runs), means, runs={**runs})
@@ -176,9 +205,9 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     points); both again in Pass@n of all n samples, `kinds_pass` and `rules_pass`; `against` (the gain of delta log p
     less another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares of
     *changed* tokens, interpolated); `controls` (each `step` of a point: replace less reject, reject less veto, replace
-    less base's own draw); `placebos` (the gain in the first kind less that in a kind of pairs with the same bases,
-    point by point of criteria that have as many in both). The p values of a table and kind are corrected by Holm's
-    method.
+    less base's own draw; of the first, how far both models are `apart` where they write); `placebos` (the gain in the
+    first kind less that in a kind of pairs with the same bases, point by point of criteria that have as many in both).
+    The p values of a table and kind are corrected by Holm's method.
 
     Args:
         results: by kind, all of one benchmark and of the same problems.
@@ -269,7 +298,9 @@ def _over_controls(kind: Kind) -> list[Asked]:
         for each in kind.points:
             sides = [kind.point(*each) if mode == "replace" else kind.control(*each, mode) for mode in (first, minus)]
             if sides[0] is not None:
-                rows.append(({**_about(kind, *each), "step": f"{first} minus {minus}"}, *sides))
+                about = {**_about(kind, *each), "step": f"{first} minus {minus}"}
+                about |= {"apart": kind.apart(*each)} if minus == "reject" else {}
+                rows.append((about, *sides))
     return rows
 
 

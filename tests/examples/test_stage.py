@@ -8,13 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from examples.stage.chapter import pairs_chapter
-from examples.stage.kinds import pair_statistics
+from examples.stage.kinds import OnePair, pair_statistics
 from rlvr_dir.analysis.result import Analysis
+from rlvr_dir.decode.trace import Trace
 from rlvr_dir.errors import UserError
 from rlvr_dir.spec import Decoding
 from rlvr_dir.stats import difference_over_runs
+from tests.audit.made import row as row_of
 from tests.report.made import result
 
 PROBLEMS, SAMPLES = 12, 4
@@ -128,6 +131,34 @@ def test_each_point_is_taken_apart_by_its_own_controls(kinds):
     assert {each["step"] for each in found.tables["controls"]} == steps.keys()
     shown = {each.name: each for each in pairs_chapter(found).sections}
     assert [len(shown[name].cells) for name in steps.values()] == [4, 4]
+
+
+def test_how_far_the_models_are_apart_where_a_gate_flags():
+    """By hand from both models' log-probabilities: without base's token, over the tokens below the threshold."""
+    random = torch.Generator().manual_seed(2)
+    logits = 2 * torch.randn(2, 9, 12, generator=random)
+    proposed = logits[0].argmax(1)
+    made, base, rl, _ = row_of("p", 0, logits[0], logits[1], proposed)
+    way = Decoding(mode="replace", criterion="delta_logp", tau=-1.0)
+    pair = OnePair(traces=[Trace(made.trace)])
+    pair.gates["delta_logp"].append((0.1, way))
+    expected = []
+    for b, r, y in zip(base, rl, proposed.tolist(), strict=True):
+        if r[y] - b[y] < -1:
+            p, q = (np.delete(np.exp(x), y) / np.delete(np.exp(x), y).sum() for x in (b, r))
+            expected.append(np.abs(p - q).sum() / 2)
+    assert 0 < len(expected) < 9
+    assert pair.apart("delta_logp", 0) == pytest.approx(np.mean(expected), abs=1e-5)
+
+
+def test_the_table_says_how_far_they_are_apart(kinds, monkeypatch):
+    assert all(row.get("apart") is None for row in pair_statistics(kinds).tables["controls"]), "no traces, no number"
+    monkeypatch.setattr(OnePair, "apart", lambda pair, criterion, i: 0.02 + 0.01 * i)
+    [section] = [each for each in pairs_chapter(pair_statistics(kinds)).sections if each.name == "kinds-token"]
+    assert {text for cells in section.cells for cell in cells for text in cell.small if "apart" in text} == {
+        "apart 0.020", "apart 0.030",
+    }  # fmt: skip
+    assert "below 0.05 they write nearly the same" in section.notes[0]
 
 
 def test_a_gate_without_a_threshold_has_no_veto(kinds):
