@@ -140,6 +140,7 @@ def test_how_far_the_models_are_apart_where_a_gate_flags():
     proposed = logits[0].argmax(1)
     made, base, rl, _ = row_of("p", 0, logits[0], logits[1], proposed)
     way = Decoding(mode="replace", criterion="delta_logp", tau=-1.0)
+    assert made.trace is not None
     pair = OnePair(traces=[Trace(made.trace)])
     pair.gates["delta_logp"].append((0.1, way))
     expected = []
