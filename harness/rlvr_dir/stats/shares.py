@@ -4,16 +4,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlvr_dir.stats.estimate import Estimate
+from rlvr_dir.stats.families import Families, Labels
 
 
-def token_share(hits: ArrayLike, tokens: ArrayLike) -> Estimate:
+def token_share(hits: ArrayLike, tokens: ArrayLike, families: Labels | None = None) -> Estimate:
     """Return the sum of `hits` over that of `tokens`, each (problems,), with an interval over problems.
 
     With r the share and v its variance by leaving out each of the n problems with tokens, the log odds of r are within
     t_{0.975, n-1} sqrt(v) / (r (1 - r)) of the truth's (the percentile bootstrap is too short with few problems:
     docs/statistics.md). v is at least that of independent tokens. A share of 0 or 1 has Wilson's bound of n trials. Of
     no tokens there is none. Raises ValueError for what is no share.
+
+    With `families`, a label a problem, each family is left out in place of each problem, and the degrees of freedom are
+    at most `Families.degrees`.
     """
+    df = float("inf")
+    if families is not None:
+        groups = Families.of(families, np.size(hits))
+        hits, tokens, df = groups.sums(hits), groups.sums(tokens), groups.degrees
     hits, tokens = of_problems(hits, tokens)
     if not tokens.size:
         return Estimate(None)
@@ -23,12 +31,13 @@ def token_share(hits: ArrayLike, tokens: ArrayLike) -> Estimate:
     value = min(max(value, 0.0), 1.0)
     if n < 2:
         return Estimate(value, None, None)
-    t, spread = t_quantile(n), value * (1 - value)
+    df = min(df, n - 1)
+    t, spread = t_quantile(df + 1), value * (1 - value)
     if spread <= 0:
-        bound = t * t / (n + t * t)
+        bound = t * t / (df + 1 + t * t)
         return Estimate(value, 0.0, bound) if value < 0.5 else Estimate(value, 1 - bound, 1.0)
     variance = variance_without_each((hits.sum() - hits) / (tokens.sum() - tokens))
-    return log_odds_interval(value, max(variance, spread / float(tokens.sum())), n)
+    return log_odds_interval(value, max(variance, spread / float(tokens.sum())), df + 1)
 
 
 def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
@@ -99,14 +108,14 @@ def variance_without_each(without: np.ndarray) -> float:
     return float((without.size - 1) * without.var())
 
 
-def log_odds_interval(value: float, variance: float, n: int) -> Estimate:
+def log_odds_interval(value: float, variance: float, n: float) -> Estimate:
     """Return a share between 0 and 1, of this variance over n problems, with the t interval of its log odds."""
     half = t_quantile(n) * float(np.sqrt(variance)) / (value * (1 - value))
     odds = float(np.log(value / (1 - value)))
     return Estimate(value, _share_of(odds - half), _share_of(odds + half))
 
 
-def t_quantile(n: int) -> float:
+def t_quantile(n: float) -> float:
     """Return how many errors half a 95 % interval of a mean over n problems has."""
     from scipy.special import stdtrit
 
