@@ -74,9 +74,7 @@ def difference_over_runs(
     if not parts and other_seeds is not None:
         parts = [other_seeds]
     difference = _crossed(by_problem, parts, level, labels, min(samples))
-    difference = replace(
-        difference, low=max(difference.low, -1.0), high=min(difference.high, 1.0), seeds=bool(parts)
-    )
+    difference = replace(difference, low=max(difference.low, -1.0), high=min(difference.high, 1.0), seeds=bool(parts))
     return with_signs(difference, in_one([*map(by_family, by_problem, labels)]), level)
 
 

@@ -10,7 +10,7 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.stats.clusters import difference_over_runs, score_over_runs
 from rlvr_dir.stats.errors import mean_error, score_interval, t_interval
 from rlvr_dir.stats.estimate import p_value
-from rlvr_dir.stats.families import common
+from rlvr_dir.stats.families import common_families
 from rlvr_dir.stats.paired import UNKNOWN, PairedDifference, paired_difference
 from rlvr_dir.stats.tables import holm
 
@@ -70,7 +70,7 @@ class Scores:
                 f"{self.label} on {self.task} and {other.label} on {other.task} differ in their problems; "
                 "a paired difference needs the same"
             )
-        families = common([self.families, other.families])
+        families = common_families([self.families, other.families])
         return paired_difference(self.values, other.values, family=family, families=families)
 
 
@@ -103,7 +103,7 @@ class RunScores(Scores):
         """Return the difference to other trainings', or to a base's: `difference_over_runs`."""
         other_runs = other.runs if isinstance(other, RunScores) else {}
         if self.runs and other_runs and len({len(x) for x in (*self.runs.values(), *other_runs.values())}) == 1:
-            families = [common([self.families, other.families])]
+            families = [common_families([self.families, other.families])]
             return difference_over_runs(
                 [(self.runs, other_runs)], families=families, other_seeds=borrowed_error([(self, other)])
             )
@@ -141,6 +141,14 @@ class Comparison(Generic[S]):
     def task(self) -> str:
         """Return the benchmark."""
         return self.result.task
+
+    @property
+    def nothing_differs(self) -> bool:
+        """Tell whether every unit scored the same on both sides."""
+        sides = [
+            side.values.mean(axis=1) if side.values.ndim == 2 else side.values for side in (self.result, self.reference)
+        ]
+        return self.difference.mean == 0 and np.array_equal(*sides)
 
     @property
     def p_text(self) -> str:

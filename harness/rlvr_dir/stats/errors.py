@@ -117,9 +117,7 @@ def combined(mean: float, parts: Sequence[tuple[float, float]], level: float = 0
     return mean - width, mean + width, float(p)
 
 
-def score_interval(
-    correct: ArrayLike, level: float = 0.95, families: Labels | None = None
-) -> tuple[float, float]:
+def score_interval(correct: ArrayLike, level: float = 0.95, families: Labels | None = None) -> tuple[float, float]:
     """Return the confidence interval of Avg@K over problems: Wilson's score interval of an effective number of trials.
 
     `correct` is (problems, samples) of 0 and 1. With m the mean and s its standard error, m (1 - m) / s^2 independent

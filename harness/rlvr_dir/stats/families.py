@@ -88,7 +88,16 @@ def by_family(values: ArrayLike, families: Labels | None, centre: float = 0.0) -
     return centre + groups.sums(x - centre) * (groups.sizes.size / x.size)
 
 
-def common(labels: Iterable[tuple[Hashable, ...] | None]) -> tuple[Hashable, ...] | None:
+def unseen(n: int) -> float:
+    """Return the share of problems up to which an effect may be there though none of n shows it: 1 - 0.025^(1/n).
+
+    >>> round(unseen(30), 3)
+    0.116
+    """
+    return 1 - 0.025 ** (1 / n)
+
+
+def common_families(labels: Iterable[tuple[Hashable, ...] | None]) -> tuple[Hashable, ...] | None:
     """Return the labels that several tables of the same problems have; those that name none do not count.
 
     Raises:
@@ -100,6 +109,6 @@ def common(labels: Iterable[tuple[Hashable, ...] | None]) -> tuple[Hashable, ...
     return next(iter(different), None)
 
 
-def count(families: Labels | None) -> int:
+def count_families(families: Labels | None) -> int:
     """Return how many families there are; 0 where none are named."""
     return len(set(families or ()))

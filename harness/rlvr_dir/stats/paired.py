@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from rlvr_dir.errors import UserError
 from rlvr_dir.stats.errors import combined, finite, mean_error, satterthwaite
-from rlvr_dir.stats.families import Labels, by_family, count
+from rlvr_dir.stats.families import Labels, by_family, count_families
 
 EXACT_UP_TO = 20  # problems whose difference is not zero: 2^20 sign patterns
 FLIPS = 10_000
@@ -67,7 +67,7 @@ def paired_difference(
     d = pa - pb
     error, df = mean_error(d, families)
     low, high, p = combined(float(d.mean()), [(error, df)], level)
-    difference = PairedDifference(float(d.mean()), error, low, high, p, d.size, families=count(families))
+    difference = PairedDifference(float(d.mean()), error, low, high, p, d.size, families=count_families(families))
     return with_signs(difference, by_family(d, families), level, family)
 
 
@@ -98,7 +98,7 @@ def mean_difference(
 
 def families_of(benchmarks: Sequence[np.ndarray], families: Sequence[Labels | None]) -> int:
     """Return how many families the problems of all benchmarks come in, one that stands alone being its own; else 0."""
-    counts = [count(labels) or len(d) for d, labels in zip(benchmarks, families, strict=True)]
+    counts = [count_families(labels) or len(d) for d, labels in zip(benchmarks, families, strict=True)]
     return sum(counts) if any(labels is not None for labels in families) else 0
 
 

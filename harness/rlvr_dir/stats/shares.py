@@ -6,6 +6,8 @@ from numpy.typing import ArrayLike
 from rlvr_dir.stats.estimate import Estimate
 from rlvr_dir.stats.families import Families, Labels
 
+NEAR_EMPTY = 6  # problems with a hit: with fewer, the upper end of a ratio to their share means nothing
+
 
 def token_share(hits: ArrayLike, tokens: ArrayLike, families: Labels | None = None) -> Estimate:
     """Return the sum of `hits` over that of `tokens`, each (problems,), with an interval over problems.
@@ -81,18 +83,30 @@ def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) 
     Its logarithm has a t interval, of the variance by leaving out each problem with both of its generations. Half a
     token is added to either side's hits, so that a tail that holds nothing gives a large ratio, not an infinite one;
     then the variance is at least that of independent hits.
+
+    Where fewer than NEAR_EMPTY problems have a hit in `b`, an upper end would mean nothing: there is a lower one alone.
+    For it half a problem's hits are added to either side, and to the variance that of independent problems with a hit.
     """
     (ah, at), (bh, bt) = ((np.asarray(h, dtype=float), np.asarray(t, dtype=float)) for h, t in (a, b))
     if not at.sum() or not bt.sum():
         return Estimate(float("nan"), None, None)
     value = float(((ah.sum() + 0.5) / at.sum()) / ((bh.sum() + 0.5) / bt.sum()))
     n = int(np.count_nonzero(at + bt))
-    if min(np.count_nonzero(at), np.count_nonzero(bt)) < 2:
+    if n < 2:
         return Estimate(value, None, None)
-    without = [np.log((h.sum() - h + 0.5) / (t.sum() - t)) for h, t in ((ah, at), (bh, bt))]
+    hit = [int(np.count_nonzero(h)) for h in (ah, bh)]
+    if not sum(hit):
+        return Estimate(value, 0.0)
+    near_empty = hit[1] < NEAR_EMPTY
+    half = 0.5 * float(ah.sum() + bh.sum()) / sum(hit) if near_empty else 0.5
+    without = [np.log((h.sum() - h + half) / (t.sum() - t)) for h, t in ((ah, at), (bh, bt))]
     variance = variance_without_each((without[0] - without[1])[at + bt > 0])
-    if not ah.any() or not bh.any():  # the spread of nothing: as of independent hits
-        variance = max(variance, 1 / (ah.sum() + 0.5) + 1 / (bh.sum() + 0.5))
+    if near_empty:
+        variance += sum(1 / (problems + 0.5) for problems in hit)
+        value_for_low = float(((ah.sum() + half) / at.sum()) / ((bh.sum() + half) / bt.sum()))
+        return Estimate(value, value_for_low / float(np.exp(t_quantile(n) * np.sqrt(variance))))
+    if not ah.any():  # the spread of nothing: as of independent hits
+        variance = max(variance, 1 / 0.5 + 1 / (bh.sum() + 0.5))
     factor = float(np.exp(t_quantile(n) * np.sqrt(variance)))
     return Estimate(value, value / factor, value * factor)
 

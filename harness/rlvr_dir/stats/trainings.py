@@ -8,7 +8,7 @@ import numpy as np
 
 from rlvr_dir.stats.clusters import difference_over_runs, score_over_runs
 from rlvr_dir.stats.comparison import RunScores, borrowed_error
-from rlvr_dir.stats.families import common
+from rlvr_dir.stats.families import common_families
 from rlvr_dir.stats.paired import PairedDifference
 
 R = TypeVar("R", bound=RunScores)
@@ -52,7 +52,7 @@ def mean_difference_over_runs(pairs: Sequence[tuple[RunScores, RunScores]]) -> P
     """Return the mean over benchmarks of what is subtracted in each pair, for other problems and seeds."""
     return difference_over_runs(
         [(result.runs, other.runs) for result, other in pairs],
-        families=[common([result.families, other.families]) for result, other in pairs],
+        families=[common_families([result.families, other.families]) for result, other in pairs],
         other_seeds=borrowed_error(pairs),
     )
 
