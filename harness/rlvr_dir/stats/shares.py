@@ -7,6 +7,7 @@ from rlvr_dir.stats.estimate import Estimate
 from rlvr_dir.stats.families import Families, Labels
 
 NEAR_EMPTY = 6  # problems with a hit: with fewer, the upper end of a ratio to their share means nothing
+TOO_FEW = 4  # of both shares together: with fewer, the lower end, too
 
 
 def token_share(hits: ArrayLike, tokens: ArrayLike, families: Labels | None = None) -> Estimate:
@@ -85,7 +86,8 @@ def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) 
     then the variance is at least that of independent hits.
 
     Where fewer than NEAR_EMPTY problems have a hit in `b`, an upper end would mean nothing: there is a lower one alone.
-    For it half a problem's hits are added to either side, and to the variance that of independent problems with a hit.
+    For it half a problem's hits are added to either side, and to the variance that of independent problems with a hit;
+    where fewer than TOO_FEW problems have one in either, it is 0: nothing is known.
     """
     (ah, at), (bh, bt) = ((np.asarray(h, dtype=float), np.asarray(t, dtype=float)) for h, t in (a, b))
     if not at.sum() or not bt.sum():
@@ -95,7 +97,7 @@ def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) 
     if n < 2:
         return Estimate(value, None, None)
     hit = [int(np.count_nonzero(h)) for h in (ah, bh)]
-    if not sum(hit):
+    if sum(hit) < TOO_FEW:
         return Estimate(value, 0.0)
     near_empty = hit[1] < NEAR_EMPTY
     half = 0.5 * float(ah.sum() + bh.sum()) / sum(hit) if near_empty else 0.5
