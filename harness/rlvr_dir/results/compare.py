@@ -224,11 +224,12 @@ def unmatched_reasons(
 
 def evidence(rows: Sequence[stats.Comparison[Any]]) -> list[str]:
     """Say what few families, and problems of which none differs, leave open: a sentence each, where rows have such."""
-    equal = [row.difference for row in rows if row.difference.n > 1 and row.nothing_differs]
+    equal = [row.difference for row in rows if row.nothing_differs]
     units = {d.families or d.n: d.over.split(",")[0] for d in equal}
-    open_effects = [f"{words} exclude none below {100 * stats.unseen(n):.1f} points" for n, words in units.items()]
+    still_open = [f"{100 * stats.unseen(n):.1f} points ({words})" for n, words in units.items()]
     sides = [side for row in rows for side in (row.result, row.reference)]
-    return few_families(sides) + ([f"Where nothing differs: {'; '.join(open_effects)}."] if equal else [])
+    sentence = f"Where nothing differs, effects of up to {', '.join(still_open)} remain open."
+    return [*few_families(sides), *([sentence] if equal else [])]
 
 
 def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:

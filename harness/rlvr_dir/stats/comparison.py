@@ -47,6 +47,11 @@ class Scores:
         return float(self.values.mean())
 
     @property
+    def by_unit(self) -> np.ndarray:
+        """Return the mean of each unit."""
+        return self.values.mean(axis=1) if self.values.ndim == 2 else self.values
+
+    @property
     def standard_error(self) -> float:
         """Return the standard error of `avg` over units; NaN for one of them."""
         return mean_error(self.values, self.families)[0]
@@ -90,6 +95,11 @@ class RunScores(Scores):
     def benchmark(self) -> str:
         """Return the task, as a setting of decodings says where only some of its problems were asked."""
         return self.task
+
+    @property
+    def by_unit(self) -> np.ndarray:
+        """Return the mean of each problem over seeds, where it was kept."""
+        return np.mean([x.mean(axis=1) for x in self.runs.values()], axis=0) if self.runs else self.values
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -145,10 +155,8 @@ class Comparison(Generic[S]):
     @property
     def nothing_differs(self) -> bool:
         """Tell whether every unit scored the same on both sides."""
-        sides = [
-            side.values.mean(axis=1) if side.values.ndim == 2 else side.values for side in (self.result, self.reference)
-        ]
-        return self.difference.mean == 0 and np.array_equal(*sides)
+        sides = [side.by_unit for side in (self.result, self.reference)]
+        return self.difference.n > 1 and np.array_equal(*sides)
 
     @property
     def p_text(self) -> str:
