@@ -387,7 +387,7 @@ def test_tables_of_a_benchmark_with_families_have_its_numbers_over_these_and_say
         assert (row.difference, row.difference.over) == (d, "10 families")
         assert f"{100 * d.mean:+.2f} | {interval(d.low, d.high, 2, sign=True)}" in re.sub(" +", " ", printed)
         assert row.facts()["families"] == 10
-    assert printed.count("(over 10 families)") == len(rows)
+    assert printed.count("| made (over 10 families)") == len(rows)
     assert "Few families" not in printed
     [setting] = [one for one in settings_of(ways) if one.decoding == REPLACE]
     assert setting.interval == stats.score_interval(setting.values, families=own)
@@ -397,7 +397,7 @@ def test_tables_of_a_benchmark_with_families_have_its_numbers_over_these_and_say
     assert f"{100 * setting.avg:.2f} ± {error:.2f}" in table(ways)
     assert "(over 10 families)" in table(ways)
     assert "(s.e. over 10 families;" in description(ways[0])
-    assert "Problems are taken for independent here, also where they come in families: aime24." in problems_needed(
+    assert "Problems are taken for independent here, also where they come in families: made." in problems_needed(
         rows, 0.05
     )
     first, *others = ways
@@ -423,7 +423,7 @@ def test_equal_forwards_and_crossings_are_over_families_too():
 
 
 def test_a_row_where_nothing_differs_says_what_it_leaves_open():
-    ways = [made(way, np.eye(30, 4)) for way in (BASE, RL)]
+    ways = [made(way, np.eye(30, 4, dtype=int)) for way in (BASE, RL)]
     assert "Where nothing differs, effects of up to 11.6 points (30 problems) remain open." in compare_markdown(
         compare(settings_of(ways))
     )
@@ -431,7 +431,7 @@ def test_a_row_where_nothing_differs_says_what_it_leaves_open():
     printed = compare_markdown(compare(settings_of(six)))
     assert "effects of up to 45.9 points (6 families) remain open." in printed
     assert "Few families: aime24 (over 6 families). There 95 % intervals cover" in printed
-    changed = np.eye(30, 4)
+    changed = np.eye(30, 4, dtype=int)
     changed[9, 2] = 1
     printed = compare_markdown(compare(settings_of([ways[0], made(RL, changed)])))
     assert "Where nothing differs" not in printed

@@ -28,14 +28,15 @@ class Families:
 
     @classmethod
     def of(cls, labels: Labels, problems: int) -> "Families":
-        """Number the labels of so many problems.
+        """Number the labels of so many problems, in the order in which they come.
 
         Raises:
             UserError: there is not one label a problem.
         """
         if len(labels) != problems:
             raise UserError(f"families has {len(labels)} labels; accepted: one for each of the {problems} problems")
-        codes = np.unique([str(label) for label in labels], return_inverse=True)[1]
+        numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+        codes = np.array([numbers[label] for label in labels], dtype=int)
         return cls(codes, np.bincount(codes).astype(float))
 
     @property
