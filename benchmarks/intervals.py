@@ -529,13 +529,11 @@ TITLES = {
     "effects": "Differences that few problems carry: coverage over problems and for these very problems; claims at 5 %",
     "seeds": "Trainings, over seeds and problems: coverage, of two methods and a base that are as good as each other",
     "unequal": "Trainings of unequal numbers of seeds, no gain: 60 problems x 8, seeds differ by 3 points",
-    "related": "Differences where problems come in families, no gain in the mean: coverage as if they were independent "
-    "(before), and over families (after)",
+    "related": "Differences where problems come in families: coverage as if they were independent, and over families",
     "related scores": "Avg@k where problems come in families: coverage as if they were independent, and over families",
     "related shares": "Shares of tokens where problems come in families: coverage as if independent, and over families",
     "related trainings": "Trainings of three seeds a side where problems come in families: coverage before and after",
-    "single": "One training against one, no gain: coverage for these two models, and for other seeds without and with "
-    "what other trainings vary by",
+    "single": "One training against one, no gain: coverage for these two models, and for other seeds",
     "empty tails": "The ratio of two shares of tokens, the smaller near empty (Beta(a, b) over problems): coverage",
     "growing": "Shares of tokens that grow with a response's length (slope of log odds in log length): coverage",
     "crossings": "k*, the first k at which base is above RL, of a model and itself",
