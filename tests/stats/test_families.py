@@ -10,6 +10,7 @@ from scipy import stats as scipy_stats
 from benchmarks.intervals import families, pair_of, shared_by
 from rlvr_dir import stats
 from rlvr_dir.errors import UserError
+from rlvr_dir.stats.best import simultaneous_level
 from rlvr_dir.stats.errors import mean_error
 from rlvr_dir.stats.families import Families, by_family
 from rlvr_dir.stats.paired import difference_error, sign_flips
@@ -148,6 +149,33 @@ def test_a_label_never_shortens_an_interval():
         ):
             assert after[0] <= before[0] + 1e-12
             assert after[1] >= before[1] - 1e-12
+
+
+def test_a_score_whose_families_are_all_even_is_as_uncertain_as_its_problems():
+    correct = np.tile([[1] * 8, [0] * 8], (10, 1))
+    own = [*np.repeat(np.arange(10), 2)]  # one problem right and one wrong: their spread over families is 0
+    assert stats.standard_error(correct, own) == 0
+    assert stats.score_interval(correct, families=own) == stats.score_interval(correct)
+
+
+def test_the_best_of_several_is_of_residuals_of_families():
+    random = np.random.default_rng(8)
+    a, b = tables(random, 24, gain=0.4)
+    c, _ = tables(random, 24, gain=0.4)
+    own = [*np.repeat(np.arange(7), (9, 1, 2, 5, 1, 3, 3))]
+    found = stats.best_difference([b, c], [a], families=own)
+    rows = [(one - a).mean(axis=1) for one in (b, c)]
+    level = simultaneous_level([by_family(d, own, d.mean()) for d in rows])
+    assert level != simultaneous_level([by_family(d, own) for d in rows])
+    ends = [stats.combined(d.mean(), [difference_error([d], 8, [own])], level)[:2] for d in rows]
+    assert (found.low, found.high) == pytest.approx(tuple(np.clip(np.max(ends, axis=0), -1, 1)))
+
+
+def test_the_score_of_a_training_that_solves_nothing_is_over_families():
+    nothing = np.zeros((6, 4))
+    found = stats.score_over_runs([{0: nothing}], families=[THREE])
+    assert (found.low, found.high) == stats.score_interval(nothing, families=THREE)
+    assert found.high > stats.score_interval(nothing)[1]
 
 
 def test_signs_are_flipped_of_whole_families():
