@@ -102,9 +102,8 @@ def _times(estimate: Estimate) -> Cell:
     texts = [
         f"{x:.2f}" if x < 10 else f"{x:,.0f}" for x in (estimate.value, estimate.low, estimate.high) if x is not None
     ]
-    ends = {1: (), 2: (f"≥ {texts[-1]}",), 3: (f"[{texts[-2]}, {texts[-1]}]",)}[len(texts)]
-    interval = (estimate.low or 0.0, estimate.high or 0.0) if len(texts) == 3 else None
-    return Cell(texts[0], estimate.value, interval, ends)
+    small = (f"[{texts[1]}, {texts[2]}]",) if len(texts) == 3 else ()
+    return Cell(texts[0], estimate.value, (estimate.low or 0.0, estimate.high or 0.0) if small else None, small)
 
 
 def _tails(analysis: Analysis, name: str) -> Section:
@@ -121,7 +120,7 @@ def _tails(analysis: Analysis, name: str) -> Section:
     ]
     note = (
         "Shares of tokens; the ratio is of the greater to the smaller, half a token added to each. Brackets: 95 % "
-        "intervals over problems; ≥ is a lower bound alone, where fewer than six problems have a token in the smaller."
+        "intervals over problems."
     )
     return Section(name, "Tails: how far does the direction set the two generations apart?", frame(rows), (note,))
 
