@@ -404,17 +404,15 @@ def _single_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
     """One training against one, no gain: for these two models, and for other seeds, with what others vary by."""
     for spread in (0.03, 0.06):
         for n in (60, 240):
-            hold = dict.fromkeys(
-                (
-                    "these two models",
-                    "other seeds, before",
-                    "false claims",
-                    "1 other of 3 seeds",
-                    "3 others of 3 seeds",
-                ),
-                0,
+            names = (
+                "these two models",
+                "other seeds, before",
+                "false claims",
+                "1 other of 3 seeds",
+                "3 others of 3 seeds",
             )
-            width = dict.fromkeys(("width before", "width, 1 other", "width, 3 others"), 0.0)
+            hold: dict[str, float] = {name: 0.0 for name in names}
+            width: dict[str, float] = {name: 0.0 for name in ("width before", "width, 1 other", "width, 3 others")}
             for _ in range(runs):
                 p = random.beta(2, 2, (n, 1))
                 q = [np.clip(p + random.normal(0, spread), 0, 1) for _ in range(11)]

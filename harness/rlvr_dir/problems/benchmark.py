@@ -215,7 +215,7 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
         problems[key] = {"id": key, "problem": str(row["problem"]).strip(), "answer": gold(row["answer"])}
         if (family := row.get("family")) is None and first_family is None:
             continue
-        if not is_text(family) or not family.strip() or first_family is None:
+        if not isinstance(family, str) or not (is_text(family) and family.strip()) or first_family is None:
             raise UserError(
                 f"{place} has family={repr(family)[:80]}{', and the first line none' * (first_family is None)}; "
                 "accepted: text in every line, or no family in any"

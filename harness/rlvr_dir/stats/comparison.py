@@ -155,8 +155,7 @@ class Comparison(Generic[S]):
     @property
     def nothing_differs(self) -> bool:
         """Tell whether every unit scored the same on both sides."""
-        sides = [side.by_unit for side in (self.result, self.reference)]
-        return self.difference.n > 1 and np.array_equal(*sides)
+        return self.difference.n > 1 and np.array_equal(self.result.by_unit, self.reference.by_unit)
 
     @property
     def p_text(self) -> str:

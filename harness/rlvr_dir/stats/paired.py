@@ -130,11 +130,11 @@ def difference_error(
     labels = families or [None] * len(benchmarks)
     errors = [mean_error(benchmark, own) for benchmark, own in zip(benchmarks, labels, strict=True)]
     plain = float(np.sqrt(np.square([error for error, _ in errors]).sum()) / len(benchmarks))
-    parts = [plain, two_more(benchmarks, sum(np.count_nonzero(d) for d in benchmarks), samples)]
+    parts = [plain, two_more(benchmarks, sum(int(np.count_nonzero(d)) for d in benchmarks), samples)]
     if any(own is not None for own in labels):
         pairs = [*zip(benchmarks, labels, strict=True)]
         residuals = [by_family(d, own, float(d.mean())) for d, own in pairs]
-        differing = sum(np.count_nonzero(by_family(np.abs(d), own)) for d, own in pairs)
+        differing = sum(int(np.count_nonzero(by_family(np.abs(d), own))) for d, own in pairs)
         parts += [two_more(residuals, differing, samples), difference_error(benchmarks, samples)[0]]
     return float(np.max(parts)), satterthwaite(errors)
 
