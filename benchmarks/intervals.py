@@ -411,8 +411,8 @@ def _single_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                 "1 other of 3 seeds",
                 "3 others of 3 seeds",
             )
-            hold: dict[str, float] = {name: 0.0 for name in names}
-            width: dict[str, float] = {name: 0.0 for name in ("width before", "width, 1 other", "width, 3 others")}
+            hold: dict[str, float] = dict.fromkeys(names, 0.0)
+            width: dict[str, float] = dict.fromkeys(("width before", "width, 1 other", "width, 3 others"), 0.0)
             for _ in range(runs):
                 p = random.beta(2, 2, (n, 1))
                 q = [np.clip(p + random.normal(0, spread), 0, 1) for _ in range(11)]
