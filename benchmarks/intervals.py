@@ -9,14 +9,17 @@ settings' samples a share has common noise: both are right or wrong by the same 
 """
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
 import numpy as np
+from scipy.special import betaincinv, ndtr
 
 from benchmarks.script import run
 from rlvr_dir import stats
+from rlvr_dir.errors import unknown
 from rlvr_dir.markdown import markdown_table
 
 LAWS = {  # a mixture of Beta laws of a problem's chance: (weight, a, b)
@@ -32,15 +35,23 @@ Random = np.random.Generator
 
 
 def bench_statistics(
-    *, runs: int = 2000, seed: int = 0, say: Callable[[str], None] = lambda text: None
+    *, runs: int = 2000, seed: int = 0, only: str | None = None, say: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
     """Simulate every cell; shares are fractions, `runs` each, so that 0.95 has a standard error of 0.005 at 2,000.
+
+    Args:
+        only: names of `SIMULATIONS`, with commas; they draw what they draw among all. None is all of them.
 
     Returns:
         Rows of plain values, by the names of `SIMULATIONS`.
     """
+    wanted = only.split(",") if only else [*SIMULATIONS]
+    if wrong := [name for name in wanted if name not in SIMULATIONS]:
+        raise unknown("only", wrong[0], SIMULATIONS)
     found: dict[str, Any] = {"runs": runs, "seed": seed, "machine": platform.machine(), "date": str(date.today())}
     for at, (name, simulate) in enumerate(SIMULATIONS.items()):
+        if name not in wanted:
+            continue
         rows = []
         for row in simulate(np.random.default_rng([seed, at]), runs):
             rows.append(row)
@@ -286,19 +297,174 @@ def _unequal_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
+SIZES_OF_FAMILIES = ("5 each", "1 to 12", "a quarter is one")
+RELATED = ((30, 32), (60, 8), (240, 8))
+
+
+def families(n: int, sizes: str, random: Random) -> np.ndarray:
+    """Return the family of each of n problems, (n,), in order."""
+    if sizes == "5 each":
+        return np.repeat(np.arange(n // 5), 5)
+    if sizes == "1 to 12":
+        return np.repeat(np.arange(n), random.integers(1, 13, n))[:n]
+    return np.concatenate([np.zeros(n // 4, int), np.arange(1, n - n // 4 + 1)])
+
+
+def shared_by(labels: np.ndarray, shared: float, random: Random) -> np.ndarray:
+    """Draw a standard normal number a problem, (n,), of whose variance families share a part."""
+    own, common = random.normal(size=labels.size), random.normal(size=labels.max() + 1)
+    return np.sqrt(shared) * common[labels] + np.sqrt(1 - shared) * own
+
+
+def _related_cells(
+    random: Random, runs: int, once: Callable[[int, int, np.ndarray, float], dict[str, float]], sizes: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Take the mean of what `once` finds, in each cell of sizes of families, problems and shared variance."""
+    for kind in sizes:
+        for n, k in RELATED:
+            for shared in (0.0, 0.5, 1.0):
+                found = [once(n, k, families(n, kind, random), shared) for _ in range(runs)]
+                means = {name: float(np.mean([row[name] for row in found])) for name in found[0]}
+                yield {"families": kind, "problems": n, "samples": k, "shared in a family": shared, **means}
+
+
 def _related_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Problems of one template, five of each, which share what a setting gains."""
-    for n, k in ((30, 32), (60, 8), (240, 8)):
-        for shared in (0.0, 0.5, 1.0):  # of the gain's variance
-            covered = 0
+    """Problems that share what a setting gains: differences over problems as if independent, and over families."""
+
+    def once(n: int, k: int, labels: np.ndarray, shared: float) -> dict[str, float]:
+        p = random.beta(2, 2, n) * 0.6 + 0.2
+        a, b = pair_of(p, np.clip(p + 0.15 * shared_by(labels, shared, random), 0, 1), k, 0.8, random)
+        return _before_after(stats.paired_difference(b, a), stats.paired_difference(b, a, families=[*labels]))
+
+    yield from _related_cells(random, runs, once, SIZES_OF_FAMILIES)
+
+
+def _before_after(before: stats.PairedDifference, after: stats.PairedDifference) -> dict[str, float]:
+    ends = {"before": (before.low, before.high), "after": (after.low, after.high)}
+    covered = {name: float(_holds(interval, 0.0)) for name, interval in ends.items()}
+    return {**covered, "false claims after": float(after.p < 0.05), **_widths(ends)}
+
+
+def _widths(ends: dict[str, tuple[float, float]]) -> dict[str, float]:
+    return {f"width {name}": high - low for name, (low, high) in ends.items()}
+
+
+def _related_score_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Problems that share how hard they are: scores over problems as if independent, and over families."""
+    for law in ("middle, 40 %", "hard, 3 %", "easy, 95 %"):
+        [(_, a, b)] = LAWS[law]
+
+        def once(
+            n: int, k: int, labels: np.ndarray, shared: float, law: str = law, a: float = a, b: float = b
+        ) -> dict[str, float]:
+            p = betaincinv(a, b, ndtr(shared_by(labels, shared, random)))
+            correct = random.random((n, k)) < p[:, None]
+            ends = {"before": stats.score_interval(correct), "after": stats.score_interval(correct, families=[*labels])}
+            return {name: float(_holds(interval, expected(law))) for name, interval in ends.items()} | _widths(ends)
+
+        for row in _related_cells(random, runs, once, SIZES_OF_FAMILIES[:2]):
+            yield {"law": law, **row}
+
+
+def _related_share_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Problems that share how many of their tokens are of a kind: shares as if independent, and over families."""
+    for law, (a, b) in {"6 %": (2.0, 30.0), "1 %, few problems": (0.5, 49.5)}.items():
+
+        def once(n: int, k: int, labels: np.ndarray, shared: float, a: float = a, b: float = b) -> dict[str, float]:
+            p, tokens = betaincinv(a, b, ndtr(shared_by(labels, shared, random))), random.integers(50, 400, size=n)
+            hits = random.binomial(tokens, p)
+            ends = {"before": stats.token_share(hits, tokens), "after": stats.token_share(hits, tokens, [*labels])}
+            return {name: float(_within(share, a / (a + b))) for name, share in ends.items()}
+
+        for row in _related_cells(random, runs, once, SIZES_OF_FAMILIES[:2]):
+            yield {"law": law, **{name: value for name, value in row.items() if name != "samples"}}
+
+
+def _related_training_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """Two methods of three seeds each, no gain in the mean; families share what one gains on a problem."""
+
+    def once(n: int, k: int, labels: np.ndarray, shared: float) -> dict[str, float]:
+        p, gain = random.beta(2, 2, n) * 0.6 + 0.2, 0.15 * shared_by(labels, shared, random)
+        sides = [
+            {
+                seed: (random.random((n, k)) < np.clip(p + more + random.normal(0, 0.03), 0, 1)[:, None]) * 1.0
+                for seed in range(3)
+            }
+            for more in (gain, 0 * gain)
+        ]
+        before, after = (
+            stats.difference_over_runs([(sides[0], sides[1])], families=[own]) for own in (None, [*labels])
+        )
+        return _before_after(before, after)
+
+    yield from _related_cells(random, runs, once, SIZES_OF_FAMILIES[:2])
+
+
+def _single_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """One training against one, no gain: for these two models, and for other seeds, with what others vary by."""
+    for spread in (0.03, 0.06):
+        for n in (60, 240):
+            names = (
+                "these two models",
+                "other seeds, before",
+                "false claims",
+                "1 other of 3 seeds",
+                "3 others of 3 seeds",
+            )
+            hold: dict[str, float] = dict.fromkeys(names, 0.0)
+            width: dict[str, float] = dict.fromkeys(("width before", "width, 1 other", "width, 3 others"), 0.0)
             for _ in range(runs):
-                p = random.beta(2, 2, n) * 0.6 + 0.2
-                luck = np.sqrt(shared) * np.repeat(random.normal(size=n // 5), 5)
-                luck += np.sqrt(1 - shared) * random.normal(size=n)
-                a, b = pair_of(p, np.clip(p + 0.15 * luck, 0, 1), k, 0.8, random)
-                d = stats.paired_difference(b, a)
-                covered += _holds((d.low, d.high), 0.0)
-            yield {"problems": n, "samples": k, "shared in a family": shared, "coverage": covered / runs}
+                p = random.beta(2, 2, (n, 1))
+                q = [np.clip(p + random.normal(0, spread), 0, 1) for _ in range(11)]
+                runs_of = [(random.random((n, 8)) < chance) * 1.0 for chance in q]
+                others = [
+                    stats.RunScores("o", "t", (0, 1, 2), np.array([x.mean() for x in runs_of[at : at + 3]]))
+                    for at in (2, 5, 8)
+                ]
+                pair = [stats.RunScores("a", "t", (0,), np.array([x.mean()]), runs={0: x}) for x in runs_of[:2]]
+                for name, more in (("before", others[:0]), ("1 other", others[:1]), ("3 others", others)):
+                    known = [replace(side, seed_spread=stats.seed_spread(more)) for side in pair]
+                    d = known[0].minus(known[1])
+                    key = "other seeds, before" if name == "before" else f"{name} of 3 seeds"
+                    hold[key] += _holds((d.low, d.high), 0.0)
+                    width["width before" if name == "before" else f"width, {name}"] += d.high - d.low
+                    if name == "before":
+                        hold["these two models"] += _holds((d.low, d.high), float(_expected_gap(q[0], q[1], p)))
+                        hold["false claims"] += d.p < 0.05
+            shares = {name: count / runs for name, count in {**hold, **width}.items()}
+            yield {"seeds differ by": f"{100 * spread:.0f} points", "problems": n, "samples": 8, **shares}
+
+
+def _expected_gap(first: np.ndarray, other: np.ndarray, p: np.ndarray) -> float:
+    """Return the gap of two models over all problems of the law, whose models add a number to each chance."""
+    shifts = [float(np.median(q - p)) for q in (first, other)]
+    law = np.random.default_rng(0).beta(2, 2, 20_000)
+    return float(np.mean(np.clip(law + shifts[0], 0, 1) - np.clip(law + shifts[1], 0, 1)))
+
+
+def _empty_tail_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
+    """The ratio of two shares of tokens where few problems have a token in the smaller: how often its bounds hold."""
+    for n in (12, 30):
+        for share, in_problems in ((1e-5, 5.0), (1e-4, 0.3), (5e-4, 0.3), (5e-4, 0.05), (2e-3, 0.05)):
+            for ratio in (1, 3, 10, 30):
+                bounded = covered = held = 0
+                for _ in range(runs):
+                    tokens = 8 * random.integers(50, 400, size=(2, n))
+                    means = (share * ratio, share)
+                    p = [random.beta(in_problems, in_problems * (1 / mean - 1), n) for mean in means]
+                    hits = [random.binomial(length, chance) for length, chance in zip(tokens, p, strict=True)]
+                    more, less = sorted((0, 1), key=lambda side: -hits[side].sum() / tokens[side].sum())
+                    truth = float(ratio if more == 0 else 1 / ratio)
+                    found = stats.share_ratio((hits[more], tokens[more]), (hits[less], tokens[less]))
+                    assert found.low is not None
+                    holds = found.low <= truth <= (found.high or np.inf)
+                    covered, bounded = covered + holds, bounded + (found.high is None)
+                    held += holds and found.high is None
+                yield {
+                    "smaller share": f"{100 * share:g} %", "of a": str(in_problems), "ratio": ratio, "problems": n,
+                    "coverage": covered / runs, "bounded below alone": bounded / runs,
+                    "coverage of these": held / bounded if bounded else float("nan"),
+                }  # fmt: skip
 
 
 def _growing_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
@@ -361,7 +527,12 @@ TITLES = {
     "effects": "Differences that few problems carry: coverage over problems and for these very problems; claims at 5 %",
     "seeds": "Trainings, over seeds and problems: coverage, of two methods and a base that are as good as each other",
     "unequal": "Trainings of unequal numbers of seeds, no gain: 60 problems x 8, seeds differ by 3 points",
-    "related": "Differences where problems come in families of five, which intervals take as independent: coverage",
+    "related": "Differences where problems come in families: coverage as if they were independent, and over families",
+    "related scores": "Avg@k where problems come in families: coverage as if they were independent, and over families",
+    "related shares": "Shares of tokens where problems come in families: coverage as if independent, and over families",
+    "related trainings": "Trainings of three seeds a side where problems come in families: coverage before and after",
+    "single": "One training against one, no gain: coverage for these two models, and for other seeds",
+    "empty tails": "The ratio of two shares of tokens, the smaller near empty (Beta(a, b) over problems): coverage",
     "growing": "Shares of tokens that grow with a response's length (slope of log odds in log length): coverage",
     "crossings": "k*, the first k at which base is above RL, of a model and itself",
     "choices": "The best of settings that gain nothing, confirmed with new seeds",
@@ -375,6 +546,8 @@ def tables(found: dict[str, Any]) -> str:
     """Write what `bench_statistics` found as Markdown tables, shares in percent."""
     lines: list[str] = []
     for name, title in TITLES.items():
+        if name not in found:
+            continue
         rows = found[name]
         cells = [[_cell(key, value) for key, value in row.items()] for row in rows]
         words = [isinstance(value, str) for value in rows[0].values()]
@@ -402,6 +575,11 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[dict[str, Any]]]] = {
     "related": _related_rows,
     "growing": _growing_rows,
     "crossings": _crossing_rows,
+    "related scores": _related_score_rows,
+    "related shares": _related_share_rows,
+    "related trainings": _related_training_rows,
+    "single": _single_rows,
+    "empty tails": _empty_tail_rows,
 }
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def compare(
     Returns:
         A row a comparison: `task`, `label`, `minus` (the reference's label), the difference `mean` with its 95 %
         interval `low` to `high` over problems and `sampling` (the same over samples of these problems), `p`, `holm_p`,
-        `units` (problems), `samples` and `seeds`. Differences are fractions.
+        `units` (problems; `families`, where they come in such), `samples` and `seeds`. Differences are fractions.
 
     Raises:
         UserError: there is nothing to compare.

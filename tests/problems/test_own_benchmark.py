@@ -190,6 +190,39 @@ def test_a_record_is_compared_reported_and_viewed_without_the_file_it_was_made_o
     assert (again.correct == before.correct).all()
 
 
+def test_families_travel_with_the_record_and_are_no_part_of_what_is_decoded(where, tmp_path):
+    rows = [json.loads(line) for line in (where / "sums.jsonl").open()]
+    file, store = tmp_path / "mine.jsonl", tmp_path / "runs/records"
+
+    def evaluated(families):
+        write(file, [row | ({"family": name} if name else {}) for row, name in zip(rows, families, strict=True)])
+        data_module._own.cache_clear()
+        ways = ("--tasks", file, *FAST, "-d", "base", "-d", "rl")
+        run("eval", *ways, "--no-track", "--out", tmp_path / "runs")
+        [result] = [r for r in read_results([store]) if r.decoding.mode == "rl"]
+        return result
+
+    plain = evaluated([None] * 5)
+    assert plain.families is None
+    assert '"families":' not in plain.to_json()
+    own = ("a", "a", "b", "b", "c")
+    named = evaluated(own)
+    [newest] = [r for r in read_results([tmp_path / "runs"]) if r.decoding.mode == "rl"]  # not beside the one without
+    assert (newest.families, newest.config_hash) == (own, named.config_hash)
+    assert named.families == own
+    assert named.provenance["settings"] == plain.provenance["settings"]  # the same rollouts, decoded once
+    assert named.provenance["data"] == plain.provenance["data"]
+    assert (named.correct == plain.correct).all()
+    assert named.config_hash != plain.config_hash  # whose intervals are others
+    assert named.benchmark == "mine (over 3 families)"
+    table = run("compare", tmp_path / "runs").stdout
+    assert "| mine (over 3 families) |" in table
+    assert "Few families: mine (over 3 families). There 95 % intervals cover" in table
+    file.unlink()  # the record knows them
+    assert {r.families for r in read_results([store])} == {own}
+    assert evaluated([None] * 5).config_hash == plain.config_hash  # and forgets them
+
+
 def test_what_was_never_graded_needs_the_gold_answers_of_its_own_questions(where, tmp_path):
     file = write(tmp_path / "mine.jsonl", [json.loads(line) for line in (where / "sums.jsonl").open()])
     run("eval", "--tasks", file, *FAST, "--limit", 1, "--no-track", "--out", tmp_path / "runs")
@@ -277,6 +310,7 @@ def test_a_sweep_takes_it_and_is_made_again_when_it_has_changed(where):
 
 
 GOOD = '{"problem": "What is 2+3?", "answer": 5}\n'
+FAMILY = '{{"problem": "x", "answer": 1, "family": {}}}\n'
 
 
 @pytest.mark.parametrize(
@@ -298,6 +332,18 @@ GOOD = '{"problem": "What is 2+3?", "answer": 5}\n'
         ("sums.jsonl", '{"id": 1, "problem": "x", "answer": 1}\n' * 2, "line 2 has the id '1' of an earlier problem"),
         ("sums.jsonl", '{"problem": "x", "answer": null}', "line 1 has answer=None; accepted: text or a number"),
         ("sums.jsonl", '{"problem": " ", "answer": 1}', "line 1 has problem=' '; accepted: text"),
+        (
+            "sums.jsonl",
+            GOOD + FAMILY.format('"a"'),
+            "line 2 has family='a', and the first line none; accepted: text in ",
+        ),
+        (
+            "sums.jsonl",
+            FAMILY.format('"a"') + GOOD,
+            "sums.jsonl line 2 has family=None; accepted: text in every line, or",
+        ),
+        ("sums.jsonl", FAMILY.format("3"), "line 1 has family=3; accepted: text"),
+        ("sums.jsonl", FAMILY.format('" "'), "line 1 has family=' '; accepted: text"),
         ("aime24=sums.jsonl", GOOD, "aime24 is shipped with rlvr-dir; accepted: another name"),
         ("sums.jsonl,sums=sums.jsonl", GOOD, "asks for sums twice"),
         ("a b=sums.jsonl", GOOD, "'a b' cannot be a benchmark's name; accepted: NAME=sums.jsonl"),

@@ -176,7 +176,7 @@ def test_the_sentences_are_of_all_benchmarks_and_all_seeds(store, made):
         ("v1", "Ours", "DAPO", "against DAPO (mean over AIME24, AMC, 3 seeds, 95 %, p "),
         ("v2", "Ours", "DAPO", "against DAPO (mean over AIME24, AMC, "),
         ("v1", "DAPO", "Base", "against the base b (v1) (mean over AIME24, AMC, 3 seeds, 95 %, p "),
-        ("v2", "DAPO", "Base", "against the base b (v2) (mean over AIME24, AMC, one training each, 95 %, p "),
+        ("v2", "DAPO", "Base", "against the base b (v2) (mean over AIME24, AMC, of these two models, 95 %, p "),
     ):
         mean, low, high = difference(store, base, method, minus, TASKS)
         start = f"{method} changes accuracy by {mean:+.1f} points [{low:+.1f}, {high:+.1f}] {words}"

@@ -88,7 +88,7 @@ def test_trainings_are_paired_by_problem_and_seed(seeds):
     assert "95 %" in said
     [figure] = summary.figures()
     assert summary.facts()[0] == {1: "and plain DAPO, 1 seed each"}.get(seeds, f"and plain DAPO, {seeds} seeds each")
-    over = "problems and seeds" if seeds > 1 else "problems"  # of one training over problems alone
+    over = "problems and seeds" if seeds > 1 else "problems, of these very models"
     assert f"intervals over {over};" in summary.facts()[-1]
     assert figure.title.endswith(f"intervals over {over}")
     assert figure.frame["difference"][0] == pytest.approx(100 * row.difference.mean)

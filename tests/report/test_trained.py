@@ -5,11 +5,13 @@ import json
 import numpy as np
 import pytest
 
+from rlvr_dir import stats
 from rlvr_dir.errors import UserError
 from rlvr_dir.report.build import build
 from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.trainings import trainings_at
 from rlvr_dir.spec import Decoding
+from tests.report.held import ends, number, rows_of
 from tests.report.made import result
 
 BASE = "Qwen/Qwen2.5-Math-7B"
@@ -142,3 +144,69 @@ def test_a_sweep_of_trainings_is_read_from_where_its_trainings_lie(tmp_path, cap
     assert "ppl-1 has no validation of seed 1\n" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"gives one name to several trainings \(DAPO, ppl\)"):
         read_results([f"Mine={sweep}"])
+
+
+def differences(made):
+    """The rows of the table of differences, by what is subtracted from what."""
+    return {(row["Training"], row["minus"]): row for row in rows_of(tables(made)["trained-differences"])}
+
+
+def of_method(found, name):
+    mode = "base" if name == "Base" else "rl"
+    named = [r for r in found if r.decoding.mode == mode and (name == "Base" or r.name.split(" seed")[0] == name)]
+    return {i: r.correct.astype(float) for i, r in enumerate(named[:1] if name == "Base" else named)}
+
+
+def test_one_training_against_one_is_of_these_two_models(tmp_path):
+    places = [written(tmp_path / name, name, {0: share}) for name, share in (("DAPO", 0.3), ("Ours", 0.5))]
+    found = read_results([f"{place.name}={place}" for place in places])
+    made = build(found)
+    row = differences(made)["Ours", "DAPO"]
+    d = stats.paired_difference(of_method(found, "Ours")[0], of_method(found, "DAPO")[0])
+    assert ends(row, "Difference") == pytest.approx([100 * d.low, 100 * d.mean, 100 * d.high])
+    assert {each["Over"] for each in differences(made).values()} == {"of these two models"}
+    [said] = [text for chapter in made.chapters for text in chapter.paragraphs if text.startswith("Ours changes")]
+    assert "against DAPO (AIME24, of these two models, 95 %, p " in said
+    assert "so no p over seeds can be had" in tables(made)["trained-differences"].notes[0]
+    assert "One training minus one is of these two models" in tables(made)["trained"].notes[0]
+
+
+def test_other_trainings_say_how_seeds_vary(tmp_path):
+    shares = {"DAPO": {0: 0.3}, "Ours": {0: 0.5}, "PPL": {0: 0.3, 1: 0.42, 2: 0.36}}
+    places = [written(tmp_path / name, name, by_seed) for name, by_seed in shares.items()]
+    found = read_results([f"{place.name}={place}" for place in places])
+    made = build(found)
+    seeds = [x.mean() for x in of_method(found, "PPL").values()]
+    assert len(seeds) == 3
+    for (training, minus), factor in {("Ours", "DAPO"): np.sqrt(2), ("Ours", "Base"): 1.0}.items():
+        row = differences(made)[training, minus]
+        first, other = (of_method(found, name)[0] for name in (training, minus))
+        d = stats.paired_difference(first, other)
+        low, high, p = stats.combined(d.mean, [(d.error, 29), (factor * np.std(seeds, ddof=1), 2)])
+        assert ends(row, "Difference")[0] == pytest.approx(100 * max(low, -1))
+        assert ends(row, "Difference")[2] == pytest.approx(100 * min(high, 1))
+        assert number(row, "p") == pytest.approx(max(p, stats.sign_flip_p(first.mean(axis=1) - other.mean(axis=1))))
+        assert row["Over"] == "problems and seeds"
+    [said] = [text for chapter in made.chapters for text in chapter.paragraphs if text.startswith("Ours changes")]
+    assert "(AIME24, one training each, seeds as they vary in the others, 95 %, p " in said
+
+
+def test_trainings_on_a_benchmark_with_families_are_over_these():
+    own = tuple(str(i // 5) for i in range(30))
+    found = [
+        one.replace(families=own, name=method if one.decoding.mode == "rl" else "")
+        for method, share in (("DAPO", 0.3), ("Ours", 0.5))
+        for seed in (0, 1)
+        for one in of_seed(method, seed, share + 0.02 * seed, name=method)
+    ]
+    made = build(found)
+    row = differences(made)["Ours", "DAPO"]
+    runs = [of_method(found, name) for name in ("Ours", "DAPO")]
+    d = stats.difference_over_runs([tuple(runs)], families=[own])
+    assert ends(row, "Difference") == pytest.approx([100 * d.low, 100 * d.mean, 100 * d.high])
+    assert row["Benchmark"] == "AIME24 (over 6 families)"
+    table = tables(made)["trained"]
+    assert "Few families: aime24 (over 6 families). There 95 % intervals cover" in table.notes[0]
+    score = stats.score_over_runs([runs[0]], families=[own])
+    [cell] = [cells_[2] for cells_ in table.cells if cells_[1].text.startswith("Ours")]
+    assert cell.interval == pytest.approx((100 * score.low, 100 * score.high))

@@ -9,10 +9,13 @@ import pytest
 from scipy import stats as scipy_stats
 
 from rlvr_dir import stats
-from rlvr_dir.results.compare import compare
+from rlvr_dir.errors import UserError
+from rlvr_dir.markdown import interval
+from rlvr_dir.results.compare import compare, problems_needed
+from rlvr_dir.results.compare import markdown as compare_markdown
 from rlvr_dir.results.forwards import answers_of, crossings, equal_forwards, markdown
 from rlvr_dir.results.frames import frame
-from rlvr_dir.results.result import LmEvalResult
+from rlvr_dir.results.result import LmEvalResult, read_result
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.results.show import score, table, tables
 from rlvr_dir.spec import Decoding, Sampling
@@ -355,3 +358,80 @@ def test_a_crossing_is_of_base_above_rl_and_of_no_other_pair():
     [lot] = equal_forwards(settings_of([base, rl, result(REPLACE)]))
     assert lot.facts()["crossing"] == {"k": found.k, "estimate": 3, "n": SAMPLES}
     assert said.partition(": ")[2] in markdown([lot])
+
+
+def in_families(n):
+    return tuple(f"family {i // 4}" for i in range(n))
+
+
+def test_a_result_with_families_is_read_as_it_was_written_and_one_without_is_as_ever(tmp_path):
+    plain = result(RL)
+    named = plain.replace(families=in_families(PROBLEMS))
+    again = read_result(named.write(tmp_path))
+    assert (again.families, again.config_hash) == (named.families, named.config_hash)
+    assert again.standard_error == stats.standard_error(named.correct, named.families) != plain.standard_error
+    assert again.only(["p5", "p0"]).families == ("family 1", "family 0")
+    assert '"families"' not in plain.to_json()
+    assert read_result(plain.write(tmp_path)).config_hash == plain.config_hash != named.config_hash
+    with pytest.raises(UserError, match=r"families of .* has 2 labels; accepted: 40, one a problem"):
+        plain.replace(families=("a", "b"))
+
+
+def test_tables_of_a_benchmark_with_families_have_its_numbers_over_these_and_say_so():
+    ways = [result(way).replace(families=in_families(PROBLEMS)) for way in (BASE, RL, REPLACE, VETO)]
+    own, rows = [*in_families(PROBLEMS)], compare(settings_of(ways))
+    printed = compare_markdown(rows)
+    for row in rows:
+        a, b = (side.values for side in (row.result, row.reference))
+        d = stats.paired_difference(a, b, family=len(rows), families=own)
+        assert (row.difference, row.difference.over) == (d, "10 families")
+        assert f"{100 * d.mean:+.2f} | {interval(d.low, d.high, 2, sign=True)}" in re.sub(" +", " ", printed)
+        assert row.facts()["families"] == 10
+    assert printed.count("| made (over 10 families)") == len(rows)
+    assert "Few families" not in printed
+    [setting] = [one for one in settings_of(ways) if one.decoding == REPLACE]
+    assert setting.interval == stats.score_interval(setting.values, families=own)
+    counts = (setting.all(name).sum(axis=1) for name in ("n_replaced", "n_tokens"))
+    assert setting.share("n_replaced") == stats.token_share(*counts, own)
+    error = 100 * stats.standard_error(setting.values, own)
+    assert f"{100 * setting.avg:.2f} ± {error:.2f}" in table(ways)
+    assert "(over 10 families)" in table(ways)
+    assert "(s.e. over 10 families;" in description(ways[0])
+    assert "Problems are taken for independent here, also where they come in families: made." in problems_needed(
+        rows, 0.05
+    )
+    first, *others = ways
+    old = [first.replace(families=None), *others]  # of before the file named them
+    assert [row.difference for row in compare(settings_of(old))] == [row.difference for row in rows]
+
+
+def test_equal_forwards_and_crossings_are_over_families_too():
+    ways = [result(way, samples=8).replace(families=in_families(PROBLEMS)) for way in (BASE, RL, EXTRA)]
+    own, settings = [*in_families(PROBLEMS)], settings_of(ways)
+    [group] = equal_forwards(settings)
+    for verdict in group.verdicts:
+        ones, others = ([answer.values for answer in side] for side in (verdict.ones, verdict.others))
+        assert verdict.difference.low <= verdict.difference.high
+        if len(ones) == len(others) == 1:
+            assert verdict.difference == stats.best_difference(ones, others, families=own)
+    base, rl = (next(one for one in settings if one.decoding == way) for way in (BASE, RL))
+    assert group.crossing == stats.crossing(base.values, rl.values, families=own)
+    for answer in answers_of(rl):
+        low, high = stats.score_interval(answer.values, families=own)
+        assert (answer.facts()["low"], answer.facts()["high"]) == (low, high)
+        assert interval(low, high) in markdown([group])
+
+
+def test_a_row_where_nothing_differs_says_what_it_leaves_open():
+    ways = [made(way, np.eye(30, 4, dtype=int)) for way in (BASE, RL)]
+    assert "Where nothing differs, effects of up to 11.6 points (30 problems) remain open." in compare_markdown(
+        compare(settings_of(ways))
+    )
+    six = [way.replace(families=tuple(str(i // 5) for i in range(30))) for way in ways]
+    printed = compare_markdown(compare(settings_of(six)))
+    assert "effects of up to 45.9 points (6 families) remain open." in printed
+    assert "Few families: aime24 (over 6 families). There 95 % intervals cover" in printed
+    changed = np.eye(30, 4, dtype=int)
+    changed[9, 2] = 1
+    printed = compare_markdown(compare(settings_of([ways[0], made(RL, changed)])))
+    assert "Where nothing differs" not in printed

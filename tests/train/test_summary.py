@@ -9,7 +9,7 @@ from rlvr_dir.stats import avg_at_k, pass_at_k
 from rlvr_dir.train import load_train
 from rlvr_dir.train.folder import TrainingFolder, write_json
 from rlvr_dir.train.forms import Input, SummaryFile
-from rlvr_dir.train.summary import text, write_summary
+from rlvr_dir.train.summary import text, validation_scores, write_summary
 
 STEP = {
     "step": 1, "accuracy": 0.25, "length": 30.0, "entropy": 0.4, "clip_fraction": 0.01, "weight": 1.1,
@@ -137,3 +137,24 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     write_summary(folder, longer)
     with pytest.raises(UserError, match="was validated in another way"):
         write_summary(*mine, folder.path)
+
+
+def test_a_validation_of_problems_in_families_is_over_these():
+    own = dict(zip("badcef", ("x", "y", "x", "z", "z", "z"), strict=True))  # in another order than `right`
+    base, trained = score(*BASE), score(8, 7, 6, 5, 4, 3)
+    plain = validation_scores("ours", {0: trained, 1: score(6, 7, 6, 5, 4, 3)}, base=base)
+    for scores in (base, trained):
+        scores["t"]["families"] = own
+    named = validation_scores("ours", {0: trained, 1: score(6, 7, 6, 5, 4, 3)}, base=base)  # of an older seed none
+    assert named.runs["t"].families == ("y", "x", "z", "x", "z", "z")
+    [(result, reference)] = named.beside_base()
+    found = result.minus(reference)
+    families = [("y", "x", "z", "x", "z", "z")]
+    assert found == stats.difference_over_runs([(result.runs, reference.runs)], families=families)
+    assert (found.families, found.over) == (3, "3 families and seeds")
+    [(result, reference)] = plain.beside_base()
+    assert result.minus(reference).families == 0
+    assert found.error > result.minus(reference).error
+    assert named.mean() == stats.score_over_runs([named.runs["t"].runs], families=families)
+    with pytest.raises(UserError, match=r"families names other problems than right; accepted: one for each of them"):
+        validation_scores("ours", {0: {"t": trained["t"] | {"families": {"a": "x"}}}})

@@ -18,7 +18,7 @@ from rlvr_dir.progress import phase
 from rlvr_dir.records import Record, RecordConfig, RecordStore
 from rlvr_dir.spec import Decoding, EvalSpec, Pair, Sampling
 
-_KEPT = ("file", "problems", "presentation", "grader")  # of a benchmark's facts, in its records
+_KEPT = ("file", "problems", "presentation", "grader", "families")  # of a benchmark's facts, in its records
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +91,10 @@ class Job:
         requested = prompts, self.sampling.samples
         if store is None:
             return Record.without_file(self.config, self.record_task).request(*requested, **kwargs)
-        return store.open(self.config, self.record_task, *requested, **kwargs)
+        record = store.open(self.config, self.record_task, *requested, **kwargs)
+        if record.metadata.families and not self.benchmark.families:  # its file names them no more
+            record.note(families=None)
+        return record
 
 
 def jobs_of(

@@ -140,7 +140,8 @@ class RlvrDirLM(LM):
         golds, facts = {}, lm_eval_task.facts if lm_eval_task else BenchmarkFacts()
         if ours := pairs[0][1].get(OURS):
             facts = BenchmarkFacts(**ours)
-            facts = replace(facts, grader=self.args.spec.grader or facts.grader)
+            families = {doc["id"]: doc["family"] for _, doc in pairs if doc.get("family")} or None
+            facts = replace(facts, grader=self.args.spec.grader or facts.grader, families=families)
             golds = {request.problem: gold_of(doc) for request, doc in pairs}
         job = make_job(task, requests, self.engine, facts, golds, like)
         return replace(job, lm_eval_task=lm_eval_task, chat=self._chat)

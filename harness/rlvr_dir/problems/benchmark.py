@@ -3,8 +3,8 @@
     rlvr-dir eval --tasks sums.jsonl            # the benchmark `sums`; sums.prompt.yaml may say how it is put
     rlvr-dir eval --tasks held_out=sums.jsonl   # the same problems, called `held_out`
 
-A line of the JSONL has `problem`, `answer` and, if it likes, `id`; other keys are ignored. docs/benchmarks.md has both
-files by example.
+A line of the JSONL has `problem`, `answer` and, if it likes, `id` and `family`; other keys are ignored.
+docs/benchmarks.md has both files by example.
 """
 
 import json
@@ -26,7 +26,7 @@ from rlvr_dir.spec.stored import is_number, is_text
 from rlvr_dir.tiny import TINY_TASKS
 from rlvr_dir.tiny.problems import BENCHMARK_SIZE
 
-Problem = dict[str, Any]  # id, problem, answer: text, or several answers of which any one counts
+Problem = dict[str, Any]  # id, problem, answer (text, or several of which any one counts) and, of all or none, family
 
 ACCEPTED = "PATH.jsonl or NAME=PATH, one object a line with problem, answer and, if you like, id"
 LM_EVAL = "lm-eval"  # the grader of a task of lm-eval's: its own `evaluate`
@@ -73,7 +73,8 @@ class BenchmarkFacts:
 
     A digest of its content, its size, its own file, how it is put to the models otherwise than by default (as plain
     values), and who grades it. Of a task of lm-eval's none of these are known. One that grades the responses to another
-    benchmark, by other answers, names that one and has the digest of its content.
+    benchmark, by other answers, names that one and has the digest of its content. `families` are those of its problems,
+    by their ids, where its file names them.
     """
 
     data: str | None = None
@@ -83,6 +84,7 @@ class BenchmarkFacts:
     grader: str | None = None
     of: str | None = None
     of_data: str | None = None
+    families: dict[str, str] | None = None
 
     def provenance(self) -> dict[str, Any]:
         """Return what a result says of it; how many examples are shown, of a benchmark of ours alone."""
@@ -135,7 +137,8 @@ class Benchmark:
         """Return what identifies it."""
         presentation = self.presentation.model_dump(mode="json", exclude={"grader"}, exclude_none=True)
         whole = {"examples": [], **presentation} if presentation else None  # no later change of a YAML adds to it
-        facts = BenchmarkFacts(self.data, len(self.problems), self.file, whole, self.grader)
+        families = {row["id"]: row["family"] for row in self.problems if "family" in row} or None
+        facts = BenchmarkFacts(self.data, len(self.problems), self.file, whole, self.grader, families=families)
         if self.of is None:
             return facts
         other = replace(self.of, presentation=self.presentation)
@@ -189,13 +192,15 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
     """Return rows, each with the place that a sentence names, as problems.
 
     Raises:
-        UserError: there are none, two have one id, or one has no text where text must be.
+        UserError: there are none, two have one id, one has no text where text must be, or some name their family and
+            others do not.
     """
     if not rows:
         raise UserError(
             f"{where} has no problem; accepted: one object a line with problem, answer and, if you like, id"
         )
     problems: dict[str, Problem] = {}
+    first_family = rows[0][1].get("family")
     for place, row in rows:
         if not (row.get("id") is None or is_text(row["id"]) or is_number(row["id"])):
             raise UserError(f"{place} has id={str(row['id'])[:80]!r}; accepted: text or a number")
@@ -208,6 +213,14 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
                 text = repr(value)[:80]
                 raise UserError(f"{place} has {name}={text}; accepted: text{' or a number' * (name == 'answer')}")
         problems[key] = {"id": key, "problem": str(row["problem"]).strip(), "answer": gold(row["answer"])}
+        if (family := row.get("family")) is None and first_family is None:
+            continue
+        if not isinstance(family, str) or not (is_text(family) and family.strip()) or first_family is None:
+            raise UserError(
+                f"{place} has family={repr(family)[:80]}{', and the first line none' * (first_family is None)}; "
+                "accepted: text in every line, or no family in any"
+            )
+        problems[key]["family"] = family.strip()
     _warn_of_two_answers(problems.values())
     return tuple(problems.values())
 

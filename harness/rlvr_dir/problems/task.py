@@ -80,7 +80,7 @@ class SampledMathTask(ConfigurableTask):
         """Take the problems, each with the facts of the whole: the model is told by them alone what they are of."""
         from datasets import Dataset, DatasetDict
 
-        facts = asdict(self.benchmark.facts)
+        facts = asdict(self.benchmark.facts) | {"families": None}  # a row names its own
         self.dataset = DatasetDict(
             {"test": Dataset.from_list([{**row, OURS: facts} for row in self.benchmark.problems])}
         )

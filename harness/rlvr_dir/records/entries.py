@@ -58,6 +58,7 @@ class RecordMetadata(Stored, frozen=True):
     file: Text | None = None  # of a benchmark of the user's own
     problems: Count | None = None  # of the benchmark, all of them
     presentation: PromptFormat | None = None
+    families: dict[str, Text] | None = None  # of its problems, by their ids
     grader: Text | None = None  # who was asked to grade it last
     asked: RequestedSamples | None = None
     complete: dict[str, Count] = Field(default_factory=dict)  # samples of each problem that were asked and finished

@@ -57,7 +57,7 @@ def build(
     front += [tables.picked(rows)]
     first_page = [section for section in front if section is not None]
     chapters: list[Chapter] = []
-    if warnings := [*lead.caveats(rows), *_apart(groups)]:
+    if warnings := [*lead.caveats(rows), *_apart(groups), *_in_families(results, more)]:
         chapters.append(Chapter("What to know before reading on", tuple(warnings)))
     chapters += [trained] if trained else []
     for group in groups:
@@ -117,6 +117,16 @@ def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | No
         accuracy.append(figures.against_share(part, f"changed-{word}{group.slug}{task}", title))
         taken_apart.append(difference_figures.two_by_two(own, f"veto-{group.slug}{task}", title))
     return [accuracy[0], taken_apart[0]] if taken_apart and taken_apart[0] else [*accuracy]
+
+
+def _in_families(results: Sequence[EvalResult], analyses: Sequence[Chapter]) -> list[str]:
+    """Say that analyses take problems for independent, where benchmarks name families."""
+    tasks = dict.fromkeys(result.task for result in results if result.families)
+    titles = ", ".join(chapter.title for chapter in analyses)
+    sentence = (
+        f"Of {', '.join(tasks)} the problems come in families, which these chapters take for independent: {titles}."
+    )
+    return [sentence] if tasks and analyses else []
 
 
 def _apart(groups: Sequence[Group]) -> list[str]:

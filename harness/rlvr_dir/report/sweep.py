@@ -290,7 +290,7 @@ class TrainingSummary(SweepSummary):
     @property
     def over(self) -> str:
         """Say what intervals are over: one seed says nothing of others."""
-        return "problems and seeds" if len(self.seeds) > 1 else "problems"
+        return "problems and seeds" if len(self.seeds) > 1 else "problems, of these very models"
 
     def facts(self) -> list[str]:
         """Say what was run, in a few words each."""

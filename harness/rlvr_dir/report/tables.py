@@ -22,10 +22,10 @@ from rlvr_dir.report.shapes import (
     grid,
     methods_table,
 )
-from rlvr_dir.results.compare import Comparison, comparison_kind
+from rlvr_dir.results.compare import Comparison, comparison_kind, evidence
 from rlvr_dir.results.matching import describe
 from rlvr_dir.results.result import EvalResult
-from rlvr_dir.results.settings import Setting
+from rlvr_dir.results.settings import Setting, few_families
 from rlvr_dir.stats import Estimate
 from rlvr_dir.stats.metrics import COLUMNS, Metric
 
@@ -70,6 +70,7 @@ def scores(group: Group) -> Section:
     k, model = max(1, min(samples) // 2), model_called(group.base) or group.pair
     chosen, among = _listed(group)
     notes = ["In brackets: 95 % intervals over problems."]
+    notes += few_families(group.settings)
     notes += ["The average counts each benchmark once."] if len(group.benchmarks) > 1 else []
     if len(samples) > 1:
         notes.append(f"Settings differ in their number of samples: {', '.join(map(str, sorted(samples)))}.")
@@ -255,7 +256,9 @@ def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] 
         if isinstance(row.result, Setting):
             alone = Estimate(0, *d.sampling).interval(1, sign=True)
             table_row["Sampling only"] = "–" if row.result.first.sampling.greedy else alone or "–"
-        table_row |= {"Seeds": len(compared_seeds([(row.result, row.reference)]))} if trained else {}
+        if trained:
+            over = {None: "–", True: "problems and seeds", False: "of these two models"}[d.seeds]
+            table_row |= {"Seeds": len(compared_seeds([(row.result, row.reference)])), "Over": over}
         table_row |= {"p": Cell(row.p_text or "–", None if d.p != d.p else d.p)}
         table_rows.append({**table_row, "p (Holm)": Cell(row.holm_text or "–", None if d.p != d.p else row.holm_p)})
     return table_rows
@@ -270,8 +273,9 @@ def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Section:
         "for other samples of these very problems (sampling only). p is the larger of the t test's and the sign-flip "
         f"test's; Holm's correction over these {len(rows)} rows."
     )
+    notes = (note, *evidence(rows))
     return Section(
-        "differences", "Paired differences.", frame(difference_rows(rows, pairs=named)), (note,), sortable=True
+        "differences", "Paired differences.", frame(difference_rows(rows, pairs=named)), notes, sortable=True
     )
 
 
@@ -312,9 +316,9 @@ def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None
         "flagged token) is what RL's decision adds to the gate's. "
         f"p (Holm) is corrected over all {len(rows)} comparisons of this report."
     )
-    return (
-        Section("main-differences", "Differences.", frame(difference_rows(main_rows)), (note,)) if main_rows else None
-    )
+    if not main_rows:
+        return None
+    return Section("main-differences", "Differences.", frame(difference_rows(main_rows)), (note, *evidence(main_rows)))
 
 
 def everything(groups: Sequence[Group]) -> Section:

@@ -5,7 +5,7 @@ and other problems.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,13 +15,15 @@ from rlvr_dir.report.model import Chapter, Section, frame
 from rlvr_dir.report.paper import model_called
 from rlvr_dir.report.shapes import Method, Score, anchor, benchmark_title, in_points, methods_table
 from rlvr_dir.report.tables import compared_seeds, difference_rows
+from rlvr_dir.results.compare import evidence
 from rlvr_dir.results.matching import comparable_groups, distinguish
 from rlvr_dir.results.result import EvalResult
-from rlvr_dir.results.settings import Setting, cut_unlike, settings_of
+from rlvr_dir.results.settings import Setting, cut_unlike, few_families, settings_of
 from rlvr_dir.results.trainings import called, of_training, run_of
 from rlvr_dir.spec.pair import model_name
 from rlvr_dir.stats import Estimate, RunScores, TrainingScores, mean_difference_over_runs, p_value
 
+SEEDS_OF_OTHERS = "one training each, seeds as they vary in the others"
 REFERENCE = "DAPO"  # what the others are set against, where it is there; else the first
 
 
@@ -107,18 +109,24 @@ def _trained(settings: Sequence[Setting], base_of: Callable[[Setting], tuple[str
                 "for each, as A=PLACE B=PLACE"
             )
         seeds[run] = setting
-    return [
+    trained = [
         Trained(
             label=name,
             task=benchmark,
             units=tuple(seeds),
             values=np.array([setting.avg for setting in seeds.values()]),
+            families=stats.common_families(setting.families for setting in seeds.values()),
             runs={seed: setting.values for seed, setting in seeds.items()},
             base=base,
             settings=tuple(seeds.values()),
         )
         for (base, name, benchmark), seeds in by_method.items()
     ]
+
+    def spread(method: Trained) -> tuple[float, float] | None:
+        return stats.seed_spread(other for other in trained if (other.base, other.task) == (method.base, method.task))
+
+    return [replace(method, seed_spread=spread(method)) for method in trained]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,10 +165,12 @@ class _Row:
     def sentence(self, other: str, compared: Sequence[tuple[RunScores, RunScores]]) -> str:
         """Say what it changes against another."""
         d, seeds = mean_difference_over_runs(compared), len(compared_seeds(compared))
+        alone = seeds == 1 and all(len(other.units) == 1 for _, other in compared)
+        one = "of these two models" if not d.seeds else SEEDS_OF_OTHERS if alone else "one seed against several"
         titles = ", ".join(benchmark_title(result.task) for result, _ in compared)
         words = [
             f"mean over {titles}" if len(compared) > 1 else titles,
-            f"{seeds} seeds" if seeds > 1 else "one training each",
+            f"{seeds} seeds" if seeds > 1 else one,
         ]
         words += ["95 %"] if d.low == d.low else []
         words += [f"p {p_value(d.p, d.at_most)}"] if d.p == d.p else []
@@ -226,7 +236,12 @@ def _notes(trained: Sequence[Trained], reference: str) -> list[str]:
         "of comparisons."
     )
     if any(len(scores.runs) == 1 for scores in trained):
-        note += " Of one training the interval is over problems alone: another seed may differ by more."
+        note += (
+            " A score of one training is of this model: another seed may differ by more. One training minus one is of "
+            "these two models, unless others of this table have several seeds: then what these vary by is in its "
+            "interval (√2 s; s to the base)."
+        )
+    note = " ".join([note, *few_families(trained)])
     if chosen := {
         scores.label: checkpoint for scores in trained if (checkpoint := _checkpoint(scores)).startswith("best(")
     }:
@@ -265,14 +280,17 @@ def _score(scores: TrainingScores[Trained], reference: TrainingScores[Trained], 
 
 def _untrained(base: Setting, trained: Trained) -> RunScores:
     """Return the scores of the base, which was sampled once, to be subtracted: of every seed the same."""
-    return RunScores("Base", base.benchmark, trained.units, base.values, runs=dict.fromkeys(trained.units, base.values))
+    runs = dict.fromkeys(trained.units, base.values)
+    return RunScores("Base", base.benchmark, trained.units, base.values, families=base.families, runs=runs)
 
 
 def _differences(compared: Sequence[tuple[RunScores, RunScores]], name: str, pair: str) -> Section:
     note = (
         "In points, paired by problem, and by seed where both have the same; else all seeds of both count. Intervals "
-        "and p are over problems and, of several trainings, over seeds as well; Holm's correction over these "
-        f"{len(compared)} rows."
+        "and p are over problems and seeds; where one training stands against one and no other shows how seeds vary, "
+        "of these two models: their data depend on gain plus seeds alone, so no p over seeds can be had. Holm's "
+        f"correction over these {len(compared)} rows."
     )
-    rows = difference_rows(stats.family(compared))
+    compared_rows = stats.family(compared)
+    rows, note = difference_rows(compared_rows), " ".join([note, *evidence(compared_rows)])
     return Section(name, f"Trained models, differences{pair}.", frame(rows), (note,), sortable=True)

@@ -8,13 +8,13 @@ unless that is asked for by name.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from rlvr_dir import stats
 from rlvr_dir.errors import UserError
 from rlvr_dir.markdown import interval, markdown_table
 from rlvr_dir.results.matching import conflicting_weights, engine_facts, mismatches, partition
-from rlvr_dir.results.settings import Setting, cut_unlike
+from rlvr_dir.results.settings import Setting, cut_unlike, few_families, taken_alone
 from rlvr_dir.text import visible
 
 Comparison = stats.Comparison[Setting]
@@ -222,6 +222,16 @@ def unmatched_reasons(
     return [*dict.fromkeys(sentences)]
 
 
+def evidence(rows: Sequence[stats.Comparison[Any]]) -> list[str]:
+    """Say what few families, and problems of which none differs, leave open: a sentence each, where rows have such."""
+    equal = [row.difference for row in rows if row.nothing_differs]
+    units = {d.families or d.n: d.over.split(",")[0] for d in equal}
+    still_open = [f"{100 * stats.unseen(n):.1f} points ({words})" for n, words in units.items()]
+    sides = [side for row in rows for side in (row.result, row.reference)]
+    sentence = f"Where nothing differs, effects of up to {', '.join(still_open)} remain open."
+    return [*few_families(sides), *([sentence] if equal else [])]
+
+
 def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
     """Write the comparisons as a Markdown table in percentage points, with notes beneath."""
     sides = [side for row in rows for side in (row.result, row.reference)]
@@ -231,6 +241,7 @@ def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
         "",
         f"Paired by problem; Holm's correction over these {len(rows)} comparisons.",
         "95 % interval: for other such problems; sampling only: for other samples of these very problems.",
+        *map(visible, evidence(rows)),
         f"A score is the mean of all seeds that its setting has (of {seeds})."
         if any(len(side.seeds) > 1 for side in sides)
         else None,
@@ -290,4 +301,7 @@ def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
         f"Problems that would be needed to find a gain of {100 * gain:g} points with 80 % chance, and the gain "
         "that those at hand would show (paired t test at 5 %, the samples a problem as here):\n\n"
         + markdown_table([*head, f"problems for {100 * gain:g}"], cells, left=3)
+        + "".join(
+            f"\n\n{sentence}" for sentence in taken_alone(side for row in rows for side in (row.result, row.reference))
+        )
     )

@@ -64,7 +64,8 @@ class Answer:
     def facts(self) -> dict[str, Any]:
         """Return the numbers as plain values."""
         plain = {"label": self.setting.label, "votes": self.votes, "models": self.models, "forwards": self.forwards}
-        return {**plain, "accuracy": float(self.values.mean()), **_bounds(*stats.score_interval(self.values))}
+        ends = stats.score_interval(self.values, families=self.setting.families)
+        return {**plain, "accuracy": float(self.values.mean()), **_bounds(*ends)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +213,10 @@ def _verdicts(settings: Sequence[Setting]) -> list[BestComparison]:
         places = np.flatnonzero(met.any(axis=0))
         others = [single[place] for place in places]
         difference = stats.best_difference(
-            [answer.values for answer in pair_answers], [other.values for other in others], meets=met[:, places]
+            [answer.values for answer in pair_answers],
+            [other.values for other in others],
+            meets=met[:, places],
+            families=stats.common_families(setting.families for setting in settings),
         )
         comparisons.append(BestComparison(votes, tuple(pair_answers), tuple(others), difference, starved))
     return comparisons
@@ -233,7 +237,12 @@ def _crossing(settings: Sequence[Setting]) -> stats.Crossing | None:
         if setting.decoding.mode == "rl" and models_of(setting) == 1 and setting.samples > 1
     ]
     bases = [setting for setting in settings if setting.decoding.mode == "base" and setting.samples > 1]
-    return next((stats.crossing(b.values, rl.values) for rl in rls for b in bases if not unlike(b, rl)), None)
+    return next((_crossed(rl, base) for rl in rls for base in bases if not unlike(base, rl)), None)
+
+
+def _crossed(rl: Setting, base: Setting) -> stats.Crossing:
+    families = stats.common_families([base.families, rl.families])
+    return stats.crossing(base.values, rl.values, families=families)
 
 
 def crossings(rows: Sequence[Comparison]) -> str:
@@ -246,7 +255,7 @@ def crossings(rows: Sequence[Comparison]) -> str:
     pairs = [(rl, base) for rl, base in pairs if min(rl.samples, base.samples) > 1]
     if not pairs:
         raise UserError("a crossing needs RL compared with its base, with two samples a problem at least")
-    crossed = [(rl, base, stats.crossing(base.values, rl.values)) for rl, base in pairs]
+    crossed = [(rl, base, _crossed(rl, base)) for rl, base in pairs]
     return "\n".join(
         f"- {rl.benchmark}, {base.label} and {rl.label}: {crossing_sentence(k)}" for rl, base, k in crossed
     )
@@ -283,11 +292,9 @@ def _table(group: MatchedGroup) -> str:
     votes = sorted(votes_shown or {1})
     rows = []
     for setting in sorted(group.settings, key=lambda setting: (models_of(setting), setting.decoding.mode)):
-        values = {answer.votes: answer.values for answer in answers_of(setting)}
-        cells = [
-            f"{100 * values[k].mean():.1f} {interval(*stats.score_interval(values[k]))}".rstrip() if k in values else ""
-            for k in votes
-        ]
+        values, own = {answer.votes: answer.values for answer in answers_of(setting)}, setting.families
+        ends = {k: interval(*stats.score_interval(values[k], families=own)) for k in votes if k in values}
+        cells = [f"{100 * values[k].mean():.1f} {ends[k]}".rstrip() if k in values else "" for k in votes]
         answer = Answer(setting, 1)
         rows.append([setting.label, str(answer.models), f"{answer.forwards:.1f}", *cells])
     head = [
@@ -329,8 +336,10 @@ def lengths(settings: Sequence[Setting]) -> str:
     both = [
         [(a.all(name).astype(float), b.all(name).astype(float)) for a, b in pairs] for name in ("n_tokens", "truncated")
     ]
-    tokens = [stats.paired_difference(a.mean(axis=1), b.mean(axis=1)) for a, b in both[0]]
-    cut = [stats.paired_difference(a, b) for a, b in both[1]]
+    families = [stats.common_families([a.families, b.families]) for a, b in pairs]
+    alike = [*zip(both[0], both[1], families, strict=True)]
+    tokens = [stats.paired_difference(a.mean(axis=1), b.mean(axis=1), families=own) for (a, b), _, own in alike]
+    cut = [stats.paired_difference(a, b, families=own) for _, (a, b), own in alike]
     corrected = stats.holm([difference.p for difference in (*tokens, *cut)])
     p = [f"{p_value:.3g}" for p_value in corrected]
     rows = []

@@ -139,11 +139,11 @@ def _readable(reads: Sequence[Callable[[], list[EvalResult]]]) -> list[EvalResul
 
 
 def _newest(results: Sequence[EvalResult]) -> list[EvalResult]:
-    """Leave out what a newer one was graded in place of: results that differ in the version of the grader only."""
+    """Leave out what a newer one was made in place of: results that differ in the grader's version or families only."""
     kept: dict[str, EvalResult] = {}
     for result in results:
         by_name = {**result.provenance, "graded_with": {"grader": str(result.provenance.get("grader"))}}
-        config_hash = result.replace(provenance=by_name).config_hash
+        config_hash = result.replace(provenance=by_name, families=None).config_hash
         kept.pop(config_hash, None)
         kept[config_hash] = result
     return [*kept.values()]

@@ -43,6 +43,7 @@ class TaskResult(Stored, frozen=True):
     """What a decoding of a task is, whoever scores it. All tables have shape (problems, samples).
 
     Row i belongs to `problem_ids[i]`, column j to sample j. `truncated` marks responses that ran into the token limit.
+    `families` has the family of each problem where the benchmark names them.
     `seconds` is this result's share, by tokens, of what the engine spent on its decoding (all tasks of one `evaluate`
     call decode together); 0 where rollouts came from a record, since then no speed is known. `name` is what the reader
     calls its RL model (`DAPO`); it is not written.
@@ -61,6 +62,7 @@ class TaskResult(Stored, frozen=True):
     truncated: Flags
     seconds: Annotated[Number, Field(ge=0, le=MOST)] = 0.0
     provenance: Annotated[Plain, BeforeValidator(checked_provenance)] = Field(default_factory=dict)
+    families: tuple[Text, ...] | None = None
     name: str = ""
 
     @model_validator(mode="after")
@@ -72,6 +74,10 @@ class TaskResult(Stored, frozen=True):
                     f"{name} of {self.task} has shape {table.shape}, not {shape} (problems, samples): "
                     "refusing to aggregate a part as if it were the whole"
                 )
+        if self.families is not None and len(self.families) != shape[0]:
+            raise ValueError(
+                f"families of {self.task} has {len(self.families)} labels; accepted: {shape[0]}, one a problem"
+            )
         for name in ("n_replaced", "n_changed"):
             for row, column in np.argwhere(getattr(self, name) > self.n_tokens)[:1]:
                 raise ValueError(
@@ -119,8 +125,10 @@ class TaskResult(Stored, frozen=True):
 
     @property
     def benchmark(self) -> str:
-        """The task, marked where only some problems were asked. For beside every number."""
-        return self.task + (f" ({self.limited})" if self.limited else "")
+        """The task, marked where only some problems were asked or they come in families. For beside every number."""
+        marks = [self.limited, f"over {stats.count_families(self.families)} families" if self.families else None]
+        said = ", ".join(filter(None, marks))
+        return self.task + (f" ({said})" if said else "")
 
     @property
     def engine(self) -> dict[str, Any]:
@@ -197,6 +205,7 @@ class TaskResult(Stored, frozen=True):
             "sampling": self.sampling.model_dump(mode="json"),
             "problems": list(self.problem_ids),
             "scores": self.scores_hashed,
+            **({"families": list(self.families)} if self.families else {}),
             **{name: self.provenance[name] for name in REQUEST_FACTS if self.provenance.get(name) is not None},
         }
         return digest_of(hashed)
@@ -255,8 +264,8 @@ class EvalResult(TaskResult, frozen=True):
 
     @property
     def standard_error(self) -> float:
-        """Of `avg`, over problems."""
-        return stats.standard_error(self.correct)
+        """Of `avg`, over problems, or the families in which they come."""
+        return stats.standard_error(self.correct, self.families)
 
     @property
     def sampling_error(self) -> float:
@@ -290,7 +299,8 @@ class EvalResult(TaskResult, frozen=True):
         at = {key: i for i, key in enumerate(self.problem_ids)}
         rows = [at[key] for key in problems]
         cut = {name: table[rows] for name, table in self.tables().items()}
-        return self.replace(problem_ids=tuple(problems), seconds=0.0, **cut)
+        families = tuple(self.families[row] for row in rows) if self.families else None
+        return self.replace(problem_ids=tuple(problems), families=families, seconds=0.0, **cut)
 
 
 class LmEvalResult(TaskResult, frozen=True):
@@ -381,13 +391,15 @@ def result_from(
     def table(of: Callable[[Key], Any]) -> list[list[Any]]:
         return [[of((name, sample)) for sample in range(samples)] for name in names]
 
-    config, rows = record.config, record.rows
+    config, rows, families = record.config, record.rows, record.metadata.families
     assert config is not None
+    ids = [name.partition("/")[2] for name in names]
     fields: dict[str, Any] = {
         "task": task,
         "decoding": config.decoding,
         "sampling": parse(Sampling, {"samples": samples, **config.sampling.model_dump()}),
-        "problem_ids": tuple(name.partition("/")[2] for name in names),
+        "problem_ids": tuple(ids),
+        "families": tuple(families[key] for key in ids) if families else None,
         "truncated": table(lambda key: rows[key].finish_reason == "length"),
         **{name: table(lambda key, name=name: getattr(rows[key], name)) for name in COUNTS},
         **provenance,

@@ -18,6 +18,9 @@ from rlvr_dir.results.result import EvalResult
 from rlvr_dir.spec import Decoding, Sampling
 from rlvr_dir.spec.pair import model_name
 
+# reports/coverage.md, of six families and of some five of unequal sizes
+FEW_COVER = "97 to 100 % (shares of tokens 91 to 97 %)"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting(stats.Scores):
@@ -35,7 +38,8 @@ class Setting(stats.Scores):
         results = sorted(results, key=lambda result: result.sampling.seed)
         first, seeds = results[0], tuple(result.sampling.seed for result in results)
         values = np.hstack([result.correct for result in results])
-        return cls(first.label, first.task, first.problem_ids, values, seeds, tuple(results))
+        families = stats.common_families(result.families for result in results)
+        return cls(first.label, first.task, first.problem_ids, values, seeds, families, results=tuple(results))
 
     @property
     def first(self) -> EvalResult:
@@ -69,7 +73,8 @@ class Setting(stats.Scores):
 
     def share(self, name: str) -> stats.Estimate:
         """Return the share of tokens of one kind, `n_replaced` or `n_changed`, with its interval over problems."""
-        return stats.token_share(*(self.all(table).sum(axis=1) for table in (name, "n_tokens")))
+        hits, tokens = (self.all(table).sum(axis=1) for table in (name, "n_tokens"))
+        return stats.token_share(hits, tokens, self.families)
 
     def all(self, name: str) -> np.ndarray:
         """Return a table of all seeds, side by side: (problems, samples of all seeds)."""
@@ -126,6 +131,23 @@ def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
     records = [[*by_number.values()] for by_number in by.values()]
     every = [result for record in records for result in record]
     return [every] if len({result.sampling.seed for result in every}) == len(every) else records
+
+
+def few_families(settings: Iterable[stats.Scores]) -> list[str]:
+    """Say, in a sentence, what intervals are worth where a benchmark has fewer than ten families."""
+    few = {
+        scores.benchmark: None
+        for scores in settings
+        if scores.families and stats.count_families(scores.families) < stats.FEW
+    }
+    return [f"Few families: {', '.join(few)}. There 95 % intervals cover {FEW_COVER} in simulation."] if few else []
+
+
+def taken_alone(settings: Iterable[stats.Scores]) -> list[str]:
+    """Say, in a sentence, whose problems a table takes for independent though they come in families."""
+    tasks = dict.fromkeys(scores.task for scores in settings if scores.families)
+    sentence = f"Problems are taken for independent here, also where they come in families: {', '.join(tasks)}."
+    return [sentence] if tasks else []
 
 
 def cut_unlike(pairs: Iterable[tuple[Setting, Setting]]) -> list[str]:

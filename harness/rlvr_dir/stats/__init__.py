@@ -14,6 +14,7 @@ from rlvr_dir.stats.errors import (
     t_interval,
 )
 from rlvr_dir.stats.estimate import Estimate, p_value
+from rlvr_dir.stats.families import FEW, common_families, count_families, unseen
 from rlvr_dir.stats.majority import maj_at_k, maj_at_k_per_problem, numbered
 from rlvr_dir.stats.mass import gain_parts, least_share, mass_share, share_of_gain
 from rlvr_dir.stats.metrics import Responses, benchmark_metrics, pass_ks, problem_metrics, ratio
@@ -23,9 +24,10 @@ from rlvr_dir.stats.power import Spread, detectable_gain, paired_spread, power, 
 from rlvr_dir.stats.reached import reached
 from rlvr_dir.stats.shares import share_ratio, token_difference, token_mean, token_share
 from rlvr_dir.stats.tables import holm, mean_interval
-from rlvr_dir.stats.trainings import TrainingScores, mean_difference_over_runs
+from rlvr_dir.stats.trainings import TrainingScores, mean_difference_over_runs, seed_spread
 
 __all__ = [
+    "FEW",
     "SPLITS",
     "BestDifference",
     "Choice",
@@ -43,6 +45,8 @@ __all__ = [
     "best_difference",
     "choice",
     "combined",
+    "common_families",
+    "count_families",
     "crossing",
     "detectable_gain",
     "difference_over_runs",
@@ -75,6 +79,7 @@ __all__ = [
     "satterthwaite",
     "score_interval",
     "score_over_runs",
+    "seed_spread",
     "share_of_gain",
     "share_ratio",
     "sign_flip_p",
@@ -83,4 +88,5 @@ __all__ = [
     "token_difference",
     "token_mean",
     "token_share",
+    "unseen",
 ]

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from rlvr_dir.errors import UserError
 from rlvr_dir.stats.errors import combined, finite
+from rlvr_dir.stats.families import Labels, by_family
 from rlvr_dir.stats.paired import difference_error, sign_flip_p
 
 DRAWS = 4000
@@ -35,6 +36,7 @@ def best_difference(
     level: float = 0.95,
     family: int = 1,
     meets: ArrayLike | None = None,
+    families: Labels | None = None,
 ) -> BestDifference:
     """Return max_i (E(ones_i) - max_j E(others_j)), j of those that i meets: by how much the best is ahead.
 
@@ -50,6 +52,7 @@ def best_difference(
 
     Args:
         meets: (ones, others) bool; by default all meet.
+        families: a label a problem; bootstrap, intervals and signs are then of whole families.
 
     Raises:
         UserError: a side is empty, one meets none, or the numbers of problems differ.
@@ -61,15 +64,17 @@ def best_difference(
     if met.shape != (len(first), len(second)) or not met.any(axis=1).all():
         raise UserError("meets is refused: (ones, others), and each of the ones has to meet one of the others")
     d = np.array([[a - b for b in second] for a in first])  # (ones, others, problems)
-    per_lead = simultaneous_level(d[met], level)
+    per_lead = simultaneous_level([by_family(row, families, float(row.mean())) for row in d[met]], level)
     low, high = np.full(met.shape, np.inf), np.full(met.shape, np.inf)
     for i, j in zip(*np.nonzero(met), strict=True):
         samples = min(np.shape(ones[i])[-1], np.shape(others[j])[-1])
-        low[i, j], high[i, j] = combined(float(d[i, j].mean()), [difference_error([d[i, j]], samples)], per_lead)[:2]
+        error = difference_error([d[i, j]], samples, [families])
+        low[i, j], high[i, j] = combined(float(d[i, j].mean()), [error], per_lead)[:2]
     leads = np.where(met, d.mean(axis=2), np.inf)
     winner = int(leads.min(axis=1).argmax())
     other = int(leads[winner].argmin())
     mean = float(leads[winner, other])
+    d = np.array([[by_family(row, families) for row in rows] for rows in d])  # whose signs are flipped
     if mean > 0:
         p = len(first) * min(_least_certain(d[i, met[i]], family) for i in range(len(first)))
     else:

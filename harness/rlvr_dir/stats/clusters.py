@@ -8,32 +8,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rlvr_dir.stats.errors import combined, finite, satterthwaite, score_interval, standard_error
-from rlvr_dir.stats.paired import PairedDifference, difference_error, in_one, with_signs
+from rlvr_dir.stats.errors import combined, finite, mean_error, satterthwaite, score_interval, standard_error
+from rlvr_dir.stats.families import Labels, by_family
+from rlvr_dir.stats.paired import PairedDifference, difference_error, families_of, in_one, with_signs
 from rlvr_dir.stats.tables import mean_interval
 
 Runs = Mapping[Any, ArrayLike]  # of one benchmark, by seed of the training: (problems, samples)
 
 
-def score_over_runs(benchmarks: Sequence[Runs], level: float = 0.95) -> PairedDifference:
+def score_over_runs(
+    benchmarks: Sequence[Runs], level: float = 0.95, families: Sequence[Labels | None] | None = None
+) -> PairedDifference:
     """Return a score as a mean over trainings and benchmarks, its interval for other problems and seeds; `p` is void.
 
     It is at least `score_interval`, of several benchmarks the `mean_interval` of theirs, which hold near 0 and 1; of
-    one training it is that one.
+    one training it is that one. `families` has the labels of each benchmark.
     """
+    labels = families or [None] * len(benchmarks)
     tables = [_table(runs, list(runs)) for runs in benchmarks]
     seeds = [np.mean([x.mean(axis=0) for x in tables], axis=0)] if len({x.shape[1] for x in tables}) == 1 else []
     parts = [(standard_error(seed), seed.size - 1) for seed in seeds if seed.size > 1]
-    interval = _crossed([x.mean(axis=1) for x in tables], parts, level)
+    interval = _crossed([x.mean(axis=1) for x in tables], parts, level, labels)
     every = [np.hstack([finite("runs", x) for x in runs.values()]) for runs in benchmarks]
-    least, most = mean_interval([(float(x.mean()), *score_interval(x, level)) for x in every])
+    scores = [(float(x.mean()), *score_interval(x, level, own)) for x, own in zip(every, labels, strict=True)]
+    least, most = mean_interval(scores)
     if all(x.shape[1] == 1 for x in tables):
         return replace(interval, low=least, high=most)
     low, high = max(0.0, interval.low), min(1.0, interval.high)
     return replace(interval, low=float(np.fmin(low, least)), high=float(np.fmax(high, most)))
 
 
-def difference_over_runs(benchmarks: Sequence[tuple[Runs, Runs]], level: float = 0.95) -> PairedDifference:
+def difference_over_runs(
+    benchmarks: Sequence[tuple[Runs, Runs]],
+    level: float = 0.95,
+    families: Sequence[Labels | None] | None = None,
+    other_seeds: tuple[float, float] | None = None,
+) -> PairedDifference:
     """Subtract what other trainings scored on the same problems, as a mean over benchmarks.
 
     Interval and p are for other problems and other seeds of the training, and the only ones that trainings have:
@@ -41,9 +51,14 @@ def difference_over_runs(benchmarks: Sequence[tuple[Runs, Runs]], level: float =
     seeds count on either side, and where one side has a single seed, the other's tell how much seeds differ. A base,
     which was sampled once, is the same of every seed; its samples count once. The error has a part over problems
     (`difference_error`) and one over seeds, put together by `combined`, each with its own degrees of freedom; the noise
-    of the samples counts in both. p is at least the sign-flip test's over problems. A seed on each side says nothing of
-    others: then interval and p are over problems alone.
+    of the samples counts in both. p is at least the sign-flip test's over problems. `families` has the labels of each
+    benchmark.
+
+    A seed on each side says nothing of others: what is seen depends on the gain plus the difference of these two seeds
+    alone. Then `other_seeds` may be the error that other trainings give, with its degrees of freedom (`borrowed_error`
+    of `trainings.py`); without it interval and p are over problems, of these two models (`seeds` is False).
     """
+    labels = families or [None] * len(benchmarks)
     paired = paired_seeds(benchmarks)
     by_problem, by_seed, samples = [], [], []
     for pair in benchmarks:
@@ -53,12 +68,14 @@ def difference_over_runs(benchmarks: Sequence[tuple[Runs, Runs]], level: float =
         samples += [_samples([*runs.values()]) for runs in pair]
     alike = all(len({table.size for table in side}) == 1 for side in zip(*by_seed, strict=True))
     seeds = [np.mean(side, axis=0) for side in zip(*by_seed, strict=True)] if alike else []
-    parts = [(standard_error(seed), seed.size - 1) for seed in seeds if seed.size > 1]
+    parts: list[tuple[float, float]] = [(standard_error(seed), seed.size - 1) for seed in seeds if seed.size > 1]
     if len(seeds) == 2 and len(parts) == 1:  # the single seed of one side differs from others as those of the other do
         parts.append((parts[0][0] * sqrt(parts[0][1] + 1), parts[0][1]))
-    difference = _crossed(by_problem, parts, level, min(samples))
-    difference = replace(difference, low=max(difference.low, -1.0), high=min(difference.high, 1.0))
-    return with_signs(difference, in_one(by_problem), level)
+    if not parts and other_seeds is not None:
+        parts = [other_seeds]
+    difference = _crossed(by_problem, parts, level, labels, min(samples))
+    difference = replace(difference, low=max(difference.low, -1.0), high=min(difference.high, 1.0), seeds=bool(parts))
+    return with_signs(difference, in_one([*map(by_family, by_problem, labels)]), level)
 
 
 def paired_seeds(benchmarks: Sequence[tuple[Runs, Runs]]) -> list[Hashable]:
@@ -68,7 +85,11 @@ def paired_seeds(benchmarks: Sequence[tuple[Runs, Runs]]) -> list[Hashable]:
 
 
 def _crossed(
-    problems: Sequence[np.ndarray], seeds: Sequence[tuple[float, int]], level: float, samples: int | None = None
+    problems: Sequence[np.ndarray],
+    seeds: Sequence[tuple[float, float]],
+    level: float,
+    families: Sequence[Labels | None],
+    samples: int | None = None,
 ) -> PairedDifference:
     """Return a mean over `problems`, means over seeds, (problems,) each, with its error over these and over seeds.
 
@@ -77,14 +98,15 @@ def _crossed(
     """
     mean = float(np.mean([problem.mean() for problem in problems]))
     if samples is None:
-        errors = [(standard_error(problem), problem.size - 1) for problem in problems]
+        errors = [mean_error(problem, own) for problem, own in zip(problems, families, strict=True)]
         over_problems = float(np.sqrt(sum(e**2 for e, _ in errors))) / len(problems), satterthwaite(errors)
     else:
-        over_problems = difference_error(problems, samples)
+        over_problems = difference_error(problems, samples, families)
     parts = [over_problems, *seeds]
     low, high, p = combined(mean, parts, level)
     error = float(np.sqrt(sum(part**2 for part, _ in parts)))
-    return PairedDifference(mean, error, low, high, p, sum(problem.size for problem in problems))
+    n = sum(problem.size for problem in problems)
+    return PairedDifference(mean, error, low, high, p, n, families=families_of(problems, families))
 
 
 def _samples(runs: Sequence[ArrayLike]) -> int:

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from rlvr_dir.errors import UserError
 from rlvr_dir.stats.best import simultaneous_level
 from rlvr_dir.stats.errors import combined
+from rlvr_dir.stats.families import Labels, by_family
 from rlvr_dir.stats.paired import difference_error
 from rlvr_dir.stats.passk import pass_at_k_per_problem
 
@@ -26,13 +27,14 @@ class Crossing:
     n: int
 
 
-def crossing(above: ArrayLike, below: ArrayLike, level: float = 0.95) -> Crossing:
+def crossing(above: ArrayLike, below: ArrayLike, level: float = 0.95, families: Labels | None = None) -> Crossing:
     """Return the first k* at which the model `above` solves more problems in k samples than the model `below`.
 
     Both are (problems, samples) of 0 and 1 on the same problems; Pass@k is the unbiased estimate for every k up to the
     smaller number of samples. k* = 1 says that `above` is ahead with one sample already. The lower bounds are those of
     t intervals over problems (`difference_error`) of the level at which all of them hold with chance `level`
     (`simultaneous_level`): so of two models that are equally good at every k none is named in 1 - `level` of cases.
+    With `families`, a label a problem, bounds and bootstrap are of these.
 
     Raises:
         UserError: the numbers of problems differ, or what `pass_at_k` refuses.
@@ -47,8 +49,9 @@ def crossing(above: ArrayLike, below: ArrayLike, level: float = 0.95) -> Crossin
         )
     n = min(first.shape[1], other.shape[1])
     gaps = np.array([pass_at_k_per_problem(first, k) - pass_at_k_per_problem(other, k) for k in range(1, n + 1)])
-    level_of_one = simultaneous_level(gaps, 2 * level - 1)  # of two sides, so that `level` is that of the lower ones
-    low = [combined(float(gap.mean()), [difference_error([gap], n)], level_of_one)[0] for gap in gaps]
+    units = [by_family(gap, families, float(gap.mean())) for gap in gaps]
+    level_of_one = simultaneous_level(units, 2 * level - 1)  # of two sides, so that `level` is that of the lower ones
+    low = [combined(float(gap.mean()), [difference_error([gap], n, [families])], level_of_one)[0] for gap in gaps]
     return Crossing(_first(np.array(low)), _first(gaps.mean(axis=1)), n)
 
 

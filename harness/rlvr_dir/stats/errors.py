@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlvr_dir.errors import UserError
+from rlvr_dir.stats.families import Families, Labels
 
 COINS = 2  # problems that are right or wrong as a whole, added to what is known of the spread over problems
 
@@ -28,18 +29,27 @@ def finite(name: str, values: ArrayLike) -> np.ndarray:
     return x
 
 
-def standard_error(values: ArrayLike) -> float:
-    """Return the standard error over problems: sd(p_i, ddof=1) / sqrt(n), with p_i the mean of problem i.
+def standard_error(values: ArrayLike, families: Labels | None = None) -> float:
+    """Return the standard error of the mean over problems, of `mean_error`."""
+    return mean_error(values, families)[0]
 
-    `values` is a (problems, samples) matrix or already one number a problem. This is the clustered error with the
-    problem as cluster. NaN for a single problem: one problem says nothing about others.
+
+def mean_error(values: ArrayLike, families: Labels | None = None) -> tuple[float, float]:
+    """Return the standard error over problems, sd(p_i, ddof=1) / sqrt(n), and its degrees of freedom, n - 1.
+
+    `values` is a (problems, samples) matrix, p_i the mean of problem i, or already one number a problem. This is the
+    clustered error with the problem as cluster; with `families`, a label a problem, these are the clusters
+    (`Families.error`, `Families.degrees`). NaN for a single one: it says nothing about others.
 
     Raises:
-        UserError: a value is not finite.
+        UserError: a value is not finite, or `families` has not one label a problem.
     """
     x = finite("values", values)
     p = x.mean(axis=1) if x.ndim == 2 else x
-    return float(p.std(ddof=1) / np.sqrt(p.size)) if p.size > 1 else float("nan")
+    if families is not None:
+        groups = Families.of(families, p.size)
+        return groups.error(p), groups.degrees
+    return float(p.std(ddof=1) / np.sqrt(p.size)) if p.size > 1 else float("nan"), p.size - 1
 
 
 def sampling_error(values: ArrayLike) -> float:
@@ -107,7 +117,7 @@ def combined(mean: float, parts: Sequence[tuple[float, float]], level: float = 0
     return mean - width, mean + width, float(p)
 
 
-def score_interval(correct: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+def score_interval(correct: ArrayLike, level: float = 0.95, families: Labels | None = None) -> tuple[float, float]:
     """Return the confidence interval of Avg@K over problems: Wilson's score interval of an effective number of trials.
 
     `correct` is (problems, samples) of 0 and 1. With m the mean and s its standard error, m (1 - m) / s^2 independent
@@ -119,6 +129,9 @@ def score_interval(correct: ArrayLike, level: float = 0.95) -> tuple[float, floa
     near 0 and 1 (docs/statistics.md has the simulation). After Korn and Graubard (1998) and Dean and Pagano (2015).
     NaN for one problem.
 
+    With `families` s and its degrees of freedom are theirs, the coins are COINS families, n in their formula is
+    `Families.effective`, and the degrees stand for n - 1. A label never shortens it: it holds the interval without.
+
     Raises:
         UserError: `correct` is no (problems, samples) matrix of numbers within 0 and 1.
     """
@@ -128,20 +141,24 @@ def score_interval(correct: ArrayLike, level: float = 0.95) -> tuple[float, floa
     if x.ndim != 2 or not x.size or x.min() < 0 or x.max() > 1:
         raise UserError(f"correct has shape {x.shape}; accepted: (problems, samples) of numbers within 0 and 1")
     n, samples = x.shape
-    if n < 2:
+    error, df = mean_error(x, families)
+    if df == 0:
         return float("nan"), float("nan")
+    units = n if families is None else Families.of(families, n).effective
     mean = float(x.mean())
     coin = mean * (1 - mean)  # the variance of a problem that is right or wrong as a whole
-    variance = (n * standard_error(x) ** 2 + COINS * coin / n) / (n + COINS)
-    trials = float(np.clip(coin / variance, n - 1, n * samples)) if coin else float(n)
-    z = float(stdtrit(n - 1, (1 + level) / 2))
+    variance = (units * error**2 + COINS * coin / units) / (units + COINS)
+    trials = float(np.clip(coin / variance, df, n * samples)) if coin else float(units)
+    z = float(stdtrit(df, (1 + level) / 2))
     shrink = 1 + z * z / trials
     centre = (mean + z * z / (2 * trials)) / shrink
     half = z * np.sqrt(mean * (1 - mean) / trials + z * z / (4 * trials * trials)) / shrink
-    return max(0.0, float(centre - half)), min(1.0, float(centre + half))
+    low, high = max(0.0, float(centre - half)), min(1.0, float(centre + half))
+    least, most = (low, high) if families is None else score_interval(x, level)
+    return min(low, least), max(high, most)
 
 
-def satterthwaite(parts: Sequence[tuple[float, int]]) -> float:
+def satterthwaite(parts: Sequence[tuple[float, float]]) -> float:
     """Return the degrees of freedom of a sum of independent estimates, (standard error, degrees of freedom) each.
 
     Welch and Satterthwaite: (sum_i s_i^2)^2 / sum_i (s_i^4 / df_i). Where all errors are 0, the smallest df.

@@ -12,7 +12,10 @@ from rlvr_dir.markdown import interval
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and its 95 % interval; None where it, or the interval, is not known."""
+    """A number and its 95 % interval; None where it, or the interval, is not known.
+
+    One that has a `low` and no `high` has a lower bound alone, which is printed as `≥ 3.20`.
+    """
 
     value: float | None
     low: float | None = None
@@ -28,7 +31,9 @@ class Estimate:
         return "–" if self.value is None else f"{unit * self.value:{'+' if sign else ''}.{digits}f}"
 
     def interval(self, digits: int = 2, *, unit: float = 100.0, sign: bool = False) -> str:
-        """Write the interval, `[44.10, 66.70]`; nothing where it is not known."""
+        """Write the interval, `[44.10, 66.70]`, or the lower bound; nothing where it is not known."""
+        if self.low is not None and self.high is None:
+            return f"≥ {unit * self.low:{'+' if sign else ''}.{digits}f}"
         if self.low is None or self.high is None:
             return ""
         return interval(self.low, self.high, digits, sign=sign, unit=unit)

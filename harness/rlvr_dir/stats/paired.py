@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlvr_dir.errors import UserError
-from rlvr_dir.stats.errors import combined, finite, satterthwaite, standard_error
+from rlvr_dir.stats.errors import combined, finite, mean_error, satterthwaite
+from rlvr_dir.stats.families import Labels, by_family, count_families
 
 EXACT_UP_TO = 20  # problems whose difference is not zero: 2^20 sign patterns
 FLIPS = 10_000
@@ -20,6 +21,8 @@ class PairedDifference:
 
     `sampling` is the interval for these very problems: what other samples of them would give. NaN where none is known.
     `at_most` says that p is the least that so many random sign patterns can tell: the true one may be smaller.
+    `families` is how many the problems come in, 0 where none are named. `seeds` tells of trainings whether interval
+    and p are over their seeds as well, or of these very models; None of what was not trained.
     """
 
     mean: float
@@ -30,47 +33,73 @@ class PairedDifference:
     n: int
     sampling: tuple[float, float] = UNKNOWN
     at_most: bool = False
+    families: int = 0
+    seeds: bool | None = None
+
+    @property
+    def over(self) -> str:
+        """Say what the interval and p are over."""
+        units = f"{self.families} families" if self.families else f"{self.n} problems"
+        return units + {None: "", True: " and seeds", False: ", of these two models"}[self.seeds]
 
 
-def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95, family: int = 1) -> PairedDifference:
+def paired_difference(
+    a: ArrayLike, b: ArrayLike, level: float = 0.95, family: int = 1, families: Labels | None = None
+) -> PairedDifference:
     """Compare two configurations on the same problems, in the same order.
 
     `a` and `b` are (problems, samples) matrices of numbers within 0 and 1, whose numbers of samples may differ: see
     `mean_difference`, and `sampling_interval`. Or they are numbers of any units and scale, (problems,) or (problems,
-    samples); those have the t interval. p and interval agree in either case (`with_signs`).
+    samples); those have the t interval. p and interval agree in either case (`with_signs`). With `families`, a label a
+    problem, all but `sampling` is over these. `family` is how many comparisons stand in the table.
 
     Raises:
-        UserError: `a` and `b` differ in their number of problems, have none, or hold a number that is not finite.
+        UserError: `a` and `b` differ in their number of problems, have none, or hold a number that is not finite; or
+            `families` has not one label a problem.
     """
     x, y = finite("a", a), finite("b", b)
     pa, pb = (table.mean(axis=1) if table.ndim == 2 else table for table in (x, y))
     if pa.shape != pb.shape or pa.ndim != 1 or not pa.size:
         raise UserError(f"a has {pa.shape} and b has {pb.shape} problems; a paired difference needs the same problems")
     if x.ndim == y.ndim == 2 and min(x.min(), y.min()) >= 0 and max(x.max(), y.max()) <= 1:
-        difference = mean_difference([pa - pb], min(x.shape[1], y.shape[1]), level, family)
+        difference = mean_difference([pa - pb], min(x.shape[1], y.shape[1]), level, family, [families])
         return replace(difference, sampling=sampling_interval(x, y, level))
     d = pa - pb
-    low, high, p = combined(float(d.mean()), [(standard_error(d), d.size - 1)], level)
-    difference = PairedDifference(float(d.mean()), standard_error(d), low, high, p, d.size)
-    return with_signs(difference, d, level, family)
+    error, df = mean_error(d, families)
+    low, high, p = combined(float(d.mean()), [(error, df)], level)
+    difference = PairedDifference(float(d.mean()), error, low, high, p, d.size, families=count_families(families))
+    return with_signs(difference, by_family(d, families), level, family)
 
 
 def mean_difference(
-    benchmarks: Sequence[ArrayLike], samples: int, level: float = 0.95, family: int = 1
+    benchmarks: Sequence[ArrayLike],
+    samples: int,
+    level: float = 0.95,
+    family: int = 1,
+    families: Sequence[Labels | None] | None = None,
 ) -> PairedDifference:
     """Return the mean over benchmarks of differences of shares, (problems,) each, with its interval over problems.
 
     The interval is mean -/+ t s with s by `difference_error`; it ends at -1 and 1, where such a mean does. p is the
     larger of t's and `sign_flip_p`, and where the latter does not reject "no difference" the interval holds 0: so p is
-    below 1 - `level` where the interval excludes 0, and nowhere else. NaN for one problem.
+    below 1 - `level` where the interval excludes 0, and nowhere else. NaN for one problem. `families` has the labels of
+    each benchmark, None of one whose problems stand alone.
     """
     by_benchmark = [finite("differences", d) for d in benchmarks]
-    pooled = in_one(by_benchmark)
-    error, df = difference_error(by_benchmark, samples)
+    pooled, labels = in_one(by_benchmark), families or [None] * len(by_benchmark)
+    error, df = difference_error(by_benchmark, samples, labels)
     mean = float(pooled.mean())
     low, high, p = combined(mean, [(error, df)], level)
-    difference = PairedDifference(mean, error, max(low, -1.0), min(high, 1.0), p, pooled.size)
-    return with_signs(difference, pooled, level, family)
+    difference = PairedDifference(
+        mean, error, max(low, -1.0), min(high, 1.0), p, pooled.size, families=families_of(by_benchmark, labels)
+    )
+    return with_signs(difference, in_one([*map(by_family, by_benchmark, labels)]), level, family)
+
+
+def families_of(benchmarks: Sequence[np.ndarray], families: Sequence[Labels | None]) -> int:
+    """Return how many families the problems of all benchmarks come in, one that stands alone being its own; else 0."""
+    counts = [count_families(labels) or len(d) for d, labels in zip(benchmarks, families, strict=True)]
+    return sum(counts) if any(labels is not None for labels in families) else 0
 
 
 def in_one(benchmarks: Sequence[np.ndarray]) -> np.ndarray:
@@ -89,24 +118,40 @@ def with_signs(
     return replace(difference, p=float(np.fmax(difference.p, p)), at_most=least and not difference.p > p)
 
 
-def difference_error(benchmarks: Sequence[np.ndarray], samples: int) -> tuple[float, float]:
+def difference_error(
+    benchmarks: Sequence[np.ndarray], samples: int, families: Sequence[Labels | None] | None = None
+) -> tuple[float, float]:
     """Return the standard error of the mean over benchmarks of mean differences of shares, and its degrees of freedom.
 
     It is that of the t test (Welch's and Satterthwaite's, of several benchmarks). Where few problems differ that is far
-    too small, or 0. So two problems are added, once, that lie s above and s below the mean, with s the largest of one
-    sample, 1 / (1 + m), m the problems that differ, and the mean itself; the larger of both errors counts. There is no
-    number of problems at which the interval leaps, and with m = 0 it is Bonett's and Price's (2012). docs/statistics.md
-    has what it covers.
+    too small, or 0; the larger of it and of `two_more` counts. docs/statistics.md has what it covers. With `families`,
+    the labels of each benchmark, both are of families, and a label never makes the error smaller.
     """
-    errors = [standard_error(benchmark) for benchmark in benchmarks]
-    df = satterthwaite([(error, benchmark.size - 1) for error, benchmark in zip(errors, benchmarks, strict=True)])
-    plain = float(np.sqrt(np.square(errors).sum()) / len(benchmarks))
+    labels = families or [None] * len(benchmarks)
+    errors = [mean_error(benchmark, own) for benchmark, own in zip(benchmarks, labels, strict=True)]
+    plain = float(np.sqrt(np.square([error for error, _ in errors]).sum()) / len(benchmarks))
+    parts = [plain, two_more(benchmarks, sum(int(np.count_nonzero(d)) for d in benchmarks), samples)]
+    if any(own is not None for own in labels):
+        pairs = [*zip(benchmarks, labels, strict=True)]
+        residuals = [by_family(d, own, float(d.mean())) for d, own in pairs]
+        differing = sum(int(np.count_nonzero(by_family(np.abs(d), own))) for d, own in pairs)
+        parts += [two_more(residuals, differing, samples), difference_error(benchmarks, samples)[0]]
+    return float(np.max(parts)), satterthwaite(errors)
+
+
+def two_more(benchmarks: Sequence[np.ndarray], differing: int, samples: int) -> float:
+    """Return the standard error with two problems added, once, of which one lies s above and one s below the mean.
+
+    s is the largest of one sample, 1 / (1 + m), m the problems that differ, and the mean itself. There is no number of
+    problems at which the interval leaps, and with m = 0 it is Bonett's and Price's (2012). Of `residuals` of families
+    these are two families.
+    """
     pooled = in_one(benchmarks)
     within = sum(
         np.square(part - part.mean()).sum() for part in np.split(pooled, np.cumsum([len(d) for d in benchmarks])[:-1])
     )
-    s = max(1 / samples, 1 / (1 + np.count_nonzero(pooled)), abs(float(pooled.mean())))
-    return max(plain, float(np.sqrt(within + 2 * s**2) / (pooled.size + 2))), df
+    s = max(1 / samples, 1 / (1 + differing), abs(float(pooled.mean())))
+    return float(np.sqrt(within + 2 * s**2) / (pooled.size + 2))
 
 
 def sampling_interval(a: np.ndarray, b: np.ndarray, level: float = 0.95) -> tuple[float, float]:

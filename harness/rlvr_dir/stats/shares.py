@@ -4,16 +4,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlvr_dir.stats.estimate import Estimate
+from rlvr_dir.stats.families import Families, Labels
+
+NEAR_EMPTY = 6  # problems with a hit: with fewer, the upper end of a ratio to their share means nothing
+TOO_FEW = 4  # of both shares together: with fewer, the lower end, too
 
 
-def token_share(hits: ArrayLike, tokens: ArrayLike) -> Estimate:
+def token_share(hits: ArrayLike, tokens: ArrayLike, families: Labels | None = None) -> Estimate:
     """Return the sum of `hits` over that of `tokens`, each (problems,), with an interval over problems.
 
     With r the share and v its variance by leaving out each of the n problems with tokens, the log odds of r are within
     t_{0.975, n-1} sqrt(v) / (r (1 - r)) of the truth's (the percentile bootstrap is too short with few problems:
     docs/statistics.md). v is at least that of independent tokens. A share of 0 or 1 has Wilson's bound of n trials. Of
     no tokens there is none. Raises ValueError for what is no share.
+
+    With `families`, a label a problem, each family is left out in place of each problem, and the degrees of freedom are
+    at most `Families.degrees`.
     """
+    df = float("inf")
+    if families is not None:
+        groups = Families.of(families, np.size(hits))
+        hits, tokens, df = groups.sums(hits), groups.sums(tokens), groups.degrees
     hits, tokens = of_problems(hits, tokens)
     if not tokens.size:
         return Estimate(None)
@@ -23,12 +34,13 @@ def token_share(hits: ArrayLike, tokens: ArrayLike) -> Estimate:
     value = min(max(value, 0.0), 1.0)
     if n < 2:
         return Estimate(value, None, None)
-    t, spread = t_quantile(n), value * (1 - value)
+    df = min(df, n - 1)
+    t, spread = t_quantile(df + 1), value * (1 - value)
     if spread <= 0:
-        bound = t * t / (n + t * t)
+        bound = t * t / (df + 1 + t * t)
         return Estimate(value, 0.0, bound) if value < 0.5 else Estimate(value, 1 - bound, 1.0)
     variance = variance_without_each((hits.sum() - hits) / (tokens.sum() - tokens))
-    return log_odds_interval(value, max(variance, spread / float(tokens.sum())), n)
+    return log_odds_interval(value, max(variance, spread / float(tokens.sum())), df + 1)
 
 
 def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
@@ -72,18 +84,31 @@ def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) 
     Its logarithm has a t interval, of the variance by leaving out each problem with both of its generations. Half a
     token is added to either side's hits, so that a tail that holds nothing gives a large ratio, not an infinite one;
     then the variance is at least that of independent hits.
+
+    Where fewer than NEAR_EMPTY problems have a hit in `b`, an upper end would mean nothing: there is a lower one alone.
+    For it half a problem's hits are added to either side, and to the variance that of independent problems with a hit;
+    where fewer than TOO_FEW problems have one in either, it is 0: nothing is known.
     """
     (ah, at), (bh, bt) = ((np.asarray(h, dtype=float), np.asarray(t, dtype=float)) for h, t in (a, b))
     if not at.sum() or not bt.sum():
         return Estimate(float("nan"), None, None)
     value = float(((ah.sum() + 0.5) / at.sum()) / ((bh.sum() + 0.5) / bt.sum()))
     n = int(np.count_nonzero(at + bt))
-    if min(np.count_nonzero(at), np.count_nonzero(bt)) < 2:
+    if n < 2:
         return Estimate(value, None, None)
-    without = [np.log((h.sum() - h + 0.5) / (t.sum() - t)) for h, t in ((ah, at), (bh, bt))]
+    hit = [int(np.count_nonzero(h)) for h in (ah, bh)]
+    if sum(hit) < TOO_FEW:
+        return Estimate(value, 0.0)
+    near_empty = hit[1] < NEAR_EMPTY
+    half = 0.5 * float(ah.sum() + bh.sum()) / sum(hit) if near_empty else 0.5
+    without = [np.log((h.sum() - h + half) / (t.sum() - t)) for h, t in ((ah, at), (bh, bt))]
     variance = variance_without_each((without[0] - without[1])[at + bt > 0])
-    if not ah.any() or not bh.any():  # the spread of nothing: as of independent hits
-        variance = max(variance, 1 / (ah.sum() + 0.5) + 1 / (bh.sum() + 0.5))
+    if near_empty:
+        variance += sum(1 / (problems + 0.5) for problems in hit)
+        value_for_low = float(((ah.sum() + half) / at.sum()) / ((bh.sum() + half) / bt.sum()))
+        return Estimate(value, value_for_low / float(np.exp(t_quantile(n) * np.sqrt(variance))))
+    if not ah.any():  # the spread of nothing: as of independent hits
+        variance = max(variance, 1 / 0.5 + 1 / (bh.sum() + 0.5))
     factor = float(np.exp(t_quantile(n) * np.sqrt(variance)))
     return Estimate(value, value / factor, value * factor)
 
@@ -99,14 +124,14 @@ def variance_without_each(without: np.ndarray) -> float:
     return float((without.size - 1) * without.var())
 
 
-def log_odds_interval(value: float, variance: float, n: int) -> Estimate:
+def log_odds_interval(value: float, variance: float, n: float) -> Estimate:
     """Return a share between 0 and 1, of this variance over n problems, with the t interval of its log odds."""
     half = t_quantile(n) * float(np.sqrt(variance)) / (value * (1 - value))
     odds = float(np.log(value / (1 - value)))
     return Estimate(value, _share_of(odds - half), _share_of(odds + half))
 
 
-def t_quantile(n: int) -> float:
+def t_quantile(n: float) -> float:
     """Return how many errors half a 95 % interval of a mean over n problems has."""
     from scipy.special import stdtrit
 

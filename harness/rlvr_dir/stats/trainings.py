@@ -1,11 +1,14 @@
 """Compute what a training scored on its benchmarks: mean over seeds, gain over its base, difference to others."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from rlvr_dir.stats.clusters import difference_over_runs, score_over_runs
-from rlvr_dir.stats.comparison import RunScores
+from rlvr_dir.stats.comparison import RunScores, borrowed_error
+from rlvr_dir.stats.families import common_families
 from rlvr_dir.stats.paired import PairedDifference
 
 R = TypeVar("R", bound=RunScores)
@@ -33,7 +36,8 @@ class TrainingScores(Generic[R]):
 
     def mean(self) -> PairedDifference:
         """Return the mean over seeds and benchmarks, with its interval for other problems and seeds; `p` is void."""
-        return score_over_runs([scores.runs for scores in self.runs.values()])
+        every = self.runs.values()
+        return score_over_runs([scores.runs for scores in every], families=[scores.families for scores in every])
 
     def beside_base(self) -> list[tuple[RunScores, RunScores]]:
         """Pair the scores with the base's, on the benchmarks that both have."""
@@ -46,4 +50,19 @@ class TrainingScores(Generic[R]):
 
 def mean_difference_over_runs(pairs: Sequence[tuple[RunScores, RunScores]]) -> PairedDifference:
     """Return the mean over benchmarks of what is subtracted in each pair, for other problems and seeds."""
-    return difference_over_runs([(result.runs, other.runs) for result, other in pairs])
+    return difference_over_runs(
+        [(result.runs, other.runs) for result, other in pairs],
+        families=[common_families([result.families, other.families]) for result, other in pairs],
+        other_seeds=borrowed_error(pairs),
+    )
+
+
+def seed_spread(trainings: Iterable[RunScores]) -> tuple[float, float] | None:
+    """Return by how much a seed changes the score of a training, with its degrees of freedom.
+
+    The standard deviation within the trainings of several seeds on one benchmark, together. None without any.
+    """
+    several = [scores.values for scores in trainings if scores.values.size > 1]
+    df = float(sum(values.size - 1 for values in several))
+    squares = float(sum(np.square(values - values.mean()).sum() for values in several))
+    return (float(np.sqrt(squares / df)), df) if df else None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rlvr_dir.results.result import EvalResult, LmEvalResult, TaskResult
 from rlvr_dir.spec.pair import model_name
+from rlvr_dir.stats import count_families
 from rlvr_dir.stats.metrics import METRICS
 from rlvr_dir.text import visible
 
@@ -123,8 +124,9 @@ def description(result: TaskResult) -> str:
     scores = ", ".join(f"**{name} {value:.4g}**" for name, value in result.scores_hashed.items())
     if isinstance(result, EvalResult):
         errors = [f"{100 * e:.2f}" if math.isfinite(e) else "?" for e in (result.standard_error, result.sampling_error)]
+        units = f"{count_families(result.families)} families" if result.families else f"{problems} problems"
         scores = (
-            f"**Avg@{n} {100 * result.avg:.2f} ± {errors[0]} %** (s.e. over {problems} problems; ± {errors[1]} from "
+            f"**Avg@{n} {100 * result.avg:.2f} ± {errors[0]} %** (s.e. over {units}; ± {errors[1]} from "
             f"sampling alone), Pass@{max(1, n // 2)} {100 * result.pass_at(max(1, n // 2)):.2f} %"
         )
     if result.decoding.gated and "replacement_ratio" in metrics:

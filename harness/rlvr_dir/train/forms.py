@@ -11,7 +11,10 @@ Logged = Annotated[Number, AllowInfNan()] | None  # as the trainer logged it, wh
 
 
 class LoggedScore(Stored, frozen=True):
-    """A validation on one benchmark as the log has it; `right` counts the right samples of each problem."""
+    """A validation on one benchmark as the log has it; `right` counts the right samples of each problem.
+
+    `families` are those of the problems, where the benchmark names them.
+    """
 
     samples: Annotated[Count, Field(ge=1)]
     problems: Count
@@ -22,9 +25,12 @@ class LoggedScore(Stored, frozen=True):
     truncated: Logged = None
     pass_k: Share = Field(alias="pass")
     right: dict[str, Count] | None = None
+    families: dict[str, Text] | None = None
 
     @model_validator(mode="after")
     def _check_right(self) -> "LoggedScore":
+        if self.families and set(self.families) != set(self.right or ()):
+            raise ValueError("families names other problems than right; accepted: one for each of them")
         if too_many := [key for key, count in (self.right or {}).items() if count > self.samples]:
             raise ValueError(f"right has more than {self.samples} samples of {too_many[0]!r}")
         return self

@@ -15,7 +15,7 @@ from rlvr_dir.files import write_file
 from rlvr_dir.markdown import markdown_table
 from rlvr_dir.policy.reweighting import PLAIN
 from rlvr_dir.spec import parse
-from rlvr_dir.stats import RunScores, TrainingScores, family, pass_at_k_per_problem, samples_of
+from rlvr_dir.stats import RunScores, TrainingScores, common_families, family, pass_at_k_per_problem, samples_of
 from rlvr_dir.stats.estimate import Estimate, p_value
 from rlvr_dir.train.folder import TrainingFolder, write_json
 from rlvr_dir.train.forms import MetricSummary, OtherTraining, ScoreFile, SummaryFile
@@ -161,7 +161,9 @@ def _run_scores(label: str, task: str, validations: Mapping[Hashable, Any], metr
     by_problem = len(problems) == 1 and problems != {frozenset()}
     runs = {seed: _by_problem(score, metric) for seed, score in scores.items()} if by_problem else {}
     values = np.array([getattr(score, METRICS[metric]) for score in scores.values()])
-    return RunScores(label, task, tuple(scores), values, runs=runs)
+    labelled = [sorted(score.families.items()) for score in scores.values() if score.families and by_problem]
+    families = common_families(tuple(label for _, label in labels) for labels in labelled)
+    return RunScores(label, task, tuple(scores), values, families=families, runs=runs)
 
 
 def _by_problem(score: ScoreFile, metric: str) -> np.ndarray:
@@ -186,7 +188,7 @@ def text(summary: SummaryFile) -> str:
         f"{summary.name}: {summary.label} from {training['base']}, {training['dapo']['steps']} steps",
         "",
         f"Seeds {', '.join(seeds)}. In brackets 95 % intervals over problems"
-        + (" (of one training: another seed may differ by more)." if len(seeds) == 1 else " and seeds."),
+        + (": of this one model, another seed may differ by more." if len(seeds) == 1 else " and seeds."),
         "",
     ]
     if summary.benchmarks:

@@ -297,4 +297,5 @@ def _scores(result: "EvalResult") -> dict[str, Any]:
         "truncated": float(result.truncated.mean()),
         "pass": result.pass_at(max(1, result.samples // 2)),
         "right": by_problem,
+        **({"families": dict(zip(result.problem_ids, result.families, strict=True))} if result.families else {}),
     }

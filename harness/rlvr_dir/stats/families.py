@@ -1,0 +1,115 @@
+"""Families of problems: parts of one question, instances of one template, which are no independent evidence.
+
+`families` is a label a problem wherever this room has it, None where each problem stands alone; a *family* of
+comparisons, which Holm corrects, is in `comparison.py`.
+
+>>> by_family([1.0, 0.0, 1.0, 1.0], ["a", "a", "b", "c"])
+array([0.75, 0.75, 0.75])
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlvr_dir.errors import UserError
+
+Labels = Sequence[Hashable]
+FEW = 10  # families, below which tables say what an interval covers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Families:
+    """Hold which family each problem is of, (problems,), and how many problems each family has, (families,)."""
+
+    codes: np.ndarray
+    sizes: np.ndarray
+
+    @classmethod
+    def of(cls, labels: Labels, problems: int) -> "Families":
+        """Number the labels of so many problems, in the order in which they come.
+
+        Raises:
+            UserError: there is not one label a problem.
+        """
+        if len(labels) != problems:
+            raise UserError(f"families has {len(labels)} labels; accepted: one for each of the {problems} problems")
+        numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+        codes = np.array([numbers[label] for label in labels], dtype=int)
+        return cls(codes, np.bincount(codes).astype(float))
+
+    @property
+    def effective(self) -> float:
+        """Return how many families of one size would be as uncertain, n^2 / sum n_g^2 (Kish, 1965)."""
+        return float(self.sizes.sum() ** 2 / np.square(self.sizes).sum())
+
+    @property
+    def degrees(self) -> float:
+        """Return the degrees of freedom of a mean's CR2 variance, by Bell and McCaffrey (2002); 0 of one family.
+
+        They are Satterthwaite's where problems vary alike and independently: tr(B)^2 / tr(B^2), B the Gram matrix of
+        the families' parts of the variance. With f_g = n_g / n and u_g = n_g f_g / (1 - f_g) that is
+        n^2 / (sum n_g^2 + (sum u_g)^2 - sum u_g^2): G - 1 for G families of one size.
+        """
+        if self.sizes.size < 2:
+            return 0.0
+        share = self.sizes / self.sizes.sum()
+        u = self.sizes * share / (1 - share)
+        return float(self.sizes.sum() ** 2 / (np.square(self.sizes).sum() + u.sum() ** 2 - np.square(u).sum()))
+
+    def sums(self, values: ArrayLike) -> np.ndarray:
+        """Sum values by family, (problems,) -> (families,)."""
+        return np.bincount(self.codes, weights=np.asarray(values, dtype=float))
+
+    def error(self, values: np.ndarray) -> float:
+        """Return the CR2 standard error of the mean of values, (problems,); NaN of one family.
+
+        The root of sum_g (sum of g's residuals)^2 / (1 - n_g / n) / n^2: the sandwich of families, each residual
+        enlarged so that it is unbiased where problems are independent (Bell and McCaffrey, 2002; Pustejovsky and
+        Tipton, 2018). Of families of one problem it is sd / sqrt(n).
+        """
+        if self.sizes.size < 2:
+            return float("nan")
+        n = values.size
+        residuals = self.sums(values - values.mean())
+        return float(np.sqrt((np.square(residuals) / (1 - self.sizes / n)).sum()) / n)
+
+
+def by_family(values: ArrayLike, families: Labels | None, centre: float = 0.0) -> np.ndarray:
+    """Return a number a family whose mean over families is that of the values over problems, (families,).
+
+    centre + G / n times the sum over the family of (value - centre), of G families and n problems. About 0 these are
+    what signs are flipped of; about the mean, the families' residuals. Without families the values as they are.
+    """
+    x = np.asarray(values, dtype=float)
+    if families is None:
+        return x
+    groups = Families.of(families, x.size)
+    return centre + groups.sums(x - centre) * (groups.sizes.size / x.size)
+
+
+def unseen(n: int) -> float:
+    """Return the share of problems up to which an effect may be there though none of n shows it: 1 - 0.025^(1/n).
+
+    >>> round(unseen(30), 3)
+    0.116
+    """
+    return 1 - 0.025 ** (1 / n)
+
+
+def common_families(labels: Iterable[tuple[Hashable, ...] | None]) -> tuple[Hashable, ...] | None:
+    """Return the labels that several tables of the same problems have; those that name none do not count.
+
+    Raises:
+        UserError: two name other families.
+    """
+    different = dict.fromkeys(families for families in labels if families is not None)
+    if len(different) > 1:
+        raise UserError("the same problems are of other families in two results; accepted: one `family` a problem")
+    return next(iter(different), None)
+
+
+def count_families(families: Labels | None) -> int:
+    """Return how many families there are; 0 where none are named."""
+    return len(set(families or ()))
