@@ -3,7 +3,7 @@
     build("pairs/seed-1", seed=1)                                             # as `python -m examples.tiny build`
     build("pairs/random-1", seed=1, start="pairs/seed-1", training="random")  # a placebo of the same base
 
-Same seed, machine and versions: same weights, to the bit.
+Same seed, kind of processor and versions: same weights, to the bit.
 """
 
 import json
@@ -91,7 +91,7 @@ def build(
         "dapo": {**rl, "settings": dapo.model_dump()},
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "versions": {name: version(name) for name in ("torch", "transformers", "trl", "tokenizers")},
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, one thread",
+        "machine": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores, 1 thread",
     }
     write_file(out / "build.json", json.dumps(facts, indent=2) + "\n")
     (out / "figures.json").unlink(missing_ok=True)  # they were another pair's
