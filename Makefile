@@ -169,6 +169,11 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		--set parameters.decode.tau.ratio=$$2 --set "parameters.decode.mode.values=[$${mode% *}]" --set decode.gamma=$${mode#* } \
 		--set name=smol_decision_$$1_$${mode%%[, ]*}_{} --set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]" || exit; done; done; \
 		$(call SMOL_RL,eval,{}) -d base --seed 1 --no-track --out $(SMOL)/base-again-{} --tasks $(SMOL)/data/decide_medium.jsonl'
+	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/decided $(foreach seed,$(DECIDED),$(foreach \
+		sweep,delta_logp_replace delta_logp_resample kl_replace kl_resample,"SmolLM2-135M=$(SMOL)/sweeps/smol_decision_$(sweep)_$(seed)"))
+	rm -rf reports/smol-decision
+	$(BIN)/python -m examples.stage report $(foreach seed,$(DECIDED),"seed $(seed)=$(SMOL)/sweeps/smol_decision_delta_logp_replace_$(seed)") \
+		--analysis $(SMOL)/decided --title "SmolLM2: who decides, and who writes" --out reports/smol-decision
 	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(call SMOL_RL,eval,{}) -d base -d rl --seed 1 --out $(SMOL)/held-out-{} \
 		--tasks $(HELD_OUT)_easy.jsonl,$(HELD_OUT)_medium.jsonl,$(HELD_OUT)_hard.jsonl'
 	for sweep in tau_gamma on_rl; do $(BIN)/rlvr-dir sweep run examples/smol/$$sweep.yaml --no-track --out $(SMOL) || exit; done

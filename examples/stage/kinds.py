@@ -38,21 +38,23 @@ class OnePair:
     levels: dict[str, np.ndarray] = field(default_factory=dict)
     criteria: dict[str, list[Point]] = field(default_factory=lambda: defaultdict(list))
     base: EvalResult | None = None
-    seen: set[Decoding] = field(default_factory=set)
+    seen: dict[Decoding, str] = field(default_factory=dict)  # by their results' hashes
     gates: dict[str, list[tuple[float, Decoding]]] = field(default_factory=lambda: defaultdict(list))  # as `criteria`
     controls: dict[Decoding, np.ndarray] = field(default_factory=dict)  # of vetoes and base's own draws
     traces: list[Trace] | None = None  # of base's own answers; None until `apart` reads them
 
     def add(self, result: EvalResult) -> None:
-        """Add a result; extrapolations and ways on RL are left out.
+        """Add a result; extrapolations and ways on RL are left out, and what two sweeps of the pair have in common.
 
         Raises:
-            UserError: there is one of this decoding.
+            UserError: there is another one of this decoding.
         """
         how = result.decoding
+        if self.seen.get(how) == result.config_hash:
+            return
         if how in self.seen:
             raise UserError(f"{result.pair[1]}: {result.label} is given twice; accepted: one result of each decoding")
-        self.seen.add(how)
+        self.seen[how] = result.config_hash
         if how.mode in ("base", "rl"):
             self.levels[how.mode] = result.correct
             self.base = result if how.mode == "base" else self.base

@@ -213,6 +213,8 @@ def test_placebos_are_compared_on_the_same_bases_alone(kinds):
 
 
 def test_what_does_not_fit_together_is_refused(kinds):
+    last = pair("c")[-1]
+    other = last.replace(provenance={**last.provenance, "settings": "0" * 16})  # of another engine, say
     for given, words in (
         ({"RL": pair("only")}, "RL: 1 pair"),
         ({"RL": [*pair("a"), *pair("b", rules=RULES[:3])]}, "was not decoded as the other pairs"),
@@ -220,10 +222,15 @@ def test_what_does_not_fit_together_is_refused(kinds):
         ({"RL": [*kinds["RL"], *pair("c", task="amc")]}, "differ in benchmark"),
         ({"RL": [*kinds["RL"], *pair("c", grader="robust")]}, "differ in grader"),
         ({"RL": [*kinds["RL"], *pair("c", seed=1)]}, "differ in seed"),
-        ({"RL": [*kinds["RL"], *pair("c"), pair("c")[-1]]}, "is given twice"),
+        ({"RL": [*kinds["RL"], *pair("c"), other]}, "is given twice"),
     ):
         with pytest.raises(UserError, match=words):
             pair_statistics(given)
+
+
+def test_what_two_sweeps_of_a_pair_have_in_common_counts_once(kinds):
+    again = {name: [*results, *results[:3]] for name, results in kinds.items()}
+    assert pair_statistics(again).tables == pair_statistics(kinds).tables
 
 
 def test_the_script_compares_kinds_and_reports_on_them(kinds, tmp_path):
