@@ -65,14 +65,16 @@ def test_rl_learns_from_no_benchmark_problem():
 FEW = PretrainSettings(tokens=100_000, batch=8, max_steps=3, warmup_steps=1)
 
 
-def test_the_loss_is_over_response_tokens_only():
+@pytest.mark.parametrize("narrow", [True, False])
+def test_the_loss_is_over_response_tokens_only(narrow):
     model = new_model(FEW, 0)
     tokens, learned = pad([([1, 40, 41], [50, 2]), ([1], [51, 52, 53, 54, 2])])
     assert learned.sum(1).tolist() == [2, 5]
     assert tokens[0].tolist() == [1, 40, 41, 50, 2, v.ID[v.PAD]]
-    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+    with torch.autocast("cpu", torch.bfloat16, enabled=narrow), torch.no_grad():
         logp = model(tokens[:, :-1]).logits.float().log_softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
-    assert torch.allclose(response_loss(model, tokens, learned), -logp[learned[:, 1:]].mean(), atol=1e-3)
+    found = response_loss(model, tokens, learned, narrow=narrow)
+    assert torch.allclose(found, -logp[learned[:, 1:]].mean(), atol=1e-3)
 
 
 PLACEBO = DapoSettings(steps=1, prompts=2, samples=4, minibatches=2, max_response_tokens=8, learning_rate=1e-3)
