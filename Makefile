@@ -171,9 +171,15 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		$(call SMOL_RL,eval,{}) -d base --seed 1 --no-track --out $(SMOL)/base-again-{} --tasks $(SMOL)/data/decide_medium.jsonl'
 	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/decided $(foreach seed,$(DECIDED),$(foreach \
 		sweep,delta_logp_replace delta_logp_resample kl_replace kl_resample,"SmolLM2-135M=$(SMOL)/sweeps/smol_decision_$(sweep)_$(seed)"))
-	rm -rf reports/smol-decision
+	find reports/smol-decision -mindepth 1 -maxdepth 1 ! -name results ! -name training -exec rm -rf {} +
 	$(BIN)/python -m examples.stage report $(foreach seed,$(DECIDED),"seed $(seed)=$(SMOL)/sweeps/smol_decision_delta_logp_replace_$(seed)") \
 		--analysis $(SMOL)/decided --title "SmolLM2: who decides, and who writes" --out reports/smol-decision
+	@# Results without the places of this machine, for those who go on elsewhere; logs and digests of the trainings.
+	for seed in $(DECIDED); do mkdir -p reports/smol-decision/{results/seed-$$seed,training} && \
+		for file in $(SMOL)/sweeps/smol_decision_*_$$seed/results/*.json; do sed 's|$(CURDIR)/||g' $$file \
+		> reports/smol-decision/results/seed-$$seed/$${file##*/} || exit; done; \
+		install -m 644 $(SMOL)/train-$$seed/seed-$$seed/log.jsonl reports/smol-decision/training/seed-$$seed.jsonl || exit; done
+	(cd $(SMOL) && sha256sum train-*/seed-*/rl/model.safetensors) > reports/smol-decision/training/SHA256SUMS
 	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(call SMOL_RL,eval,{}) -d base -d rl --seed 1 --out $(SMOL)/held-out-{} \
 		--tasks $(HELD_OUT)_easy.jsonl,$(HELD_OUT)_medium.jsonl,$(HELD_OUT)_hard.jsonl'
 	for sweep in tau_gamma on_rl; do $(BIN)/rlvr-dir sweep run examples/smol/$$sweep.yaml --no-track --out $(SMOL) || exit; done

@@ -401,7 +401,7 @@ def _related_training_rows(random: Random, runs: int) -> Iterator[dict[str, Any]
 
 
 def _single_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """One training against one, no gain: for these two models, and for other seeds, with what others vary by."""
+    """Measure one training against one, no gain: as of these two models, and as of other seeds."""
     for spread in (0.03, 0.06):
         for n in (60, 240):
             names = (

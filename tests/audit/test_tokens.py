@@ -70,7 +70,7 @@ def expected(owner):
 
 
 def tails(owner):
-    """How many of the ten tokens of a model lie beyond each edge."""
+    """Count the tokens of a model, of ten, that lie beyond each edge."""
     lb, lr, tokens = MADE[owner]
     delta = (lr - lb)[np.arange(10), tokens]
     beyond = {"less_likely": delta < -0.5, "likelier": delta > 0.5, "kl_rl_base": kl(lr, lb) > 0.1}

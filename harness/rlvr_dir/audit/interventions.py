@@ -139,8 +139,8 @@ GAIN = (
     "here, flagged and changed, is in figures/accuracy.csv."
 )
 BETWEEN = (
-    "The least share of tokens that became others and suffices; its interval ends where a share is better beyond "
-    "chance, at 100 % where none is."
+    "The least share of changed tokens that suffices; its interval ends at the first share that does so beyond chance, "
+    "at 100 % where none does."
 )
 
 

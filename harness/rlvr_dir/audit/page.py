@@ -11,7 +11,7 @@ import numpy as np
 
 from rlvr_dir import stats
 from rlvr_dir.audit.claim import Claim, Frame
-from rlvr_dir.audit.interventions import IN_RL, SHARES, correct, share_of_tokens
+from rlvr_dir.audit.interventions import AT, IN_RL, SHARES, correct, share_of_tokens
 from rlvr_dir.audit.outcomes import MODELS, table
 from rlvr_dir.audit.run import THIS, Audit
 from rlvr_dir.audit.tokens import OWNERS
@@ -87,9 +87,9 @@ def lines(audit: Audit) -> list[str]:
 SUMMARY = (  # sentences of numbers by the names of their claims; one that lacks a number is left out
     "Right answers: base {outcomes/avg/base}, RL {outcomes/avg/rl}, a gain of {outcomes/gain}, of which "
     "{outcomes/gain/answers} because more responses hold an answer.",
-    "Base has {interventions/replace/delta_logp} of the gain where RL redraws its tokens of low Δ log p (5 % of base's "
-    "own are flagged), {interventions/replace/random} where it redraws as many by chance, and "
-    "{interventions/resample/delta_logp} where base redraws those of low Δ log p itself.",
+    "Base has {interventions/replace/delta_logp} of the gain where RL redraws its tokens of low Δ log p "
+    f"({100 * AT:g} % of base's own are flagged), {{interventions/replace/random}} where it redraws as many by "
+    "chance, and {interventions/resample/delta_logp} where base redraws those of low Δ log p itself.",
     "There RL's own tokens add {interventions/token/delta_logp}, and RL's decision which of them go "
     "{interventions/decision/delta_logp}.",
     "Both models' likeliest token is the same at {tokens/same_top/rl} of the positions of RL's answers, and half of "
@@ -101,11 +101,8 @@ SUMMARY = (  # sentences of numbers by the names of their claims; one that lacks
 
 def summary(audit: Audit) -> list[str]:
     """Write the sentences of `SUMMARY` whose numbers are all known, of the audited pair."""
-    texts = {
-        claim.name: " ".join((_number(claim, number).text, *_number(claim, number).small))
-        for claim in audit.claims
-        if (number := audit.estimates[claim.name, THIS]).value is not None
-    }
+    cells = {claim.name: _number(claim, audit.estimates[claim.name, THIS]) for claim in audit.claims}
+    texts = {name: " ".join((one.text, *one.small)) for name, one in cells.items() if one.value is not None}
     fields = {sentence: re.findall(r"{([^}]+)}", sentence) for sentence in SUMMARY}
     return [
         re.sub(r"{([^}]+)}", lambda found: texts[found[1]], sentence)

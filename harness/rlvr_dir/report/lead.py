@@ -47,14 +47,14 @@ def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[st
         row, among = _fewest(of_place)
         where = f"on {benchmark_title(task)}" + (f" with {pair}" if pair else "")
         added.append(f"{in_points(row.difference)} {where}")
-        names, told = [f"{row.result.label} minus {row.reference.label}"], [row]
+        names, printed = [f"{row.result.label} minus {row.reference.label}"], [row]
         if (decision := decisions.get(id(row.reference))) is not None:
             decided.append(f"{in_points(decision.difference)} {where}")
             names.append(f"{decision.result.label} minus {decision.reference.label}")
-            told.append(decision)
+            printed.append(decision)
         of_many = f", of {among} replacements the one with the fewest tokens that is not significantly below the best"
         name = f"{' and '.join(names)}{of_many if among > 1 else ''}"
-        sides.setdefault(name, []).append(where + _p_of(*told))
+        sides.setdefault(name, []).append(where + _p_of(*printed))
     lines = [f"{f'{pair}: ' if pair else ''}{sentence}" for pair, sentence in unchanged.items()]
     lines += [f"What RL's token adds where RL rejects base's: {', '.join(added)}."] if added else []
     lines += [f"What RL's decision adds to the gate's: {', '.join(decided)}."] if decided else []

@@ -264,12 +264,12 @@ class EvalResult(TaskResult, frozen=True):
 
     @property
     def standard_error(self) -> float:
-        """Of `avg`, over problems, or the families in which they come."""
+        """Return the standard error of `avg` over problems, or the families in which they come."""
         return stats.standard_error(self.correct, self.families)
 
     @property
     def sampling_error(self) -> float:
-        """Of `avg`, from sampling alone, the benchmark held fixed."""
+        """Return that from sampling alone, the benchmark held fixed."""
         return stats.sampling_error(self.correct)
 
     def pass_at(self, k: int) -> float:
