@@ -468,7 +468,7 @@ def _empty_tail_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _growing_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Shares of tokens that grow with the length of a response: few long problems decide them."""
+    """Shares of tokens that grow with the length of a response: few long problems decide the pooled share."""
 
     def drawn(n: int, spread: float, slope: float) -> tuple[np.ndarray, np.ndarray]:
         z = random.standard_normal(n)
@@ -477,12 +477,16 @@ def _growing_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
         return random.binomial(tokens, odds / (1 + odds)), tokens
 
     for spread, slope in ((0.7, 0.0), (0.7, 1.0), (1.0, 0.5)):
-        many = drawn(2_000_000, spread, slope)
-        truth = many[0].sum() / many[1].sum()
+        hits, tokens = drawn(2_000_000, spread, slope)
+        truths = {stats.token_share: hits.sum() / tokens.sum(), stats.problem_share: (hits / tokens).mean()}
         for n in (12, 30, 60, 240):
-            covered = sum(_within(stats.token_share(*drawn(n, spread, slope)), truth) for _ in range(runs))
+            samples = [drawn(n, spread, slope) for _ in range(runs)]
+            pooled, by_problem = (
+                sum(_within(share(*sample), truth) for sample in samples) / runs for share, truth in truths.items()
+            )
             yield {
-                "log-sd of lengths": str(spread), "slope": str(slope), "problems": n, "coverage": covered / runs,
+                "log-sd of lengths": str(spread), "slope": str(slope), "problems": n, "pooled": pooled,
+                "mean over problems": by_problem,
             }  # fmt: skip
 
 

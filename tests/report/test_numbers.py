@@ -94,11 +94,11 @@ def majority(votes):
 
 
 def share(store, task, label, name):
-    """The share of tokens in percent, with its interval."""
-    one = stats.token_share(*(table(store, task, label, each).sum(axis=1) for each in (name, "n_tokens")))
-    hits, tokens = (table(store, task, label, each).sum() for each in (name, "n_tokens"))
-    assert one.value == pytest.approx(hits / tokens)
-    return tuple(100 * each for each in (one.low, hits / tokens, one.high))
+    """The share of tokens in percent, a mean over problems, with its interval."""
+    hits, tokens = (table(store, task, label, each).sum(axis=1) for each in (name, "n_tokens"))
+    one = stats.problem_share(hits, tokens)
+    assert one.value == pytest.approx(np.mean([h / n for h, n in zip(hits, tokens, strict=True) if n]))
+    return tuple(100 * each for each in (one.low, one.value, one.high))
 
 
 def paired(store, task, label, minus):
@@ -282,6 +282,8 @@ def test_what_was_picked_is_the_best_and_has_holms_p(store, sheets):
             assert [number(row, f"{column}{end}") for end in (": low", "", ": high")] == pytest.approx(
                 [low, value, high]
             )
+            hits, tokens = (table(store, task, best, each).sum() for each in (name, "n_tokens"))
+            assert row[f"{column}: beside"] == f"pooled {100 * hits / tokens:.1f} %"
 
 
 @pytest.mark.parametrize("start", ["changed", "ratio", "changed-on-rl", "ratio-on-rl"])

@@ -337,7 +337,9 @@ def test_seeds_are_one_setting_whatever_records_they_are_of_and_one_seed_twice_i
     [one] = settings_of(several)
     assert (one.seeds, one.samples, one.avg) == ((0, 1, 2), 12, np.mean([each.correct for each in several]))
     share = one.share("n_changed")
-    assert share.value == sum(x.n_changed.sum() for x in several) / sum(x.n_tokens.sum() for x in several)
+    changed, tokens = (sum(getattr(x, name).sum(axis=1) for x in several) for name in ("n_changed", "n_tokens"))
+    assert share.value == pytest.approx(np.mean(changed / tokens))
+    assert one.pooled("n_changed") == pytest.approx(changed.sum() / tokens.sum())
     assert (one.replacement_ratio, one.changed_ratio) == (one.share("n_replaced").value, share.value)
     twice = [of(seed, settings) for seed in (0, 1) for settings in ("a", "b")]
     assert [each.seeds for each in settings_of(twice)] == [(0, 1), (0, 1)]
@@ -392,7 +394,7 @@ def test_tables_of_a_benchmark_with_families_have_its_numbers_over_these_and_say
     [setting] = [one for one in settings_of(ways) if one.decoding == REPLACE]
     assert setting.interval == stats.score_interval(setting.values, families=own)
     counts = (setting.all(name).sum(axis=1) for name in ("n_replaced", "n_tokens"))
-    assert setting.share("n_replaced") == stats.token_share(*counts, own)
+    assert setting.share("n_replaced") == stats.problem_share(*counts, own)
     error = 100 * stats.standard_error(setting.values, own)
     assert f"{100 * setting.avg:.2f} ± {error:.2f}" in table(ways)
     assert "(over 10 families)" in table(ways)

@@ -209,6 +209,25 @@ def test_the_interval_of_a_share_of_tokens_is_students_of_its_log_odds():
     assert (whole.value, whole.low, whole.high) == pytest.approx((3 * mean, 3 * mean - reach, 3 * mean + reach))
 
 
+def test_a_mean_share_counts_each_problem_once_however_long_its_responses_are():
+    hits, tokens = [10, 300, 0, 4], [100, 1000, 0, 10]
+    each = np.array([0.1, 0.3, 0.4])
+    ours = stats.problem_share(hits, tokens)
+    half = scipy_stats.t.ppf(0.975, 2) * each.std(ddof=1) / np.sqrt(3) / (each.mean() * (1 - each.mean()))
+    assert ours.value == pytest.approx(each.mean())
+    assert (logit(ours.low), logit(ours.high)) == pytest.approx((logit(each.mean()) - half, logit(each.mean()) + half))
+    assert stats.token_share(hits, tokens).value == pytest.approx(314 / 1110)
+    few = stats.problem_share([1, 2, 4], [5, 10, 20])  # problems that agree: as wide as independent tokens make it
+    error = np.sqrt(0.16 * (1 / 5 + 1 / 10 + 1 / 20)) / 3
+    assert logit(few.high) == pytest.approx(logit(0.2) + scipy_stats.t.ppf(0.975, 2) * error / 0.16)
+    families = stats.problem_share([10, 300, 4], [100, 1000, 10], ["a", "a", "b"])
+    assert families.value == pytest.approx(each.mean())
+    assert families.high > ours.high
+    assert stats.problem_share([0, 0], [0, 0]) == stats.Estimate(None)
+    with pytest.raises(ValueError, match=r"1\.5 is no share"):
+        stats.problem_share([3.0, 6.0], [2, 4])
+
+
 def test_a_share_of_nothing_and_problems_that_agree_have_an_interval():
     """Resampled, each of these was [x, x]."""
     none, every = (stats.token_share(np.full(30, hits), np.full(30, 50)) for hits in (0, 50))

@@ -48,9 +48,9 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
                 label = label.removesuffix(", reject")
                 rows_of_way = sorted(
                     (by_setting[id(setting)] for setting in settings),
-                    key=lambda row: row.result.share("n_changed").value or 0.0,
+                    key=lambda row: row.result.changed_ratio,
                 )
-                at = [100 * (row.result.share("n_changed").value or 0.0) for row in rows_of_way]
+                at = [100 * row.result.changed_ratio for row in rows_of_way]
                 ends = [(row.difference.mean, row.difference.low, row.difference.high) for row in rows_of_way]
                 points = [Estimate(*(100 * end for end in interval)) for interval in ends]
                 line(axes, at, points, label, **look_of(settings[0].decoding, i) | {"linestyle": "-"})
@@ -58,7 +58,7 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
                     setting, other = row.result, row.reference
                     data.append({
                         "step": PANELS[kind][0], "line": label, "tau": setting.decoding.tau, "changed_percent": x,
-                        "minus_changed_percent": 100 * (other.share("n_changed").value or 0.0),
+                        "minus_changed_percent": 100 * other.changed_ratio,
                         "avg": 100 * setting.avg, "minus_avg": 100 * other.avg, "difference": point.value,
                         "low": point.low, "high": point.high, "p": row.difference.p, "p_holm": row.holm_p,
                     })  # fmt: skip

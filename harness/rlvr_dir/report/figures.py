@@ -26,8 +26,11 @@ from rlvr_dir.results.settings import Setting
 from rlvr_dir.stats import Estimate
 
 SHARES = {
-    "changed": ("changed tokens", "positions where another token was drawn than the proposed one"),
-    "replaced": ("replaced tokens", "positions where the criterion held; some are drawn as they were"),
+    "changed": ("changed tokens", "positions where another token was drawn than the proposed one, mean over problems"),
+    "replaced": (
+        "replaced tokens",
+        "positions where the criterion held, mean over problems; some are drawn as they were",
+    ),
 }
 LIKE_PAPER = "fig:teaser (c), fig:replace, fig:kl_ablation"
 LINES = {

@@ -26,6 +26,7 @@ from rlvr_dir.results.compare import Comparison, comparison_kind, evidence
 from rlvr_dir.results.matching import describe
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.settings import Setting, few_families
+from rlvr_dir.results.show import percent
 from rlvr_dir.stats import Estimate
 from rlvr_dir.stats.metrics import COLUMNS, Metric
 
@@ -297,11 +298,18 @@ def picked(rows: Sequence[Comparison]) -> Section | None:
                     "Decoding": Cell(setting.label, link=anchor(setting.first)),
                     "Score": cell(Estimate(setting.avg, *setting.interval)),
                     "minus RL": cell(Estimate(d.mean, d.low, d.high), 1, plus=True, beside=[f"p {top.holm_text}"]),
-                    "Replaced": cell(setting.share("n_replaced"), 1, suffix=" %"),
-                    "Changed": cell(setting.share("n_changed"), 1, suffix=" %"),
+                    **{
+                        title: cell(
+                            setting.share(name), 1, suffix=" %", beside=[f"pooled {percent(setting.pooled(name))}"]
+                        )
+                        for title, name in (("Replaced", "n_replaced"), ("Changed", "n_changed"))
+                    },
                 }
             )
-    note = "Picked on these very problems, for which no interval is corrected: expect less on others. p: Holm's."
+    note = (
+        "Picked on these very problems, for which no interval is corrected: expect less on others. p: Holm's. Replaced "
+        "and changed shares of tokens are means over problems; pooled: of all tokens together."
+    )
     return Section("picked", "What was picked on these data.", frame(picks), (note,)) if picks else None
 
 

@@ -63,18 +63,22 @@ class Setting(stats.Scores):
 
     @property
     def replacement_ratio(self) -> float:
-        """Return positions where the criterion held over generated tokens, summed over all responses."""
+        """Return positions where the criterion held over generated tokens, as a mean over problems."""
         return self.share("n_replaced").value or 0.0
 
     @property
     def changed_ratio(self) -> float:
-        """Return positions where another token was drawn than the proposed one over generated tokens."""
+        """Return positions where another token was drawn than the proposed one, as a mean over problems."""
         return self.share("n_changed").value or 0.0
 
     def share(self, name: str) -> stats.Estimate:
-        """Return the share of tokens of one kind, `n_replaced` or `n_changed`, with its interval over problems."""
+        """Return the share of tokens of one kind, `n_replaced` or `n_changed`: its mean over problems, and interval."""
         hits, tokens = (self.all(table).sum(axis=1) for table in (name, "n_tokens"))
-        return stats.token_share(hits, tokens, self.families)
+        return stats.problem_share(hits, tokens, self.families)
+
+    def pooled(self, name: str) -> float:
+        """Return the share of tokens of one kind, of all responses together, so that each token counts once."""
+        return float(self.all(name).sum() / max(1, self.all("n_tokens").sum()))
 
     def all(self, name: str) -> np.ndarray:
         """Return a table of all seeds, side by side: (problems, samples of all seeds)."""

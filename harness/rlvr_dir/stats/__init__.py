@@ -22,7 +22,7 @@ from rlvr_dir.stats.paired import PairedDifference, mean_difference, paired_diff
 from rlvr_dir.stats.passk import avg_at_k, pass_at_k, pass_at_k_per_problem, samples_of
 from rlvr_dir.stats.power import Spread, detectable_gain, paired_spread, power, problems_needed
 from rlvr_dir.stats.reached import reached
-from rlvr_dir.stats.shares import share_ratio, token_difference, token_mean, token_share
+from rlvr_dir.stats.shares import problem_share, share_ratio, token_difference, token_mean, token_share
 from rlvr_dir.stats.tables import holm, mean_interval
 from rlvr_dir.stats.trainings import TrainingScores, mean_difference_over_runs, seed_spread
 
@@ -70,6 +70,7 @@ __all__ = [
     "pass_ks",
     "power",
     "problem_metrics",
+    "problem_share",
     "problems_needed",
     "ratio",
     "reached",
