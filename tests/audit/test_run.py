@@ -162,6 +162,20 @@ def test_questions_without_answers(audit, peaked_pair, sums):
     assert "Not measured of this pair: no right answers of" in Path("audit/report.md").read_text()
 
 
+def test_questions_in_families_say_that_intervals_are_too_narrow(audit, peaked_pair, sums):
+    rows = [json.loads(line) | {"family": "ab"[i > 1]} for i, line in enumerate((sums / "sums.jsonl").open())]
+    named = sums / "named.jsonl"
+    named.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sentence = "come in families, which intervals here take for independent"
+    for file, said in (("named", True), ("sums", False)):
+        done = audit(
+            peaked_pair.base, peaked_pair.rl, "--tasks", str(sums / f"{file}.jsonl"), "--rows", "outcomes", *SMALL
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.found.facts["in_families"] == ["named"] * said
+        assert (sentence in Path("audit/report.md").read_text()) == said
+
+
 def test_unlike_vocabularies_leave_the_weights(audit, peaked_pair, sums, tmp_path):
     other = random_pair(tmp_path / "other", vocab=280)
     done = audit(peaked_pair.base, other.rl, "--tasks", sums / "sums.jsonl", *SMALL)

@@ -78,6 +78,10 @@ def lines(audit: Audit) -> list[str]:
     for name in facts["same"]:
         sentences.append(f"Base and RL of {name} are one model: every number is that of no change, 0, or all, 100 %.")
     sentences += [f"Beside it: {', '.join(beside)}."] if beside else []
+    if named := ", ".join(facts["in_families"]):
+        sentences.append(
+            f"Problems of {named} come in families, which intervals here take for independent; they may be too narrow."
+        )
     return [
         *sentences,
         "Brackets are 95 % intervals over problems. Numbers only: whether a claim holds here is left to the reader.",

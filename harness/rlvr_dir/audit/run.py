@@ -250,6 +250,7 @@ def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequ
     return {
         "pairs": {name: [seed.pair.model_dump(mode="json") for seed in seeds] for name, seeds in evidence.items()},
         "tasks": [benchmark.name for benchmark in benchmarks],
+        "in_families": [benchmark.name for benchmark in benchmarks if benchmark.facts.families],
         "questions": ", ".join(_asked(request.spec, benchmark) for benchmark in benchmarks),
         "samples": sampling.samples if sampling else None,
         "sampling": sampling.words if sampling else None,
