@@ -172,8 +172,8 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/decided $(foreach seed,$(DECIDED),$(foreach \
 		sweep,delta_logp_replace delta_logp_resample kl_replace kl_resample,"SmolLM2-135M=$(SMOL)/sweeps/smol_decision_$(sweep)_$(seed)"))
 	find reports/smol-decision -mindepth 1 -maxdepth 1 ! -name results ! -name training -exec rm -rf {} +
-	$(BIN)/python -m examples.stage report $(foreach seed,$(DECIDED),"seed $(seed)=$(SMOL)/sweeps/smol_decision_delta_logp_replace_$(seed)") \
-		--analysis $(SMOL)/decided --title "SmolLM2: who decides, and who writes" --out reports/smol-decision
+	$(BIN)/python -m examples.stage report --analysis $(SMOL)/decided --title "SmolLM2: who decides, and who writes" \
+		--out reports/smol-decision
 	@# Results without the places of this machine, for those who go on elsewhere; logs and digests of the trainings.
 	for seed in $(DECIDED); do mkdir -p reports/smol-decision/{results/seed-$$seed,training} && \
 		for file in $(SMOL)/sweeps/smol_decision_*_$$seed/results/*.json; do sed 's|$(CURDIR)/||g' $$file \

@@ -16,6 +16,16 @@ APART = (
     "Apart: the total variation of base and RL without base's token, a mean over those of base's own that the gate "
     f"flags; below {ALIKE:g} they write nearly the same, and this difference says nothing of RL's tokens."
 )
+NAMES = {
+    "replace minus reject": "token", "veto by RL minus veto": "token-of-gate", "reject minus veto": "decision",
+    "replace minus resample": "resample",
+}  # fmt: skip
+CELLS = {
+    "base": "", "resample": "base decides and writes", "veto": "the gate decides, base writes",
+    "reject": "RL decides, base writes", "veto by RL": "the gate decides, RL writes",
+    "replace": "RL decides and writes", "rl": "",
+}  # fmt: skip
+NEAR = 0.05  # of the tokens, flagged
 OVER = "Intervals are 95 %, over problems and pairs; p by Holm's method over a kind's column."
 
 
@@ -45,17 +55,16 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
             f"What each criterion gains in {passing}.",
             over,
         ),
-        _rows(
-            found.frame("against"),
-            f"kinds-against{slug}",
-            "difference",
-            "The gain of Δ log p less that of another criterion: where as many flagged tokens were wanted, and at "
-            "equal shares of changed ones.",
-            over,
-        ),
     ]
+    if found.tables["against"]:
+        title = (
+            "The gain of Δ log p less that of another criterion: where as many flagged tokens were wanted, and at "
+            "equal shares of changed ones."
+        )
+        sections.append(_rows(found.frame("against"), f"kinds-against{slug}", "difference", title, over))
     titles = {
         "replace minus reject": "What RL's token adds where RL's draw rejects base's: replace minus reject.",
+        "veto by RL minus veto": "What RL's token adds where the gate rejects base's: veto by RL minus veto.",
         "reject minus veto": "What RL's decision adds to the gate's: reject minus veto.",
         "replace minus resample": "Replacing with RL's token less base's own second draw, at the same gate.",
     }
@@ -63,10 +72,12 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
     for step, title in titles.items():
         if len(data) and (data["step"] == step).any():
             of_step = data[data["step"] == step].drop(columns="step")
-            name = {"replace minus reject": "token", "reject minus veto": "decision"}.get(step, "resample")
+            name = NAMES[step]
             known = step == "replace minus reject" and bool(of_step["apart"].notna().any())
             note = f"{over} {APART}" if known else over
             sections.append(_rows(of_step, f"kinds-{name}{slug}", "difference", title, note))
+    if found.tables["cells"]:
+        sections.append(_cells(found.frame("cells"), list(facts["pairs"]), f"kinds-cells{slug}"))
     if found.tables["placebos"]:
         sections.append(
             _rows(
@@ -129,6 +140,30 @@ def _gains(data: Frame, kinds: list[str], name: str) -> Section:
     title = "What replacing gains over base, against the share of changed tokens, by kind of pairs"
     note = "Means over pairs; bars are 95 % intervals over problems and pairs."
     alt = f"Line charts, one for each of {len(kinds)} kinds of pairs: the gain in accuracy against changed tokens."
+    return Section(name, title, data, (note,), made.svg, alt)
+
+
+def _cells(data: Frame, kinds: list[str], name: str) -> Section:
+    """Draw who decides and who writes: a panel a kind, a line a pair, at the gate that flags nearest to 5 %."""
+    first = data["criterion"].iloc[0]
+    of_first = data[data["criterion"] == first]
+    at = of_first["point"].loc[(of_first["flagged"] - NEAR).abs().idxmin()]
+    drawn = of_first[of_first["point"] == at]
+    cells = [key for key in CELLS if drawn[key].notna().all()]
+    with drawing(name, 0.22 * len(cells) + 0.8, len(kinds), sharex=True) as made:
+        for axes, kind in zip(made.axes, kinds, strict=True):
+            pairs = 100 * drawn.loc[drawn["kind"] == kind, cells].to_numpy(float)  # (pairs, cells)
+            for accuracies in pairs:
+                axes.plot(accuracies, range(len(cells)), color="#808080", marker="o", markersize=3, linewidth=0.6)
+            axes.plot(pairs.mean(axis=0), range(len(cells)), "|", color=look(0)["color"], markersize=12)
+            axes.set_yticks(range(len(cells)), ["RL" if key == "rl" else key for key in cells])
+            axes.invert_yaxis()
+            axes.set_title(visible(kind, 40))
+        made.axes[-1].set_xlabel("right, %")
+    title = f"Who decides, and who writes: {_name(first)} where it flags {100 * drawn['flagged'].mean():.1f} %"
+    meanings = "; ".join(f"{key}: {CELLS[key]}" for key in cells if CELLS[key])
+    note = f"At a flagged token, {meanings}. A line a pair; bars: the mean."
+    alt = f"{len(cells)} rows of right answers, from base to RL, a line a pair, by who decides and who writes."
     return Section(name, title, data, (note,), made.svg, alt)
 
 

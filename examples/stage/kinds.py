@@ -23,10 +23,14 @@ from rlvr_dir.results.from_records import record_of
 from rlvr_dir.results.matching import match_key
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.spec import Decoding
+from rlvr_dir.spec.pair import model_name
 from rlvr_dir.stats import Estimate, RunScores, family
 
-CONTROLS = ("reject", "veto", "resample")  # at the same gate, where base writes
-STEPS = (("replace", "reject"), ("reject", "veto"), ("replace", "resample"))  # RL's token, its decision, and both
+BY_RL = "veto by RL"  # the gate decides, as in a veto, and RL writes
+# At the same gate, by the mode and gamma of each: from the third on base writes.
+CONTROLS = {"resample": ("resample", -1.0), "veto": ("veto", -1.0), "reject": ("reject", -1.0), BY_RL: ("veto", 0.0)}
+# RL's token where RL decides, and where the gate does; RL's decision; both.
+STEPS = (("replace", "reject"), (BY_RL, "veto"), ("reject", "veto"), ("replace", "resample"))
 FIRST = "delta_logp"  # which the others are compared with
 Point = tuple[float, float, np.ndarray]  # shares of flagged and of changed tokens; right answers, (problems, samples)
 
@@ -40,7 +44,7 @@ class OnePair:
     base: EvalResult | None = None
     seen: dict[Decoding, str] = field(default_factory=dict)  # by their results' hashes
     gates: dict[str, list[tuple[float, Decoding]]] = field(default_factory=lambda: defaultdict(list))  # as `criteria`
-    controls: dict[Decoding, np.ndarray] = field(default_factory=dict)  # of vetoes and base's own draws
+    controls: dict[Decoding, np.ndarray] = field(default_factory=dict)  # of all modes in `CONTROLS`
     traces: list[Trace] | None = None  # of base's own answers; None until `apart` reads them
 
     def add(self, result: EvalResult) -> None:
@@ -64,18 +68,19 @@ class OnePair:
             points.sort(key=lambda point: point[0])
             self.gates[how.criterion].append((result.replacement_ratio, how))
             self.gates[how.criterion].sort(key=lambda gate: gate[0])
-        elif how.mode in CONTROLS and how.primary == "base":
+        elif (how.mode, how.gamma) in CONTROLS.values() and how.primary == "base":
             self.controls[how] = result.correct
 
-    def control(self, criterion: str, i: int, mode: str) -> np.ndarray | None:
-        """Return the right answers of a point's control of some mode; None where it was not decoded.
+    def control(self, criterion: str, i: int, name: str) -> np.ndarray | None:
+        """Return the right answers of a point's control, by its name in `CONTROLS`; None where it was not decoded.
 
         A gate without a threshold, as the coupling, has none.
         """
         how = self.gates[criterion][i][1]
         if not isinstance(how.gate, Threshold):
             return None
-        return self.controls.get(how.replace(mode=mode, gamma=-1.0))
+        mode, gamma = CONTROLS[name]
+        return self.controls.get(how.replace(mode=mode, gamma=gamma))
 
     def apart(self, criterion: str, i: int) -> float | None:
         """Return how far both models are apart without base's token, where a point's gate flags base's own tokens.
@@ -169,11 +174,11 @@ class Kind:
             f"{criterion} {i}", {base: pair.criteria[criterion][i][2] for base, pair in self.pairs.items()}
         )
 
-    def control(self, criterion: str, i: int, mode: str) -> RunScores | None:
+    def control(self, criterion: str, i: int, name: str) -> RunScores | None:
         """Return the scores of the control of a point; None where one pair has none."""
-        runs = {base: pair.control(criterion, i, mode) for base, pair in self.pairs.items()}
+        runs = {base: pair.control(criterion, i, name) for base, pair in self.pairs.items()}
         known = {base: right for base, right in runs.items() if right is not None}
-        return self._scores(f"{mode} of {criterion} {i}", known) if len(known) == len(runs) else None
+        return self._scores(f"{name} of {criterion} {i}", known) if len(known) == len(runs) else None
 
     def at_changed(self, criterion: str, share: float) -> RunScores | None:
         """Return a criterion's scores at a share of changed tokens; None where one pair has none."""
@@ -207,8 +212,9 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     points); both again in Pass@n of all n samples, `kinds_pass` and `rules_pass`; `against` (the gain of delta log p
     less another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares of
     *changed* tokens, interpolated); `controls` (each `step` of a point: replace less reject, reject less veto, replace
-    less base's own draw; of the first, how far both models are `apart` where they write); `placebos` (the gain in the
-    first kind less that in a kind of pairs with the same bases, point by point of criteria that have as many in both).
+    less base's own draw; of the first, how far both models are `apart` where they write); `cells` (the accuracy of
+    base, of RL, and of each way of redrawing at a point, pair by pair); `placebos` (the gain in the first kind less
+    that in a kind of pairs with the same bases, point by point of criteria that have as many in both).
     The p values of a table and kind are corrected by Holm's method.
 
     Args:
@@ -236,6 +242,7 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
             "rules_pass": _compared("gain", _gained(passed)),
             "against": _compared("difference", [each for kind in kinds for each in _rivals(kind, changed)]),
             "controls": _compared("difference", [each for kind in kinds for each in _over_controls(kind)]),
+            "cells": tuple(row for kind in kinds for row in _cells(kind)),
             "placebos": _compared("difference", [each for kind in kinds[1:] for each in _beside(kinds[0], kind)]),
         },
     )
@@ -294,7 +301,7 @@ def _rivals(kind: Kind, changed: Sequence[float]) -> list[Asked]:
 
 
 def _over_controls(kind: Kind) -> list[Asked]:
-    """Take each point apart: replace less reject, reject less veto, and replace less base's own second draw."""
+    """Take each point apart: RL's token, RL's decision, and replace less base's own second draw."""
     rows = []
     for first, minus in STEPS:
         for each in kind.points:
@@ -303,6 +310,21 @@ def _over_controls(kind: Kind) -> list[Asked]:
                 about = {**_about(kind, *each), "step": f"{first} minus {minus}"}
                 about |= {"apart": kind.apart(*each)} if minus == "reject" else {}
                 rows.append((about, *sides))
+    return rows
+
+
+def _cells(kind: Kind) -> list[dict[str, Any]]:
+    """List the accuracy of each way of redrawing at each point that has a control, pair by pair."""
+    rows = []
+    for criterion, i in kind.points:
+        for key, pair in kind.pairs.items():
+            known = {name: pair.control(criterion, i, name) for name in CONTROLS}
+            if all(right is None for right in known.values()):
+                continue
+            right = {**pair.levels, "replace": pair.criteria[criterion][i][2], **known}
+            means = {name: None if x is None else float(x.mean()) for name, x in right.items()}
+            about = {"kind": kind.name, "criterion": criterion, "point": i, "pair": model_name(key)}
+            rows.append({**about, "flagged": pair.criteria[criterion][i][0], **means})
     return rows
 
 

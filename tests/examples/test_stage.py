@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from examples.stage.chapter import pairs_chapter
+from examples.stage.chapter import CELLS, pairs_chapter
 from examples.stage.kinds import OnePair, pair_statistics
 from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.decode.trace import Trace
@@ -53,8 +53,10 @@ def pair(name, gain=1.0, rules=RULES, **how):
     for criterion, tau, flagged, changed, right in rules:
         decoding = Decoding(mode="replace", criterion=criterion, tau=tau)
         found.append(one(name, decoding, 0.3 + gain * (right - 0.3), flagged, changed, **how))
-        for mode, level, share in (("veto", 0.2, flagged), ("reject", 0.25, changed)):
-            control = Decoding(mode=mode, criterion=criterion, tau=tau)
+        for mode, gamma, level, share in (
+            ("veto", -1.0, 0.2, flagged), ("reject", -1.0, 0.25, changed), ("veto", 0.0, 0.22, flagged),
+        ):  # fmt: skip
+            control = Decoding(mode=mode, criterion=criterion, tau=tau, gamma=gamma)
             found.append(one(name, control, level + gain * (right - 0.3), flagged, share, **how))
     return found
 
@@ -65,10 +67,12 @@ def kind(name, **how):
 
 def right(results, rl, criterion=None, tau=None, mode="replace"):
     """Right answers by pair, as the results hold them."""
+    gamma = 0.0 if mode == "veto by RL" else -1.0
     return {
         each.pair: each.correct
         for each in results
-        if each.decoding.mode == mode
+        if each.decoding.mode == mode.removesuffix(" by RL")
+        and (each.decoding.mode != "veto" or each.decoding.gamma == gamma)
         and (criterion is None or (each.decoding.criterion, each.decoding.tau) == (criterion, tau))
     }
 
@@ -119,7 +123,10 @@ def test_gains_and_placebos_are_differences_over_problems_and_pairs(kinds, tmp_p
 def test_each_point_is_taken_apart_by_its_own_controls(kinds):
     """By the threshold, not by the order; what was not decoded has no row."""
     found = pair_statistics(kinds, [0.015])
-    steps = {"replace minus reject": "kinds-token", "reject minus veto": "kinds-decision"}
+    steps = {
+        "replace minus reject": "kinds-token", "veto by RL minus veto": "kinds-token-of-gate",
+        "reject minus veto": "kinds-decision",
+    }  # fmt: skip
     for step, (criterion, tau, point) in product(
         steps, (("delta_logp", -0.5, 0), ("delta_logp", -0.1, 1), ("kl", 0.1, 1))
     ):
@@ -130,7 +137,25 @@ def test_each_point_is_taken_apart_by_its_own_controls(kinds):
         assert (mine["difference_low"], mine["difference_high"]) == pytest.approx((by_hand.low, by_hand.high))
     assert {each["step"] for each in found.tables["controls"]} == steps.keys()
     shown = {each.name: each for each in pairs_chapter(found).sections}
-    assert [len(shown[name].cells) for name in steps.values()] == [4, 4]
+    assert [len(shown[name].cells) for name in steps.values()] == [4, 4, 4]
+
+
+def test_pair_by_pair_the_cells_are_the_results(kinds):
+    [section] = [each for each in pairs_chapter(pair_statistics(kinds)).sections if each.name == "kinds-cells"]
+    cells = section.frame[section.frame.kind == "RL"]
+    assert len(cells) == 3 * len(RULES)
+    modes = [name for name in CELLS if name != "resample"]  # which was not decoded
+    assert set(cells.columns) & set(CELLS) == {*modes, "resample"}
+    assert cells["resample"].isna().all()
+    for criterion, tau, flagged, *_ in RULES:
+        of_gate = cells[(cells.criterion == criterion) & (cells.flagged == flagged / 100)]
+        for mode in modes:
+            where = () if mode in ("base", "rl") else (criterion, tau)
+            of_pairs = [each.mean() for each in right(kinds["RL"], "RL", *where, mode=mode).values()]
+            assert list(of_gate[mode]) == pytest.approx(of_pairs), (criterion, tau, mode)
+    assert section.svg.count(">reject<") == 2  # a panel a kind
+    assert "reject: RL decides, base writes" in section.notes[0]
+    assert "it flags 4.0 %" in section.title  # the gate of delta log p next to 5 %
 
 
 def test_how_far_the_models_are_apart_where_a_gate_flags():
@@ -203,7 +228,9 @@ def test_placebos_are_compared_on_the_same_bases_alone(kinds):
         "kinds-rules-pass",
         "kinds-against",
         "kinds-token",
+        "kinds-token-of-gate",
         "kinds-decision",
+        "kinds-cells",
         "kinds-placebos",
     ]
     fewer = pair_statistics({"RL": kinds["RL"], "noise": kind("noise", gain=0.0, rules=RULES[1:])})
