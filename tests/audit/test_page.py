@@ -85,13 +85,15 @@ def test_nothing_overflows_in_light_and_dark(visitor, page, width):
         found = opened.evaluate(
             """() => ({page: document.documentElement.scrollWidth, figures: document.querySelectorAll("figure").length,
             theme: document.documentElement.dataset.theme, text: document.querySelector("main").innerText,
-            ink: getComputedStyle(document.body).color, letters: [...document.querySelectorAll("figure svg")].flatMap(
+            ink: getComputedStyle(document.body).color,
+            sentences: [...document.querySelectorAll("td.long:first-child")].map(one => one.clientWidth), letters: [...document.querySelectorAll("figure svg")].flatMap(
               one => [...one.querySelectorAll("text")].map(
                 text => parseFloat(getComputedStyle(text).fontSize) * one.getScreenCTM().a))})"""
         )
         assert found["page"] <= width, theme
         assert found["figures"] == 4
         assert min(found["letters"]) >= 11
+        assert min(found["sentences"]) >= 150  # or a sentence is a word a line
         assert not re.search(r"\b(nan|inf|NaN|None|undefined)\b", found["text"])
     assert visitor.complaints == []
 
