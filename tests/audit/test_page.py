@@ -86,7 +86,8 @@ def test_nothing_overflows_in_light_and_dark(visitor, page, width):
             """() => ({page: document.documentElement.scrollWidth, figures: document.querySelectorAll("figure").length,
             theme: document.documentElement.dataset.theme, text: document.querySelector("main").innerText,
             ink: getComputedStyle(document.body).color,
-            sentences: [...document.querySelectorAll("td.long:first-child")].map(one => one.clientWidth), letters: [...document.querySelectorAll("figure svg")].flatMap(
+            sentences: [...document.querySelectorAll("td.long:first-child")].map(one => one.clientWidth),
+            letters: [...document.querySelectorAll("figure svg")].flatMap(
               one => [...one.querySelectorAll("text")].map(
                 text => parseFloat(getComputedStyle(text).fontSize) * one.getScreenCTM().a))})"""
         )
