@@ -153,6 +153,7 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds
 SMOL := runs/paper-smol
 SMOL_SEEDS := 0 1 2
 DECIDED := 0 1 2 3 4
+AUDITED := $(SMOL)/train-0/seed-0/rl,$(SMOL)/train-1/seed-1/rl,$(SMOL)/train-2/seed-2/rl
 HELD_OUT := $(SMOL)/data/held_out
 SMOL_RL = $(BIN)/rlvr-dir $(1) --pair $(SMOL)/train-$(2)/seed-$(2) --samples 4 --max-tokens 48 --max-model-len 512 \
 	--block-size 32 --enforce-eager --records $(SMOL)/records
@@ -174,6 +175,10 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	find reports/smol-decision -mindepth 1 -maxdepth 1 ! -name results ! -name training -exec rm -rf {} +
 	$(BIN)/python -m examples.stage report --analysis $(SMOL)/decided --title "SmolLM2: who decides, and who writes" \
 		--out reports/smol-decision
+	$(BIN)/rlvr-dir audit $(SMOL)/base $(SMOL)/train-0/seed-0/rl --beside "three seeds=$(SMOL)/base:$(AUDITED)" \
+		--tasks $(SMOL)/data/decide_medium.jsonl --limit 60 --samples 4 --max-tokens 48 --max-model-len 512 --block-size 32 \
+		--enforce-eager --max-num-seqs 160 --records $(SMOL)/records --rows outcomes,tokens,weights --no-track \
+		--out reports/smol-decision/audit && rm reports/smol-decision/audit/audit.json  # which names places on this machine
 	@# Results without the places of this machine, for those who go on elsewhere; logs and digests of the trainings.
 	for seed in $(DECIDED); do mkdir -p reports/smol-decision/{results/seed-$$seed,training} && \
 		for file in $(SMOL)/sweeps/smol_decision_*_$$seed/results/*.json; do sed 's|$(CURDIR)/||g' $$file \
