@@ -12,7 +12,7 @@ import pytest
 from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.audit.claim import GROUPS
 from rlvr_dir.audit.interventions import SHARES, WAYS
-from rlvr_dir.audit.run import beside_of, over_seeds
+from rlvr_dir.audit.run import beside_of, claims, over_seeds
 from rlvr_dir.bench.random_pair import random_pair
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import _PROBE
@@ -234,11 +234,23 @@ def test_pairs_beside(audit, peaked_pair, tmp_path):
 
 def test_seeds_are_one_number():
     same = over_seeds([Estimate(0.3, 0.2, 0.4), Estimate(0.3, 0.2, 0.4)])
-    assert (same.value, same.low, same.high) == (pytest.approx(0.3), None, None)
+    assert same == Estimate(0.3, 0.2, 0.4)  # of the base that they share
     apart = over_seeds([Estimate(0.2, 0.1, 0.3), Estimate(0.4, 0.3, 0.5), Estimate(0.3, 0.2, 0.4)])
     assert apart.value == pytest.approx(0.3)
     assert (apart.high or 0) - 0.3 == pytest.approx(((4.302653 * 0.1 / 3**0.5) ** 2 + 0.1**2) ** 0.5, rel=1e-5)
     assert over_seeds([Estimate(0.2), Estimate(None)]).value is None
+    ends = {claim.name: over_seeds([Estimate(0.9, 0.8, 0.95), Estimate(0.99, 0.98, 1)], *claim.range)
+            for claim in claims((1,))}  # fmt: skip
+    cut = {name: (end.low, end.high) for name, end in ends.items()}
+    assert (
+        cut["outcomes/pass/rl"]
+        == cut["tokens/same_top/rl"]
+        == (pytest.approx(0.945 - (0.571797**2 + 0.055**2) ** 0.5, rel=1e-5), 1)
+    )
+    assert cut["interventions/replace/js"] == cut["outcomes/rank/1"] == cut["outcomes/gain"]
+    assert cut["outcomes/gain"][1] > 1.5
+    few = over_seeds([Estimate(1.0, 0.5, 1.5), Estimate(3.0, 2.0, 4.0)], 0.0)
+    assert (few.value, few.low) == (2.0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ CSV, LaTeX, `rlvr_dir.audit` and MLflow's metrics are made from the entries.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal, TypeAlias
 
 from rlvr_dir.stats import Estimate
@@ -53,6 +54,14 @@ class Claim:
     suffix: str = " %"
     digits: int = 1
     signed: bool = False
+    of_gain: bool = False  # a share of the gain, which may be below 0 and above all of it
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Return what the number can be: shares are from 0 to 1, numbers of times or tokens from 0 on."""
+        if self.signed or self.of_gain or self.suffix == NATS["suffix"]:
+            return -inf, inf
+        return 0.0, 1.0 if self.suffix == " %" else inf
 
     @property
     def group(self) -> str:

@@ -155,10 +155,10 @@ def flagged(criterion: str) -> str:
 
 CLAIMS: tuple[Claim, ...] = (
     *(Claim(f"interventions/replace/{criterion}", "points", "RL's gain that base has where RL redraws its tokens "
-        f"{flagged(criterion)}", GAIN, share_of_gain(f"replace {criterion}"), SOURCES[criterion])
+        f"{flagged(criterion)}", GAIN, share_of_gain(f"replace {criterion}"), SOURCES[criterion], of_gain=True)
         for criterion in (*CHOSEN, "random")),
     Claim("interventions/resample/delta_logp", "points", "RL's gain that base has where base itself redraws its tokens "
-        f"{flagged('delta_logp')}", GAIN, share_of_gain("resample delta_logp")),
+        f"{flagged('delta_logp')}", GAIN, share_of_gain("resample delta_logp"), of_gain=True),
     *(Claim(f"interventions/reached/{criterion}", "points", "Changed tokens that make base as good as RL, redrawn from "
         f"RL by {CRITERIA[criterion]}", BETWEEN, reached(f"replace {criterion}", "base", "rl"),
         REACHED.get(criterion, ()), digits=2) for criterion in (*CHOSEN, "random")),
@@ -171,7 +171,8 @@ CLAIMS: tuple[Claim, ...] = (
         difference(f"reject {criterion}", f"veto {criterion}"), **POINTS) for criterion in CHOSEN),
     *(Claim(f"interventions/in_rl/{_of(criterion)}", "points", "RL's gain that RL keeps where base redraws its tokens "
         f"{flagged(criterion)}", GAIN, share_of_gain(f"resample {criterion} on rl"),
-        (Source(*SPARSE, "“collapses … to base levels”"),) if criterion == "js" else ()) for criterion in IN_RL),
+        (Source(*SPARSE, "“collapses … to base levels”"),) if criterion == "js" else (), of_gain=True)
+        for criterion in IN_RL),
     *(Claim(f"interventions/lost/{_of(criterion)}", "points", "Changed tokens that make RL no better than base, "
         f"redrawn from base by {CRITERIA[criterion]}", BETWEEN, reached(f"resample {criterion} on rl", "rl", "base"),
         digits=2) for criterion in IN_RL),

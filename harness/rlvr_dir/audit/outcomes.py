@@ -119,7 +119,7 @@ def rank_claim(rank: int, rescale: bool) -> Claim:
     how = "0 % is base's accuracy, 100 % RL's. Every matrix, embeddings too; vectors (norms, biases) are RL's."
     sentence = f"RL's gain with ΔW of rank {rank} alone" + ", rescaled to ΔW's norm" * rescale
     sources = (Source("2510.00553", "abstract", "8 models, rescaled", "over 99 %"),) if rank == 1 and rescale else ()
-    return Claim(f"outcomes/{name.replace(' ', '/')}", "scores", sentence, how, of, sources)
+    return Claim(f"outcomes/{name.replace(' ', '/')}", "scores", sentence, how, of, sources, of_gain=True)
 
 
 def _of_problems(hits: Any) -> Estimate:

@@ -133,7 +133,7 @@ def run_audit(request: Request, *, records: Path, out: Path, progress: bool = Tr
     numbers: dict[str, list[Estimate]] = {}
     for column, specs in request.columns.items():
         seeds = evidence[column] = [gather(spec, request.rows, questions, records, **kwargs) for spec in specs]
-        numbers[column] = [over_seeds([estimate_of(claim, seed) for seed in seeds]) for claim in chosen]
+        numbers[column] = [over_seeds([estimate_of(claim, seed) for seed in seeds], *claim.range) for claim in chosen]
         for seed in seeds if column != THIS else ():  # which may be large, and are drawn of the pair itself alone
             seed.frames = {}
     [this] = evidence[THIS]
@@ -227,21 +227,25 @@ def estimate_of(claim: Claim, evidence: Evidence) -> Estimate:
     return Estimate(None) if frame is None else claim.estimate(frame)
 
 
-def over_seeds(estimates: Sequence[Estimate]) -> Estimate:
+def over_seeds(estimates: Sequence[Estimate], least: float = -np.inf, most: float = np.inf) -> Estimate:
     """Return the mean of the seeds of a training: half its interval is that over seeds and their mean one (MOVER).
 
-    None where a seed has no number, and without an interval where it has none of that either.
+    Cut at what the number can be, `least` to `most`. Where all seeds have one number with one interval, as of the base
+    that they share, it is that. None where a seed has no number, and without an interval where it has none of that
+    either.
     """
     values = [estimate.value for estimate in estimates if estimate.value is not None]
-    if len(estimates) == 1 or len(values) < len(estimates):
+    if len(values) < len(estimates):
         return estimates[0] if len(estimates) == 1 else Estimate(None)
+    if all(estimate == estimates[0] for estimate in estimates):
+        return estimates[0]
     mean = float(np.mean(values))
     seeds = stats.t_interval(mean, stats.standard_error(values), len(values))
     half = [mean - seeds[0]] * 2
     if all(estimate.low is not None and estimate.high is not None for estimate in estimates):
         own = np.array([[e.value - e.low, e.high - e.value] for e in estimates], float)  # pyright: ignore
         half = list(np.hypot(half, own.mean(axis=0)))
-    return Estimate(mean, mean - half[0], mean + half[1])
+    return Estimate(mean, max(least, mean - half[0]), min(most, mean + half[1]))
 
 
 def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequence[Evidence]]) -> dict[str, Any]:
