@@ -235,6 +235,9 @@ def test_pairs_beside(audit, peaked_pair, tmp_path):
 def test_seeds_are_one_number():
     same = over_seeds([Estimate(0.3, 0.2, 0.4), Estimate(0.3, 0.2, 0.4)])
     assert same == Estimate(0.3, 0.2, 0.4)  # of the base that they share
+    alike = over_seeds([Estimate(0.3, 0.2, 0.4), Estimate(0.3, 0.1, 0.4)], 0.0, 1.0)
+    assert (alike.low, alike.high) == (pytest.approx(0.15), pytest.approx(0.4))
+    assert over_seeds([Estimate(0.3), Estimate(0.3, 0.2, 0.4)], 0.0, 1.0) == Estimate(0.3)
     apart = over_seeds([Estimate(0.2, 0.1, 0.3), Estimate(0.4, 0.3, 0.5), Estimate(0.3, 0.2, 0.4)])
     assert apart.value == pytest.approx(0.3)
     assert (apart.high or 0) - 0.3 == pytest.approx(((4.302653 * 0.1 / 3**0.5) ** 2 + 0.1**2) ** 0.5, rel=1e-5)

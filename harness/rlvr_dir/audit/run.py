@@ -234,18 +234,20 @@ def over_seeds(estimates: Sequence[Estimate], least: float = -np.inf, most: floa
     that they share, it is that. None where a seed has no number, and without an interval where it has none of that
     either.
     """
-    values = [estimate.value for estimate in estimates if estimate.value is not None]
+    values = [value for estimate in estimates if (value := estimate.value) is not None and value == value]
     if len(values) < len(estimates):
         return estimates[0] if len(estimates) == 1 else Estimate(None)
     if all(estimate == estimates[0] for estimate in estimates):
         return estimates[0]
-    mean = float(np.mean(values))
-    seeds = stats.t_interval(mean, stats.standard_error(values), len(values))
-    half = [mean - seeds[0]] * 2
+    mean, error = float(np.mean(values)), stats.standard_error(values)
+    seeds = mean - stats.t_interval(mean, error, len(values))[0] if error else 0.0
+    half = np.array([seeds, seeds])
     if all(estimate.low is not None and estimate.high is not None for estimate in estimates):
         own = np.array([[e.value - e.low, e.high - e.value] for e in estimates], float)  # pyright: ignore
-        half = list(np.hypot(half, own.mean(axis=0)))
-    return Estimate(mean, max(least, mean - half[0]), min(most, mean + half[1]))
+        half = np.hypot(half, own.mean(axis=0))
+    if not half.any():
+        return Estimate(mean)
+    return Estimate(mean, max(least, mean - float(half[0])), min(most, mean + float(half[1])))
 
 
 def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequence[Evidence]]) -> dict[str, Any]:
