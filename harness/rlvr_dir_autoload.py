@@ -4,8 +4,8 @@ lm-eval 0.4.13 has no plugin discovery, so `rlvr_dir_autoload.pth` imports this 
 imports nothing itself, not even our own package. It waits for four lm-eval
 modules and then (a) adds the model names `rlvr_dir` and `rlvr-dir`, (b) adds our tasks behind lm-eval's own, where
 lm-eval has none of the name, and, where a run asks for our model, (c) puts all of our tasks in front (lm-eval's
-`aime24` is one greedy sample with another prompt), checks the request before any model loads, keeps its rollouts and
-logs its results.
+`aime24` is one greedy sample with another prompt) and leaves lm-eval's index of its own 14,000 files out where no task
+of it is asked for, checks the request before any model loads, keeps its rollouts and logs its results.
 
 It has one more errand: in a process that one of our vLLM engines has spawned it begins to watch the parent, before vLLM
 is imported (`rlvr_dir.watch`).
@@ -79,12 +79,19 @@ def _prepare(module: Any) -> None:
     original = config_class.process_tasks
 
     def process_tasks(self: Any, *args: Any, **kwargs: Any) -> Any:
-        files = []
-        if _is_ours(self.model):
-            from rlvr_dir.lm_eval_model.args import prepare
+        if not _is_ours(self.model):
+            return original(self, *args, **kwargs)
+        from lm_eval import tasks
 
-            files = prepare(self)
-        manager = original(self, *args, **kwargs)
+        from rlvr_dir.lm_eval_model.args import prepare
+
+        files, defaults = prepare(self)
+        manager_class = tasks.TaskManager
+        tasks.TaskManager = functools.partial(manager_class, include_defaults=defaults)
+        try:
+            manager = original(self, *args, **kwargs)
+        finally:
+            tasks.TaskManager = manager_class
         self.tasks = [*self.tasks, *files]
         return manager
 

@@ -214,3 +214,28 @@ def test_a_request_of_the_stock_command_is_checked_before_a_model_loads(changes,
     with pytest.raises(UserError, match=message):
         prepare(config)
     prepare(EvaluatorConfig(model="rlvr_dir", tasks=["tiny_easy"], limit=0.5, gen_kwargs={"temperature": 0.6}))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "asked"),
+    [
+        (["tiny_easy", "minerva"], False),
+        (["rlvr_math"], False),  # a group of ours, of our tasks
+        (["theirs"], False),
+        ([], False),  # benchmarks that are files alone
+        (["tiny_easy", "gsm8k"], True),
+        (["tiny_*"], True),  # lm-eval has tinyBenchmarks
+        (["of_gsm8k"], True),  # a group in the user's folder may name tasks of lm-eval's
+        ([{"task": "gsm8k", "num_fewshot": 0}], True),
+    ],
+)
+def test_lm_evals_own_tasks_are_read_where_one_may_be_asked_for(tasks, asked, tmp_path, data_dir):
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    (tmp_path / "theirs.yaml").write_text("task: theirs\ndataset_path: json\noutput_type: generate_until\n")
+    (tmp_path / "group.yaml").write_text("group: of_gsm8k\ntask: [gsm8k]\n")
+    config = EvaluatorConfig(
+        model="rlvr_dir", tasks=tasks or ["tiny_easy"], include_path=str(tmp_path), model_args={"data_dir": data_dir}
+    )
+    config.tasks = tasks
+    assert prepare(config) == ([], asked)

@@ -37,6 +37,7 @@ def test_other_models_and_configs_are_left_alone(tmp_path):
         manager = config.process_tasks()
         assert tasks_dir() in manager.task_index["aime24"].yaml_path.parents
         assert tasks_dir() in manager.task_index["tiny_easy"].yaml_path.parents
+        assert "gsm8k" not in manager.task_index, "lm-eval's own files were read, and none was asked for"
     """
     run(code)
 
@@ -90,9 +91,9 @@ def test_from_python_our_model_finds_our_tasks_and_a_task_manager_those_that_lm_
             output_type="multiple_choice", doc_to_text="problem", doc_to_choice=["1", "2"], doc_to_target=0,
             metric_list=[dict(metric="acc", aggregation="mean", higher_is_better=True)],
         )
-        lm = RlvrDirLM(backend="transformers", samples=1)
+        lm, none = RlvrDirLM(backend="transformers", samples=1), TaskManager(include_defaults=False)
         try:
-            lm_eval.simple_evaluate(model=lm, tasks=["tiny_easy", choice], limit=1)
+            lm_eval.simple_evaluate(model=lm, tasks=["tiny_easy", choice], limit=1, task_manager=none)
         except UserError as error:
             assert "task='choice' has output_type='multiple_choice'; accepted: generate_until" in str(error)
             assert not lm.engine.started, "weights were loaded, and tiny_easy decoded"

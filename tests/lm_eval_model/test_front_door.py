@@ -1,6 +1,6 @@
 """The stock `lm_eval` command keeps its rollouts and logs its results, ours and lm-eval's own, unless told not to.
 
-One run of the command serves all tests: it costs half a minute, most of which lm-eval spends on its index of tasks.
+One run of the command serves all tests: it costs half a minute.
 """
 
 import json

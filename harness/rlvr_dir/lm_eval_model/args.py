@@ -169,11 +169,11 @@ def announce_tiny(spec: EvalSpec, args: Mapping[str, Any]) -> None:
         print("rlvr_dir: no pair named; using the tiny pair that ships with rlvr-dir", file=sys.stderr)
 
 
-def prepare(config: Any) -> list[Any]:
+def prepare(config: Any) -> tuple[list[Any], bool]:
     """Check and complete a request of the stock command for our model, before tasks are indexed or models load.
 
     `config` is lm-eval's `EvaluatorConfig`. Return the tasks of benchmarks that are files (`PATH.jsonl`, `NAME=PATH`):
-    lm-eval cannot find those, and they are taken off its list.
+    lm-eval cannot find those, and they are taken off its list. And whether lm-eval's own tasks are asked for, too.
 
     Raises:
         UserError: a cache that would mix samples up, a bad limit, model or generation argument, or a benchmark of a
@@ -203,7 +203,7 @@ def prepare(config: Any) -> list[Any]:
     config.include_path = _with_ours(config.include_path)
     data_dir = (config.metadata or {}).get("data_dir") or spec.data_dir
     config.tasks, files = _without_files(config.tasks, spec, data_dir)
-    return files
+    return files, _asks_defaults(config.tasks, config.include_path)
 
 
 def with_tasks(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,7 +227,8 @@ def with_tasks(arguments: Mapping[str, Any]) -> dict[str, Any]:
     data_dir = metadata.get("data_dir") or args.spec.data_dir
     names, files = _without_files(arguments.get("tasks"), args.spec, data_dir)
     if manager is None:
-        manager = TaskManager(include_path=folders, metadata={**parsed, **(arguments.get("metadata") or {})})
+        metadata = {**parsed, **(arguments.get("metadata") or {})}
+        manager = TaskManager(include_path=folders, include_defaults=_asks_defaults(names, folders), metadata=metadata)
     else:
         defaults = any(entry.yaml_path and "lm_eval" in entry.yaml_path.parts for entry in manager.task_index.values())
         manager = TaskManager(include_path=folders, include_defaults=defaults, metadata=manager.metadata)
@@ -238,6 +239,19 @@ def _with_ours(folders: Any) -> list[Any]:
     """Return folders of tasks, as lm-eval takes them, with ours before them."""
     include_paths = [folders] if isinstance(folders, str | Path) else folders or []
     return [str(tasks_dir()), *map(str, include_paths)]
+
+
+def _asks_defaults(names: list[Any], folders: list[Any]) -> bool:
+    """Tell whether a task is asked for that none of the folders has: lm-eval then reads all of its 14,000 files."""
+    from lm_eval.tasks import TaskManager
+
+    def whole(name: Any) -> bool:  # a group, or a task, that names no other
+        entry = index.get(name) if isinstance(name, str) else None
+        ours = entry and entry.yaml_path and tasks_dir() in entry.yaml_path.parents
+        return bool(entry and ("TASK" in entry.kind.name or ours))
+
+    index = TaskManager(include_path=folders, include_defaults=False).task_index
+    return not all(map(whole, names))
 
 
 def _without_files(tasks: Any, spec: EvalSpec, data_dir: str | None) -> tuple[list[Any], list[Any]]:
