@@ -134,7 +134,7 @@ TRUE := $(foreach seed,$(SEEDS),seed-$(seed) plain-$(seed))
 PLACEBO := $(foreach seed,$(SEEDS),random-$(seed) length-$(seed) own_samples-$(seed) noise-$(seed))
 # Two at a time: each has one thread. A pair's name says what it is: pairs/noise-2 is the placebo `noise` of seed-2.
 AT_ONCE := xargs -P 2 -I '{}' bash -c
-paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds of each; reports/stage (hours)
+paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds of each, who decides and who writes; reports/stage (hours)
 	printf '%s\n' $(TRUE) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/python -m \
 		examples.tiny build --out $$pair --seed $${name#*-} $$([[ {} == plain-* ]] && echo --no-fillers)'
 	printf '%s\n' $(PLACEBO) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/python -m \
@@ -148,6 +148,15 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds
 	rm -rf reports/stage
 	$(BIN)/python -m examples.stage report --analysis $(STAGE)/analysis \
 		--title "True pairs and placebos" --out reports/stage
+	@# Who decides, and who writes, on the true pairs: the gates fixed beforehand (docs/decisions.md).
+	printf '%s\n' $(TRUE) | $(AT_ONCE) 'for gate in "delta_logp [0.01,0.02,0.05,0.2]" "kl [0.05,0.2]"; do set -- $$gate; \
+		$(BIN)/rlvr-dir sweep run examples/stage/decision.yaml --no-track --out $(STAGE) --set decode.criterion=$$1 \
+		--set parameters.decode.tau.ratio=$$2 --set name=tiny_decision_$$1_{} --set "pair=[{}=$(STAGE)/pairs/{}]" || exit; done'
+	$(BIN)/python -m examples.stage pairs --out $(STAGE)/decided $(foreach seed,$(SEEDS),$(foreach gate,delta_logp kl,\
+		"RL=$(STAGE)/sweeps/tiny_decision_$(gate)_seed-$(seed)" "RL, no fillers=$(STAGE)/sweeps/tiny_decision_$(gate)_plain-$(seed)"))
+	rm -rf reports/stage-decision
+	$(BIN)/python -m examples.stage report --analysis $(STAGE)/decided --title "Ten tiny pairs: who decides, and who writes" \
+		--out reports/stage-decision
 
 # Goes on where it was killed. A seed at a time on each of two cores: trainings and sweeps have one thread.
 SMOL := runs/paper-smol

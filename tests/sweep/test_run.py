@@ -192,6 +192,8 @@ def test_one_sweep_draws_in_several_ways_and_prices_them_at_equal_forwards(host,
 def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
     changes = {
         "limit": 12,
+        "sampling": {"samples": 2, "max_tokens": 20},
+        "engine": {"backend": "transformers", "max_num_seqs": 24},
         "decode": {"mode": "replace"},
         "parameters": {
             "decode.criterion": {"values": ["delta_logp", "delta_logp above", "js", "random"]},
