@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.optim import _muon
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.tiny.placebos import LONG, TRAININGS, add_noise, change, long_enough, reward_of, train_on_own_samples
-from examples.tiny.pretrain import PretrainSettings, new_model, pad, response_loss
+from examples.tiny.pretrain import PretrainSettings, new_model, orthogonal, pad, response_loss
 from examples.tiny.recipe import add_steps, build
 from examples.tiny.tokenizer import build_tokenizer
 from rlvr_dir.errors import UserError
@@ -63,6 +64,15 @@ def test_rl_learns_from_no_benchmark_problem():
 
 
 FEW = PretrainSettings(tokens=100_000, batch=8, max_steps=3, warmup_steps=1)
+
+
+@pytest.mark.parametrize("shape", [(24, 8), (8, 24), (8, 8)])
+def test_muons_step_is_torchs_own_in_another_precision(shape):
+    grad = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    settings = ((3.4445, -4.775, 2.0315), 5, 1e-7)
+    torch.testing.assert_close(
+        orthogonal(grad, *settings), _muon._zeropower_via_newtonschulz(grad, *settings).float(), atol=0.02, rtol=0.02
+    )
 
 
 @pytest.mark.parametrize("narrow", [True, False])
