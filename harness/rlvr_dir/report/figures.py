@@ -169,7 +169,7 @@ def ways_of(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]
 def look_of(decoding: Any, i: int) -> dict[str, Any]:
     """Return how the line of a decoding is drawn, the i-th criterion of a figure; a control's is dashed, marks open."""
     gate, style = decoding.gate, look(i, markersize=4, linewidth=1.2)
-    style |= {"color": EXPO, "marker": "s"} if _apart(gate) else {}
+    style |= {"color": EXPO, "marker": "P" if getattr(gate, "sign", None) else "s"} if _apart(gate) else {}
     style |= {"color": COUPLING, "marker": "*", "markersize": 8} if gate.redraws else {}
     style |= {"linestyle": ":"} if gate.statistic == "random" else {}
     return style | ({"linestyle": LINES[decoding.mode], "markerfacecolor": "white"} if decoding.mode in LINES else {})
