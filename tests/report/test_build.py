@@ -144,6 +144,18 @@ def test_the_two_steps_of_a_replacement_stand_on_the_first_page_in_the_grid_and_
     assert difference_figures.two_by_two(rows_of([base, rl, *extra]), "x", "t") is None
 
 
+def test_no_two_lines_of_a_figure_look_alike():
+    """|Δ log p| and the same where Δ log p < 0 were both violet squares."""
+    gates = [
+        {"criterion": criterion, "sign": sign, "tau": -0.1 if criterion == "delta_logp" else 0.1}
+        for criterion in ("delta_logp", "abs_delta_logp", "kl", "entropy_base", "random")
+        for sign in (None, "negative")[: 1 + (criterion in ("abs_delta_logp", "kl"))]
+    ]
+    settings = settings_of([result(Decoding(mode="replace", **gate)) for gate in gates])
+    looks = [figures.look_of(of[0].decoding, i) for i, _, of in figures.ways_of(settings)]
+    assert len({(look["color"], look["marker"]) for look in looks}) == len(looks) == len(gates)
+
+
 def test_controls_of_other_criteria_and_on_rl_stay_out_of_the_main_figure():
     on_rl = [
         result(Decoding(mode=mode, tau=-0.1, primary="rl", gamma=0.0), 0.6, problems=30, samples=16)
