@@ -215,7 +215,7 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     less base's own draw; of the first, how far both models are `apart` where they write); `cells` (the accuracy of
     base, of RL, and of each way of redrawing at a point, pair by pair); `placebos` (the gain in the first kind less
     that in a kind of pairs with the same bases, point by point of criteria that have as many in both).
-    The p values of a table and kind are corrected by Holm's method.
+    The p values of a table and kind, and of a step, are corrected by Holm's method.
 
     Args:
         results: by kind, all of one benchmark and of the same problems.
@@ -337,11 +337,19 @@ def _beside(first: Kind, kind: Kind) -> list[Asked]:
     return [(_about(kind, *each), first.point(*each), kind.point(*each)) for each in both]
 
 
+def _column(about: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the kind and, of controls, the step that a row is about."""
+    return about["kind"], about.get("step")
+
+
 def _compared(name: str, asked: Sequence[Asked]) -> tuple[dict[str, Any], ...]:
-    """Compare, each kind of pairs a family, and return the rows with what was found; what is not known is left out."""
+    """Compare, and return the rows with what was found; what is not known is left out.
+
+    A kind of pairs is a family for Holm's method, and so is a step in it: a column of a table.
+    """
     rows = []
-    for kind in dict.fromkeys(about["kind"] for about, *_ in asked):
-        known = [(about, one, other) for about, one, other in asked if about["kind"] == kind and other is not None]
+    for column in dict.fromkeys(_column(about) for about, *_ in asked):
+        known = [(about, one, other) for about, one, other in asked if _column(about) == column and other is not None]
         for (about, *_), row in zip(known, family((one, other) for _, one, other in known), strict=True):
             found = row.difference
             estimate = columns(**{name: Estimate(found.mean, found.low, found.high)})

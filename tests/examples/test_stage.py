@@ -16,7 +16,7 @@ from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.decode.trace import Trace
 from rlvr_dir.errors import UserError
 from rlvr_dir.spec import Decoding
-from rlvr_dir.stats import difference_over_runs
+from rlvr_dir.stats import difference_over_runs, holm
 from tests.audit.made import row as row_of
 from tests.report.made import result
 
@@ -136,6 +136,9 @@ def test_each_point_is_taken_apart_by_its_own_controls(kinds):
         assert mine["difference"] == pytest.approx(by_hand.mean)
         assert (mine["difference_low"], mine["difference_high"]) == pytest.approx((by_hand.low, by_hand.high))
     assert {each["step"] for each in found.tables["controls"]} == steps.keys()
+    for step in steps:  # a column of its table is a family
+        column = [each for each in found.tables["controls"] if (each["kind"], each["step"]) == ("RL", step)]
+        assert [each["holm_p"] for each in column] == pytest.approx(holm([each["p"] for each in column]))
     shown = {each.name: each for each in pairs_chapter(found).sections}
     assert [len(shown[name].cells) for name in steps.values()] == [4, 4, 4]
 
