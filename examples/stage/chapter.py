@@ -14,7 +14,8 @@ from rlvr_dir.text import visible
 
 APART = (
     "Apart: the total variation of base and RL without base's token, a mean over those of base's own that the gate "
-    f"flags; below {ALIKE:g} they write nearly the same, and this difference says nothing of RL's tokens."
+    f"flags; below {ALIKE:g} they write nearly the same: that RL's token adds nothing there says nothing of its "
+    "worth elsewhere."
 )
 NAMES = {
     "replace minus reject": "token", "veto by RL minus veto": "token-of-gate", "reject minus veto": "decision",

@@ -244,11 +244,11 @@ def _afterwards(data: Frame, name: str) -> Section:
     return Section(name, title, data, (note,), canvas.svg, alt)
 
 
-ALIKE = 0.05  # total variation below which two writers are one
+ALIKE = 0.05  # mean total variation below which two writers are alike at most places (a few may make a difference)
 
 
-def is_void(row: Mapping[str, Any]) -> bool:
-    """Tell whether base and RL write the same other tokens where a gate holds, so that their contrast says nothing."""
+def are_alike(row: Mapping[str, Any]) -> bool:
+    """Tell whether base and RL mostly write the same other tokens where a gate holds."""
     return row["other"] is not None and row["other"] < ALIKE
 
 
@@ -269,13 +269,14 @@ def _gates(decodings: Frame, name: str) -> Section:
                 "by chance": cell(1 - (row["share"] or 0.0), 1, suffix=" %"),
             }
         )
-    void = [row["Decoding"] for row, told in zip(rows, decodings.to_dict("records"), strict=True) if is_void(told)]
+    alike = [row["Decoding"] for row, told in zip(rows, decodings.to_dict("records"), strict=True) if are_alike(told)]
     note = (
         "Other tokens differ: the total variation (0 to 1) of base and RL, each without the flagged token, mean over "
         "these positions"
         + (
-            f"; below {ALIKE:g}, for {', '.join(void)}, whose token is written can make no difference. "
-            if void
+            f"; below {ALIKE:g}, for {', '.join(alike)}, both write nearly the same: that RL's token adds nothing "
+            "there says nothing of what it is worth elsewhere. "
+            if alike
             else ". "
         )
         + "Entropies in nats, of base at the position, means. A run is redrawn tokens side by side; by chance: if as "
