@@ -37,7 +37,7 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
     text = (
         f"{benchmark_title(facts['task'])}, {facts['problems']} problems, {facts['samples']} samples; pairs: {counts}."
     )
-    if len(facts["pairs"]) > 1:
+    if found.tables["placebos"]:
         text += (
             " A placebo changed the base without a reward for being right: where its RL gains nothing and a criterion "
             "does, the gate gains."
