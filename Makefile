@@ -177,8 +177,8 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		for gate in "delta_logp [0.02,0.04]" "kl [0.05]"; do set -- $$gate; for mode in "replace,veto 0.0" "resample -1.0"; do \
 		$(BIN)/rlvr-dir sweep run examples/smol/decision.yaml --no-track --out $(SMOL) --set decode.criterion=$$1 \
 		--set parameters.decode.tau.ratio=$$2 --set "parameters.decode.mode.values=[$${mode% *}]" --set decode.gamma=$${mode#* } \
-		--set name=smol_decision_$$1_$${mode%%[, ]*}_{} --set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]" || exit; done; done; \
-		$(call SMOL_RL,eval,{}) -d base --seed 1 --no-track --out $(SMOL)/base-again-{} --tasks $(SMOL)/data/decide_medium.jsonl'
+		--set name=smol_decision_$$1_$${mode%%[, ]*}_{} --set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]" || exit; done; done'
+	$(call SMOL_RL,eval,0) -d base --seed 1 --no-track --out $(SMOL)/base-again --tasks $(SMOL)/data/decide_medium.jsonl
 	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/decided $(foreach seed,$(DECIDED),$(foreach \
 		sweep,delta_logp_replace delta_logp_resample kl_replace kl_resample,"SmolLM2-135M=$(SMOL)/sweeps/smol_decision_$(sweep)_$(seed)"))
 	find reports/smol-decision -mindepth 1 -maxdepth 1 ! -name results ! -name training -exec rm -rf {} +
@@ -189,6 +189,8 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		--enforce-eager --max-num-seqs 160 --records $(SMOL)/records --rows outcomes,tokens,weights --no-track \
 		--out reports/smol-decision/audit && rm reports/smol-decision/audit/audit.json  # which names places on this machine
 	@# Results without the places of this machine, for those who go on elsewhere; logs and digests of the trainings.
+	mkdir -p reports/smol-decision/results/base-again && for file in $(SMOL)/base-again/*.json; do sed 's|$(CURDIR)/||g' \
+		$$file > reports/smol-decision/results/base-again/$${file##*/} || exit; done
 	for seed in $(DECIDED); do mkdir -p reports/smol-decision/{results/seed-$$seed,training} && \
 		for file in $(SMOL)/sweeps/smol_decision_*_$$seed/results/*.json; do sed 's|$(CURDIR)/||g' $$file \
 		> reports/smol-decision/results/seed-$$seed/$${file##*/} || exit; done; \
