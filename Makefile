@@ -47,7 +47,7 @@ $(CHROMIUM): tests/chromium.py $(STAMP)
 	@mkdir -p $(@D) && touch $@
 
 # Files start in the order of collection, the longest first (tests/conftest.py), not those with the most tests.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 # Skips for want of these do not fail: no package registry has them, and smol's weights are for `make paper-smol` alone.
 ALLOW_SKIPS ?= gpu,data,paper,smol
 # Types are checked meanwhile: tests that wait leave a quarter of two cores idle. Where they are right nothing is said of
@@ -132,6 +132,13 @@ STAGE := runs/paper-stage
 SEEDS ?= 1 2 3 4 5
 TRUE := $(foreach seed,$(SEEDS),seed-$(seed) plain-$(seed))
 PLACEBO := $(foreach seed,$(SEEDS),random-$(seed) length-$(seed) own_samples-$(seed) noise-$(seed))
+DECIDE := $(foreach kind,seed plain,$(SEEDS:%=$(kind)-%)) $(foreach kind,random own_samples,$(kind)-1 $(kind)-2 $(kind)-3) \
+	$(SEEDS:%=noise-%)
+KIND_seed := RL
+KIND_plain := RL, no fillers
+KIND_random := random reward
+KIND_own_samples := own samples
+KIND_noise := noise
 # Two at a time: each has one thread. A pair's name says what it is: pairs/noise-2 is the placebo `noise` of seed-2.
 AT_ONCE := xargs -P 2 -I '{}' bash -c
 paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds of each, who decides and who writes; reports/stage (hours)
@@ -148,15 +155,15 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds
 	rm -rf reports/stage
 	$(BIN)/python -m examples.stage report --analysis $(STAGE)/analysis \
 		--title "True pairs and placebos" --out reports/stage
-	@# Who decides, and who writes, on the true pairs: the gates fixed beforehand (docs/decisions.md).
-	printf '%s\n' $(TRUE) | $(AT_ONCE) 'for gate in "delta_logp [0.01,0.02,0.05,0.2]" "kl [0.05,0.2]"; do set -- $$gate; \
+	@# Who decides, and who writes: the gates fixed beforehand (docs/decisions.md); all true pairs, placebos of three bases.
+	printf '%s\n' $(DECIDE) | $(AT_ONCE) 'for gate in "delta_logp [0.01,0.02,0.05,0.2]" "kl [0.05,0.2]"; do set -- $$gate; \
 		$(BIN)/rlvr-dir sweep run examples/stage/decision.yaml --no-track --out $(STAGE) --set decode.criterion=$$1 \
 		--set parameters.decode.tau.ratio=$$2 --set name=tiny_decision_$$1_{} --set "pair=[{}=$(STAGE)/pairs/{}]" || exit; done'
-	$(BIN)/python -m examples.stage pairs --out $(STAGE)/decided $(foreach seed,$(SEEDS),$(foreach gate,delta_logp kl,\
-		"RL=$(STAGE)/sweeps/tiny_decision_$(gate)_seed-$(seed)" "RL, no fillers=$(STAGE)/sweeps/tiny_decision_$(gate)_plain-$(seed)"))
+	$(BIN)/python -m examples.stage pairs --out $(STAGE)/decided $(foreach name,$(DECIDE),$(foreach gate,delta_logp kl,\
+		"$(KIND_$(firstword $(subst -, ,$(name))))=$(STAGE)/sweeps/tiny_decision_$(gate)_$(name)"))
 	rm -rf reports/stage-decision
-	$(BIN)/python -m examples.stage report --analysis $(STAGE)/decided --title "Ten tiny pairs: who decides, and who writes" \
-		--out reports/stage-decision
+	$(BIN)/python -m examples.stage report --analysis $(STAGE)/decided --out reports/stage-decision \
+		--title "Tiny pairs and placebos: who decides, and who writes"
 
 # Goes on where it was killed. A seed at a time on each of two cores: trainings and sweeps have one thread.
 SMOL := runs/paper-smol
