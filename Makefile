@@ -46,7 +46,8 @@ $(CHROMIUM): tests/chromium.py $(STAMP)
 	$(BIN)/python -m tests.chromium
 	@mkdir -p $(@D) && touch $@
 
-# Files start in the order of collection, the longest first (tests/conftest.py), not those with the most tests.
+# Three processes on two cores, since tests wait for processes of theirs. Files start in the order of collection, the
+# longest first (tests/conftest.py), not those with the most tests.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 # Skips for want of these do not fail: no package registry has them, and smol's weights are for `make paper-smol` alone.
 ALLOW_SKIPS ?= gpu,data,paper,smol
@@ -58,7 +59,7 @@ $(PYTEST) --allow-skips $(ALLOW_SKIPS) $(1); tested=$$?; \
 wait $$types || { cat $$said; tested=1; }; rm $$said; exit $$tested
 endef
 
-test: style $(CHROMIUM) ## Format check, lint, types, and the tests of one environment: 8 minutes on two cores
+test: style $(CHROMIUM) ## Format check, lint, types, and the tests of one environment: 8–16 minutes on two cores
 	$(call checked,-m "not whole")
 
 test-all: style $(CHROMIUM) $(VERL)/.installed $(INSPECT)/.installed ## The same with every test: verl, Inspect, PostgreSQL; 22–37 minutes

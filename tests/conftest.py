@@ -63,7 +63,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(items):
-    """Put the longest files first; where two processes take files by turns, the short ones fill the end."""
+    """Put the longest files first; where processes take files by turns, the short ones fill the end."""
     here = Path(__file__).parent
     ranks = {here / name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
