@@ -106,6 +106,10 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --samples 8 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
 	$(BIN)/rlvr-dir eval examples/tiny/decision.yaml --no-track --records $(PAPER)/records --out $(PAPER)/decision
+	for gate in delta_logp abs_delta_logp kl; do $(BIN)/rlvr-dir sweep run examples/stage/decision.yaml --no-track --out $(PAPER) \
+		--set limit=60 --set sampling.samples=8 --set metric.name=avg_at_8 --set decode.criterion=$$gate \
+		--set parameters.decode.tau.ratio=[0.005,0.0075,0.0125,0.015,0.0175,0.03,0.04] \
+		--set name=tiny_dense_decision_$$gate || exit; done
 	find reports/tiny -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +  # an older report had other figures
 	$(BIN)/rlvr-dir report $(TINY_SWEEPS:%=$(PAPER)/sweeps/%/results) \
 		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
@@ -114,6 +118,8 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
 	$(BIN)/rlvr-dir report $(PAPER)/decision --title "Who decides, and who writes: thirteen gates of the tiny pair" \
 		--out reports/tiny/decision
+	$(BIN)/rlvr-dir report $(PAPER)/sweeps/tiny_dense_decision_{delta_logp,abs_delta_logp,kl} --out reports/tiny/dense \
+		--title "Who decides, and who writes: the tiny pair's dense grid"
 
 AUDIT := runs/audit
 PLACEBOS := random length own_samples noise
