@@ -162,7 +162,7 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds
 	rm -rf reports/stage
 	$(BIN)/python -m examples.stage report --analysis $(STAGE)/analysis \
 		--title "True pairs and placebos" --out reports/stage
-	@# Who decides, and who writes: the gates fixed beforehand (docs/decisions.md); all true pairs, placebos of three bases.
+	@# Who decides, and who writes: the gates fixed beforehand (docs/decisions.md); true pairs and placebos.
 	printf '%s\n' $(DECIDE) | $(AT_ONCE) 'for gate in "delta_logp [0.01,0.02,0.05,0.2]" "kl [0.05,0.2]"; do set -- $$gate; \
 		$(BIN)/rlvr-dir sweep run examples/stage/decision.yaml --no-track --out $(STAGE) --set decode.criterion=$$1 \
 		--set parameters.decode.tau.ratio=$$2 --set name=tiny_decision_$$1_{} --set "pair=[{}=$(STAGE)/pairs/{}]" || exit; done'
