@@ -45,7 +45,7 @@ def responses(decoding, correct, *, tokens: Any = 10, no_box: Any = False, chang
     correct = np.asarray(correct)
     problems, samples = np.indices(correct.shape)
     columns = {"correct": correct, "tokens": tokens, "no_box": no_box, "changed": changed, "replaced": replaced}
-    columns |= {"truncated": False}
+    columns |= {"truncated": False, "family": None}
     values = {name: np.broadcast_to(value, correct.shape).ravel() for name, value in columns.items()}
     names = [f"p{i:03d}" for i in problems.ravel()]
     frame = {"decoding": decoding, "task": "t", "problem": names, "sample": samples.ravel(), **values, **more}

@@ -56,7 +56,7 @@ def audit(groups=tuple(GROUPS)):
     asked = tuple(claim for claim in claims() if claim.group in groups)
     facts = {
         "tasks": ["mine"],
-        "in_families": [],
+        "families": {},
         "questions": "40 problems of mine",
         "samples": 10,
         "sampling": "T = 1, top-p 0.7",

@@ -162,18 +162,29 @@ def test_questions_without_answers(audit, peaked_pair, sums):
     assert "Not measured of this pair: no right answers of" in Path("audit/report.md").read_text()
 
 
-def test_questions_in_families_say_that_intervals_are_too_narrow(audit, peaked_pair, sums):
+def test_questions_in_families(audit, peaked_pair, sums):
+    """Whose families a file names: nothing is decoded again, no number moves, intervals are over them and say so."""
     rows = [json.loads(line) | {"family": "ab"[i > 1]} for i, line in enumerate((sums / "sums.jsonl").open())]
-    named = sums / "named.jsonl"
-    named.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    sentence = "come in families, which intervals here take for independent"
-    for file, said in (("named", True), ("sums", False)):
-        done = audit(
-            peaked_pair.base, peaked_pair.rl, "--tasks", str(sums / f"{file}.jsonl"), "--rows", "outcomes", *SMALL
-        )
+    found = {}
+    for folder, of in (("alone", []), ("named", rows)):
+        file = sums / folder / "mine.jsonl"
+        file.parent.mkdir()
+        lines = [json.dumps(row) + "\n" for row in of] or (sums / "sums.jsonl").open()
+        file.write_text("".join(lines))
+        done = audit(peaked_pair.base, peaked_pair.rl, "--tasks", file, "--rows", "outcomes,tokens", *SMALL)
         assert done.returncode == 0, done.stderr
-        assert done.found.facts["in_families"] == ["named"] * said
-        assert (sentence in Path("audit/report.md").read_text()) == said
+        assert done.found.facts["families"] == ({"mine": 2} if of else {})
+        page = Path("audit/report.md").read_text()
+        assert ("95 % intervals over the 2 families of mine." in page) == bool(of)
+        assert ("Few families: mine." in page) == bool(of)
+        found[folder] = {row["name"]: row for row in done.found.tables["rows"]}, stored()
+    (alone, decoded), (named, again) = found["alone"], found["named"]
+    assert decoded == again
+    assert {name: row["value"] for name, row in named.items()} == pytest.approx(
+        {name: row["value"] for name, row in alone.items()}
+    )
+    for name in ("tokens/js/rl", "tokens/logp_base/base"):
+        assert named[name]["value_low"] < alone[name]["value_low"], "two families have a t of one degree of freedom"
 
 
 def test_unlike_vocabularies_leave_the_weights(audit, peaked_pair, sums, tmp_path):

@@ -375,3 +375,13 @@ def test_what_problems_that_show_nothing_leave_open():
     assert (1 - stats.unseen(30)) ** 30 == pytest.approx(0.025)
     assert stats.score_interval(np.zeros((30, 8)))[1] > stats.unseen(30)  # the interval of a score covers it
     assert stats.paired_difference(np.zeros((30, 8)), np.zeros((30, 8))).high < stats.unseen(30)  # of a difference not
+
+
+def test_bands_of_a_curve_hold_together_as_families_move():
+    """Within a family the two places differ by as much as they agree between: over families one band is enough."""
+    of_family, within = np.random.default_rng(0).normal(0, 0.1, 20), np.tile([0.3, -0.3], 20)
+    curve = np.stack([np.repeat(of_family, 2) + within, np.repeat(of_family, 2) - within])
+    curve += 0.1075 - curve.mean()
+    labels = np.repeat(np.arange(20), 2).tolist()
+    assert stats.reached([0.1, 0.2], curve, samples=8, families=labels).high == 0.1
+    assert stats.reached([0.1, 0.2], curve, samples=8).high == 1.0

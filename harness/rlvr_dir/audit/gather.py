@@ -142,7 +142,7 @@ def gather(
         if "tokens" in decoded:
             with phase("reading traces"):
                 rows = {mode.mode: _rows(jobs, mode, records) for mode in ALONE}
-                evidence.frames["traces"] = traced_tokens(rows)
+                evidence.frames["traces"] = traced_tokens(rows, _families(jobs))
         if "interventions" in decoded:
             points = intervention_points(spec, engine, records, progress=progress)
             results = _evaluated(spec, [*ALONE, *(decoding for *_, decoding in points)], engine, records, progress)
@@ -200,6 +200,15 @@ def intervention_points(
 
 def _rows(jobs: Sequence[Job], decoding: Decoding, records: Path) -> Iterator[Row]:
     return (row for job in jobs if job.decoding == decoding for row in rollouts(job, records))
+
+
+def _families(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return the family of each problem that has one, both named after their tasks."""
+    return {
+        f"{job.record_task}/{problem}": f"{job.record_task}/{family}"
+        for job in jobs
+        for problem, family in (job.benchmark.families or {}).items()
+    }
 
 
 def _responses(results: Sequence[EvalResult], decoding: Decoding) -> Frame:

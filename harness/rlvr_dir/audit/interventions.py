@@ -12,7 +12,7 @@ import pandas
 
 from rlvr_dir import stats
 from rlvr_dir.audit.claim import POINTS, Claim, Frame, Source
-from rlvr_dir.audit.outcomes import by_problem
+from rlvr_dir.audit.outcomes import by_problem, families_of
 from rlvr_dir.policy.gates import Gate
 from rlvr_dir.spec import Decoding, parse
 from rlvr_dir.stats import Estimate
@@ -81,18 +81,19 @@ def accuracy(points: Frame, way: str, share: float | None = None) -> np.ndarray:
     return correct(points, way, share).mean(axis=1)
 
 
-def share_of_tokens(points: Frame, way: str, share: float, kind: str = "changed") -> Estimate:
-    """Estimate the share of tokens that a way changed, or flagged (`replaced`)."""
+def share_of_tokens(points: Frame, way: str, share: float, kind: str = "changed") -> float:
+    """Return the share of tokens that a way changed, or flagged (`replaced`); 0 of no tokens."""
     own = points[(points.way == way) & (points.share == share)]
-    return stats.token_share(*(by_problem(own, name).sum(axis=1) for name in (kind, "tokens")))
+    return float(own[kind].sum() / max(1, own.tokens.sum()))
 
 
 def share_of_gain(way: str) -> Callable[[Frame], Estimate]:
     """Estimate how much of RL's gain a way has: 0 is base's accuracy, 1 RL's."""
 
     def of(points: Frame) -> Estimate:
-        right = correct(points, way, AT)
-        return stats.share_of_gain(right.mean(axis=1), accuracy(points, "base"), accuracy(points, "rl"), right.shape[1])
+        right, families = correct(points, way, AT), families_of(points)
+        alone = [accuracy(points, model) for model in ("base", "rl")]
+        return stats.share_of_gain(right.mean(axis=1), *alone, samples=right.shape[1], families=families)
 
     return of
 
@@ -101,7 +102,8 @@ def difference(way: str, other: str) -> Callable[[Frame], Estimate]:
     """Estimate the accuracy of a way minus that of another one, paired by problem."""
 
     def of(points: Frame) -> Estimate:
-        d = stats.paired_difference(correct(points, way, AT), correct(points, other, AT))
+        first, second = (correct(points, each, AT) for each in (way, other))
+        d = stats.paired_difference(first, second, families=families_of(points))
         return Estimate(d.mean, d.low, d.high)
 
     return of
@@ -112,11 +114,11 @@ def reached(way: str, start: str, goal: str) -> Callable[[Frame], Estimate]:
 
     def of(points: Frame) -> Estimate:
         target = accuracy(points, goal)
-        places = [0.0, *(share_of_tokens(points, way, share).value or 0.0 for share in SHARES)]
+        places = [0.0, *(share_of_tokens(points, way, share) for share in SHARES)]
         curve = np.stack([accuracy(points, start), *(accuracy(points, way, share) for share in SHARES)]) - target
         order, sign = np.argsort(places, kind="stable"), -1 if curve[0].mean() > 0 else 1
         samples = int(points["sample"].nunique())
-        return stats.reached([places[at] for at in order], sign * curve[order], samples)
+        return stats.reached([places[at] for at in order], sign * curve[order], samples, families=families_of(points))
 
     return of
 

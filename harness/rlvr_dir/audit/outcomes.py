@@ -1,17 +1,18 @@
 """Claims about outcomes: what base and RL alone get right, and where the gain comes from.
 
 The frame is that of `rlvr_dir.responses`, of base's and RL's own answers: a row a response, with `decoding`, `task`,
-`problem`, `sample`, `correct`, `tokens`, `truncated` and `no_box`.
+`problem`, `family`, `sample`, `correct`, `tokens`, `truncated` and `no_box`.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas
 
 from rlvr_dir import stats
 from rlvr_dir.audit.claim import COUNT, POINTS, Claim, Frame, Source
-from rlvr_dir.stats import Estimate
+from rlvr_dir.stats import Estimate, Labels
 
 MODELS = {"base": "base", "rl": "RL"}
 
@@ -26,12 +27,20 @@ def by_problem(responses: Frame, column: str) -> np.ndarray:
     return responses.pivot(index=["task", "problem"], columns="sample", values=column).to_numpy(float)
 
 
+def families_of(responses: Frame) -> Labels | None:
+    """Return the family of each problem, in the order of `by_problem`; None where no problem comes in one."""
+    labels = responses.groupby(["task", "problem"]).family.first()
+    if labels.isna().all():
+        return None
+    return [(task, problem if pandas.isna(label) else label) for (task, problem), label in labels.items()]
+
+
 def score(decoding: str) -> Callable[[Frame], Estimate]:
     """Estimate Avg of a decoding."""
 
     def of(responses: Frame) -> Estimate:
         correct = table(responses, "correct", decoding)
-        return Estimate(correct.mean(), *stats.score_interval(correct))
+        return Estimate(correct.mean(), *stats.score_interval(correct, families=families_of(responses)))
 
     return of
 
@@ -41,7 +50,7 @@ def share(column: str, decoding: str) -> Callable[[Frame], Estimate]:
 
     def of(responses: Frame) -> Estimate:
         flags = table(responses, column, decoding)
-        return stats.token_share(flags.sum(axis=1), np.full(len(flags), flags.shape[1]))
+        return stats.token_share(flags.sum(axis=1), np.full(len(flags), flags.shape[1]), families_of(responses))
 
     return of
 
@@ -51,14 +60,15 @@ def length(decoding: str) -> Callable[[Frame], Estimate]:
 
     def of(responses: Frame) -> Estimate:
         tokens = table(responses, "tokens", decoding)
-        return stats.token_mean(tokens.sum(axis=1), np.full(len(tokens), tokens.shape[1]))
+        return stats.token_mean(tokens.sum(axis=1), np.full(len(tokens), tokens.shape[1]), families_of(responses))
 
     return of
 
 
 def gain(responses: Frame) -> Estimate:
     """Estimate RL's Avg minus base's, paired by problem."""
-    difference = stats.paired_difference(table(responses, "correct", "rl"), table(responses, "correct", "base"))
+    rl, base = (table(responses, "correct", model) for model in ("rl", "base"))
+    difference = stats.paired_difference(rl, base, families=families_of(responses))
     return Estimate(difference.mean, difference.low, difference.high)
 
 
@@ -71,7 +81,7 @@ def gain_part(number: int) -> Callable[[Frame], Estimate]:
             right = table(responses, "correct", model)
             answered = np.maximum(1 - table(responses, "no_box", model), right)
             sides.append((answered.mean(axis=1), right.mean(axis=1)))
-        return stats.gain_parts(sides[0], sides[1])[number]
+        return stats.gain_parts(sides[0], sides[1], families_of(responses))[number]
 
     return of
 
@@ -81,21 +91,22 @@ def solved(*, base: bool, rl: bool) -> Callable[[Frame], Estimate]:
 
     def of(responses: Frame) -> Estimate:
         hits = [table(responses, "correct", model).any(axis=1) for model in MODELS]
-        return _of_problems((hits[0] == base) & (hits[1] == rl))
+        return _of_problems((hits[0] == base) & (hits[1] == rl), families_of(responses))
 
     return of
 
 
 def pass_all(decoding: str) -> Callable[[Frame], Estimate]:
     """Estimate Pass@k with as many samples as there are."""
-    return lambda responses: _of_problems(table(responses, "correct", decoding).any(axis=1))
+    return lambda responses: _of_problems(table(responses, "correct", decoding).any(axis=1), families_of(responses))
 
 
 def crossing(beyond_chance: bool) -> Callable[[Frame], Estimate]:
     """Return the first k at which base's Pass@k is above RL's."""
 
     def of(responses: Frame) -> Estimate:
-        found = stats.crossing(table(responses, "correct", "base"), table(responses, "correct", "rl"))
+        base, rl = (table(responses, "correct", model) for model in MODELS)
+        found = stats.crossing(base, rl, families=families_of(responses))
         return Estimate(found.k if beyond_chance else found.estimate)
 
     return of
@@ -114,7 +125,8 @@ def rank_claim(rank: int, rescale: bool) -> Claim:
         if name not in set(responses.decoding):
             return Estimate(None)
         right = [table(responses, "correct", model) for model in (name, "base", "rl")]
-        return stats.share_of_gain(*(each.mean(axis=1) for each in right), samples=right[0].shape[1])
+        means, families = [each.mean(axis=1) for each in right], families_of(responses)
+        return stats.share_of_gain(*means, samples=right[0].shape[1], families=families)
 
     how = "0 % is base's accuracy, 100 % RL's. Every matrix, embeddings too; vectors (norms, biases) are RL's."
     sentence = f"RL's gain with ΔW of rank {rank} alone" + ", rescaled to ΔW's norm" * rescale
@@ -122,9 +134,9 @@ def rank_claim(rank: int, rescale: bool) -> Claim:
     return Claim(f"outcomes/{name.replace(' ', '/')}", "scores", sentence, how, of, sources, of_gain=True)
 
 
-def _of_problems(hits: Any) -> Estimate:
+def _of_problems(hits: Any, families: Labels | None) -> Estimate:
     """Estimate the share of problems of which something is true, (problems,)."""
-    return Estimate(hits.mean(), *stats.score_interval(hits[:, None].astype(float)))
+    return Estimate(hits.mean(), *stats.score_interval(hits[:, None].astype(float), families=families))
 
 
 LIMIT = "2504.13837"

@@ -12,12 +12,13 @@ import numpy as np
 from rlvr_dir import stats
 from rlvr_dir.audit.claim import Claim, Frame
 from rlvr_dir.audit.interventions import AT, IN_RL, SHARES, correct, share_of_tokens
-from rlvr_dir.audit.outcomes import MODELS, table
+from rlvr_dir.audit.outcomes import MODELS, families_of, table
 from rlvr_dir.audit.run import THIS, Audit
 from rlvr_dir.audit.tokens import OWNERS
 from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
 from rlvr_dir.report.model import Cell, Chapter, Report, Section, cell, frame
 from rlvr_dir.report.tables import place
+from rlvr_dir.results.settings import few_families_words
 from rlvr_dir.spec.pair import model_name
 from rlvr_dir.stats import Estimate
 
@@ -78,13 +79,12 @@ def lines(audit: Audit) -> list[str]:
     for name in facts["same"]:
         sentences.append(f"Base and RL of {name} are one model: every number is that of no change, 0, or all, 100 %.")
     sentences += [f"Beside it: {', '.join(beside)}."] if beside else []
-    if named := ", ".join(facts["in_families"]):
-        sentences.append(
-            f"Problems of {named} come in families, which intervals here take for independent; they may be too narrow."
-        )
+    units = [f"the {count} families of {name}" for name, count in facts["families"].items()]
+    sentences += few_families_words([name for name, count in facts["families"].items() if count < stats.FEW])
     return [
         *sentences,
-        "Brackets are 95 % intervals over problems. Numbers only: whether a claim holds here is left to the reader.",
+        f"Brackets are 95 % intervals over {' and '.join(units) or 'problems'}. Numbers only: whether a claim holds "
+        "here is left to the reader.",
     ]
 
 
@@ -142,14 +142,15 @@ def _number(claim: Claim, estimate: Estimate) -> Cell:
 def accuracy_figure(points: Frame) -> Section:
     """Draw accuracy against the share of changed tokens: of base with RL's tokens, and of RL with base's."""
     rows: list[dict[str, Any]] = []
-    levels = {name: _score(correct(points, model)) for model, name in MODELS.items()}
+    families = families_of(points)
+    levels = {name: _score(correct(points, model), families) for model, name in MODELS.items()}
     with drawing("audit-accuracy", height_of(len(LINES[BASES]) + 2), 2) as canvas:
         for axes, (panel, ways) in zip(canvas.axes, LINES.items(), strict=True):
             for way, label in ways.items():
                 mode, _, criterion = way.partition(" ")
-                at = [share_of_tokens(points, way, share).value or 0.0 for share in SHARES]
-                flagged = [share_of_tokens(points, way, share, "replaced").value or 0.0 for share in SHARES]
-                scores = [_score(correct(points, way, share)) for share in SHARES]
+                at = [share_of_tokens(points, way, share) for share in SHARES]
+                flagged = [share_of_tokens(points, way, share, "replaced") for share in SHARES]
+                scores = [_score(correct(points, way, share), families) for share in SHARES]
                 style = look(COLOUR[criterion.partition(" ")[0]]) | STYLES[mode]
                 order = np.argsort(at)
                 line(axes, [100 * at[i] for i in order], [scores[i] for i in order], label, **style)
@@ -209,11 +210,13 @@ def concentration_figure(traces: Frame) -> Section:
 def pass_figure(scores: Frame) -> Section:
     """Draw Pass@k of base and RL for every k."""
     rows: list[dict[str, Any]] = []
+    families = families_of(scores)
     with drawing("audit-pass", 2.6) as canvas:
         for model, name in MODELS.items():
             right = table(scores, "correct", model)
             ks = list(range(1, right.shape[1] + 1))
-            passed = [_score(right), *(_mean(stats.pass_at_k_per_problem(right, k)) for k in ks[1:])]
+            passed = [right, *(stats.pass_at_k_per_problem(right, k)[:, None] for k in ks[1:])]
+            passed = [_score(values, families) for values in passed]
             line(canvas.one, ks, passed, name, **look(0, color={"base": BASE, "rl": RL}[model]))
             rows += [{"model": name, "k": k, **_ends(estimate)} for k, estimate in zip(ks, passed, strict=True)]
         canvas.one.set_xscale("log", base=2)
@@ -246,15 +249,9 @@ def layer_figure(weights: Frame) -> Section:
     return Section("layers", "How far each layer's weights moved", data, (), canvas.svg, alt)
 
 
-def _score(right: np.ndarray) -> Estimate:
-    """Return Avg in percent, of (problems, samples)."""
-    low, high = stats.score_interval(right)
-    return Estimate(100 * right.mean(), 100 * low, 100 * high)
-
-
-def _mean(values: np.ndarray) -> Estimate:
-    """Return the mean over problems in percent; an interval of scores, as of one sample a problem."""
-    low, high = stats.score_interval(values[:, None])
+def _score(values: np.ndarray, families: stats.Labels | None) -> Estimate:
+    """Return the mean in percent, of (problems, samples), or of one number a problem as (problems, 1)."""
+    low, high = stats.score_interval(values, families=families)
     return Estimate(100 * values.mean(), 100 * low, 100 * high)
 
 

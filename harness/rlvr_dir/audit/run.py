@@ -256,7 +256,7 @@ def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequ
     return {
         "pairs": {name: [seed.pair.model_dump(mode="json") for seed in seeds] for name, seeds in evidence.items()},
         "tasks": [benchmark.name for benchmark in benchmarks],
-        "in_families": [benchmark.name for benchmark in benchmarks if benchmark.facts.families],
+        "families": {b.name: _families(request.spec, b) for b in benchmarks if b.facts.families},
         "questions": ", ".join(_asked(request.spec, benchmark) for benchmark in benchmarks),
         "samples": sampling.samples if sampling else None,
         "sampling": sampling.words if sampling else None,
@@ -265,6 +265,12 @@ def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequ
             name: {k: why for seed in seeds for k, why in seed.missing.items()} for name, seeds in evidence.items()
         },
     }
+
+
+def _families(spec: EvalSpec, benchmark: Benchmark) -> int:
+    """Count the families of those problems of a benchmark that are asked."""
+    labels = benchmark.facts.families or {}
+    return stats.count_families([labels[key] for key in spec.problem_ids([*labels])])
 
 
 def _asked(spec: EvalSpec, benchmark: Benchmark) -> str:

@@ -29,17 +29,17 @@ TAILS = {
 }  # fmt: skip
 
 
-def traced_tokens(rows: Mapping[str, Iterable[Row]]) -> Frame:
+def traced_tokens(rows: Mapping[str, Iterable[Row]], families: Mapping[str, str] | None = None) -> Frame:
     """Return a row a token of traced responses, by who wrote them (`decoding`), and what both models think of it.
 
     `place` is that of RL's likeliest token among base's likeliest, 0 where both have the same, `TOP` where it is none
     of them. `logp_base`, `logp_rl` and `delta_logp` are of the token that was written. A divergence that is no larger
-    than rounding is 0.
+    than rounding is 0. `unit` is what intervals are over: the problem, or its family where `families` has one.
 
     Raises:
         ValueError: a response was decoded without a trace.
     """
-    labels, tables = [], []
+    labels, tables, families = [], [], families or {}
     for decoding, row in ((decoding, row) for decoding, of_decoding in rows.items() for row in of_decoding):
         trace = trace_of(row)
         (base, _), (rl, _) = trace.likeliest("base"), trace.likeliest("rl")
@@ -47,9 +47,9 @@ def traced_tokens(rows: Mapping[str, Iterable[Row]]) -> Frame:
         place = np.where(hits.any(1), hits.argmax(1), TOP).astype(np.float32)
         positions = np.arange(row.n_tokens, dtype=np.float32)
         tables.append(np.column_stack([*map(trace.fact, FACTS), place, positions]))
-        labels.append((decoding, row.problem, row.sample, row.n_tokens))
-    answers = pandas.DataFrame(labels, columns=pandas.Index(["decoding", "problem", "sample", "length"]))
-    answers = answers.astype({"decoding": "category", "problem": "category"})
+        labels.append((decoding, families.get(row.problem, row.problem), row.sample, row.n_tokens))
+    answers = pandas.DataFrame(labels, columns=pandas.Index(["decoding", "unit", "sample", "length"]))
+    answers = answers.astype({"decoding": "category", "unit": "category"})
     tokens = pandas.DataFrame(np.concatenate(tables), columns=pandas.Index([*FACTS, "place", "position"]))
     tokens[DIVERGENCES] = tokens[DIVERGENCES].where(tokens[DIVERGENCES] > ROUNDING, 0.0)
     return answers.loc[answers.index.repeat(answers.length)].reset_index(drop=True).join(tokens)
@@ -58,40 +58,40 @@ def traced_tokens(rows: Mapping[str, Iterable[Row]]) -> Frame:
 # How an estimate is made of one owner's tokens
 
 
-def by_problem(tokens: Frame, values: Any) -> np.ndarray:
-    """Sum values by problem: (tokens,) -> (problems,)."""
-    codes = tokens.problem.cat.codes
-    return np.bincount(codes, np.asarray(values, float), minlength=len(tokens.problem.cat.categories))
+def by_unit(tokens: Frame, values: Any) -> np.ndarray:
+    """Sum values by problem, or by family: (tokens,) -> (units,)."""
+    codes = tokens.unit.cat.codes
+    return np.bincount(codes, np.asarray(values, float), minlength=len(tokens.unit.cat.categories))
 
 
 def counts(tokens: Frame) -> np.ndarray:
-    """Count the tokens of each problem."""
-    return by_problem(tokens, np.ones(len(tokens)))
+    """Count the tokens of each unit."""
+    return by_unit(tokens, np.ones(len(tokens)))
 
 
 def share(of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
     """Estimate the share of tokens of which something is true."""
-    return lambda tokens: stats.token_share(by_problem(tokens, of(tokens)), counts(tokens))
+    return lambda tokens: stats.token_share(by_unit(tokens, of(tokens)), counts(tokens))
 
 
 def mean(fact: str) -> Callable[[Frame], Estimate]:
     """Estimate the mean of a fact over tokens."""
-    return lambda tokens: stats.token_mean(by_problem(tokens, tokens[fact]), counts(tokens))
+    return lambda tokens: stats.token_mean(by_unit(tokens, tokens[fact]), counts(tokens))
 
 
 def mean_of_responses(fact: str) -> Callable[[Frame], Estimate]:
     """Estimate the mean over responses of the sum of a fact."""
-    return lambda tokens: stats.token_mean(by_problem(tokens, tokens[fact]), by_problem(tokens, tokens.position == 0))
+    return lambda tokens: stats.token_mean(by_unit(tokens, tokens[fact]), by_unit(tokens, tokens.position == 0))
 
 
 def js_share(of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
     """Estimate the share of all JS that stands on some tokens."""
-    return lambda tokens: stats.mass_share(by_problem(tokens, tokens.js * of(tokens)), by_problem(tokens, tokens.js))
+    return lambda tokens: stats.mass_share(by_unit(tokens, tokens.js * of(tokens)), by_unit(tokens, tokens.js))
 
 
 def concentration(mass: float) -> Callable[[Frame], Estimate]:
     """Estimate the least share of tokens that holds a share of all JS."""
-    return lambda tokens: stats.least_share(tokens.js, tokens.problem.cat.codes, mass)
+    return lambda tokens: stats.least_share(tokens.js, tokens.unit.cat.codes, mass)
 
 
 def among(chosen: Callable[[Frame], Any], of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
@@ -113,13 +113,13 @@ def forks(model: str) -> Callable[[Frame], Any]:
 def among_both(tokens: Frame) -> Estimate:
     """Estimate the share of base's top fifth by entropy that is in RL's, too."""
     first, second = forks("base")(tokens), forks("rl")(tokens)
-    return stats.token_share(by_problem(tokens, first & second), by_problem(tokens, first))
+    return stats.token_share(by_unit(tokens, first & second), by_unit(tokens, first))
 
 
 def logp_difference(traces: Frame) -> Estimate:
     """Estimate how much likelier base finds RL's answers than its own, a token."""
     sides = [traces[traces.decoding == owner] for owner in ("rl", "base")]
-    ours, theirs = ((by_problem(side, side.logp_base), counts(side)) for side in sides)
+    ours, theirs = ((by_unit(side, side.logp_base), counts(side)) for side in sides)
     return stats.token_difference(ours, theirs)
 
 
@@ -128,7 +128,7 @@ def tail_ratio(of: Callable[[Frame], Any], more: str, less: str) -> Callable[[Fr
 
     def estimate(traces: Frame) -> Estimate:
         sides = [traces[traces.decoding == owner] for owner in (more, less)]
-        ours, theirs = ((by_problem(side, of(side)), counts(side)) for side in sides)
+        ours, theirs = ((by_unit(side, of(side)), counts(side)) for side in sides)
         return stats.share_ratio(ours, theirs)
 
     return estimate

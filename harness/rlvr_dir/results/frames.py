@@ -34,9 +34,9 @@ def frame(results: Sequence[EvalResult]) -> "pandas.DataFrame":
     Columns: the label that comparisons give its setting (`setting`; missing where another result of the same seed has
     more samples, which counts in its place), what was asked (`task`, `name`, `base`, `rl`, `decoding`, `mode`,
     `primary`, `criterion`, `tau`, `gamma`, `top_p`, `temperature`, `max_tokens`, `seed`), who graded (`grader`,
-    `data`), of what it is a part (`partial`), the result's `config_hash`, then `problem`, `sample`, `correct`,
-    `tokens`, `replaced` and `changed` (of them), `truncated`, `no_box`, `ungraded`. What a result does not say is
-    missing.
+    `data`), of what it is a part (`partial`), the result's `config_hash`, then `problem` and the `family` it comes in,
+    `sample`, `correct`, `tokens`, `replaced` and `changed` (of them), `truncated`, `no_box`, `ungraded`. What a result
+    does not say is missing.
     """
     import pandas
 
@@ -75,6 +75,7 @@ def _columns(result: EvalResult) -> dict[str, Any]:
         "partial": result.partial,
         "config_hash": result.config_hash,
         "problem": np.repeat(result.problem_ids, samples),
+        "family": np.repeat(result.families, samples) if result.families else None,
         "sample": np.tile(np.arange(samples), len(result.problem_ids)),
         "correct": result.correct.ravel(),
         **{name: None if table is None else table.ravel() for name, table in tables.items()},

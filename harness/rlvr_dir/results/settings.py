@@ -144,6 +144,11 @@ def few_families(settings: Iterable[stats.Scores]) -> list[str]:
         for scores in settings
         if scores.families and stats.count_families(scores.families) < stats.FEW
     }
+    return few_families_words([*few])
+
+
+def few_families_words(few: Sequence[str]) -> list[str]:
+    """Say what intervals are worth of these benchmarks, which have fewer than ten families; nothing of none."""
     return [f"Few families: {', '.join(few)}. There 95 % intervals cover {FEW_COVER} in simulation."] if few else []
 
 

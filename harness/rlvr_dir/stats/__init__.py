@@ -14,7 +14,7 @@ from rlvr_dir.stats.errors import (
     t_interval,
 )
 from rlvr_dir.stats.estimate import Estimate, p_value
-from rlvr_dir.stats.families import FEW, common_families, count_families, unseen
+from rlvr_dir.stats.families import FEW, Labels, common_families, count_families, unseen
 from rlvr_dir.stats.majority import maj_at_k, maj_at_k_per_problem, numbered
 from rlvr_dir.stats.mass import gain_parts, least_share, mass_share, share_of_gain
 from rlvr_dir.stats.metrics import Responses, benchmark_metrics, pass_ks, problem_metrics, ratio
@@ -34,6 +34,7 @@ __all__ = [
     "Comparison",
     "Crossing",
     "Estimate",
+    "Labels",
     "PairedDifference",
     "Responses",
     "RunScores",

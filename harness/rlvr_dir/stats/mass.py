@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlvr_dir.stats.estimate import Estimate
+from rlvr_dir.stats.families import Families, Labels
 from rlvr_dir.stats.paired import difference_error
 from rlvr_dir.stats.shares import log_odds_interval, of_problems, t_quantile, variance_without_each
 
@@ -58,7 +59,9 @@ def least_share(values: ArrayLike, problems: ArrayLike, share: float) -> Estimat
     return mass_share(np.bincount(index, terms), np.bincount(index))
 
 
-def gain_parts(base: tuple[ArrayLike, ArrayLike], rl: tuple[ArrayLike, ArrayLike]) -> tuple[Estimate, Estimate]:
+def gain_parts(
+    base: tuple[ArrayLike, ArrayLike], rl: tuple[ArrayLike, ArrayLike], families: Labels | None = None
+) -> tuple[Estimate, Estimate]:
     """Split a gain into more answers, and more right ones among the answers; the two add up to it.
 
     With a the share of responses that hold an answer and q the share of right ones among these, Avg is a q, and the
@@ -68,18 +71,20 @@ def gain_parts(base: tuple[ArrayLike, ArrayLike], rl: tuple[ArrayLike, ArrayLike
 
     Args:
         base, rl: (answered, right), (problems,) shares of samples each, of the same problems.
+        families: a label a problem; then each family is left out.
 
     >>> more, better = gain_parts(([0.5, 0.5], [0.4, 0.4]), ([1.0, 1.0], [0.8, 0.8]))
     >>> round(more.value, 3), better.value
     (0.4, 0.0)
     """
     sides = np.array([base, rl], dtype=float)  # (base and RL, answered and right, problems)
-    problems = sides.shape[2]
-    without = [_parts(np.delete(sides, i, axis=2)) for i in range(problems)] if problems > 1 else []
+    units = Families.of(range(sides.shape[2]) if families is None else families, sides.shape[2])
+    n = units.sizes.size
+    without = [_parts(sides[:, :, units.codes != unit]) for unit in range(n)] if n > 1 else []
     estimates = []
     for at, value in enumerate(_parts(sides)):
         variance = variance_without_each(np.array([parts[at] for parts in without])) if without else 0.0
-        half = t_quantile(problems) * float(np.sqrt(variance)) if variance else float("nan")
+        half = t_quantile(units.degrees + 1) * float(np.sqrt(variance)) if variance else float("nan")
         estimates.append(Estimate(value, value - half, value + half))
     return estimates[0], estimates[1]
 
@@ -92,19 +97,23 @@ def _parts(sides: np.ndarray) -> tuple[float, float]:
     return (a1 - a0) * (q0 + q1) / 2, (q1 - q0) * (a0 + a1) / 2
 
 
-def share_of_gain(values: ArrayLike, base: ArrayLike, rl: ArrayLike, samples: int) -> Estimate:
+def share_of_gain(
+    values: ArrayLike, base: ArrayLike, rl: ArrayLike, samples: int, families: Labels | None = None
+) -> Estimate:
     """Return how much of the gain from `base` to `rl` some `values` have, (problems,) each: 0 is base's, 1 RL's.
 
     Each is a share of so many `samples` by problem. A ratio of two mean differences, with a t interval of its linear
     terms, whose error is `difference_error`: where few problems differ it is not 0. It has none where the gain itself
-    is not beyond its own error, since then it may be divided by anything.
+    is not beyond its own error, since then it may be divided by anything. With `families`, a label a problem, errors
+    and degrees of freedom are of these.
     """
     over, gain = np.subtract(values, base), np.subtract(rl, base)
-    n, mean = gain.size, float(gain.mean())
+    mean = float(gain.mean())
     if not mean:
         return Estimate(None)
     value = float(over.mean()) / mean
-    if n < 2 or t_quantile(n) * difference_error([gain], samples)[0] >= abs(mean):
+    error, df = difference_error([gain], samples, [families])
+    if not df or t_quantile(df + 1) * error >= abs(mean):
         return Estimate(value)
-    half = t_quantile(n) * difference_error([over - value * gain], samples)[0] / abs(mean)
+    half = t_quantile(df + 1) * difference_error([over - value * gain], samples, [families])[0] / abs(mean)
     return Estimate(value, value - half, value + half)

@@ -8,10 +8,13 @@ from numpy.typing import ArrayLike
 from rlvr_dir.stats.best import simultaneous_level
 from rlvr_dir.stats.errors import combined
 from rlvr_dir.stats.estimate import Estimate
+from rlvr_dir.stats.families import Labels, by_family
 from rlvr_dir.stats.paired import difference_error
 
 
-def reached(places: Sequence[float], differences: ArrayLike, samples: int, end: float = 1.0) -> Estimate:
+def reached(
+    places: Sequence[float], differences: ArrayLike, samples: int, end: float = 1.0, families: Labels | None = None
+) -> Estimate:
     """Return where a rising curve reaches its level: between the last place below it and the first one above.
 
     Whether it is below or above there is told by 95 % intervals over problems that hold for all places together
@@ -24,13 +27,14 @@ def reached(places: Sequence[float], differences: ArrayLike, samples: int, end: 
         differences: (places, problems), each a mean over `samples`, of the curve less its level.
         samples: of a problem.
         end: where the curve is known to have reached it.
+        families: a label a problem; then intervals are over these.
 
     >>> reached([0.0, 0.1], [[-0.5] * 20, [0.5] * 20], samples=8).text(1)
     '5.0 [0.0, 10.0]'
     """
     d = np.asarray(differences, dtype=float)
-    level = simultaneous_level(d)
-    bands = [combined(float(row.mean()), [difference_error([row], samples)], level)[:2] for row in d]
+    level = simultaneous_level(np.array([by_family(row, families, float(row.mean())) for row in d]))
+    bands = [combined(float(row.mean()), [difference_error([row], samples, [families])], level)[:2] for row in d]
     below = next((at for at, (_, high) in enumerate(bands) if not high < 0), len(bands))
     above = next((at for at, (low, _) in enumerate(bands) if low > 0), None)
     return Estimate(

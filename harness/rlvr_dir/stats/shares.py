@@ -62,12 +62,16 @@ def _share(hits: np.ndarray, sizes: np.ndarray, floor: float, families: Labels |
     return log_odds_interval(value, max(variance, floor * spread), df + 1)
 
 
-def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
+def token_mean(sums: ArrayLike, tokens: ArrayLike, families: Labels | None = None) -> Estimate:
     """Return the mean over tokens of any number, from its sums and the tokens, each (problems,), with an interval.
 
     A t interval over problems, with the variance by leaving out each of the n problems with tokens
-    and n - 1 degrees of freedom. Of no tokens there is none.
+    and n - 1 degrees of freedom. Of no tokens there is none. With `families`, a label a problem, as in `token_share`.
     """
+    df = float("inf")
+    if families is not None:
+        groups = Families.of(families, np.size(sums))
+        sums, tokens, df = groups.sums(sums), groups.sums(tokens), groups.degrees
     sums, tokens = of_problems(sums, tokens)
     if not tokens.size:
         return Estimate(None)
@@ -75,7 +79,7 @@ def token_mean(sums: ArrayLike, tokens: ArrayLike) -> Estimate:
     if tokens.size < 2:
         return Estimate(value, None, None)
     variance = variance_without_each((sums.sum() - sums) / (tokens.sum() - tokens))
-    half = t_quantile(tokens.size) * float(np.sqrt(variance))
+    half = t_quantile(min(df, tokens.size - 1) + 1) * float(np.sqrt(variance))
     return Estimate(value, value - half, value + half)
 
 
