@@ -298,6 +298,22 @@ def test_a_declared_split_is_held_out_of_the_sweep_and_confirms_it():
         sweep(confirm={"split": 1.5})
 
 
+@pytest.mark.parametrize("parts", [{"confirm": {"split": 0.5}, "limit": None}, {"limit": 2}])
+def test_what_confirms_a_sweep_has_no_family_that_chose(tmp_path, parts):
+    """Of 12 problems in families of 3, every other one in another family: none has a part on either side."""
+    mine, alone = tmp_path / "mine.jsonl", tmp_path / "alone.jsonl"
+    family = {str(i): f"f{i % 4}" for i in range(12)}
+    rows = [{"id": key, "problem": f"{key}+1", "answer": int(key) + 1, "family": of} for key, of in family.items()]
+    mine.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec, benchmark = sweep(tasks=[str(mine)], **parts), find_benchmark(str(mine))
+    chosen, kept = spec.part.select([*family], family)[: spec.limit], unused(spec, benchmark).select([*family], family)
+    assert {family[key] for key in chosen}.isdisjoint(family[key] for key in kept)
+    assert (len(chosen), len(kept)) == ((6, 6) if "confirm" in parts else (2, 6))
+    alone.write_text("".join(json.dumps(row | {"family": "all"}) + "\n" for row in rows))
+    spec = sweep(tasks=[str(alone)], **parts)
+    assert unused(spec, find_benchmark(str(alone))) == spec.part, "the same, where one family has them all"
+
+
 def test_a_database_of_another_sweep_of_that_name_is_refused(grid, host, tmp_path):
     storage = f"sqlite:///{tmp_path}/study.db"
     assert host.run(tmp_path / "one", storage=storage, parameters={"decode.tau": {"values": [-0.1]}}) == 0

@@ -270,13 +270,13 @@ def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequ
 def _families(spec: EvalSpec, benchmark: Benchmark) -> int:
     """Count the families of those problems of a benchmark that are asked."""
     labels = benchmark.facts.families or {}
-    return stats.count_families([labels[key] for key in spec.problem_ids([*labels])])
+    return stats.count_families([labels[key] for key in spec.problem_ids([*labels], labels)])
 
 
 def _asked(spec: EvalSpec, benchmark: Benchmark) -> str:
     """Say how many problems of a benchmark are asked."""
     every = [row["id"] for row in benchmark.problems]
-    asked = len(spec.problem_ids(every))
+    asked = len(spec.problem_ids(every, benchmark.facts.families))
     return f"{'' if asked == len(every) else f'{asked} of '}{len(every)} problems of {benchmark.name}"
 
 

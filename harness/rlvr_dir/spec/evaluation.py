@@ -59,10 +59,11 @@ class ProblemPart(Spec, frozen=True):
     """Which problems of a benchmark: those after the first `skip`, of those that a `split` leaves.
 
     A split of 0.5 draws half of the problems by a digest of their ids, the same for everybody and in any order of the
-    file; `held_out` takes the other half.
+    file; `held_out` takes the other half. Neither cuts a family of problems in two: families are drawn, by a digest of
+    their names, to the number of problems that is nearest, and `skip` leaves out those that its problems begin.
     """
 
-    skip: int = Field(default=0, ge=0, description="Leave out the first so many.")
+    skip: int = Field(default=0, ge=0, description="Leave out the first so many, and the rest of their families.")
     split: float | None = Field(
         default=None, gt=0.0, lt=1.0, description="A share of the problems, drawn by their ids."
     )
@@ -76,13 +77,20 @@ class ProblemPart(Spec, frozen=True):
         )
         return ", ".join([*share, *([f"after the first {self.skip}"] if self.skip else [])])
 
-    def select(self, ids: Sequence[str]) -> list[str]:
-        """Return the ids of the problems in this part, in their order."""
+    def select(self, ids: Sequence[str], families: Mapping[str, str] | None = None) -> list[str]:
+        """Return the ids of the problems in this part, in their order; `families` are those of all of them, or None."""
+        family = {key: key for key in ids} | (dict(families) if families else {})
         problem_ids = list(ids)
         if self.split is not None:
-            drawn = sorted(problem_ids, key=lambda key: digest(f"split {key}"))[: round(self.split * len(problem_ids))]
-            problem_ids = [key for key in problem_ids if (key in set(drawn)) != self.held_out]
-        return problem_ids[self.skip :]
+            order = sorted(problem_ids, key=lambda key: digest(f"split {family[key]}"))  # families stand together
+            cut = round(self.split * len(order))
+            if families:
+                ends = [at for at in range(1, len(order)) if family[order[at - 1]] != family[order[at]]]
+                cut = min(ends or [len(order)], key=lambda end: abs(end - cut))
+            drawn = set(order[:cut])
+            problem_ids = [key for key in problem_ids if (key in drawn) != self.held_out]
+        skipped = {family[key] for key in problem_ids[: self.skip]}
+        return [key for key in problem_ids[self.skip :] if family[key] not in skipped]
 
 
 class EvalSpec(Presentation, frozen=True):
@@ -113,9 +121,9 @@ class EvalSpec(Presentation, frozen=True):
     include_path: Place | None = Field(default=None, description="Folder with YAML files of tasks, as lm_eval has it.")
     engine: EngineSpec = Field(default_factory=EngineSpec)
 
-    def problem_ids(self, ids: Sequence[str]) -> list[str]:
+    def problem_ids(self, ids: Sequence[str], families: Mapping[str, str] | None = None) -> list[str]:
         """Return which problems of a benchmark are asked, of all its ids: the first `limit` of `part`."""
-        return self.part.select(ids)[: self.limit]
+        return self.part.select(ids, families)[: self.limit]
 
     @model_validator(mode="before")
     @classmethod

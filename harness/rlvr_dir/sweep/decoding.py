@@ -284,8 +284,6 @@ def unused(spec: SweepSpec, benchmark: Benchmark) -> ProblemPart:
     """Return the problems of a benchmark on which the winner was not chosen; the sweep's own where there are none."""
     if benchmark.name not in {swept.name for swept in preflight_of(spec).values()}:
         return ProblemPart()
-    if spec.confirm is not None:
-        return spec.part.replace(held_out=True)
-    if spec.limit is not None and spec.limit < len(benchmark.problems):
-        return ProblemPart(skip=spec.limit)
-    return spec.part
+    part = spec.part.replace(held_out=True) if spec.confirm is not None else ProblemPart(skip=spec.limit or 0)
+    ids, families = [row["id"] for row in benchmark.problems], benchmark.facts.families
+    return part if 0 < len(part.select(ids, families)) < len(ids) else spec.part

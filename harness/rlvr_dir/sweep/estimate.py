@@ -182,13 +182,13 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
 def _responses(spec: SweepSpec) -> int:
     """Return how many responses a decoding needs; of shipped benchmarks that are not here by their known sizes."""
     try:
-        sizes = [len(benchmark.problems) for benchmark in preflight_of(spec).values()]
+        asked = [(benchmark.golds, benchmark.facts.families) for benchmark in preflight_of(spec).values()]
     except NoDataError:
         sizes = [benchmark_size(name) or 0 for task in spec.tasks for name in GROUPS.get(task, (task,))]
         if not all(sizes):
             raise
-    names = [[str(i) for i in range(size)] for size in sizes]
-    return spec.sampling.samples * sum(len(spec.part.select(problems)[: spec.limit]) for problems in names)
+        asked = [(map(str, range(size)), None) for size in sizes]
+    return spec.sampling.samples * sum(len(spec.part.select([*ids], of)[: spec.limit]) for ids, of in asked)
 
 
 class _PairRecords:
@@ -210,7 +210,7 @@ class _PairRecords:
             raise UserError(f"{missing[0]} is not here")
         self._problems: dict[tuple[str, str | None], list[str]] = {}
         for benchmark in preflight_of(spec).values():
-            facts, names = benchmark.facts, spec.part.select([*benchmark.golds])[: spec.limit]
+            facts, names = benchmark.facts, spec.part.select([*benchmark.golds], benchmark.facts.families)[: spec.limit]
             task = facts.of or benchmark.name
             self._problems[task, facts.of_data or facts.data] = [f"{task}/{name}" for name in names]
         self._records: dict[tuple[str, str | None, Decoding, SamplingSettings], list[Record]] = {}
