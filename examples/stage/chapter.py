@@ -18,8 +18,8 @@ APART = (
     "worth elsewhere."
 )
 NAMES = {
-    "replace minus reject": "token", "veto by RL minus veto": "token-of-gate", "reject minus veto": "decision",
-    "replace minus resample": "resample",
+    "replace minus reject": "token", "veto by RL minus veto": "token-of-gate", "reject minus resample": "own-draw",
+    "reject minus veto": "decision", "replace minus resample": "resample",
 }  # fmt: skip
 CELLS = {
     "base": "", "resample": "base decides and writes", "veto": "the gate decides, base writes",
@@ -66,7 +66,8 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
     titles = {
         "replace minus reject": "What RL's token adds where RL's draw rejects base's: replace minus reject.",
         "veto by RL minus veto": "What RL's token adds where the gate rejects base's: veto by RL minus veto.",
-        "reject minus veto": "What RL's decision adds to the gate's: reject minus veto.",
+        "reject minus resample": "What RL's decision adds to base's own second draw: reject minus resample.",
+        "reject minus veto": "What RL's decision adds to the gate's, and undoes of its harm: reject minus veto.",
         "replace minus resample": "Replacing with RL's token less base's own second draw, at the same gate.",
     }
     data = found.frame("controls")

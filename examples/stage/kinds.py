@@ -29,8 +29,9 @@ from rlvr_dir.stats import Estimate, RunScores, family
 BY_RL = "veto by RL"  # the gate decides, as in a veto, and RL writes
 # At the same gate, by the mode and gamma of each: from the third on base writes.
 CONTROLS = {"resample": ("resample", -1.0), "veto": ("veto", -1.0), "reject": ("reject", -1.0), BY_RL: ("veto", 0.0)}
-# RL's token where RL decides, and where the gate does; RL's decision; both.
-STEPS = (("replace", "reject"), (BY_RL, "veto"), ("reject", "veto"), ("replace", "resample"))
+# RL's token where RL decides, and where the gate does; RL's decision over base's own draw and over the gate's; the
+# first and the third together.
+STEPS = (("replace", "reject"), (BY_RL, "veto"), ("reject", "resample"), ("reject", "veto"), ("replace", "resample"))
 FIRST = "delta_logp"  # which the others are compared with
 Point = tuple[float, float, np.ndarray]  # shares of flagged and of changed tokens; right answers, (problems, samples)
 
@@ -210,11 +211,12 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
 
     Tables: `kinds` (base, RL and their difference); `rules` (the gain of each criterion over base at each of its
     points); both again in Pass@n of all n samples, `kinds_pass` and `rules_pass`; `against` (the gain of delta log p
-    less another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares of
-    *changed* tokens, interpolated); `controls` (each `step` of a point: replace less reject, reject less veto, replace
-    less base's own draw; of the first, how far both models are `apart` where they write); `cells` (the accuracy of
-    base, of RL, and of each way of redrawing at a point, pair by pair); `placebos` (the gain in the first kind less
-    that in a kind of pairs with the same bases, point by point of criteria that have as many in both).
+    less another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares
+    of *changed* tokens, interpolated); `controls` (each `step` of a point: replace less reject, reject less resample
+    and less veto, replace less resample; of the first, how far both models are `apart` where they write); `cells`
+    (the accuracy of base, of RL, and of each way of redrawing at a point, pair by pair); `placebos` (the gain in the
+    first kind less that in a kind of pairs with the same bases, point by point of criteria that have as many in
+    both).
     The p values of a table and kind, and of a step, are corrected by Holm's method.
 
     Args:

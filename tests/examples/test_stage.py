@@ -47,16 +47,18 @@ def one(pair, decoding, right, flagged=0, changed=0, **how):
     )  # fmt: skip
 
 
-def pair(name, gain=1.0, rules=RULES, **how):
+CONTROLS = (("veto", -1.0, 0.2), ("reject", -1.0, 0.25), ("veto", 0.0, 0.22), ("resample", -1.0, 0.28))
+
+
+def pair(name, gain=1.0, rules=RULES, controls=CONTROLS, **how):
     """Make all results of a pair; `gain` scales what replacing adds to base's 0.3."""
     found = [one(name, Decoding(mode=mode), right, **how) for mode, right in (("base", 0.3), ("rl", 0.3 + 0.5 * gain))]
     for criterion, tau, flagged, changed, right in rules:
         decoding = Decoding(mode="replace", criterion=criterion, tau=tau)
         found.append(one(name, decoding, 0.3 + gain * (right - 0.3), flagged, changed, **how))
-        for mode, gamma, level, share in (
-            ("veto", -1.0, 0.2, flagged), ("reject", -1.0, 0.25, changed), ("veto", 0.0, 0.22, flagged),
-        ):  # fmt: skip
+        for mode, gamma, level in controls:
             control = Decoding(mode=mode, criterion=criterion, tau=tau, gamma=gamma)
+            share = flagged if mode == "veto" else changed
             found.append(one(name, control, level + gain * (right - 0.3), flagged, share, **how))
     return found
 
@@ -125,7 +127,8 @@ def test_each_point_is_taken_apart_by_its_own_controls(kinds):
     found = pair_statistics(kinds, [0.015])
     steps = {
         "replace minus reject": "kinds-token", "veto by RL minus veto": "kinds-token-of-gate",
-        "reject minus veto": "kinds-decision",
+        "reject minus resample": "kinds-own-draw", "reject minus veto": "kinds-decision",
+        "replace minus resample": "kinds-resample",
     }  # fmt: skip
     for step, (criterion, tau, point) in product(
         steps, (("delta_logp", -0.5, 0), ("delta_logp", -0.1, 1), ("kl", 0.1, 1))
@@ -140,16 +143,18 @@ def test_each_point_is_taken_apart_by_its_own_controls(kinds):
         column = [each for each in found.tables["controls"] if (each["kind"], each["step"]) == ("RL", step)]
         assert [each["holm_p"] for each in column] == pytest.approx(holm([each["p"] for each in column]))
     shown = {each.name: each for each in pairs_chapter(found).sections}
-    assert [len(shown[name].cells) for name in steps.values()] == [4, 4, 4]
+    assert [len(shown[name].cells) for name in steps.values()] == [4] * 5
+    fewer = pair_statistics({"RL": kind("RL", controls=CONTROLS[:3])})  # base drew no second time
+    assert not any("resample" in each["step"] for each in fewer.tables["controls"])
+    assert all(each["resample"] is None for each in fewer.tables["cells"])
 
 
 def test_pair_by_pair_the_cells_are_the_results(kinds):
     [section] = [each for each in pairs_chapter(pair_statistics(kinds)).sections if each.name == "kinds-cells"]
     cells = section.frame[section.frame.kind == "RL"]
     assert len(cells) == 3 * len(RULES)
-    modes = [name for name in CELLS if name != "resample"]  # which was not decoded
-    assert set(cells.columns) & set(CELLS) == {*modes, "resample"}
-    assert cells["resample"].isna().all()
+    modes = list(CELLS)
+    assert set(cells.columns) & set(CELLS) == {*modes}
     for criterion, tau, flagged, *_ in RULES:
         of_gate = cells[(cells.criterion == criterion) & (cells.flagged == flagged / 100)]
         for mode in modes:
@@ -232,7 +237,9 @@ def test_placebos_are_compared_on_the_same_bases_alone(kinds):
         "kinds-against",
         "kinds-token",
         "kinds-token-of-gate",
+        "kinds-own-draw",
         "kinds-decision",
+        "kinds-resample",
         "kinds-cells",
         "kinds-placebos",
     ]

@@ -93,6 +93,26 @@ def two_references():
     return [result(Decoding(mode=mode), share, problems=30, samples=16) for mode, share in shares]
 
 
+def test_base_s_own_second_draw_beside_rl_s_decision():
+    """Where a resampling was decoded at the gate, reject is held against it too: on the first page and in a figure."""
+    results = [*two_references()]
+    for tau, changed in ((-0.3, 1), (-0.1, 2)):
+        results += taken_apart(tau, 0.5, changed=changed)
+        results.append(result(Decoding(mode="resample", tau=tau), 0.3, problems=30, samples=16))
+    found = {
+        (row.result.label, row.reference.label): row for row in rows_of(results) if comparison_kind(row) == "own draw"
+    }
+    assert [*found] == [(f"reject τ{tau}", f"resample τ{tau}") for tau in (-0.3, -0.1)]
+    made = build(results)
+    [said] = [line for line in made.lead if line.startswith("What RL's decision adds to base's own second draw: ")]
+    named = next(line for line in made.lead if line.startswith("That is replace"))
+    [chosen] = [row for pair, row in found.items() if f", {' minus '.join(pair)} and reject" in named]
+    assert in_points(chosen.difference) in said
+    assert f", {chosen.holm_text} and " in named
+    drawn = [row for row in sections(made)["veto-aime24"].frame.to_dict("records") if "resample" in row["step"]]
+    assert [row["difference"] for row in drawn] == pytest.approx([100 * row.difference.mean for row in found.values()])
+
+
 def test_the_two_steps_of_a_replacement_stand_on_the_first_page_in_the_grid_and_in_a_figure():
     pairs = {tau: taken_apart(tau, share, changed=n) for tau, share, n in ((-0.3, 0.3, 1), (-0.1, 0.6, 2))}
     extra = [

@@ -164,6 +164,20 @@ def test_each_control_differs_in_one_thing(text, chain):
     assert [each.label() for each in parse_decoding(text).controls()] == chain[::-1]
 
 
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [("reject,tau=-0.3", "resample τ-0.3"), ("reject,tau=-0.3,primary=rl", "replace τ-0.3 on rl"),
+     ("replace,tau=-0.3", "replace τ-0.3"), ("veto,tau=-0.3", "veto τ-0.3"), ("rl", "rl")],
+)  # fmt: skip
+def test_against_its_own_draw_reject_differs_in_who_decides(text, other):
+    decoding, own = parse_decoding(text), parse_decoding(text).own_draw()
+    assert own.label() == other
+    if own != decoding:
+        rules = [rule_of(each, Sampling()) for each in (decoding, own)]
+        assert (rules[0].decider, rules[1].decider, rules[1].without) == ("other", "gate", False), "its draw decides"
+        assert rules[0].gamma == rules[1].gamma
+
+
 def test_a_sign_is_part_of_a_gate_and_only_where_it_is_asked_for():
     plain, signed = (parse_decoding(f"replace,criterion=kl,tau=0.1{more}") for more in ("", ",sign=negative"))
     assert "sign" not in plain.model_dump()

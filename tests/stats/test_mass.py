@@ -57,3 +57,12 @@ def test_a_share_of_a_gain_that_is_not_known_has_no_interval():
 def test_intervals_hold_the_truth_at_30_and_240_problems():
     for row in bench_mass(runs=150)["rows"]:
         assert row["coverage"] >= 0.88, row
+
+
+def test_intervals_hold_the_truth_of_problems_in_families():
+    rows = bench_mass(runs=50, in_families=True)["rows"]
+    for row in rows:
+        assert row["coverage"] >= (0.78 if row["problems"] == 60 else 0.84), row
+    careless = [row["over problems"] for row in rows if "tenth" not in row["number"]]
+    assert max(careless) < 0.95
+    assert np.mean(careless) < 0.75

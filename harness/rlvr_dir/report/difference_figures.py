@@ -21,7 +21,8 @@ from rlvr_dir.text import visible
 MOST = 40  # rows that a figure of differences can hold
 PANELS = {
     "token": ("replace minus reject", "what RL's token adds"),
-    "decision": ("reject minus veto", "what RL's decision adds"),
+    "decision": ("reject minus veto", "what RL's decision adds to the gate's"),
+    "own draw": ("reject minus resample", "what RL's decision adds to base's own draw"),
 }
 
 
@@ -71,8 +72,9 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
     notes = (
         "At a flagged token RL draws; in reject, as in replace, that draw says whether the token goes, but base writes "
         "another one in its place: replace minus reject is what RL's token adds. In veto every flagged token goes, and "
-        "base writes: reject minus veto is what RL's decision adds to the gate's. Bars are 95 % intervals over "
-        "problems, paired; the axis is scaled by square roots.",
+        "base writes: reject minus veto is what RL's decision adds to the gate's, and what undoes the harm of that. In "
+        "resample base's own second draw decides: reject minus resample is what RL's decision adds to it. Bars are "
+        "95 % intervals over problems, paired; the axis is scaled by square roots.",
     )
     alt = f"Line charts of paired differences in points against changed tokens, {len(data)} points around zero."
     return Section(name, caption, frame(data), notes, canvas.svg, alt)
@@ -93,7 +95,7 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
         panels["points, minus RL"] = others
     panels["points" + (", minus the γ = 0 control" if controlled else "")] = drawn_rows
     colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1]}
-    colours |= {"token": COLOURS[2], "decision": COLOURS[3]}
+    colours |= {"token": COLOURS[2], "decision": COLOURS[3], "own draw": COLOURS[4]}
     data = []
     labels = [
         visible(f"{r.result.benchmark}: {r.result.label}" + ("" if controlled else f" − {r.reference.label}"), 60)
@@ -113,7 +115,10 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
             axes.axvline(0, color="#808080", linewidth=0.8)
             axes.set_xlabel(panel_title)
             label_rows(axes, labels)
-    title = "Paired differences: minus RL (blue), what RL's token (green) and decision (pink) add, RL minus base (grey)"
+    title = (
+        "Paired differences: minus RL (blue), what RL's token (green) and decision (over the gate's pink, over base's "
+        "own draw sky blue) add, RL minus base (grey)"
+    )
     if controlled:
         title = "What extrapolation adds to its own gate (γ = 0, orange)"
         title = (

@@ -202,7 +202,7 @@ class DecodingSummary(SweepSummary):
             best = next((entry for entry in self.best if entry.pair == pair), None)
             rows = [row for row in self.comparisons if best and row.result.first in best.results]
             modes = [row.reference.decoding.mode for row in rows]
-            names = {"base": "base", "rl": "rl", "veto": "its veto", "reject": "its reject"}
+            names = {"base": "base", "rl": "rl", **{mode: f"its {mode}" for mode in ("veto", "reject", "resample")}}
             leads = [(names.get(m, "its γ=0 control"), row) for m, row in zip(modes, rows, strict=True)]
             sentences.append(f"{pair}: {self.sentence(pair, leads, 'problems')}")
         return sentences

@@ -18,17 +18,20 @@ from rlvr_dir.results.settings import Setting, cut_unlike, few_families, taken_a
 from rlvr_dir.text import visible
 
 Comparison = stats.Comparison[Setting]
-ComparisonKind = Literal["trained", "against rl", "against control", "token", "decision", "other"]
+ComparisonKind = Literal["trained", "against rl", "against control", "token", "decision", "own draw", "other"]
 _Pairs = list[tuple[Setting, Setting]]
 
 
 def comparison_kind(row: Comparison) -> ComparisonKind:
     """Say what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its control.
 
-    Of the controls of base's replacements, replace minus reject is what RL's token adds ("token"), and reject minus
-    veto what RL's decision adds to the gate's ("decision"). Where RL proposes it is base's, of a resampling.
+    Of the controls of base's replacements, replace minus reject is what RL's token adds ("token"), reject minus veto
+    what RL's decision adds to the gate's ("decision"), and reject minus resample what it adds to base's own second draw
+    ("own draw"). Where RL proposes it is base's, of a resampling.
     """
     decoding, other = row.result.decoding, row.reference.decoding
+    if other == decoding.own_draw() != decoding:
+        return "own draw"
     if other == decoding.control() != decoding:
         if other.mode == "reject":
             return "token"
@@ -41,7 +44,8 @@ def comparison_kind(row: Comparison) -> ComparisonKind:
 def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Comparison]:
     """Compare RL with base, every other decoding with RL, and each with its control as well.
 
-    Its control is `Decoding.control`, which differs from it in one thing.
+    Its control is `Decoding.control`, which differs from it in one thing; reject is compared with `Decoding.own_draw`,
+    too, where that is there.
 
     Only settings of one pair of models that are alike meet; what has no counterpart is left out. All of it is one
     family.
@@ -97,9 +101,9 @@ def _default_pairs(settings: Sequence[Setting], across: Collection[str], first: 
         pairs += _nearest(setting, [other for other in settings if other.decoding.mode == mode], across)
     controlled: _Pairs = []
     for setting in settings:
-        control = setting.decoding.control()
-        references = [other for other in settings if other.decoding == control != setting.decoding]
-        controlled += _nearest(setting, references, across)
+        for control in (setting.decoding.control(), setting.decoding.own_draw()):
+            references = [other for other in settings if other.decoding == control != setting.decoding]
+            controlled += _nearest(setting, references, across)
     if first and not pairs and not (controlled and any(setting.decoding.mode == "rl" for setting in settings)):
         controlled_pairs = [
             {id(result), id(other)} for result, other in controlled

@@ -206,6 +206,15 @@ class Decoding(Spec, frozen=True):
             return self.replace(mode="veto", gamma=self._own_gamma)
         return self
 
+    def own_draw(self) -> "Decoding":
+        """Return, of reject, the same gate where the proposing model's second draw decides: base's is *resample*.
+
+        Reject is the other model's decision with the proposing model's tokens, this the latter's own with its own. Of
+        another mode it is the decoding itself.
+        """
+        mode = "resample" if self.primary == "base" else "replace"
+        return self.replace(mode=mode, gamma=self._own_gamma) if self.mode == "reject" else self
+
     def controls(self) -> tuple["Decoding", ...]:
         """Return its control and the control's own, the last first; none where it has none."""
         control = self.control()
