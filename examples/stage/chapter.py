@@ -20,6 +20,7 @@ APART = (
 NAMES = {
     "replace minus reject": "token", "veto by RL minus veto": "token-of-gate", "reject minus resample": "own-draw",
     "reject minus veto": "decision", "replace minus resample": "resample",
+    "resample minus base": "second-draw",
 }  # fmt: skip
 CELLS = {
     "base": "", "resample": "base decides and writes", "veto": "the gate decides, base writes",
@@ -69,6 +70,7 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
         "reject minus resample": "What RL's decision adds to base's own second draw: reject minus resample.",
         "reject minus veto": "What RL's decision adds to the gate's, and undoes of its harm: reject minus veto.",
         "replace minus resample": "Replacing with RL's token less base's own second draw, at the same gate.",
+        "resample minus base": "What base's own second draw adds to base: resample minus base.",
     }
     data = found.frame("controls")
     for step, title in titles.items():

@@ -30,8 +30,11 @@ BY_RL = "veto by RL"  # the gate decides, as in a veto, and RL writes
 # At the same gate, by the mode and gamma of each: from the third on base writes.
 CONTROLS = {"resample": ("resample", -1.0), "veto": ("veto", -1.0), "reject": ("reject", -1.0), BY_RL: ("veto", 0.0)}
 # RL's token where RL decides, and where the gate does; RL's decision over base's own draw and over the gate's; the
-# first and the third together.
-STEPS = (("replace", "reject"), (BY_RL, "veto"), ("reject", "resample"), ("reject", "veto"), ("replace", "resample"))
+# first and the third together; base's own draw.
+STEPS = (
+    ("replace", "reject"), (BY_RL, "veto"), ("reject", "resample"), ("reject", "veto"), ("replace", "resample"),
+    ("resample", "base"),
+)  # fmt: skip
 FIRST = "delta_logp"  # which the others are compared with
 Point = tuple[float, float, np.ndarray]  # shares of flagged and of changed tokens; right answers, (problems, samples)
 
@@ -181,6 +184,12 @@ class Kind:
         known = {base: right for base, right in runs.items() if right is not None}
         return self._scores(f"{name} of {criterion} {i}", known) if len(known) == len(runs) else None
 
+    def way(self, criterion: str, i: int, name: str) -> RunScores | None:
+        """Return the scores of base, of a point, or of the point's control of this name; None where there is none."""
+        if name == "base":
+            return self.level(name)
+        return self.point(criterion, i) if name == "replace" else self.control(criterion, i, name)
+
     def at_changed(self, criterion: str, share: float) -> RunScores | None:
         """Return a criterion's scores at a share of changed tokens; None where one pair has none."""
         runs = {base: pair.at_changed(criterion, share) for base, pair in self.pairs.items()}
@@ -307,7 +316,7 @@ def _over_controls(kind: Kind) -> list[Asked]:
     rows = []
     for first, minus in STEPS:
         for each in kind.points:
-            sides = [kind.point(*each) if mode == "replace" else kind.control(*each, mode) for mode in (first, minus)]
+            sides = [kind.way(*each, mode) for mode in (first, minus)]
             if sides[0] is not None:
                 about = {**_about(kind, *each), "step": f"{first} minus {minus}"}
                 about |= {"apart": kind.apart(*each)} if minus == "reject" else {}

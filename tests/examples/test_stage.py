@@ -128,12 +128,13 @@ def test_each_point_is_taken_apart_by_its_own_controls(kinds):
     steps = {
         "replace minus reject": "kinds-token", "veto by RL minus veto": "kinds-token-of-gate",
         "reject minus resample": "kinds-own-draw", "reject minus veto": "kinds-decision",
-        "replace minus resample": "kinds-resample",
+        "replace minus resample": "kinds-resample", "resample minus base": "kinds-second-draw",
     }  # fmt: skip
     for step, (criterion, tau, point) in product(
         steps, (("delta_logp", -0.5, 0), ("delta_logp", -0.1, 1), ("kl", 0.1, 1))
     ):
-        sides = [right(kinds["RL"], "RL", criterion, tau, mode) for mode in step.split(" minus ")]
+        modes = step.split(" minus ")
+        sides = [right(kinds["RL"], "RL", *([] if mode == "base" else [criterion, tau]), mode=mode) for mode in modes]
         by_hand = difference_over_runs([tuple(dict(enumerate(side.values())) for side in sides)])
         mine = row(found, "controls", kind="RL", criterion=criterion, point=point, step=step)
         assert mine["difference"] == pytest.approx(by_hand.mean)
@@ -143,7 +144,7 @@ def test_each_point_is_taken_apart_by_its_own_controls(kinds):
         column = [each for each in found.tables["controls"] if (each["kind"], each["step"]) == ("RL", step)]
         assert [each["holm_p"] for each in column] == pytest.approx(holm([each["p"] for each in column]))
     shown = {each.name: each for each in pairs_chapter(found).sections}
-    assert [len(shown[name].cells) for name in steps.values()] == [4] * 5
+    assert [len(shown[name].cells) for name in steps.values()] == [4] * 6
     fewer = pair_statistics({"RL": kind("RL", controls=CONTROLS[:3])})  # base drew no second time
     assert not any("resample" in each["step"] for each in fewer.tables["controls"])
     assert all(each["resample"] is None for each in fewer.tables["cells"])
@@ -240,6 +241,7 @@ def test_placebos_are_compared_on_the_same_bases_alone(kinds):
         "kinds-own-draw",
         "kinds-decision",
         "kinds-resample",
+        "kinds-second-draw",
         "kinds-cells",
         "kinds-placebos",
     ]

@@ -103,6 +103,8 @@ def test_base_s_own_second_draw_beside_rl_s_decision():
         (row.result.label, row.reference.label): row for row in rows_of(results) if comparison_kind(row) == "own draw"
     }
     assert [*found] == [(f"reject τ{tau}", f"resample τ{tau}") for tau in (-0.3, -0.1)]
+    own = [(row.result.label, row.reference.label) for row in rows_of(results) if comparison_kind(row) == "second draw"]
+    assert own == [(f"resample τ{tau}", "base") for tau in (-0.3, -0.1)]
     made = build(results)
     [said] = [line for line in made.lead if line.startswith("What RL's decision adds to base's own second draw: ")]
     named = next(line for line in made.lead if line.startswith("That is replace"))

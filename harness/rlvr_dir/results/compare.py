@@ -18,7 +18,9 @@ from rlvr_dir.results.settings import Setting, cut_unlike, few_families, taken_a
 from rlvr_dir.text import visible
 
 Comparison = stats.Comparison[Setting]
-ComparisonKind = Literal["trained", "against rl", "against control", "token", "decision", "own draw", "other"]
+ComparisonKind = Literal[
+    "trained", "against rl", "against control", "token", "decision", "own draw", "second draw", "other"
+]
 _Pairs = list[tuple[Setting, Setting]]
 
 
@@ -26,12 +28,13 @@ def comparison_kind(row: Comparison) -> ComparisonKind:
     """Say what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its control.
 
     Of the controls of base's replacements, replace minus reject is what RL's token adds ("token"), reject minus veto
-    what RL's decision adds to the gate's ("decision"), and reject minus resample what it adds to base's own second draw
-    ("own draw"). Where RL proposes it is base's, of a resampling.
+    what RL's decision adds to the gate's ("decision"), reject minus resample what it adds to base's own second draw
+    ("own draw"), and resample minus base what that adds to base ("second draw"). Where RL proposes they are base's, of
+    a resampling.
     """
     decoding, other = row.result.decoding, row.reference.decoding
     if other == decoding.own_draw() != decoding:
-        return "own draw"
+        return "own draw" if decoding.mode == "reject" else "second draw"
     if other == decoding.control() != decoding:
         if other.mode == "reject":
             return "token"
@@ -44,8 +47,8 @@ def comparison_kind(row: Comparison) -> ComparisonKind:
 def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Comparison]:
     """Compare RL with base, every other decoding with RL, and each with its control as well.
 
-    Its control is `Decoding.control`, which differs from it in one thing; reject is compared with `Decoding.own_draw`,
-    too, where that is there.
+    Its control is `Decoding.control`, which differs from it in one thing; reject is compared with the proposing model's
+    second draw, too, where that is there, and that with the model alone (`Decoding.own_draw`).
 
     Only settings of one pair of models that are alike meet; what has no counterpart is left out. All of it is one
     family.

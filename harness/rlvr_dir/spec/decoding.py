@@ -210,8 +210,11 @@ class Decoding(Spec, frozen=True):
         """Return, of reject, the same gate where the proposing model's second draw decides: base's is *resample*.
 
         Reject is the other model's decision with the proposing model's tokens, this the latter's own with its own. Of
-        another mode it is the decoding itself.
+        base's second draw it is base alone (RL alone is what everything is compared with), and of another mode the
+        decoding itself.
         """
+        if self.mode == "resample" and self.primary == "base":
+            return Decoding(mode="base")
         mode = "resample" if self.primary == "base" else "replace"
         return self.replace(mode=mode, gamma=self._own_gamma) if self.mode == "reject" else self
 
