@@ -43,7 +43,10 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
             " A placebo changed the base without a reward for being right: where its RL gains nothing and a criterion "
             "does, the gate gains."
         )
-    over = f"{OVER} Tokens: the share that is flagged in the first of these kinds, or changed (met by straight lines)."
+    over = (
+        f"{OVER} Tokens: the share that is flagged in {visible(str(facts['first']), 40)} pairs, or changed (met by "
+        "straight lines)."
+    )
     passing = f"Pass@{facts['samples']}"
     sections = [
         _kinds(found.frame("kinds"), f"kinds{slug}", "Base and RL, by kind of pairs."),
@@ -154,6 +157,7 @@ def _cells(data: Frame, kinds: list[str], name: str) -> Section:
     at = of_first["point"].loc[(of_first["flagged"] - NEAR).abs().idxmin()]
     drawn = of_first[of_first["point"] == at]
     cells = [key for key in CELLS if drawn[key].notna().all()]
+    share = 100 * drawn.loc[drawn["kind"] == kinds[0], "flagged"].mean()
     with drawing(name, 0.22 * len(cells) + 0.8, len(kinds), sharex=True) as made:
         for axes, kind in zip(made.axes, kinds, strict=True):
             pairs = 100 * drawn.loc[drawn["kind"] == kind, cells].to_numpy(float)  # (pairs, cells)
@@ -164,7 +168,7 @@ def _cells(data: Frame, kinds: list[str], name: str) -> Section:
             axes.invert_yaxis()
             axes.set_title(visible(kind, 40))
         made.axes[-1].set_xlabel("right, %")
-    title = f"Who decides, and who writes: {_name(first)} where it flags {100 * drawn['flagged'].mean():.1f} %"
+    title = f"Who decides, and who writes: {_name(first)} where it flags {share:.1f} %"
     meanings = "; ".join(f"{key}: {CELLS[key]}" for key in cells if CELLS[key])
     note = f"At a flagged token, {meanings}. A line a pair; bars: the mean."
     alt = f"{len(cells)} rows of right answers, from base to RL, a line a pair, by who decides and who writes."

@@ -345,7 +345,7 @@ def _beside(first: Kind, kind: Kind) -> list[Asked]:
         return []
     counts, others = (Counter(criterion for criterion, _ in one.points) for one in (first, kind))
     both = [each for each in kind.points if counts[each[0]] == others[each[0]]]
-    return [(_about(kind, *each), first.point(*each), kind.point(*each)) for each in both]
+    return [({**_about(first, *each), "kind": kind.name}, first.point(*each), kind.point(*each)) for each in both]
 
 
 def _column(about: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -156,10 +156,10 @@ def flagged(criterion: str) -> str:
 
 
 CLAIMS: tuple[Claim, ...] = (
-    *(Claim(f"interventions/replace/{criterion}", "points", "RL's gain that base has where RL redraws its tokens "
+    *(Claim(f"interventions/replace/{criterion}", "points", "RL's gain that base has where RL redraws base's tokens "
         f"{flagged(criterion)}", GAIN, share_of_gain(f"replace {criterion}"), SOURCES[criterion], of_gain=True)
         for criterion in (*CHOSEN, "random")),
-    Claim("interventions/resample/delta_logp", "points", "RL's gain that base has where base itself redraws its tokens "
+    Claim("interventions/resample/delta_logp", "points", "RL's gain that base has where base redraws its own tokens "
         f"{flagged('delta_logp')}", GAIN, share_of_gain("resample delta_logp"), of_gain=True),
     *(Claim(f"interventions/reached/{criterion}", "points", "Changed tokens that make base as good as RL, redrawn from "
         f"RL by {CRITERIA[criterion]}", BETWEEN, reached(f"replace {criterion}", "base", "rl"),

@@ -91,7 +91,7 @@ def lines(audit: Audit) -> list[str]:
 SUMMARY = (  # sentences of numbers by the names of their claims; one that lacks a number is left out
     "Right answers: base {outcomes/avg/base}, RL {outcomes/avg/rl}, a gain of {outcomes/gain}, of which "
     "{outcomes/gain/answers} because more responses hold an answer.",
-    "Base has {interventions/replace/delta_logp} of the gain where RL redraws its tokens of low Δ log p "
+    "Base has {interventions/replace/delta_logp} of the gain where RL redraws base's tokens of low Δ log p "
     f"({100 * AT:g} % of base's own are flagged), {{interventions/replace/random}} where it redraws as many by "
     "chance, and {interventions/resample/delta_logp} where base redraws those of low Δ log p itself.",
     "There RL's own tokens add {interventions/token/delta_logp}, and RL's decision which of them go "
@@ -129,10 +129,10 @@ def claim_table(audit: Audit, group: str) -> Section:
 
 
 def _number(claim: Claim, estimate: Estimate) -> Cell:
-    """Write a number; of one that is not reached what it lies above."""
+    """Write a number; of one that is not reached what it is more than."""
     if estimate.value is None and estimate.low is not None and estimate.high is not None:
         ends = claim.unit * estimate.low, claim.unit * estimate.high
-        return Cell("not reached", None, ends, (f"above {ends[0]:.{claim.digits}f}{claim.suffix}",))
+        return Cell("not reached", None, ends, (f"more than {ends[0]:.{claim.digits}f}{claim.suffix}",))
     return cell(estimate, claim.digits, unit=claim.unit, suffix=claim.suffix, plus=claim.signed)
 
 
