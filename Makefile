@@ -164,10 +164,13 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds
 		--title "True pairs and placebos" --out reports/stage
 	@# Who decides, and who writes: the gates fixed beforehand (docs/decisions.md); true pairs and placebos.
 	printf '%s\n' $(DECIDE) | $(AT_ONCE) 'for gate in "delta_logp [0.01,0.02,0.05,0.2]" "kl [0.05,0.2]"; do set -- $$gate; \
-		$(BIN)/rlvr-dir sweep run examples/stage/decision.yaml --no-track --out $(STAGE) --set decode.criterion=$$1 \
-		--set parameters.decode.tau.ratio=$$2 --set name=tiny_decision_$$1_{} --set "pair=[{}=$(STAGE)/pairs/{}]" || exit; done'
-	$(BIN)/python -m examples.stage pairs --out $(STAGE)/decided $(foreach name,$(DECIDE),$(foreach gate,delta_logp kl,\
-		"$(KIND_$(firstword $(subst -, ,$(name))))=$(STAGE)/sweeps/tiny_decision_$(gate)_$(name)"))
+		for mode in "replace,veto 0.0" "resample -1.0"; do $(BIN)/rlvr-dir sweep run examples/stage/decision.yaml --no-track \
+		--out $(STAGE) --set decode.criterion=$$1 --set parameters.decode.tau.ratio=$$2 --set decode.gamma=$${mode#* } \
+		--set "parameters.decode.mode.values=[$${mode% *}]" --set name=tiny_decision_$$1_$${mode%%[, ]*}_{} \
+		--set "pair=[{}=$(STAGE)/pairs/{}]" || exit; done; done'
+	$(BIN)/python -m examples.stage pairs --out $(STAGE)/decided $(foreach name,$(DECIDE),$(foreach \
+		sweep,delta_logp_replace delta_logp_resample kl_replace kl_resample,\
+		"$(KIND_$(firstword $(subst -, ,$(name))))=$(STAGE)/sweeps/tiny_decision_$(sweep)_$(name)"))
 	rm -rf reports/stage-decision
 	$(BIN)/python -m examples.stage report --analysis $(STAGE)/decided --out reports/stage-decision \
 		--title "Tiny pairs and placebos: who decides, and who writes"
