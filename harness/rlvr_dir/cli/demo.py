@@ -20,7 +20,8 @@ PROBLEMS = 60  # of each benchmark: a demo is a look, the model card has the who
 DECODINGS = (
     Decoding(mode="base"),
     Decoding(mode="rl"),
-    Decoding(mode="veto", tau=-0.1),  # the control of the next: the gate alone decides
+    Decoding(mode="veto", tau=-0.1),  # a control of reject: the gate alone decides
+    Decoding(mode="resample", tau=-0.1),  # another one: base's own second draw decides
     Decoding(mode="reject", tau=-0.1),  # the control of the next: base writes where RL's draw rejects
     Decoding(mode="replace", tau=-0.1),  # the gamma = 0 control of the next
     Decoding(mode="extrapolate", tau=-0.1, gamma=0.1),
@@ -93,10 +94,12 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
     ]
     for task in sorted({r.task for r in results}):
         by_decoding = {r.decoding: r for r in results if r.task == task}
-        base, rl, veto, reject, control, extra = (by_decoding[d] for d in DECODINGS)
+        base, rl, veto, again, reject, control, extra = (by_decoding[d] for d in DECODINGS)
         for name, result, other in [
             ("rl − base", rl, base),
             (f"{control.decoding.label()} − rl", control, rl),
+            ("resample − base (what base's own second draw adds)", again, base),
+            ("reject − resample (what RL's decision adds to base's own)", reject, again),
             (f"{control.decoding.label()} − reject (what RL's token adds)", control, reject),
             ("reject − veto (what RL's decision adds to the gate's)", reject, veto),
             (f"{extra.decoding.label()} − its γ=0 control ({control.decoding.label()})", extra, control),
