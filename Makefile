@@ -130,7 +130,7 @@ audit-tiny: $(STAMP) ## What is said of RLVR, measured on the tiny pair, and on 
 	$(BIN)/rlvr-dir audit --tasks tiny_medium --limit 60 --max-tokens 256 --enforce-eager --low-rank 1,8 --no-track \
 		--records $(AUDIT)/records --out reports/audit
 	$(BIN)/rlvr-dir audit --tasks tiny_medium --limit 60 --max-tokens 256 --enforce-eager --no-track \
-		--rows tokens,weights,outcomes --beside "step 4 of 8=tiny@base:tiny@4" \
+		--beside "step 4 of 8=tiny@base:tiny@4" \
 		$(foreach kind,$(PLACEBOS),--beside $(kind)=tiny@base:$(AUDIT)/pairs/$(kind)/rl) \
 		--records $(AUDIT)/records --out reports/audit/placebos
 	rm reports/audit/audit.json reports/audit/placebos/audit.json  # which name places on this machine

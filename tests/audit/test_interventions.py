@@ -40,9 +40,10 @@ def test_rows_at_one_share():
         assert found[f"replace/{criterion}"].value == pytest.approx(0.5 / 0.6)
         assert found[f"token/{criterion}"].value == pytest.approx(0.2)
         assert found[f"decision/{criterion}"].value == pytest.approx(0.2)
+    assert found["own_draw/delta_logp"].value == pytest.approx(0.3)
     assert found["resample/delta_logp"].value == pytest.approx(0)
     assert found["in_rl/js"].value == pytest.approx(0)
-    assert len(found) == 4 + 4 + 3 + 3 + 1 + 3 + 3
+    assert len(found) == 4 + 4 + 3 + 3 + 1 + 1 + 3 + 3
 
 
 def test_where_rl_is_reached_and_where_it_is_lost():

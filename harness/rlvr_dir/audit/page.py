@@ -95,7 +95,7 @@ SUMMARY = (  # sentences of numbers by the names of their claims; one that lacks
     f"({100 * AT:g} % of base's own are flagged), {{interventions/replace/random}} where it redraws as many by "
     "chance, and {interventions/resample/delta_logp} where base redraws those of low Δ log p itself.",
     "There RL's own tokens add {interventions/token/delta_logp}, and RL's decision which of them go "
-    "{interventions/decision/delta_logp}.",
+    "{interventions/own_draw/delta_logp} to base's own.",
     "Both models' likeliest token is the same at {tokens/same_top/rl} of the positions of RL's answers, and half of "
     "their Jensen–Shannon divergence (JS) is on {tokens/js_half/rl}.",
     "{weights/equal_bf16} of the weights are the same in bfloat16; the first singular value of each ΔW holds "
