@@ -168,7 +168,7 @@ CLAIMS: tuple[Claim, ...] = (
         f"Replace (RL decides whether a token goes, and writes) minus reject (RL decides, base writes). {PAIRED}",
         difference(f"replace {criterion}", f"reject {criterion}"), **POINTS) for criterion in CHOSEN),
     Claim("interventions/own_draw/delta_logp", "points", "What RL's decision adds to base's own second draw: base's "
-        f"tokens {flagged('delta_logp')}", f"Reject (RL decides, base writes) minus resample (base does both). {PAIRED}",
+        f"tokens {flagged('delta_logp')}", f"Reject (RL decides, base writes) less resample (base does both). {PAIRED}",
         difference("reject delta_logp", "resample delta_logp"), **POINTS),
     *(Claim(f"interventions/decision/{criterion}", "points", "What RL's decision adds to throwing all of them out: "
         f"base's tokens {flagged(criterion)}", f"Reject (RL decides whether a token goes, base writes) minus veto (all "
