@@ -106,6 +106,9 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --samples 8 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
 	$(BIN)/rlvr-dir eval examples/tiny/decision.yaml --no-track --records $(PAPER)/records --out $(PAPER)/decision
+	$(BIN)/rlvr-dir analyse gated $(shell sed -n 's/^  - "\(replace,[^"]*=[0-9.-]*\)"$$/-d \1/p' examples/tiny/decision.yaml) \
+		--tasks tiny_medium --samples 8 --max-tokens 512 --enforce-eager --records $(PAPER)/records \
+		--out $(PAPER)/decision-analysis
 	for gate in delta_logp abs_delta_logp kl; do $(BIN)/rlvr-dir sweep run examples/stage/decision.yaml --no-track --out $(PAPER) \
 		--set limit=60 --set sampling.samples=8 --set metric.name=avg_at_8 --set decode.criterion=$$gate \
 		--set parameters.decode.tau.ratio=[0.005,0.0075,0.0125,0.015,0.0175,0.03,0.04] \
@@ -116,8 +119,8 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny
 	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
-	$(BIN)/rlvr-dir report $(PAPER)/decision --title "Who decides, and who writes: thirteen gates of the tiny pair" \
-		--out reports/tiny/decision
+	$(BIN)/rlvr-dir report $(PAPER)/decision --analysis $(PAPER)/decision-analysis --out reports/tiny/decision \
+		--title "Who decides, and who writes: thirteen gates of the tiny pair"
 	$(BIN)/rlvr-dir report $(PAPER)/sweeps/tiny_dense_decision_{delta_logp,abs_delta_logp,kl} --out reports/tiny/dense \
 		--title "Who decides, and who writes: the tiny pair's dense grid"
 

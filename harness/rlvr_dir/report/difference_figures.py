@@ -20,14 +20,14 @@ from rlvr_dir.text import visible
 
 MOST = 40  # rows that a figure of differences can hold
 PANELS = {
-    "token": ("replace minus reject", "what RL's token adds"),
-    "decision": ("reject minus veto", "what RL's decision adds to the gate's"),
-    "own draw": ("reject minus resample", "what RL's decision adds to base's own draw"),
+    "token": ("replace minus reject", "RL's token"),
+    "own draw": ("reject minus resample", "RL's decision over base's own"),
+    "decision": ("reject minus veto", "RL's decision over the gate's"),
 }
 
 
 def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | None:
-    """Draw the two steps of each replacement of base's tokens against changed tokens: RL's token, and RL's decision.
+    """Draw the steps of each replacement of base's tokens against changed tokens: RL's token, and RL's decision.
 
     A line a criterion, 95 % intervals of the paired differences. None where fewer than two replacements have the
     controls beside them.
@@ -41,11 +41,13 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
         return None
     data = []
     lines = max(len(ways_of([row.result for row in of])) for of in of_kind.values())
+    every = ways_of([row.result for of in of_kind.values() for row in of])
+    numbers = {label.removesuffix(", reject"): number for number, label, _ in every}  # in all panels one look
     with drawing(name, height_of(lines), len(of_kind)) as canvas:
         for axes, (kind, of) in zip(canvas.axes, of_kind.items(), strict=True):
             by_setting = {id(row.result): row for row in of}
             axes.axhline(0, color="#808080", linewidth=0.8)
-            for i, label, settings in ways_of([row.result for row in of]):
+            for _, label, settings in ways_of([row.result for row in of]):
                 label = label.removesuffix(", reject")
                 rows_of_way = sorted(
                     (by_setting[id(setting)] for setting in settings),
@@ -54,7 +56,7 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
                 at = [100 * row.result.changed_ratio for row in rows_of_way]
                 ends = [(row.difference.mean, row.difference.low, row.difference.high) for row in rows_of_way]
                 points = [Estimate(*(100 * end for end in interval)) for interval in ends]
-                line(axes, at, points, label, **look_of(settings[0].decoding, i) | {"linestyle": "-"})
+                line(axes, at, points, label, **look_of(settings[0].decoding, numbers[label]) | {"linestyle": "-"})
                 for x, row, point in zip(at, rows_of_way, points, strict=True):
                     setting, other = row.result, row.reference
                     data.append({
@@ -68,7 +70,7 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
             axes.set_ylabel("points")
             axes.set_title(": ".join(PANELS[kind]), fontsize="small")
             beside(axes)
-    caption = f"Who decides, and who writes, on {title}: {' and '.join(PANELS[kind][0] for kind in of_kind)}"
+    caption = f"Who decides, and who writes, on {title}: {', '.join(PANELS[kind][0] for kind in of_kind)}"
     notes = (
         "At a flagged token RL draws; in reject, as in replace, that draw says whether the token goes, but base writes "
         "another one in its place: replace minus reject is what RL's token adds. In veto every flagged token goes, and "
