@@ -60,6 +60,19 @@ def test_where_rl_is_reached_and_where_it_is_lost():
     assert (never.value, never.low, never.high) == (None, 0.05, 1.0)
 
 
+@pytest.mark.parametrize("rl", [BASE, 0.1])
+def test_where_rl_does_not_gain_there_is_no_part_of_it(rl):
+    """A placebo: no share of its gain, and nothing that makes base as good as it; differences are as they are."""
+    points = made(lambda way, share: ACCURACY[way.split()[0]])
+    alone = responses("rl", right(rl), way="rl", share=1.0)
+    found = values(pandas.concat([points[points.way != "rl"], alone], ignore_index=True))
+    for name, estimate in found.items():
+        assert (estimate.value is None) == (
+            name.split("/")[0] in ("replace", "resample", "reached", "in_rl", "lost")
+        ), name
+    assert found["own_draw/delta_logp"].value == pytest.approx(0.3)
+
+
 def test_points_flag_the_same_share_of_whoever_writes():
     random = np.random.default_rng(0)
     models: dict[Decoding, dict[Gate, np.ndarray]] = {Decoding(mode=model): {} for model in ("base", "rl")}

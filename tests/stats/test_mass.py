@@ -46,12 +46,20 @@ def test_a_gain_that_is_all_more_answers():
     assert never.value == pytest.approx(0.6)
 
 
-def test_a_share_of_a_gain_that_is_not_known_has_no_interval():
-    base, rl = np.array([0.1, 0.3, 0.2]), np.array([0.5, 0.8, 0.6])
+def test_a_share_is_of_a_gain_beyond_chance():
+    """Of none, of a loss, and of a gain that chance alone may give, there is no share."""
+    random = np.random.default_rng(0)
+    base = random.uniform(0.1, 0.4, 20)
+    rl = base + random.uniform(0.2, 0.5, 20)
     assert share_of_gain(base, base, rl, 8).value == 0
     assert share_of_gain(rl, base, rl, 8).value == pytest.approx(1)
-    assert share_of_gain(rl, base, base, 8) == stats.Estimate(None)
-    assert share_of_gain(base, [0.0, 1.0, 0.0], [1.0, 0.1, 0.0], 8).low is None
+    assert share_of_gain(base + 0.3 * (rl - base), base, rl, 8).value == pytest.approx(0.3)
+    for other, none in ((base, base), (rl, base), (rl[:3], base[:3])):
+        gained = share_of_gain(other, none, base[: len(none)], 8)
+        assert gained == stats.Estimate(None), gained
+    chance = np.array([0.0, 1.0] * 10)
+    assert share_of_gain(base, chance, chance[::-1] + 0.01, 8) == stats.Estimate(None)
+    assert share_of_gain(base, rl, base, 8) == stats.Estimate(None), "a loss"
 
 
 def test_intervals_hold_the_truth_at_30_and_240_problems():

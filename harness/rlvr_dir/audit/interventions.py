@@ -98,11 +98,11 @@ def share_of_gain(way: str) -> Callable[[Frame], Estimate]:
     return of
 
 
-def difference(way: str, other: str) -> Callable[[Frame], Estimate]:
-    """Estimate the accuracy of a way minus that of another one, paired by problem."""
+def difference(way: str, other: str, share: float | None = AT) -> Callable[[Frame], Estimate]:
+    """Estimate the accuracy of a way minus that of another one, paired by problem; models alone have no share."""
 
     def of(points: Frame) -> Estimate:
-        first, second = (correct(points, each, AT) for each in (way, other))
+        first, second = (correct(points, each, share) for each in (way, other))
         d = stats.paired_difference(first, second, families=families_of(points))
         return Estimate(d.mean, d.low, d.high)
 
@@ -110,13 +110,18 @@ def difference(way: str, other: str) -> Callable[[Frame], Estimate]:
 
 
 def reached(way: str, start: str, goal: str) -> Callable[[Frame], Estimate]:
-    """Estimate the share of changed tokens at which a way, which begins as one model, is as good as the other one."""
+    """Estimate the share of changed tokens at which a way, which begins as one model, is as good as the other one.
+
+    None where RL is not above base beyond chance.
+    """
 
     def of(points: Frame) -> Estimate:
+        if not (difference("rl", "base", None)(points).low or 0.0) > 0:
+            return Estimate(None)
         target = accuracy(points, goal)
         places = [0.0, *(share_of_tokens(points, way, share) for share in SHARES)]
         curve = np.stack([accuracy(points, start), *(accuracy(points, way, share) for share in SHARES)]) - target
-        order, sign = np.argsort(places, kind="stable"), -1 if curve[0].mean() > 0 else 1
+        order, sign = np.argsort(places, kind="stable"), -1 if start == "rl" else 1
         samples = int(points["sample"].nunique())
         return stats.reached([places[at] for at in order], sign * curve[order], samples, families=families_of(points))
 
@@ -137,12 +142,12 @@ REACHED = {
 }  # fmt: skip
 PAIRED = "Avg of both, paired by problem."
 GAIN = (
-    f"0 % is base's accuracy, 100 % RL's. The threshold flags {100 * AT:g} % of the model's own answers; what that is "
-    "here, flagged and changed, is in figures/accuracy.csv."
+    "0 % is base's accuracy, 100 % RL's; a dash where RL does not gain beyond chance. The threshold flags "
+    f"{100 * AT:g} % of the model's own answers; what that is here, flagged and changed, is in figures/accuracy.csv."
 )
 BETWEEN = (
     "The least share of changed tokens that suffices; its interval ends at the first share that does so beyond chance, "
-    "at 100 % where none does."
+    "at 100 % where none does. A dash where RL does not gain beyond chance."
 )
 
 

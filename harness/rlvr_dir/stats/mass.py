@@ -103,9 +103,9 @@ def share_of_gain(
     """Return how much of the gain from `base` to `rl` some `values` have, (problems,) each: 0 is base's, 1 RL's.
 
     Each is a share of so many `samples` by problem. A ratio of two mean differences, with a t interval of its linear
-    terms, whose error is `difference_error`: where few problems differ it is not 0. It has none where the gain itself
-    is not beyond its own error, since then it may be divided by anything. With `families`, a label a problem, errors
-    and degrees of freedom are of these.
+    terms, whose error is `difference_error`: where few problems differ it is not 0. There is none where the gain itself
+    is not above 0 beyond its own error, since then it may be divided by anything. With `families`, a label a problem,
+    errors and degrees of freedom are of these.
     """
     over, gain = np.subtract(values, base), np.subtract(rl, base)
     mean = float(gain.mean())
@@ -113,7 +113,7 @@ def share_of_gain(
         return Estimate(None)
     value = float(over.mean()) / mean
     error, df = difference_error([gain], samples, [families])
-    if not df or t_quantile(df + 1) * error >= abs(mean):
-        return Estimate(value)
-    half = t_quantile(df + 1) * difference_error([over - value * gain], samples, [families])[0] / abs(mean)
+    if not df or t_quantile(df + 1) * error >= mean:
+        return Estimate(None)
+    half = t_quantile(df + 1) * difference_error([over - value * gain], samples, [families])[0] / mean
     return Estimate(value, value - half, value + half)
