@@ -120,7 +120,7 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny
 	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
 	$(BIN)/rlvr-dir report $(PAPER)/decision --analysis $(PAPER)/decision-analysis --out reports/tiny/decision \
-		--title "Who decides, and who writes: thirteen gates of the tiny pair"
+		--title "Who decides, and who writes: fifteen gates of the tiny pair"
 	$(BIN)/rlvr-dir report $(PAPER)/sweeps/tiny_dense_decision_{delta_logp,abs_delta_logp,kl} --out reports/tiny/dense \
 		--title "Who decides, and who writes: the tiny pair's dense grid"
 

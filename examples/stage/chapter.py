@@ -40,8 +40,8 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
     )
     if found.tables["placebos"]:
         text += (
-            " A placebo changed the base without a reward for being right: where its RL gains nothing and a criterion "
-            "does, the gate gains."
+            " A placebo changed the base without a reward for being right: what a criterion gains there is the gate's, "
+            "not training's."
         )
     over = (
         f"{OVER} Tokens: the share that is flagged in {visible(str(facts['first']), 40)} pairs, or changed (met by "

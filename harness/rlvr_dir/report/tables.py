@@ -319,10 +319,10 @@ def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None
     main_rows = [row for row in rows if id(row.result) in listed and comparison_kind(row) != "other"]
     note = (
         "Paired by problem: RL minus base, each decoding minus RL, each extrapolation minus its own gate without it "
-        "(γ = 0), and of each replacement of base's tokens two steps: replace minus reject (RL's draw rejects the same "
+        "(γ = 0), and of each replacement of base's tokens its steps: replace minus reject (RL's draw rejects the same "
         "tokens, and base writes another one) is what RL's token adds; reject minus veto (the gate alone rejects every "
-        "flagged token) is what RL's decision adds to the gate's; reject minus resample (base's own second draw "
-        "decides) what it adds to base's. "
+        "flagged token) is what RL's decision adds to the gate's, reject minus resample (base's own second draw "
+        "decides) what it adds to base's, and resample minus base what that draw adds. "
         f"p (Holm) is corrected over all {len(rows)} comparisons of this report."
     )
     if not main_rows:
