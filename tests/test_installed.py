@@ -1,6 +1,7 @@
 """An installed rlvr-dir: what the wheel carries, and that it leaves other projects of its environment alone."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,9 @@ def site_of(environment):
     return site
 
 
+PROGRESS = re.compile(r"decode:|[a-z ]+ \d\d:\d\d$")  # how far it is, and what it has been at for a second or more
+
+
 def run(python, *words, cwd, **environment):
     """What a program prints, in an environment of its own; on stderr nothing but progress."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("RLVR_DIR", "PYTHON"))}
@@ -52,9 +56,7 @@ def run(python, *words, cwd, **environment):
         [python, *words], capture_output=True, text=True, cwd=cwd, check=False, env=clean | environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert not [
-        line for line in done.stderr.splitlines() if not line.startswith(("reading the checkpoints", "decode:"))
-    ]
+    assert not [line for line in done.stderr.splitlines() if not PROGRESS.match(line)]
     return done.stdout.split()
 
 
