@@ -12,6 +12,8 @@ from rlvr_dir.stats.families import Families, Labels
 from rlvr_dir.stats.paired import difference_error
 from rlvr_dir.stats.shares import log_odds_interval, of_problems, t_quantile, variance_without_each
 
+ROUNDING = 1e-24  # of a variance of shares that are all the same
+
 
 def mass_share(part: ArrayLike, whole: ArrayLike) -> Estimate:
     """Return the sum of `part` over that of `whole`, each (problems,) and part of whole, with an interval.
@@ -79,19 +81,20 @@ def gain_parts(
     """
     sides = np.array([base, rl], dtype=float)  # (base and RL, answered and right, problems)
     units = Families.of(range(sides.shape[2]) if families is None else families, sides.shape[2])
-    n = units.sizes.size
-    without = [_parts(sides[:, :, units.codes != unit]) for unit in range(n)] if n > 1 else []
+    total, each = sides.sum(axis=2), np.apply_along_axis(units.sums, 2, sides)  # each: (base and RL, ..., units)
+    left = units.sizes.sum() - units.sizes
+    without = [_parts((total - each[:, :, unit]) / left[unit]) for unit in range(left.size)] if left.size > 1 else []
     estimates = []
-    for at, value in enumerate(_parts(sides)):
+    for at, value in enumerate(_parts(sides.mean(axis=2))):
         variance = variance_without_each(np.array([parts[at] for parts in without])) if without else 0.0
-        half = t_quantile(units.degrees + 1) * float(np.sqrt(variance)) if variance else float("nan")
+        half = t_quantile(units.degrees + 1) * float(np.sqrt(variance)) if variance > ROUNDING else float("nan")
         estimates.append(Estimate(value, value - half, value + half))
     return estimates[0], estimates[1]
 
 
-def _parts(sides: np.ndarray) -> tuple[float, float]:
-    """Return both parts of the gain of (base and RL, answered and right, problems)."""
-    (a0, right0), (a1, right1) = sides.mean(axis=2).tolist()
+def _parts(means: np.ndarray) -> tuple[float, float]:
+    """Return both parts of the gain, of the mean shares (base and RL, answered and right)."""
+    (a0, right0), (a1, right1) = means.tolist()
     q0, q1 = right0 / a0 if a0 else None, right1 / a1 if a1 else None
     q0, q1 = (q1 if q0 is None else q0) or 0.0, (q0 if q1 is None else q1) or 0.0
     return (a1 - a0) * (q0 + q1) / 2, (q1 - q0) * (a0 + a1) / 2
