@@ -81,9 +81,9 @@ def gain_parts(
     """
     sides = np.array([base, rl], dtype=float)  # (base and RL, answered and right, problems)
     units = Families.of(range(sides.shape[2]) if families is None else families, sides.shape[2])
-    total, each = sides.sum(axis=2), np.apply_along_axis(units.sums, 2, sides)  # each: (base and RL, ..., units)
-    left = units.sizes.sum() - units.sizes
-    without = [_parts((total - each[:, :, unit]) / left[unit]) for unit in range(left.size)] if left.size > 1 else []
+    total, of_unit = sides.sum(axis=2), np.apply_along_axis(units.sums, 2, sides)  # of_unit: (2, 2, units)
+    others = units.sizes.sum() - units.sizes
+    without = [_parts((total - of_unit[:, :, i]) / n) for i, n in enumerate(others)] if others.size > 1 else []
     estimates = []
     for at, value in enumerate(_parts(sides.mean(axis=2))):
         variance = variance_without_each(np.array([parts[at] for parts in without])) if without else 0.0
