@@ -46,7 +46,7 @@ def site_of(environment):
     return site
 
 
-PROGRESS = re.compile(r"decode:|[a-z ]+ \d\d:\d\d$")  # how far it is, and what it has been at for a second or more
+PROGRESS = re.compile(r"decode[:,]|[a-z ]+ \d\d:\d\d$")  # how far it is, and what it has been at for a second or more
 
 
 def run(python, *words, cwd, **environment):
