@@ -50,7 +50,7 @@ def test_outcomes():
 
 
 def test_where_base_overtakes_beyond_chance():
-    """Of 10 problems RL is right on 8 always and on 2 never, base every other time."""
+    """Take 10 problems: RL is right on 8 always and on 2 never, base every other time."""
     base, rl = np.tile([1, 0], (10, 4)), np.repeat([[1], [0]], [8, 2], axis=0) * np.ones((1, 8), int)
     once = pandas.concat([responses("base", base), responses("rl", rl)], ignore_index=True)
     claim = next(claim for claim in outcomes.CLAIMS if claim.name == "outcomes/crossing")

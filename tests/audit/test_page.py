@@ -14,7 +14,7 @@ from rlvr_dir.audit.claim import GROUPS
 from rlvr_dir.audit.gather import Evidence
 from rlvr_dir.audit.interventions import SHARES, WAYS, name_of
 from rlvr_dir.audit.log import metrics_of
-from rlvr_dir.audit.page import SUMMARY, report, summary
+from rlvr_dir.audit.page import SUMMARY, lines, report, summary
 from rlvr_dir.audit.run import THIS, Audit, claims, estimate_of, table_rows
 from rlvr_dir.report.html import render
 from rlvr_dir.report.write import write
@@ -69,6 +69,18 @@ def audit(groups=tuple(GROUPS)):
         for name, of in known.items()
     }
     return Audit(asked, Analysis(kind="audit", facts=facts, tables={"rows": table_rows(asked, numbers, 10)}), own)
+
+
+@pytest.mark.parametrize(
+    ("families", "words"),
+    [({}, "problems"), ({"mine": 12}, "the 12 families of mine and the problems of other"),
+     ({"mine": 12, "other": 30}, "the 12 families of mine and the 30 families of other")],
+)  # fmt: skip
+def test_the_page_says_over_what_its_intervals_are(families, words):
+    found = audit()
+    facts = {**found.analysis.facts, "tasks": ["mine", "other"], "families": families}
+    said = lines(Audit(found.claims, found.analysis.replace(facts=facts), found.frames))
+    assert said[-1].startswith(f"Brackets are 95 % intervals over {words}. ")
 
 
 @pytest.fixture(scope="module")

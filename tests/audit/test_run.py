@@ -163,7 +163,7 @@ def test_questions_without_answers(audit, peaked_pair, sums):
 
 
 def test_questions_in_families(audit, peaked_pair, sums):
-    """Whose families a file names: nothing is decoded again, no number moves, intervals are over them and say so."""
+    """Name families in a file: nothing is decoded again, no number moves, intervals are over them and say so."""
     rows = [json.loads(line) | {"family": "ab"[i > 1]} for i, line in enumerate((sums / "sums.jsonl").open())]
     found = {}
     for folder, of in (("alone", []), ("named", rows)):

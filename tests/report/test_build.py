@@ -94,7 +94,7 @@ def two_references():
 
 
 def test_base_s_own_second_draw_beside_rl_s_decision():
-    """Where a resampling was decoded at the gate, reject is held against it too: on the first page and in a figure."""
+    """Hold reject against a resampling at its gate too, where there is one: on the first page and in a figure."""
     results = [*two_references()]
     for tau, changed in ((-0.3, 1), (-0.1, 2)):
         results += taken_apart(tau, 0.5, changed=changed)

@@ -47,7 +47,7 @@ def test_a_gain_that_is_all_more_answers():
 
 
 def test_a_share_is_of_a_gain_beyond_chance():
-    """Of none, of a loss, and of a gain that chance alone may give, there is no share."""
+    """There is no share of none, of a loss, or of a gain that chance alone may give."""
     random = np.random.default_rng(0)
     base = random.uniform(0.1, 0.4, 20)
     rl = base + random.uniform(0.2, 0.5, 20)

@@ -300,7 +300,7 @@ def test_a_declared_split_is_held_out_of_the_sweep_and_confirms_it():
 
 @pytest.mark.parametrize("parts", [{"confirm": {"split": 0.5}, "limit": None}, {"limit": 2}])
 def test_what_confirms_a_sweep_has_no_family_that_chose(tmp_path, parts):
-    """Of 12 problems in families of 3, every other one in another family: none has a part on either side."""
+    """Split 12 problems in families of 3, which take turns: none has a part on either side."""
     mine, alone = tmp_path / "mine.jsonl", tmp_path / "alone.jsonl"
     family = {str(i): f"f{i % 4}" for i in range(12)}
     rows = [{"id": key, "problem": f"{key}+1", "answer": int(key) + 1, "family": of} for key, of in family.items()]

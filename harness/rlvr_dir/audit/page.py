@@ -80,6 +80,7 @@ def lines(audit: Audit) -> list[str]:
         sentences.append(f"Base and RL of {name} are one model: every number is that of no change, 0, or all, 100 %.")
     sentences += [f"Beside it: {', '.join(beside)}."] if beside else []
     units = [f"the {count} families of {name}" for name, count in facts["families"].items()]
+    units += [f"the problems of {name}" for name in facts["tasks"] if units and name not in facts["families"]]
     sentences += few_families_words([name for name, count in facts["families"].items() if count < stats.FEW])
     return [
         *sentences,
@@ -172,8 +173,8 @@ def accuracy_figure(points: Frame) -> Section:
     shares = ", ".join(f"{100 * share:g}" for share in SHARES)
     note = (
         f"Thresholds flag {shares} % of the tokens of base's and RL's own answers. Reject: RL decides, base writes; "
-        "veto: every flagged token goes, base writes. Level lines: base and RL alone. Bars are 95 % intervals over "
-        "problems; the axis is scaled by square roots."
+        "veto: every flagged token goes, base writes. Level lines: base and RL alone. Bars are 95 % intervals; the "
+        "axis is scaled by square roots."
     )
     alt = "Two line charts: right answers against changed tokens, in base's and in RL's answers, a line a way."
     return Section("accuracy", "Right answers against changed tokens", frame(rows), (note,), canvas.svg, alt)
@@ -225,7 +226,7 @@ def pass_figure(scores: Frame) -> Section:
         canvas.one.set_xlabel("k")
         canvas.one.set_ylabel("Pass@k, %")
         canvas.one.legend(loc="lower right")
-    note = "Unbiased for each k. Bars are 95 % intervals over problems."
+    note = "Unbiased for each k. Bars are 95 % intervals."
     alt = "Line chart: Pass@k of base and of RL against k."
     return Section("pass", "Problems solved in k samples", frame(rows), (note,), canvas.svg, alt)
 
