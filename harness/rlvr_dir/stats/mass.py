@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from rlvr_dir.stats.estimate import Estimate
 from rlvr_dir.stats.families import Families, Labels
-from rlvr_dir.stats.paired import difference_error
+from rlvr_dir.stats.paired import difference_error, mean_difference
 from rlvr_dir.stats.shares import log_odds_interval, of_problems, t_quantile, variance_without_each
 
 ROUNDING = 1e-24  # of a variance of shares that are all the same
@@ -106,17 +106,17 @@ def share_of_gain(
     """Return how much of the gain from `base` to `rl` some `values` have, (problems,) each: 0 is base's, 1 RL's.
 
     Each is a share of so many `samples` by problem. A ratio of two mean differences, with a t interval of its linear
-    terms, whose error is `difference_error`: where few problems differ it is not 0. There is none where the gain itself
-    is not above 0 beyond its own error, since then it may be divided by anything. With `families`, a label a problem,
-    errors and degrees of freedom are of these.
+    terms, whose error is `difference_error`: where few problems differ it is not 0. There is none where the gain's own
+    interval (`mean_difference`) is not above 0, since then it may be divided by anything. With `families`, a label a
+    problem, errors and degrees of freedom are of these.
     """
     over, gain = np.subtract(values, base), np.subtract(rl, base)
     mean = float(gain.mean())
     if not mean:
         return Estimate(None)
     value = float(over.mean()) / mean
-    error, df = difference_error([gain], samples, [families])
-    if not df or t_quantile(df + 1) * error >= mean:
+    if not mean_difference([gain], samples, families=[families]).low > 0:
         return Estimate(None)
-    half = t_quantile(df + 1) * difference_error([over - value * gain], samples, [families])[0] / mean
+    error, df = difference_error([over - value * gain], samples, [families])
+    half = t_quantile(df + 1) * error / mean
     return Estimate(value, value - half, value + half)
