@@ -92,7 +92,7 @@ ui: $(STAMP) ## Open the MLflow pages of the last demo (127.0.0.1:5000)
 
 PAPER := runs/paper-tiny
 # All 240 problems of the benchmark, 8 samples each: a sweep by itself asks the first 60.
-TINY_SWEEPS := tiny_tau_gamma tiny_on_rl tiny_criteria tiny_dense tiny_dense_wide tiny_resample tiny_controls tiny_interpolate
+TINY_SWEEPS := tiny_tau_gamma tiny_on_rl tiny_criteria tiny_controls tiny_interpolate
 WHOLE := --set limit=240 --set sampling.samples=8 --set metric.name=avg_at_8
 paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; one report in reports/tiny
 	@# Trainings first, whatever is done is kept: three seeds in two processes, plain DAPO once for both sweeps.
@@ -102,27 +102,19 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 	done
 	for sweep in $(TINY_SWEEPS); do \
 		$(BIN)/rlvr-dir sweep run $$sweep $(WHOLE) --out $(PAPER) || exit; done
-	$(BIN)/rlvr-dir sweep run tiny_sharpening --out $(PAPER)
 	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --samples 8 --max-tokens 256 --enforce-eager \
 		--records $(PAPER)/records --out $(PAPER)/analysis
 	$(BIN)/rlvr-dir eval examples/tiny/decision.yaml --no-track --records $(PAPER)/records --out $(PAPER)/decision
 	$(BIN)/rlvr-dir analyse gated $(shell sed -n 's/^  - "\(replace,[^"]*=[0-9.-]*\)"$$/-d \1/p' examples/tiny/decision.yaml) \
 		--tasks tiny_medium --samples 8 --max-tokens 512 --enforce-eager --records $(PAPER)/records \
 		--out $(PAPER)/decision-analysis
-	for gate in delta_logp abs_delta_logp kl; do $(BIN)/rlvr-dir sweep run examples/stage/decision.yaml --no-track --out $(PAPER) \
-		--set limit=60 --set sampling.samples=8 --set metric.name=avg_at_8 --set decode.criterion=$$gate \
-		--set parameters.decode.tau.ratio=[0.005,0.0075,0.0125,0.015,0.0175,0.03,0.04] \
-		--set name=tiny_dense_decision_$$gate || exit; done
 	find reports/tiny -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +  # an older report had other figures
 	$(BIN)/rlvr-dir report $(TINY_SWEEPS:%=$(PAPER)/sweeps/%/results) \
 		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
 		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny
-	grep -v '^!' $(PAPER)/sweeps/tiny_sharpening/summary.md > reports/tiny/sharpening.md
 	$(BIN)/rlvr-dir report $(PAPER)/decision --analysis $(PAPER)/decision-analysis --out reports/tiny/decision \
 		--title "Who decides, and who writes: fifteen gates of the tiny pair"
-	$(BIN)/rlvr-dir report $(PAPER)/sweeps/tiny_dense_decision_{delta_logp,abs_delta_logp,kl} --out reports/tiny/dense \
-		--title "Who decides, and who writes: the tiny pair's dense grid"
 
 AUDIT := runs/audit
 PLACEBOS := random length own_samples noise
@@ -141,27 +133,25 @@ audit-tiny: $(STAMP) ## What is said of RLVR, measured on the tiny pair, and on 
 STAGE := runs/paper-stage
 SEEDS ?= 1 2 3 4 5
 TRUE := $(foreach seed,$(SEEDS),seed-$(seed) plain-$(seed))
-PLACEBO := $(foreach seed,$(SEEDS),random-$(seed) length-$(seed) own_samples-$(seed) noise-$(seed))
-DECIDE := $(foreach kind,seed plain,$(SEEDS:%=$(kind)-%)) $(foreach kind,random own_samples,$(kind)-1 $(kind)-2 $(kind)-3) \
-	$(SEEDS:%=noise-%)
+PLACEBO := $(foreach kind,random own_samples length,$(addprefix $(kind)-,$(wordlist 1,3,$(SEEDS)))) $(SEEDS:%=noise-%)
+DECIDE := $(TRUE) $(filter-out length-%,$(PLACEBO))
 KIND_seed := RL
 KIND_plain := RL, no fillers
 KIND_random := random reward
+KIND_length := reward for length
 KIND_own_samples := own samples
 KIND_noise := noise
 # Two at a time: each has one thread. A pair's name says what it is: pairs/noise-2 is the placebo `noise` of seed-2.
 AT_ONCE := xargs -P 2 -I '{}' bash -c
-paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds of each, who decides and who writes; reports/stage (hours)
+paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, who decides and who writes; reports/stage (hours)
 	printf '%s\n' $(TRUE) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/python -m \
 		examples.tiny build --out $$pair --seed $${name#*-} $$([[ {} == plain-* ]] && echo --no-fillers)'
 	printf '%s\n' $(PLACEBO) | $(AT_ONCE) 'pair=$(STAGE)/pairs/{}; name={}; test -f $$pair/build.json || $(BIN)/python -m \
 		examples.tiny build --out $$pair --seed $${name#*-} --start $(STAGE)/pairs/seed-$${name#*-} --training $${name%-*}'
 	printf '%s\n' $(TRUE) $(PLACEBO) | $(AT_ONCE) 'test -f $(STAGE)/sweeps/tiny_stage_{}/summary.json || $(BIN)/rlvr-dir sweep \
 		run tiny_stage --no-track --set name=tiny_stage_{} --set "pair=[$(STAGE)/pairs/{}]" --out $(STAGE)'
-	$(BIN)/python -m examples.stage pairs --out $(STAGE)/analysis $(foreach seed,$(SEEDS),"RL=$(STAGE)/sweeps/tiny_stage_seed-$(seed)" \
-		"RL, no fillers=$(STAGE)/sweeps/tiny_stage_plain-$(seed)" "random reward=$(STAGE)/sweeps/tiny_stage_random-$(seed)" \
-		"reward for length=$(STAGE)/sweeps/tiny_stage_length-$(seed)" "own samples=$(STAGE)/sweeps/tiny_stage_own_samples-$(seed)" \
-		"noise=$(STAGE)/sweeps/tiny_stage_noise-$(seed)")
+	$(BIN)/python -m examples.stage pairs --out $(STAGE)/analysis $(foreach name,$(TRUE) $(PLACEBO),\
+		"$(KIND_$(firstword $(subst -, ,$(name))))=$(STAGE)/sweeps/tiny_stage_$(name)")
 	rm -rf reports/stage
 	$(BIN)/python -m examples.stage report --analysis $(STAGE)/analysis \
 		--title "True pairs and placebos" --out reports/stage
@@ -174,8 +164,7 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, five seeds
 	$(BIN)/python -m examples.stage pairs --out $(STAGE)/decided $(foreach name,$(DECIDE),$(foreach \
 		sweep,delta_logp_replace delta_logp_resample kl_replace kl_resample,\
 		"$(KIND_$(firstword $(subst -, ,$(name))))=$(STAGE)/sweeps/tiny_decision_$(sweep)_$(name)"))
-	rm -rf reports/stage-decision
-	$(BIN)/python -m examples.stage report --analysis $(STAGE)/decided --out reports/stage-decision \
+	$(BIN)/python -m examples.stage report --analysis $(STAGE)/decided --out reports/stage/decision \
 		--title "Tiny pairs and placebos: who decides, and who writes"
 
 # Goes on where it was killed. A seed at a time on each of two cores: trainings and sweeps have one thread.
@@ -201,21 +190,21 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	$(call SMOL_RL,eval,0) -d base --seed 1 --no-track --out $(SMOL)/base-again --tasks $(SMOL)/data/decide_medium.jsonl
 	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/decided $(foreach seed,$(DECIDED),$(foreach \
 		sweep,delta_logp_replace delta_logp_resample kl_replace kl_resample,"SmolLM2-135M=$(SMOL)/sweeps/smol_decision_$(sweep)_$(seed)"))
-	find reports/smol-decision -mindepth 1 -maxdepth 1 ! -name results ! -name training -exec rm -rf {} +
+	mkdir -p reports/smol/decision && find reports/smol/decision -mindepth 1 -maxdepth 1 ! -name results ! -name training -exec rm -rf {} +
 	$(BIN)/python -m examples.stage report --analysis $(SMOL)/decided --title "SmolLM2: who decides, and who writes" \
-		--out reports/smol-decision
+		--out reports/smol/decision
 	$(BIN)/rlvr-dir audit $(SMOL)/base $(SMOL)/train-0/seed-0/rl --beside "three seeds=$(SMOL)/base:$(AUDITED)" \
 		--tasks $(SMOL)/data/decide_medium.jsonl --limit 60 --samples 4 --max-tokens 48 --max-model-len 512 --block-size 32 \
 		--enforce-eager --max-num-seqs 160 --records $(SMOL)/records --rows outcomes,tokens,weights --no-track \
-		--out reports/smol-decision/audit && rm reports/smol-decision/audit/audit.json  # which names places on this machine
+		--out reports/smol/decision/audit && rm reports/smol/decision/audit/audit.json  # which names places on this machine
 	@# Results without the places of this machine, for those who go on elsewhere; logs and digests of the trainings.
-	mkdir -p reports/smol-decision/results/base-again && for file in $(SMOL)/base-again/*.json; do sed 's|$(CURDIR)/||g' \
-		$$file > reports/smol-decision/results/base-again/$${file##*/} || exit; done
-	for seed in $(DECIDED); do mkdir -p reports/smol-decision/{results/seed-$$seed,training} && \
+	mkdir -p reports/smol/decision/results/base-again && for file in $(SMOL)/base-again/*.json; do sed 's|$(CURDIR)/||g' \
+		$$file > reports/smol/decision/results/base-again/$${file##*/} || exit; done
+	for seed in $(DECIDED); do mkdir -p reports/smol/decision/{results/seed-$$seed,training} && \
 		for file in $(SMOL)/sweeps/smol_decision_*_$$seed/results/*.json; do sed 's|$(CURDIR)/||g' $$file \
-		> reports/smol-decision/results/seed-$$seed/$${file##*/} || exit; done; \
-		install -m 644 $(SMOL)/train-$$seed/seed-$$seed/log.jsonl reports/smol-decision/training/seed-$$seed.jsonl || exit; done
-	(cd $(SMOL) && sha256sum train-*/seed-*/rl/model.safetensors) > reports/smol-decision/training/SHA256SUMS
+		> reports/smol/decision/results/seed-$$seed/$${file##*/} || exit; done; \
+		install -m 644 $(SMOL)/train-$$seed/seed-$$seed/log.jsonl reports/smol/decision/training/seed-$$seed.jsonl || exit; done
+	(cd $(SMOL) && sha256sum train-*/seed-*/rl/model.safetensors) > reports/smol/decision/training/SHA256SUMS
 	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(call SMOL_RL,eval,{}) -d base -d rl --seed 1 --out $(SMOL)/held-out-{} \
 		--tasks $(HELD_OUT)_easy.jsonl,$(HELD_OUT)_medium.jsonl,$(HELD_OUT)_hard.jsonl'
 	for sweep in tau_gamma on_rl; do $(BIN)/rlvr-dir sweep run examples/smol/$$sweep.yaml --no-track --out $(SMOL) || exit; done
@@ -226,7 +215,7 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		$(foreach seed,$(SMOL_SEEDS),"SmolLM2-135M=$(SMOL)/sweeps/smol_criteria_$(seed)")
 	$(BIN)/rlvr-dir analyse curves $(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/train-$(seed)/seed-$(seed)/log.jsonl") \
 		--out $(SMOL)/analysis
-	rm -rf reports/smol
+	find reports/smol -mindepth 1 -maxdepth 1 ! -name decision -exec rm -rf {} +
 	$(BIN)/python -m examples.stage report $(foreach sweep,tau_gamma tau_gamma/confirm on_rl,"seed 0=$(SMOL)/sweeps/smol_$(sweep)") \
 		$(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/held-out-$(seed)") --analysis $(SMOL)/analysis --tokenizer $(SMOL)/base \
 		--title "SmolLM2-135M-Instruct and sums in words" --out reports/smol
