@@ -9,29 +9,22 @@ settings' samples a share has common noise: both are right or wrong by the same 
 """
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date
 from typing import Any
 
 import numpy as np
-from scipy.special import betaincinv, ndtr
 
+from benchmarks import families
+from benchmarks.laws import LAWS, Random, chances, expected, holds, pair_of, within
 from benchmarks.script import run
 from rlvr_dir import stats
 from rlvr_dir.errors import unknown
 from rlvr_dir.markdown import markdown_table
 
-LAWS = {  # a mixture of Beta laws of a problem's chance: (weight, a, b)
-    "hard, 3 %": ((1.0, 0.1, 3.2),),
-    "few solved, 3 %": ((1 / 30, 90.0, 10.0), (29 / 30, 0.01, 1e6)),
-    "middle, 40 %": ((1.0, 0.4, 0.6),),
-    "easy, 95 %": ((1.0, 1.9, 0.1),),
-}
 SIZES = ((12, 8), (30, 1), (30, 32), (83, 16), (272, 4))  # problems, samples
 SHARED = (0.0, 0.8)
-
-Random = np.random.Generator
 
 
 def bench_statistics(
@@ -60,32 +53,9 @@ def bench_statistics(
     return found
 
 
-def chances(law: str, size: tuple[int, ...], random: Random) -> np.ndarray:
-    """Draw the chances of problems by a law of `LAWS`."""
-    weights, a, b = (np.array(each) for each in zip(*LAWS[law], strict=True))
-    which = random.choice(len(weights), size=size, p=weights)
-    return random.beta(a[which], b[which])
-
-
-def expected(law: str) -> float:
-    """Return the mean chance of a law."""
-    return sum(weight * a / (a + b) for weight, a, b in LAWS[law])
-
-
-def pair_of(p: np.ndarray, q: np.ndarray, samples: int, shared: float, random: Random) -> tuple[np.ndarray, np.ndarray]:
-    """Draw the samples of two settings with chances p and q; a share of them has common noise."""
-    u = random.random((*p.shape, samples))
-    v = np.where(random.random(u.shape) < shared, u, random.random(u.shape))
-    return u < p[..., None], v < q[..., None]
-
-
 def _gained(p: np.ndarray, random: Random) -> np.ndarray:
     """Return chances that are better on the whole, by an amount that differs from problem to problem."""
     return np.where(random.random(p.shape) < 0.25, p + (1 - p) * 0.3, p)
-
-
-def _holds(interval: tuple[float, float], truth: float) -> bool:
-    return interval[0] - 1e-12 <= truth <= interval[1] + 1e-12
 
 
 def _score_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
@@ -97,8 +67,8 @@ def _score_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
             for _ in range(runs):
                 correct = random.random((n, k)) < chances(law, (n,), random)[:, None]
                 interval = stats.score_interval(correct)
-                by_t += _holds(stats.t_interval(float(correct.mean()), stats.standard_error(correct), n), truth)
-                covered += _holds(interval, truth)
+                by_t += holds(stats.t_interval(float(correct.mean()), stats.standard_error(correct), n), truth)
+                covered += holds(interval, truth)
                 width += interval[1] - interval[0]
             yield {
                 "law": law, "problems": n, "samples": k, "coverage": covered / runs, "of t": by_t / runs,
@@ -118,10 +88,10 @@ def _difference_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                     p = chances(law, (n,), random)
                     a, b = pair_of(p, _gained(p, random), k, shared, random)
                     d = stats.paired_difference(b, a)
-                    covered += _holds((d.low, d.high), truth)
+                    covered += holds((d.low, d.high), truth)
                     a, b = pair_of(p, p, k, shared, random)
                     d = stats.paired_difference(b, a)
-                    none += _holds((d.low, d.high), 0.0)
+                    none += holds((d.low, d.high), 0.0)
                     false += d.p < 0.05
                 yield {
                     "law": law, "problems": n, "samples": k, "shared": shared, "coverage": covered / runs,
@@ -154,9 +124,9 @@ def _effect_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                     a, b = pair_of(p, q, k, 0.9, random)
                     d = stats.paired_difference(b, a)
                     each = (b * 1.0 - a).mean(axis=1)
-                    hold["coverage"] += _holds((d.low, d.high), truth)
-                    hold["of t"] += _holds(stats.t_interval(d.mean, stats.standard_error(each), n), truth)
-                    hold["sampling only"] += _holds(d.sampling, float((q - p).mean()))
+                    hold["coverage"] += holds((d.low, d.high), truth)
+                    hold["of t"] += holds(stats.t_interval(d.mean, stats.standard_error(each), n), truth)
+                    hold["sampling only"] += holds(d.sampling, float((q - p).mean()))
                     hold["claims"] += d.p < 0.05
                     width += d.high - d.low
                 shares = {key: count / runs for key, count in hold.items()}
@@ -196,7 +166,7 @@ def _choice_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                 a, b = pair_of(p[at], q[best, at], k, 0.8, random)
                 d = stats.paired_difference(b, a)
                 means += d.mean
-                covered += _holds((d.low, d.high), 0.0)
+                covered += holds((d.low, d.high), 0.0)
                 false += d.p < 0.05 and d.mean > 0
             yield {
                 "settings": settings, "confirmed on": where, "mean, points": 100 * means / runs,
@@ -231,17 +201,13 @@ def _share_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                 tokens, others = random.integers(50, 400, size=(2, n))
                 hits = random.binomial(tokens, p)
                 one = stats.token_share(hits, tokens)
-                hold["coverage"] += _within(one, a / (a + b))
+                hold["coverage"] += within(one, a / (a + b))
                 drawn = random.multinomial(n, np.full(n, 1 / n), size=1000)
                 low, high = np.quantile((drawn @ hits) / (drawn @ tokens), [0.025, 0.975])
                 hold["of the bootstrap"] += low <= a / (a + b) <= high
                 theirs = random.binomial(others, (p + q) / 2)  # partly the same problems' doing
-                hold["ratio of two"] += _within(stats.share_ratio((hits, tokens), (theirs, others)), 1.0)
+                hold["ratio of two"] += within(stats.share_ratio((hits, tokens), (theirs, others)), 1.0)
             yield {"law": law, "problems": n, **{name: count / runs for name, count in hold.items()}}
-
-
-def _within(one: stats.Estimate, truth: float) -> bool:
-    return one.low is not None and one.high is not None and one.low <= truth <= one.high
 
 
 def _seed_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
@@ -265,15 +231,15 @@ def _seed_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                         sides.insert(0, {seed: x[:, seed] for seed in range(seeds)})
                     tables.append(sides)
                 found = stats.score_over_runs([one for one, *_ in tables])
-                hold["score"] += _holds((found.low, found.high), 0.4)
+                hold["score"] += holds((found.low, found.high), 0.4)
                 d = stats.difference_over_runs([(one, other) for one, other, _ in tables])
-                hold["difference"] += _holds((d.low, d.high), 0.0)
+                hold["difference"] += holds((d.low, d.high), 0.0)
                 hold["false claims"] += d.p < 0.05
                 gain = stats.difference_over_runs([(one, base) for one, _, base in tables])
-                hold["trained - base"] += _holds((gain.low, gain.high), 0.0)
+                hold["trained - base"] += holds((gain.low, gain.high), 0.0)
                 means = [[np.mean(list(side.values()), axis=(0, 2)) for side in sides[:2]] for sides in tables]
                 alone = stats.mean_difference([one - other for one, other in means], seeds * k)
-                hold["paired by problem alone"] += _holds((alone.low, alone.high), 0.0)
+                hold["paired by problem alone"] += holds((alone.low, alone.high), 0.0)
             shares = {name: count / runs for name, count in hold.items()}
             size = f"{benchmarks} x {problems}"
             yield {"problems": size, "samples": k, "seeds": seeds, "spread of seeds": spread, **shares}
@@ -290,114 +256,11 @@ def _unequal_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                 for n in (ones, others)
             ]
             d = stats.difference_over_runs([(sides[0], sides[1])])
-            covered, false, width = covered + _holds((d.low, d.high), 0.0), false + (d.p < 0.05), width + d.high - d.low
+            covered, false, width = covered + holds((d.low, d.high), 0.0), false + (d.p < 0.05), width + d.high - d.low
         yield {
             "seeds": f"{ones} against {others}", "coverage": covered / runs, "false claims": false / runs,
             "width": width / runs,
         }  # fmt: skip
-
-
-SIZES_OF_FAMILIES = ("5 each", "1 to 12", "a quarter is one")
-RELATED = ((30, 32), (60, 8), (240, 8))
-
-
-def families(n: int, sizes: str, random: Random) -> np.ndarray:
-    """Return the family of each of n problems, (n,), in order."""
-    if sizes == "5 each":
-        return np.repeat(np.arange(n // 5), 5)
-    if sizes == "1 to 12":
-        return np.repeat(np.arange(n), random.integers(1, 13, n))[:n]
-    return np.concatenate([np.zeros(n // 4, int), np.arange(1, n - n // 4 + 1)])
-
-
-def shared_by(labels: np.ndarray, shared: float, random: Random) -> np.ndarray:
-    """Draw a standard normal number a problem, (n,), of whose variance families share a part."""
-    own, common = random.normal(size=labels.size), random.normal(size=labels.max() + 1)
-    return np.sqrt(shared) * common[labels] + np.sqrt(1 - shared) * own
-
-
-def _related_cells(
-    random: Random, runs: int, once: Callable[[int, int, np.ndarray, float], dict[str, float]], sizes: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    """Take the mean of what `once` finds, in each cell of sizes of families, problems and shared variance."""
-    for kind in sizes:
-        for n, k in RELATED:
-            for shared in (0.0, 0.5, 1.0):
-                found = [once(n, k, families(n, kind, random), shared) for _ in range(runs)]
-                means = {name: float(np.mean([row[name] for row in found])) for name in found[0]}
-                yield {"families": kind, "problems": n, "samples": k, "shared in a family": shared, **means}
-
-
-def _related_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Problems that share what a setting gains: differences over problems as if independent, and over families."""
-
-    def once(n: int, k: int, labels: np.ndarray, shared: float) -> dict[str, float]:
-        p = random.beta(2, 2, n) * 0.6 + 0.2
-        a, b = pair_of(p, np.clip(p + 0.15 * shared_by(labels, shared, random), 0, 1), k, 0.8, random)
-        return _before_after(stats.paired_difference(b, a), stats.paired_difference(b, a, families=[*labels]))
-
-    yield from _related_cells(random, runs, once, SIZES_OF_FAMILIES)
-
-
-def _before_after(before: stats.PairedDifference, after: stats.PairedDifference) -> dict[str, float]:
-    ends = {"before": (before.low, before.high), "after": (after.low, after.high)}
-    covered = {name: float(_holds(interval, 0.0)) for name, interval in ends.items()}
-    return {**covered, "false claims after": float(after.p < 0.05), **_widths(ends)}
-
-
-def _widths(ends: dict[str, tuple[float, float]]) -> dict[str, float]:
-    return {f"width {name}": high - low for name, (low, high) in ends.items()}
-
-
-def _related_score_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Problems that share how hard they are: scores over problems as if independent, and over families."""
-    for law in ("middle, 40 %", "hard, 3 %", "easy, 95 %"):
-        [(_, a, b)] = LAWS[law]
-
-        def once(
-            n: int, k: int, labels: np.ndarray, shared: float, law: str = law, a: float = a, b: float = b
-        ) -> dict[str, float]:
-            p = betaincinv(a, b, ndtr(shared_by(labels, shared, random)))
-            correct = random.random((n, k)) < p[:, None]
-            ends = {"before": stats.score_interval(correct), "after": stats.score_interval(correct, families=[*labels])}
-            return {name: float(_holds(interval, expected(law))) for name, interval in ends.items()} | _widths(ends)
-
-        for row in _related_cells(random, runs, once, SIZES_OF_FAMILIES[:2]):
-            yield {"law": law, **row}
-
-
-def _related_share_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Problems that share how many of their tokens are of a kind: shares as if independent, and over families."""
-    for law, (a, b) in {"6 %": (2.0, 30.0), "1 %, few problems": (0.5, 49.5)}.items():
-
-        def once(n: int, k: int, labels: np.ndarray, shared: float, a: float = a, b: float = b) -> dict[str, float]:
-            p, tokens = betaincinv(a, b, ndtr(shared_by(labels, shared, random))), random.integers(50, 400, size=n)
-            hits = random.binomial(tokens, p)
-            ends = {"before": stats.token_share(hits, tokens), "after": stats.token_share(hits, tokens, [*labels])}
-            return {name: float(_within(share, a / (a + b))) for name, share in ends.items()}
-
-        for row in _related_cells(random, runs, once, SIZES_OF_FAMILIES[:2]):
-            yield {"law": law, **{name: value for name, value in row.items() if name != "samples"}}
-
-
-def _related_training_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Two methods of three seeds each, no gain in the mean; families share what one gains on a problem."""
-
-    def once(n: int, k: int, labels: np.ndarray, shared: float) -> dict[str, float]:
-        p, gain = random.beta(2, 2, n) * 0.6 + 0.2, 0.15 * shared_by(labels, shared, random)
-        sides = [
-            {
-                seed: (random.random((n, k)) < np.clip(p + more + random.normal(0, 0.03), 0, 1)[:, None]) * 1.0
-                for seed in range(3)
-            }
-            for more in (gain, 0 * gain)
-        ]
-        before, after = (
-            stats.difference_over_runs([(sides[0], sides[1])], families=[own]) for own in (None, [*labels])
-        )
-        return _before_after(before, after)
-
-    yield from _related_cells(random, runs, once, SIZES_OF_FAMILIES[:2])
 
 
 def _single_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
@@ -426,10 +289,10 @@ def _single_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                     known = [replace(side, seed_spread=stats.seed_spread(more)) for side in pair]
                     d = known[0].minus(known[1])
                     key = "other seeds, before" if name == "before" else f"{name} of 3 seeds"
-                    hold[key] += _holds((d.low, d.high), 0.0)
+                    hold[key] += holds((d.low, d.high), 0.0)
                     width["width before" if name == "before" else f"width, {name}"] += d.high - d.low
                     if name == "before":
-                        hold["these two models"] += _holds((d.low, d.high), float(_expected_gap(q[0], q[1], p)))
+                        hold["these two models"] += holds((d.low, d.high), float(_expected_gap(q[0], q[1], p)))
                         hold["false claims"] += d.p < 0.05
             shares = {name: count / runs for name, count in {**hold, **width}.items()}
             yield {"seeds differ by": f"{100 * spread:.0f} points", "problems": n, "samples": 8, **shares}
@@ -482,7 +345,7 @@ def _growing_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
         for n in (12, 30, 60, 240):
             samples = [drawn(n, spread, slope) for _ in range(runs)]
             pooled, by_problem = (
-                sum(_within(share(*sample), truth) for sample in samples) / runs for share, truth in truths.items()
+                sum(within(share(*sample), truth) for sample in samples) / runs for share, truth in truths.items()
             )
             yield {
                 "log-sd of lengths": str(spread), "slope": str(slope), "problems": n, "pooled": pooled,
@@ -516,11 +379,11 @@ def _average_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                 for law, n in zip(laws, (30, 30, 83), strict=False)
             ]
             parts = [(float(x.mean()), *stats.score_interval(x)) for x in sets]
-            covered += _holds(stats.mean_interval(parts), truth)
+            covered += holds(stats.mean_interval(parts), truth)
             errors = [stats.standard_error(x) for x in sets]
             mean, error = float(np.mean([p[0] for p in parts])), float(np.hypot.reduce(errors)) / len(errors)
             degrees = stats.satterthwaite([(e, len(x) - 1) for e, x in zip(errors, sets, strict=True)])
-            by_errors += _holds(stats.t_interval(mean, error, degrees + 1), truth)
+            by_errors += holds(stats.t_interval(mean, error, degrees + 1), truth)
         yield {"benchmarks": " + ".join(laws), "coverage": covered / runs, "of standard errors": by_errors / runs}
 
 
@@ -576,12 +439,12 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[dict[str, Any]]]] = {
     "averages": _average_rows,
     "effects": _effect_rows,
     "unequal": _unequal_rows,
-    "related": _related_rows,
+    "related": families.difference_rows,
     "growing": _growing_rows,
     "crossings": _crossing_rows,
-    "related scores": _related_score_rows,
-    "related shares": _related_share_rows,
-    "related trainings": _related_training_rows,
+    "related scores": families.score_rows,
+    "related shares": families.share_rows,
+    "related trainings": families.training_rows,
     "single": _single_rows,
     "empty tails": _empty_tail_rows,
 }

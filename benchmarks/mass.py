@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.intervals import families
+from benchmarks.laws import families
 from benchmarks.script import run
 from rlvr_dir import stats
 from rlvr_dir.markdown import markdown_table

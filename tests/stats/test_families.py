@@ -7,7 +7,7 @@ import pytest
 from scipy import linalg
 from scipy import stats as scipy_stats
 
-from benchmarks.intervals import families, pair_of, shared_by
+from benchmarks.laws import families, pair_of, shared_by
 from rlvr_dir import stats
 from rlvr_dir.errors import UserError
 from rlvr_dir.stats.best import simultaneous_level
