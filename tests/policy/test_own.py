@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_dir.errors import UserError
+from rlvr_dir.lm_eval_model.args import parse_model_args
 from rlvr_dir.policy.gates import OWN, GateError
 from rlvr_dir.policy.own import VARIABLE, NotLoaded, load_named
 from rlvr_dir.policy.rule import Rule
@@ -53,6 +54,8 @@ def test_it_is_a_criterion_like_any_other(margin):
     assert Rule.of_plain(Rule(decoding.gate).plain()).gate == decoding.gate
     assert pickle.loads(pickle.dumps(decoding)) == decoding
     assert load_eval({}, {"mode": "replace", "criterion": "margin:Margin", "tau": 1, "tasks": "tiny_easy"})
+    flat = {"mode": "replace", "criterion": "margin:Margin", "tau": 0.5, "places": 2}
+    assert parse_model_args(flat).decoding == load_eval({}, flat).decodings[0] == decoding
     base, rl = logits(50, 20)
     got = decided(base, rl, Rule(decoding.gate), requests(50))
     best = rl.log_softmax(1).topk(3).values

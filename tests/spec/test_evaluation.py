@@ -17,7 +17,6 @@ from rlvr_dir.spec import (
     preset,
     read_yaml,
 )
-from rlvr_dir.spec.evaluation import DECODING_OPTIONS
 from rlvr_dir.spec.presentation import DEFAULT_GRADER, Grader
 from rlvr_dir.sweep.specs import load
 
@@ -133,7 +132,6 @@ def test_names_agree_with_the_rooms_that_know_them():
 
     assert set(get_args(Grader)) == set(GRADERS)
     assert DEFAULT_GRADER == grading.DEFAULT_GRADER
-    assert set(DECODING_OPTIONS) == set(Decoding.options())
 
 
 @pytest.mark.parametrize(

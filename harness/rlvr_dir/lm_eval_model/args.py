@@ -21,6 +21,7 @@ from rlvr_dir.problems.data import find_benchmark, preflight, task_config, tasks
 from rlvr_dir.problems.generation import INSTEAD, LENGTHS, check_gen_kwargs
 from rlvr_dir.spec import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
 from rlvr_dir.spec.base import Place
+from rlvr_dir.spec.evaluation import load_criteria
 from rlvr_dir.spec.pair import OPTIONS, PAIR_OPTIONS
 from rlvr_dir.spec.sampling import SamplingSettings
 
@@ -129,7 +130,8 @@ def parse_model_args(arguments: Mapping[str, Any]) -> ModelArgs:
     args = {name: value for name, value in arguments.items() if value is not None and value != ""}
     batch = args.pop("batch_size", None), args.pop("max_batch_size", None)
     args = _with_template_kwargs(args)
-    if wrong := [name for name in args if name not in ACCEPTED]:
+    load_criteria(args)
+    if wrong := [name for name in args if name not in ACCEPTED and name not in Decoding.options()]:
         if instead := _INSTEAD.get(wrong[0]):
             raise UserError(f"model_args={wrong[0]!r} is no argument of rlvr_dir; accepted: {instead}")
         raise unknown("model_args", wrong[0], ACCEPTED)

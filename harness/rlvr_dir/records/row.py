@@ -5,7 +5,7 @@
 
 Tokens, flags and text are exact. `delta_logp` is float32 arithmetic whose last bits depend on who else was in the batch
 (by up to 1e-3), so it is kept as float16: off by at most `DELTA_ERROR` of its value, by
-0.00003 at the threshold -0.1. Beside a trace, which has 36 bytes a token and more, it is kept as float32.
+0.00003 at the threshold -0.1. Beside a trace, which has 44 bytes a token and more, it is kept as float32.
 """
 
 import json

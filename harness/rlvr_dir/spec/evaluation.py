@@ -21,7 +21,6 @@ from rlvr_dir.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
 from rlvr_dir.spec.presentation import Presentation
 from rlvr_dir.spec.sampling import Sampling, merge_sampling
 
-DECODING_OPTIONS = tuple(Decoding.options())
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
 
 
@@ -167,7 +166,7 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
     load_criteria(data, options or {})
     data = {name: value for name, value in data.items() if value is not None}
     fields = {name: value for name, value in (options or {}).items() if value is not None}
-    decoding = {name: fields.pop(name) for name in DECODING_OPTIONS if name in fields}
+    decoding = {name: fields.pop(name) for name in Decoding.options() if name in fields}
     if decoding:
         first = next(iter(decoding))
         if "decodings" in fields:
