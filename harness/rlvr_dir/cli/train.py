@@ -141,7 +141,7 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
     from rlvr_dir.train.training import estimate, list_obstacles
     from rlvr_dir.train.verl.run import arguments
     from rlvr_dir.train.verl.spec import Verl
-    from rlvr_dir.train.verl.validate import check_arguments
+    from rlvr_dir.train.verl.validate import check_arguments, check_versions
 
     lines = arguments(spec, spec.seeds[0], out, spec.base)
     python = (spec.verl or Verl()).python
@@ -154,6 +154,11 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
         echo(line.text)
     with phase("opening the data"):
         missing = list_obstacles(spec)
+    if Path(python).expanduser().exists():
+        try:
+            check_versions(python)
+        except UserError as error:  # the environment of `make verl-env` composes arguments, and trains nothing
+            missing = [*missing, str(error)]
     for sentence in missing:
         say(f"not here: {sentence}")
     with suppress(UserError):  # said above

@@ -393,7 +393,8 @@ class Record:
     def add(self, *rows: Row) -> None:
         """Store responses; one that is held already stays, but for a trace that it lacks.
 
-        They outlive this process at once. Within `SYNC` seconds they are forced to the disk, all that came together.
+        They outlive this process at once. They are forced to the disk, all that came together, by the first call `SYNC`
+        seconds after the last time, or by `finish` or `close`.
 
         Raises:
             UserError: the disk is full or fails; the responses before are safe.

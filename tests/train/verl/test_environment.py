@@ -426,4 +426,8 @@ def test_a_dry_run_has_verl_compose_its_configuration(typed, tmp_path, added, wo
     asked = ["train", "--preset", "qwen3-8b-base", "--method", "ppl", "--dry-run", "--out", tmp_path / "x"]
     done = typed(*asked, "--set", f"verl.python={ENVIRONMENT}", *added)
     assert (done.returncode, words in done.stderr) == (2 if added else 0, True), done.stderr
+    lacking = (
+        "is refused: importlib.metadata.PackageNotFoundError: No package metadata was found for vllm" in done.stderr
+    )
+    assert lacking == (not added), "what the training itself would be refused for is said, too"
     assert not (tmp_path / "x").exists()
