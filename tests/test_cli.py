@@ -123,6 +123,24 @@ def test_every_command_that_decodes_takes_every_engine_option_of_eval():
         (["eval", "--tasks", "tiny_easy", "--top-p", "0"], "--top-p 0.0 is refused"),
         (["eval", "/nonexistent.yaml"], "file='/nonexistent.yaml'"),
         (["ui", "--store", "/nonexistent"], "--store '/nonexistent' holds no mlflow.db"),
+        (["ui", "--port", "99999"], "--port '99999' is refused: input should be less than or equal to 65535"),
+        (["eval", "--tasks", "tiny_easy", "--tau", "abc"], "--tau 'abc' is refused: input should be a valid number"),
+        (
+            ["eval", "--tasks", "tiny_easy", "--tasks=tiny_hard"],
+            "2 times; accepted: once, as tiny_easy,tiny_hard",
+        ),
+        (
+            ["eval", "--tasks", "tiny_easy", "--records", __file__],
+            "is no folder; accepted: a folder, or the name of one",
+        ),
+        (["train", "--against", "/nonexistent"], "--against '/nonexistent' has no summary.json"),
+        (["analyse", "texts", __file__, "--workers", "2"], "--workers 2 is refused"),
+        (["analyse", "texts", __file__, "--temperature", "0"], "--temperature 0 is refused"),
+        (["serve", "--name", "a:b"], "--name 'a:b' is refused"),
+        (
+            ["records", "export", "x", "--out", "y", "--form", "csv"],
+            "'csv' is not known; accepted: jsonl, texts, summary",
+        ),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )

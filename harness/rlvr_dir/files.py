@@ -93,6 +93,7 @@ def check_writable(*folders: Path, make: bool = True) -> None:
     for folder in folders:
         if make:
             make_folder(folder)
+        _refuse_a_file(folder)
         existing = next(parent for parent in (folder, *folder.absolute().parents) if os.path.lexists(parent))
         probe = existing / ".writable"
         write_file(probe, bytes(_PROBE), "nothing was begun")
@@ -114,11 +115,18 @@ def make_folder(folder: Path) -> None:
     Raises:
         UserError: it cannot be created.
     """
+    _refuse_a_file(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
     except OSError as error:
         raise disk_error(error, folder, "nothing was written") from None
+
+
+def _refuse_a_file(folder: Path) -> None:
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if os.path.lexists(parent))
+    if not existing.is_dir():
+        raise UserError(f"{existing} is no folder; accepted: a folder, or the name of one that is made")
 
 
 def set_aside(path: Path) -> Path:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rlvr_dir.errors import UserError
+from rlvr_dir.evals.traces import traced
 from rlvr_dir.grading import Verdict
 from rlvr_dir.problems.data import find_benchmark
 from rlvr_dir.records import Record, RecordStore
@@ -18,7 +19,7 @@ from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.spec import Decoding, Sampling
 from tests.commands import invoke, run
-from tests.evals.asked import criterion_values, evaluate
+from tests.evals.asked import asked, criterion_values, evaluate
 from tests.records import made
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
@@ -301,3 +302,17 @@ def test_a_record_is_graded_again_and_each_changed_answer_is_printed(engine, dat
     assert {key: one.kind for key, one in record.verdicts("robust-5").items()} == kinds
     assert {key: one.kind for key, one in record.verdicts("robust").items()} == old
     assert ", 0 changed, 0 for" in invoke(*command).output
+
+
+def test_named_problems_alone_are_decoded_with_their_traces(engine, data_dir, tmp_path):
+    """`view --problem` decoded the first ones, and then said that the named one was not there."""
+    counting, names = Counting(engine), [*find_benchmark("amc", data_dir).golds]
+    spec = asked([REPLACE, "rl"], ["amc", "aime24"], Sampling(samples=2, max_tokens=8), data_dir=data_dir)
+    jobs = traced(spec, tmp_path, engine=counting, problems=[names[2]], progress=False, inspect_only=True)
+    assert counting.decoded == 4
+    assert {request.problem for job in jobs for request in job.requests} == {f"amc/{names[2]}"}
+    with pytest.raises(UserError, match="problem='nosuch' is not known"):
+        traced(spec, tmp_path, engine=counting, problems=["nosuch"], progress=False)
+    with pytest.raises(UserError, match="task='nosuch'"):
+        traced(spec.model_copy(update={"tasks": ("nosuch",)}), tmp_path, engine=counting, progress=False)
+    assert counting.decoded == 4

@@ -121,7 +121,7 @@ def test_a_training_that_was_not_validated_is_said_to_have_no_validation(tmp_pat
     """It was said that trainings are not accepted at all."""
     folder = written(tmp_path / "a", "DAPO", {})
     (folder / "seed-0").mkdir()
-    with pytest.raises(UserError, match=r"nothing to read there; accepted: .*, or trainings that were validated"):
+    with pytest.raises(UserError, match=r"nothing to read in .*; accepted: .*, or trainings that were validated"):
         read_results([folder])
     assert capsys.readouterr().err.endswith("a has no validation of seed 0\n")
 

@@ -151,6 +151,8 @@ def test_stored_records_and_the_command(tmp_path):
         (["feed"], "is not in"),
         ([str(snapshot.folder), "--problem", "nope"], "its problems begin with"),
         ([str(snapshot.folder), "--sample", "7"], "share no problem with a sample 7"),
+        ([str(snapshot.folder), "--top-p", "0.9"], "--top-p 0.9 has no effect with records"),
+        ([str(snapshot.folder), "-d", "rl"], "'rl' has no effect with records"),
         ([str(snapshot.folder), "--tokenizer", str(tmp_path)], "cannot be read"),
         ([str(snapshot.folder), "--out", str(tmp_path)], "cannot be written"),
     ):

@@ -131,6 +131,11 @@ def test_the_problems_that_a_gain_needs_are_said_where_that_is_asked_for(tmp_pat
         assert "percentage points" in refused("compare", *files, "--gain", gain)
 
 
+def test_the_only_result_of_its_benchmark_is_named():
+    settings = settings_of([result(RL, 0.8), result(CONTROL, 0.5), result(RL, 0.7, task="amc")])
+    assert unmatched_reasons(settings, compare(settings)) == ["'rl' is the only result of amc, and compared with none"]
+
+
 def test_what_is_not_like_the_others_is_left_out_by_name():
     results = [result(RL, 0.8), result(CONTROL, 0.5), result(EXTRA, 0.5, grader="plain")]
     settings = settings_of(results)

@@ -23,6 +23,15 @@ def test_what_is_printed_is_the_default(kind, load, spec):
     assert load(read(done.stdout)) == spec()
 
 
+def test_what_a_method_implies_is_left_to_it_in_the_file_that_is_printed():
+    """`alpha: 0.0` was printed: the file with another method in it trained plain DAPO."""
+    plain = yaml.safe_load("\n".join(keys(TrainSpec)))
+    for method in ("low_prob", "dominate", "ppl"):
+        plain["dapo"]["method"] = method
+        assert load_train(plain).dapo == load_train({"dapo": {"method": method}}).dapo
+    assert yaml.safe_load("\n".join(keys(EvalSpec)))["decodings"] == "rl"
+
+
 @pytest.mark.parametrize("spec", [SweepSpec, TrainingSweep])
 def test_a_sweep_lacks_only_what_has_to_be_given(spec):
     lines = list(keys(spec))

@@ -78,7 +78,7 @@ class _Run:
 
     @classmethod
     def read(cls, method: str, number: int, path: Path) -> "_Run":
-        folder = path.parents[1]
+        folder = path.absolute().parents[1]
         settings = read_yaml(file) if (file := folder / "train.yaml").is_file() else {}
         sampling_fields, drawn = (settings.get("validation") or {}).get("sampling"), ""
         if sampling_fields:

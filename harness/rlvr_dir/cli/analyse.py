@@ -147,6 +147,10 @@ def analyse_texts(
 
     if options.get("backend") not in (None, "auto", "transformers"):
         raise UserError(f"backend={options['backend']!r} is refused: text is scored by transformers; leave it out")
+    if options.get("workers", 1) != 1:
+        raise UserError(f"workers={options['workers']} is refused: text is scored by one engine; leave it out")
+    if options.get("temperature") == 0:
+        raise UserError("temperature=0 is refused: greedy policies have no log-probabilities; accepted: above 0")
     spec = load_eval({}, {**options, "backend": "transformers"})
     temperature = (spec.sampling or Sampling()).criterion_temperature
     try:

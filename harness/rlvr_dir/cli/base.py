@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import typer
@@ -57,9 +58,25 @@ class Command(TyperCommand):
             formatter.write(f"\n{text}\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Note what was typed."""
-        ctx.meta["words"], ctx.meta["help all"] = list(args), "--help-all" in args
-        return super().parse_args(ctx, args)
+        """Note what was typed.
+
+        Raises:
+            UserError: a list is given twice, of which the first would be lost, or a value is none of its type.
+        """
+        words = ctx.meta["words"] = list(args)
+        ctx.meta["help all"] = "--help-all" in words
+        for param in self.params:
+            listed = not param.multiple and "omma-separated" in (vars(param).get("help") or "")
+            if listed and len(values := _values(param, words)) > 1:
+                raise UserError(f"{param.opts[-1]} is given {len(values)} times; accepted: once, as {','.join(values)}")
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            if (param := error.param) is None or not (values := _values(param, words)):
+                raise  # of an argument, or a value that is missing
+            reason = error.message.rstrip(".")
+            sentence = f"{param.opts[-1]} {values[0]!r} is refused: {reason[:1].lower()}{reason[1:]}"
+            raise UserError(sentence) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run it; a refusal says `--tau -0.3` where it said `tau=-0.3`."""
@@ -86,6 +103,16 @@ class Command(TyperCommand):
             if (spelt or not elsewhere) and param.name != "decoding":
                 names |= {name[2:].replace("-", "_"): spelt or name for name in param.opts if name.startswith("--")}
         return {name: option for name, option in names.items() if not any(f"{name}=" in text for text in texts)}
+
+
+def _values(param: Any, words: Sequence[str]) -> list[str]:
+    """Return the values that were typed for an option."""
+    words = words[: words.index("--")] if "--" in words else words
+    values = [after for word, after in pairwise(words) if word in param.opts]
+    return [
+        *values,
+        *(word.partition("=")[2] for word in words if word.partition("=")[0] in param.opts and "=" in word),
+    ]
 
 
 def as_options(sentence: str, names: Mapping[str, str]) -> str:

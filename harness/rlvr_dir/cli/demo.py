@@ -62,7 +62,7 @@ def run_demo(
     for result in results:
         result.write(out)
         log_result(result, out, "rlvr-dir-demo")
-    text = report(results, problems=problems, seconds=time.monotonic() - started)
+    text = report(results, seconds=time.monotonic() - started)
     write_file(out / "demo.md", text)
     say("\n" + text)
     for task in TASKS:
@@ -71,7 +71,7 @@ def run_demo(
     return results
 
 
-def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> str:
+def report(results: Sequence[EvalResult], *, seconds: float) -> str:
     """Return the demo's Markdown: one table, the paired differences beneath it, and what was run."""
     n, k = results[0].samples, max(1, results[0].samples // 2)
     rows = [
@@ -113,7 +113,7 @@ def report(results: Sequence[EvalResult], *, problems: int, seconds: float) -> s
     speed = f"{results[-1].n_tokens.sum() / timed:,.0f} tokens/s, " if timed else ""
     lines += [
         "",
-        f"s.e. is over problems ({problems} of each benchmark, {n} samples each). "
+        f"s.e. is over problems ({len(results[0].problem_ids)} of each benchmark, {n} samples each). "
         f"Engine: {engine['backend']} {engine.get(engine['backend'], '')} on {engine['device']}, {engine['dtype']}; "
         f"{speed}{seconds:.0f} s in all.",
         "",

@@ -220,7 +220,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Receives the table, the results and the MLflow store.")] = Path(
         "runs/demo"
     ),
-    problems: Annotated[int, typer.Option(help="Of each benchmark.", min=2)] = 60,
+    problems: Annotated[int, typer.Option(help="Of each benchmark.", min=2, max=240)] = 60,
     samples: Annotated[int, typer.Option(help="Responses a problem.", min=2)] = 16,
     backend: Annotated[str, typer.Option(help="auto, vllm or transformers.")] = "auto",
 ) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from rlvr_dir.cli.base import echo, echo_json, fit_table, group
 from rlvr_dir.cli.options import spec_options
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.files import make_folder
 from rlvr_dir.spec import EvalSpec
 
@@ -76,9 +76,11 @@ def records_export(
     import json
 
     from rlvr_dir.files import write_file
-    from rlvr_dir.records.commands import export_record
+    from rlvr_dir.records.commands import FORMATS, export_record
     from rlvr_dir.results.from_records import show_record
 
+    if form not in (*FORMATS, "summary"):
+        raise unknown("form", form, (*FORMATS, "summary"))
     if form == "summary":
         write_file(out.expanduser(), json.dumps(show_record(store, name), indent=1) + "\n")
     else:

@@ -43,7 +43,7 @@ def sync_command(
 
 def ui(
     store: Annotated[Path, typer.Option(help="Folder that holds mlflow.db.")] = Path("runs"),
-    port: Annotated[int, typer.Option()] = 5000,
+    port: Annotated[int, typer.Option(help="Of 127.0.0.1.", min=1, max=65535)] = 5000,
     tracking: Tracking = None,
 ) -> None:
     """Open the MLflow pages of a store, with links to comparisons.

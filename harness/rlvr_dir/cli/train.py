@@ -76,6 +76,10 @@ def train_command(
             f"against={str(against)!r} compares validations, and this training has none; accepted: validate=TASKS, or "
             "no against"
         )
+    if against is not None:
+        from rlvr_dir.train.summary import check_against
+
+        check_against(against, spec.validation)
     benchmarks(spec, spec.validation.tasks)
     check_machine(spec)
     where = out or Path("runs/train") / (file.stem if file else spec.dapo.label.replace(" α", "-").replace(" ", "-"))

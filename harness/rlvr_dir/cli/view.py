@@ -1,5 +1,6 @@
 """`rlvr-dir view`: what both models thought at every token, as one page."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,16 +58,20 @@ def view(
         rlvr-dir view 3f2a 9c01 --problem tiny_medium-007 --out view.html
     """
     with phase("starting"):
-        from rlvr_dir.report.viewer import common_problems, stored_answers, viewer_data, viewer_html
+        from rlvr_dir.report.viewer import common_problems, full_name, stored_answers, viewer_data, viewer_html
         from rlvr_dir.results.tokenizers import tokenizers
 
     if bool(records) == bool(options.get("tasks")):
         raise UserError("records and tasks: give one of them; records are shown as they are, tasks are decoded first")
+    if records and (given := {**({"decoding": decoding[0]} if decoding else {}), **options}):
+        name, value = next(iter(given.items()))
+        raise UserError(f"{name}={value!r} has no effect with records, which are shown as they are; accepted: tasks")
     if not records:
         decodings = list(dict.fromkeys(decoding or USUAL))
-        spec = load_eval({}, {**options, "decodings": decodings, "samples": sample + 1, "limit": limit})
+        first = None if problem else limit
+        spec = load_eval({}, {**options, "decodings": decodings, "samples": sample + 1, "limit": first})
         check_writable(out.parent, store)
-        many = _decoded(spec, store, top)
+        many = _decoded(spec, store, top, problem or ())
         from rlvr_dir.tiny import checkpoints
 
         load = tokenizers(tokenizer, checkpoints(spec.pair))
@@ -76,7 +81,10 @@ def view(
         many = {read[0].task: read}
     answers: dict[str, Any] = {}
     for task, records_of_task in many.items():
-        problems = problem or common_problems(records_of_task, sample)[:limit]
+        common = common_problems(records_of_task, sample)
+        problems = problem or common[:limit]
+        if problem and not records:  # each of one of the tasks
+            problems = [each for each in problem if {each, full_name(records_of_task[0], each)} & {*common}]
         if not problems:
             raise UserError(f"the records share no problem with a sample {sample}; accepted: records of one benchmark")
         answers |= stored_answers(records_of_task, problems, sample, task)
@@ -88,14 +96,14 @@ def view(
     echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
-def _decoded(spec: EvalSpec, store: Path, top: int) -> "dict[str, list[Record]]":
+def _decoded(spec: EvalSpec, store: Path, top: int, problems: Sequence[str]) -> "dict[str, list[Record]]":
     """Return the records of each task, completed with traces."""
     from rlvr_dir.evals.traces import traced
     from rlvr_dir.records import RecordStore
 
     announce_tiny(spec)
     by_task: dict[str, list[Record]] = {}
-    for job in traced(spec, store, top=top, inspect_only=True):
+    for job in traced(spec, store, top=top, inspect_only=True, problems=problems):
         by_task.setdefault(job.task, []).append(RecordStore(store).read(*job.record.split("/")))
     return by_task
 

@@ -1,15 +1,17 @@
 """Rollouts with their traces: the value of every criterion at every position, scored by both models as they decode."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from rlvr_dir.decode import Engine, Trace
+from rlvr_dir.errors import unknown
 from rlvr_dir.evals.jobs import Job, jobs_of
 from rlvr_dir.evals.loop import opened, run_jobs
 from rlvr_dir.policy.gates import Gate
+from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.progress import showing
 from rlvr_dir.records import RecordStore, Row
 from rlvr_dir.spec import Decoding, EvalSpec
@@ -23,21 +25,39 @@ def traced(
     top: int = 0,
     progress: bool = True,
     inspect_only: bool = False,
+    problems: Collection[str] = (),
 ) -> list[Job]:
     """Decode, or complete, rollouts with their traces in the record store; `rollouts` reads them back.
 
     The tokens are those of an evaluation without traces, so a record serves both; what it holds without a trace is
     decoded once more. `top` likeliest tokens of each model are kept a position. Responses that are `inspect_only` count
-    in no result of its record, which other commands may have made.
+    in no result of its record, which other commands may have made. `problems` are the ids of those that are asked, by
+    default all of the spec's.
 
     Raises:
-        UserError: what `evaluate` refuses.
+        UserError: what `evaluate` refuses; an id that no problem of the spec has.
     """
+    benchmarks = preflight_of(spec)
     with showing(progress), opened(spec, engine) as engine:
-        jobs = [replace(job, inspect_only=inspect_only) for job in jobs_of(spec, engine, trace=top)]
+        jobs = [
+            replace(job, inspect_only=inspect_only) for job in jobs_of(spec, engine, trace=top, benchmarks=benchmarks)
+        ]
+        jobs = _of_problems(jobs, problems) if problems else jobs
         for _ in run_jobs(engine, jobs, RecordStore(records), progress=progress):
             pass
     return jobs
+
+
+def _of_problems(jobs: Sequence[Job], problems: Collection[str]) -> list[Job]:
+    """Return the jobs that ask these problems, with their requests alone."""
+    ids = {
+        request.problem: request.problem.removeprefix(f"{job.record_task}/") for job in jobs for request in job.requests
+    }
+    if wrong := [problem for problem in problems if problem not in {*ids, *ids.values()}]:
+        raise unknown("problem", wrong[0], list(dict.fromkeys(ids.values())))
+    asked = {full for full, short in ids.items() if {full, short} & {*problems}}
+    parts = [(job, tuple(request for request in job.requests if request.problem in asked)) for job in jobs]
+    return [replace(job, requests=requests) for job, requests in parts if requests]
 
 
 def rollouts(job: Job, records: str | Path) -> Iterator[Row]:

@@ -204,10 +204,12 @@ def unmatched_reasons(
     settings: Sequence[Setting], rows: Sequence[Comparison], across: Collection[str] = ()
 ) -> list[str]:
     """Say of each setting that is in no row, though its benchmark has others, what tells it from them."""
-    compared = [id(side) for row in rows for side in (row.result, row.reference)]
+    compared, tasks = [id(side) for row in rows for side in (row.result, row.reference)], {s.task for s in settings}
     sentences = []
     for setting in settings:
         others = [other for other in settings if other.task == setting.task and other is not setting]
+        if not others and len(tasks) > 1:
+            sentences.append(f"{setting.label!r} is the only result of {setting.task}, and compared with none")
         if id(setting) in compared or not others:
             continue
         nearest = min(others, key=lambda other: len(unlike(setting, other, across)))

@@ -38,6 +38,7 @@ def read_results(
             of another grader whose responses are gone.
     """
     results: list[EvalResult] = []
+    empty: list[str] = []
     for place in map(str, places):
         name, equals, path = place.partition("=")
         if not equals or Path(place).expanduser().exists():
@@ -45,11 +46,15 @@ def read_results(
         if trainings_at(Path(path).expanduser()):
             results += _of_trainings(path, name, options)
         else:
-            results += [result.replace(name=name) if name else result for result in _read(path, store, run, options)]
+            read = _read(path, store, run, options)
+            results += [result.replace(name=name) if name else result for result in read]
+            empty += [] if read else [place]
+    if results and empty:
+        print(f"warning: left out, nothing to read there: {', '.join(map(visible, empty))}", file=sys.stderr)
     if not results:
         raise UserError(
-            "results: nothing to read there; accepted: files or folders that eval has written, records, or trainings "
-            "that were validated"
+            f"results: nothing to read in {', '.join(repr(str(place)) for place in places)}; accepted: files or "
+            "folders that eval has written, records, or trainings that were validated"
         )
     called: dict[Any, dict[str, None]] = defaultdict(dict)
     for result in results:

@@ -111,7 +111,9 @@ class EvalSpec(Presentation, frozen=True):
         default=TINY, description="A name of `rlvr-dir pair list` (dapo-32b), tiny, or a folder with base and rl."
     )
     decodings: Annotated[tuple[Decoding, ...], BeforeValidator(read_decodings)] = Field(
-        default_factory=lambda: (Decoding(),), description="rl, replace,tau=-0.3, or {mode: ...}; one or a list."
+        default_factory=lambda: (Decoding(),),
+        description="rl, replace,tau=-0.3, or {mode: ...}; one or a list.",
+        json_schema_extra={"written": "rl"},
     )
     sampling: Sampling | None = Field(default_factory=Sampling, description="null: each task's own.")
     limit: int | None = Field(default=None, ge=1, description="First problems only: for a look, not for a score.")

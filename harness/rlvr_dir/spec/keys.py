@@ -26,7 +26,9 @@ def keys(spec: type[Spec], values: Mapping[str, Any] | None = None, indent: str 
     """
     for name, info in spec.options().items():
         missing = values is None and info.is_required()
-        value = None if missing else _default(info) if values is None else values.get(name)
+        value: Any = None if missing else _default(info) if values is None else values.get(name)
+        if isinstance(extra := info.json_schema_extra, dict) and "written" in extra:  # not what it is validated to
+            value = extra["written"]
         section = _section(info.annotation)
         opened = section is not None and isinstance(value, dict)
         text = "" if missing or opened else json.dumps(value, ensure_ascii=False)

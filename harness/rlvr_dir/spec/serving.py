@@ -20,7 +20,7 @@ class Address(Spec, frozen=True):
     )
     name: str | None = Field(
         default=None,
-        pattern=r"[^:\s]+",
+        pattern=r"^[^:\s]+$",
         description="Name of the pair as a model; default its name, or its RL model's.",
     )
     ui: bool = Field(default=False, description="Serve a page beside it: a problem, answered under several rules.")

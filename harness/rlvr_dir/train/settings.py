@@ -33,18 +33,22 @@ class DapoSettings(Spec, frozen=True):
     not given.
     """
 
-    steps: int = Field(default=16, ge=1, description="Of generation; each makes `minibatches` updates.")
+    steps: int = Field(
+        default=16, ge=1, description="Of generation; each makes `minibatches` updates. With the tiny base 8."
+    )
     prompts: int = Field(default=16, ge=1, description="Groups a step.")
     samples: int = Field(default=16, ge=2, description="Responses a group.")
     minibatches: int = Field(default=4, ge=1, description="Optimizer updates a step.")
     accumulation: int = Field(
         default=1, ge=1, description="Forward and backward passes an update: less memory, the same update."
     )
-    learning_rate: float = Field(default=1e-4, gt=0, description="Adam's; the default suits the tiny pair.")
+    learning_rate: float = Field(default=1e-4, gt=0, description="Adam's. With the tiny base 2e-5.")
     warmup_updates: int = Field(default=0, ge=0, description="Optimizer updates, `minibatches` of them a step.")
     weight_decay: float = Field(default=0.0, ge=0, description="Adam's.")
     method: Method = Field(default=PLAIN, description=f"{method_names()}.")
-    alpha: float = Field(default=0.0, ge=0, le=10, description=f"Default {default_alphas()}.")
+    alpha: float = Field(
+        default=0.0, ge=0, le=10, description=f"Default {default_alphas()}.", json_schema_extra={"written": None}
+    )
     pi_source: Literal["old", "current"] = Field(
         default="old", description="Whose probability weighs, where the method needs no whole batch."
     )
@@ -54,7 +58,10 @@ class DapoSettings(Spec, frozen=True):
     )
     clip_low: float = Field(default=0.2, gt=0, lt=1, description="The loss clips the ratio below 1 minus this.")
     clip_high: float = Field(
-        default=Reweighting.clip_high, gt=0, description="And above 1 plus this; default the method's own."
+        default=Reweighting.clip_high,
+        gt=0,
+        description="And above 1 plus this; default the method's own.",
+        json_schema_extra={"written": None},
     )
     delta: float | None = Field(
         default=10.0, gt=1, description="Caps the ratio where the advantage is negative (dual clip)."

@@ -90,14 +90,24 @@ def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[s
     }
 
 
-def _other(path: Path, summary: SummaryFile, folder: TrainingFolder) -> SummaryFile:
+def check_against(path: Path, validation: Validation) -> SummaryFile:
+    """Return the summary of a finished training that another one, validated so, is to be compared with.
+
+    Raises:
+        UserError: it is none, or was validated in another way.
+    """
     file = path / "summary.json"
     if not file.is_file():
         raise UserError(f"against={str(path)!r} has no summary.json; accepted: the folder of a finished training")
     other = SummaryFile.from_file(file)
-    other_validation, here = (parse(Validation, summary.training.get("validation", {})) for summary in (other, summary))
-    if other_validation.same != here.same:
+    if parse(Validation, other.training.get("validation", {})).same != validation.same:
         raise UserError(f"against={str(path)!r} was validated in another way; its scores cannot be compared")
+    return other
+
+
+def _other(path: Path, summary: SummaryFile, folder: TrainingFolder) -> SummaryFile:
+    file = path / "summary.json"
+    other = check_against(path, parse(Validation, summary.training.get("validation", {})))
     if (base := other.training.get("base")) != summary.training["base"]:
         raise UserError(f"against={str(path)!r} started from {base!r}")
     inputs = folder.inputs

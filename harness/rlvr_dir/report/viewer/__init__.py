@@ -8,13 +8,21 @@
 `data` makes the numbers, `pieces` the text of tokens, `page` the HTML; `viewer_fragment` is the part for a larger page.
 """
 
-from rlvr_dir.report.viewer.data import ViewedResponse, answer_of, common_problems, stored_answers, viewer_data
+from rlvr_dir.report.viewer.data import (
+    ViewedResponse,
+    answer_of,
+    common_problems,
+    full_name,
+    stored_answers,
+    viewer_data,
+)
 from rlvr_dir.report.viewer.page import playground_html, viewer_fragment, viewer_html
 
 __all__ = [
     "ViewedResponse",
     "answer_of",
     "common_problems",
+    "full_name",
     "playground_html",
     "stored_answers",
     "viewer_data",
