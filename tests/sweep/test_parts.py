@@ -268,6 +268,7 @@ def test_a_file_or_a_shipped_name_with_changes():
     assert (spec.sampling.samples, spec.parameters["decode.tau"].values) == (4, (-0.3,))
     for name, changes, words in (
         ("nope", [], "is no file, and none that ships: .*tiny_criteria"),
+        ("tiny_tau_gama", [], "did you mean .tiny_tau_gamma"),
         ("tiny_tau_gamma", ["sampling.sample=4"], "did you mean 'samples'"),
         ("tiny_tau_gamma", ["sampling"], "accepted: KEY=VALUE"),
     ):

@@ -1,7 +1,7 @@
 """`rlvr-dir records`: the store of rollouts."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -10,6 +10,7 @@ from rlvr_dir.cli.options import spec_options
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.files import make_folder
 from rlvr_dir.spec import EvalSpec
+from rlvr_dir.spec.presentation import Grader
 
 app = group("The store of rollouts: what is held, in what state.")
 
@@ -108,6 +109,7 @@ def records_results(
     from rlvr_dir.results.from_records import results_of_record
     from rlvr_dir.results.show import score
 
+    _check_grader(options)
     records, written = RecordStore(store), 0
     for names in records.find(name or ""):
         try:
@@ -141,6 +143,7 @@ def records_grade(
     from rlvr_dir.records import Record, RecordStore
     from rlvr_dir.results.from_records import grade_again
 
+    _check_grader(options)
     records, failed = RecordStore(store), 0
     for names in records.find(name or ""):
         record = Record(records.folder.joinpath(*names))
@@ -204,3 +207,9 @@ def records_gc(
         echo(f"{'will' if delete else 'would'} delete: {describe(row)}")
     for row in gc_records(store, drop or (), delete=True) if delete else ():
         echo(f"deleted: {describe(row)}")
+
+
+def _check_grader(options: dict[str, Any]) -> None:
+    """Refuse a grader that there is none of, once and not of each record."""
+    if (grader := options.get("grader")) is not None and grader not in get_args(Grader):
+        raise unknown("grader", grader, get_args(Grader))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlvr_dir.cli.base import echo, fit_table, group, parse_numbers
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, nearest
 from rlvr_dir.progress import phase, say
 from rlvr_dir.spec import parse, read_yaml
 from rlvr_dir.spec.evaluation import load_criteria
@@ -195,8 +195,9 @@ def _file_of(name: str) -> Path:
     for path in (Path(name), sweeps_dir() / file, sweeps_dir() / "lists" / file):
         if path.is_file():
             return path
-    names = ", ".join(sorted(path.stem for path in sweeps_dir().rglob("*.yaml")))
-    raise UserError(f"sweep={name!r} is no file, and none that ships: {names}")
+    names = sorted(path.stem for path in sweeps_dir().rglob("*.yaml"))
+    near = "".join(f"; did you mean {each!r}?" for each in nearest(name, names, 1))
+    raise UserError(f"sweep={name!r} is no file, and none that ships: {', '.join(names)}{near}")
 
 
 def _place(name: str, out: Path) -> Path:

@@ -200,7 +200,7 @@ def yaml_mapping(text: Any, where: object) -> dict[str, Any]:
     """
     data = _yaml(text, where)
     if not isinstance(data, dict):
-        raise UserError(f"{where} is not a mapping of keys to values")
+        raise UserError(f"{where} {'is empty' if data is None else 'is not a mapping'}; accepted: keys with values")
     if wrong := [key for key in data if not isinstance(key, str)]:
         raise UserError(f"{where}: the key {short_repr(wrong[0])} is refused; accepted: text")
     return data
