@@ -136,6 +136,7 @@ def test_every_command_that_decodes_takes_every_engine_option_of_eval():
         (["train", "--against", "/nonexistent"], "--against '/nonexistent' has no summary.json"),
         (["analyse", "texts", __file__, "--workers", "2"], "--workers 2 is refused"),
         (["analyse", "texts", __file__, "--temperature", "0"], "--temperature 0 is refused"),
+        (["records", "grade", "--grader", "foo"], "--grader 'foo' is not known; accepted: plain, robust, math_dapo"),
         (["serve", "--name", "a:b"], "--name 'a:b' is refused"),
         (
             ["records", "export", "x", "--out", "y", "--form", "csv"],
