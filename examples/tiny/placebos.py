@@ -8,7 +8,7 @@
 | `own_samples` | likelihood of what it writes itself, at temperature 1: no gradient in expectation |
 | `noise` | normal noise on every weight, of the norm by which the true training changed it |
 
-`length` is no placebo on these sums: longer responses are right more often (reports/stage).
+`length` is no placebo on these sums: longer responses are right more often (docs/decisions.md).
 """
 
 from collections.abc import Sequence
