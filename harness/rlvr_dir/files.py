@@ -93,9 +93,7 @@ def check_writable(*folders: Path, make: bool = True) -> None:
     for folder in folders:
         if make:
             make_folder(folder)
-        _refuse_a_file(folder)
-        existing = next(parent for parent in (folder, *folder.absolute().parents) if os.path.lexists(parent))
-        probe = existing / ".writable"
+        probe = _nearest_folder(folder) / ".writable"
         write_file(probe, bytes(_PROBE), "nothing was begun")
         probe.unlink(missing_ok=True)
 
@@ -115,7 +113,7 @@ def make_folder(folder: Path) -> None:
     Raises:
         UserError: it cannot be created.
     """
-    _refuse_a_file(folder)
+    _nearest_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
@@ -123,10 +121,16 @@ def make_folder(folder: Path) -> None:
         raise disk_error(error, folder, "nothing was written") from None
 
 
-def _refuse_a_file(folder: Path) -> None:
+def _nearest_folder(folder: Path) -> Path:
+    """Return the folder, or the nearest one above it that is there.
+
+    Raises:
+        UserError: what is there is no folder.
+    """
     existing = next(parent for parent in (folder, *folder.absolute().parents) if os.path.lexists(parent))
     if not existing.is_dir():
         raise UserError(f"{existing} is no folder; accepted: a folder, or the name of one that is made")
+    return existing
 
 
 def set_aside(path: Path) -> Path:

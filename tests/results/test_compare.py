@@ -376,3 +376,13 @@ def test_the_command_writes_what_python_gives(tmp_path):
     assert (
         rows.groupby("decoding")["correct"].mean().to_dict() == expected.groupby("decoding")["correct"].mean().to_dict()
     )
+
+
+def test_a_place_that_holds_nothing_is_named(tmp_path, capsys):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "none").mkdir()
+    result(RL, 0.8).write(tmp_path / "one")
+    assert len(read_results([tmp_path / "one", f"Theirs={tmp_path / 'none'}"])) == 1
+    assert f"left out, nothing to read there: Theirs={tmp_path / 'none'}" in capsys.readouterr().err
+    with pytest.raises(UserError, match="nothing to read in '.*none'"):
+        read_results([tmp_path / "none"])

@@ -52,7 +52,7 @@ def check_command(
 ) -> None:
     """Say whether two checkpoints fit together.
 
-    What will be warned of, and why not. Reads no weights.
+    What will be warned of, and why not. Reads weights only where two models begin alike.
 
     Configurations, tokenizers and the headers of local weights are read, from a folder, the hub's cache or the hub;
     the checks are those with which every engine begins. Exit status: 0 it runs, 1 it does not, 2 it cannot be told.
