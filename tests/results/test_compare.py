@@ -384,5 +384,5 @@ def test_a_place_that_holds_nothing_is_named(tmp_path, capsys):
     result(RL, 0.8).write(tmp_path / "one")
     assert len(read_results([tmp_path / "one", f"Theirs={tmp_path / 'none'}"])) == 1
     assert f"left out, nothing to read there: Theirs={tmp_path / 'none'}" in capsys.readouterr().err
-    with pytest.raises(UserError, match="nothing to read in '.*none'"):
+    with pytest.raises(UserError, match=r"nothing to read in '.*none'"):
         read_results([tmp_path / "none"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rlvr_dir.decode import Engine, Trace
-from rlvr_dir.errors import unknown
+from rlvr_dir.errors import UserError
 from rlvr_dir.evals.jobs import Job, jobs_of
 from rlvr_dir.evals.loop import opened, run_jobs
 from rlvr_dir.policy.gates import Gate
@@ -54,7 +54,10 @@ def _of_problems(jobs: Sequence[Job], problems: Collection[str]) -> list[Job]:
         request.problem: request.problem.removeprefix(f"{job.record_task}/") for job in jobs for request in job.requests
     }
     if wrong := [problem for problem in problems if problem not in {*ids, *ids.values()}]:
-        raise unknown("problem", wrong[0], list(dict.fromkeys(ids.values())))
+        first = ", ".join([*dict.fromkeys(ids.values())][:5])
+        raise UserError(
+            f"problem={wrong[0]!r} is not known; accepted: ids of the tasks' problems, which begin: {first}"
+        )
     asked = {full for full, short in ids.items() if {full, short} & {*problems}}
     parts = [(job, tuple(request for request in job.requests if request.problem in asked)) for job in jobs]
     return [replace(job, requests=requests) for job, requests in parts if requests]
