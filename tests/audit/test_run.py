@@ -285,6 +285,7 @@ def test_seeds_are_one_number():
         (["a", "b", "--pair", "tiny"], "--pair 'tiny' and 'a' both name a pair; give one of them"),
         (["--tasks", "aime99"], "task='aime99' is not known"),
         (["--tasks", "tiny_easy", "--temperature", "0"], "--temperature 0 is refused with interventions, of which one"),
+        (["--tasks", "tiny_easy", "--temperature", "0", "--samples", "4"], "--samples 4 is refused with --temperature"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

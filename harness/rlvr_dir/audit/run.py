@@ -173,7 +173,7 @@ def audit(
     rl: str | Path,
     tasks: str | Sequence[str] = (),
     *,
-    samples: int = 8,
+    samples: int | None = None,
     rows: str | Sequence[str] = tuple(GROUPS),
     beside: Mapping[str, tuple[str, str]] | None = None,
     low_rank: Sequence[int] = (),
@@ -186,6 +186,7 @@ def audit(
     Args:
         base, rl: directories or hub ids.
         tasks: benchmarks, by name or `PATH.jsonl`; weights need none.
+        samples: responses a problem; default 8, greedily 1.
         rows: groups of rows, of `tokens`, `weights`, `interventions` (the hours) and `outcomes`.
         beside: further pairs, (base, rl) by the name of their column.
         low_rank: ranks of ΔW whose models are scored.
@@ -201,7 +202,8 @@ def audit(
         UserError: a model, a task or an option is refused, before any model loads.
     """
     pair = {"base": str(base), "pretrained": str(rl), "tasks": tasks if isinstance(tasks, str) else ",".join(tasks)}
-    spec = load_eval({}, {**pair, "samples": samples, **options})
+    drawn = 8 if samples is None and options.get("temperature") != 0 else samples
+    spec = load_eval({}, {**pair, "samples": drawn, **options})
     others = {name: [parse(Pair, {"base": str(b), "rl": str(r)})] for name, (b, r) in (beside or {}).items()}
     groups = [name.strip() for name in rows.split(",")] if isinstance(rows, str) else rows
     request = Request(spec, groups, others, low_rank)

@@ -24,7 +24,7 @@ def audit_command(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[BASE RL]", help="Two checkpoints; default the tiny pair.")
     ] = None,
-    samples: Annotated[int, typer.Option(help="Responses a problem.", min=1)] = 8,
+    samples: Annotated[int | None, typer.Option(help="Responses a problem; default 8, greedily 1.", min=1)] = None,
     rows: Annotated[
         str, typer.Option(help="Groups of rows; interventions are the hours, tokens and weights minutes.")
     ] = ROWS,
@@ -52,8 +52,7 @@ def audit_command(
     """Measure what is said of RLVR on any two checkpoints that fit together.
 
     A page with a row a claim: what is measured, this pair's number with its 95 % interval, who published it, and how.
-    RL, SFT,
-    or two steps of one training. Run it again and it goes on; more samples decode what is missing.
+    RL, SFT, or two steps of one training. Run it again and it goes on; more samples decode what is missing.
 
     \b
         rlvr-dir audit my-base my-rl --tasks mine.jsonl --samples 8 --out audit
@@ -65,7 +64,8 @@ def audit_command(
     if names and (doubled := [name for name in ("pair", "base", "pretrained") if name in options]):
         raise UserError(f"{doubled[0]}={options[doubled[0]]!r} and {names[0]!r} both name a pair; give one of them")
     two = dict(zip(("base", "pretrained"), names or (), strict=False))
-    spec = load_eval({}, {**options, **two, "samples": None if options.get("temperature") == 0 else samples})
+    drawn = 8 if samples is None and options.get("temperature") != 0 else samples
+    spec = load_eval({}, {**options, **two, "samples": drawn})
     with phase("starting"):
         from rlvr_dir.audit.log import log_audit
         from rlvr_dir.audit.page import report
