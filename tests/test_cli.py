@@ -87,6 +87,15 @@ def test_the_commands_are_in_three_groups():
     assert re.findall(r"^  ([a-z]+)  ", text.partition("Use:")[2], re.M) == list(cli.COMMANDS)
 
 
+def test_help_says_what_an_option_is_where_it_is_not_given():
+    """A default that its description happened to have the letters of, as `rl`, or that is 0, was not said."""
+    root = get_command(cli.app)
+    helps = {each.opts[0]: each.help for each in root.get_command(root.context_class(root), "eval").params}
+    for option, default in {"--mode": "rl", "--criterion": "delta_logp", "--seed": "0", "--backend": "auto"}.items():
+        assert helps[option].endswith(f" Default {default}."), option
+    assert not [option for option, words in helps.items() if words and words.count("efault") > 1]
+
+
 def test_keys_of_a_file_are_no_options():
     """`--decodings rl` was accepted and ignored."""
     root = get_command(cli.app)

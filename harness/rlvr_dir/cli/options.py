@@ -77,8 +77,8 @@ def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
 
 
 def _option(info: FieldInfo, kind: type, panel: str | None, *names: str) -> Any:
-    default = None if info.default in (None, (), PydanticUndefined, False) else info.default
-    default_words = "" if default is None or f"{default}" in (info.description or "") else f" Default {default}."
+    shown = info.default not in (None, (), PydanticUndefined) and info.default is not False
+    default_words = f" Default {info.default}." if shown and "efault" not in (info.description or "") else ""
     spelt = [f"--{name.replace('_', '-')}" for name in names]
     return Annotated[
         kind | None, typer.Option(*spelt, help=f"{info.description}{default_words}", rich_help_panel=panel)

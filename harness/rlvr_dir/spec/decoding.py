@@ -59,7 +59,7 @@ class Decoding(Spec, frozen=True):
         default=0.0,
         ge=-1.0,
         le=100.0,
-        description="Strength of extrapolate: -1 is base, 0 RL, above 0 beyond RL, between -1 and 0 between.",
+        description="Strength of extrapolate, without a default: -1 is base, 0 RL, above beyond RL, below between both.",
     )
     window: Annotated[str | None, BeforeValidator(lambda value: _normal_window(value))] = Field(
         default=None,
