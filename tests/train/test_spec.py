@@ -152,6 +152,9 @@ def test_the_command_refuses_quickly_and_prints_its_training(typed):
     refused = typed("train", "--alpha", "0.2")
     assert refused.returncode == 2
     assert refused.stderr.splitlines()[-1].startswith("error: --alpha 0.2 has no effect")
+    for words, option in {("--steps", "0"): "--steps 0", ("--rollout-top-p", "2"): "--rollout-top-p 2.0"}.items():
+        assert typed("train", *words).stderr.splitlines()[-1].startswith(f"error: {option} is refused")
+    assert "error: dapo.steps=0 is refused" in typed("train", "--set", "dapo.steps=0").stderr
     shown = typed("train", "--method", "ppl", "--seeds", "0,1", "--dry-run")
     assert shown.returncode == 0, shown.stderr
     data = yaml.safe_load(shown.stdout)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlvr_dir.cli.base import echo, parse_numbers
+from rlvr_dir.cli.base import as_options, echo, parse_numbers
 from rlvr_dir.cli.track import Tracking
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.reweighting import default_alphas, method_names
@@ -17,6 +17,8 @@ from rlvr_dir.spec.base import set_key
 if TYPE_CHECKING:
     from rlvr_dir.train.folder import SeedFolder
     from rlvr_dir.train.spec import TrainSpec
+
+OPTION = {"dapo.top_p": "rollout-top-p", "validation.tasks": "validate"}  # of keys that have another name
 
 
 def train_command(
@@ -70,7 +72,13 @@ def train_command(
         "dapo.steps": steps, "dapo.top_p": rollout_top_p,
         "validation.tasks": None if validate is None else [t for t in validate.split(",") if t not in ("", "none")],
     }  # fmt: skip
-    spec = read(file, {name: value for name, value in options.items() if value is not None}, change or [])
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        spec = read(file, given, change or [])
+    except UserError as error:  # says the key that an option changed: `dapo.steps=0` for `--steps 0`
+        sentence, *more = str(error).split("\n")
+        names = {key: f"--{OPTION.get(key, key.removeprefix('dapo.'))}" for key in given}
+        raise UserError(as_options(sentence, names), more) from None
     if against is not None and not spec.validation.tasks:
         raise UserError(
             f"against={str(against)!r} compares validations, and this training has none; accepted: validate=TASKS, or "
