@@ -59,7 +59,7 @@ class Decoding(Spec, frozen=True):
         default=0.0,
         ge=-1.0,
         le=100.0,
-        description="Strength of extrapolate, without a default: -1 is base, 0 RL, above beyond RL, below between both.",
+        description="Strength of extrapolate, no default: -1 is base, 0 RL, beyond RL above 0, between both below.",
     )
     window: Annotated[str | None, BeforeValidator(lambda value: _normal_window(value))] = Field(
         default=None,
