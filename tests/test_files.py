@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_dir.errors import UserError
-from rlvr_dir.files import LONGEST_NAME, check_writable, folder_name, write_file
+from rlvr_dir.files import LONGEST_NAME, check_output, check_writable, folder_name, write_file
 from rlvr_dir.sweep.outcome import Places
 from rlvr_dir.sweep.run import run_sweep
 from rlvr_dir.train.spec import load_train
@@ -97,6 +97,10 @@ def test_a_folder_that_takes_nothing_is_said_before_anything_begins(tmp_path):
         check_writable(tmp_path / "new")
     check_writable(tmp_path / "new")
     assert list((tmp_path / "new").iterdir()) == []
+    with pytest.raises(UserError, match=r"is a folder; accepted: a file"):
+        check_output(tmp_path / "new")
+    check_output(tmp_path / "pages" / "view.html")
+    assert list((tmp_path / "pages").iterdir()) == []
 
 
 # Where something else than `write_file` may write: into folders of its own that are gone afterwards, and logs.

@@ -98,6 +98,17 @@ def check_writable(*folders: Path, make: bool = True) -> None:
         probe.unlink(missing_ok=True)
 
 
+def check_output(out: Path) -> None:
+    """Check a file that will be written, as `check_writable` does its folder.
+
+    Raises:
+        UserError: it is a folder, or its folder is refused.
+    """
+    if out.is_dir():
+        raise UserError(f"out={str(out)!r} is a folder; accepted: a file")
+    check_writable(out.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Make names that were created in or renamed into `folder` durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -148,6 +148,7 @@ def test_stored_records_and_the_command(tmp_path):
     for wrong, said in (
         ([], "give one of them"),
         (["feed", "--tasks", TASK], "give one of them"),
+        (["--tasks", TASK, "--out", str(tmp_path)], "is a folder; accepted: a file"),
         (["feed"], "is not in"),
         ([str(snapshot.folder), "--problem", "nope"], "its problems begin with"),
         ([str(snapshot.folder), "--sample", "7"], "share no problem with a sample 7"),

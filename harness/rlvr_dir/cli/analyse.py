@@ -9,7 +9,7 @@ import typer
 from rlvr_dir.cli.base import echo, group
 from rlvr_dir.cli.options import spec_options
 from rlvr_dir.errors import UserError
-from rlvr_dir.files import check_writable, write_file
+from rlvr_dir.files import check_output, check_writable, write_file
 from rlvr_dir.progress import phase
 from rlvr_dir.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 from rlvr_dir.spec.base import read_jsonl
@@ -158,7 +158,7 @@ def analyse_texts(
     except OSError as error:
         raise UserError(f"{file} cannot be read ({type(error).__name__}); accepted: a file of JSON lines") from None
     if out is not None:
-        check_writable(out.parent)
+        check_output(out)
     engine = open_engine(checkpoints(spec.pair), spec.engine)
     try:
         lines = (json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), temperature))

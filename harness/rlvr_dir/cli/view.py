@@ -10,7 +10,7 @@ from rlvr_dir.cli.base import echo
 from rlvr_dir.cli.evaluate import announce_tiny
 from rlvr_dir.cli.options import spec_options
 from rlvr_dir.errors import UserError
-from rlvr_dir.files import check_writable, make_folder, write_file
+from rlvr_dir.files import check_output, check_writable, make_folder, write_file
 from rlvr_dir.progress import phase
 from rlvr_dir.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 
@@ -70,7 +70,8 @@ def view(
         decodings = list(dict.fromkeys(decoding or USUAL))
         first = None if problem else limit
         spec = load_eval({}, {**options, "decodings": decodings, "samples": sample + 1, "limit": first})
-        check_writable(out.parent, store)
+        check_output(out)
+        check_writable(store)
         many = _decoded(spec, store, top, problem or ())
         from rlvr_dir.tiny import checkpoints
 
