@@ -1,7 +1,7 @@
 """What an analysis found: facts, and tables of plain rows, in one class that writes its file and reads it back.
 
     found.write(Path("runs/analysis"))                       # tokens.json
-    Analysis.read(Path("runs/analysis/tokens.json")).frame("tails")
+    Analysis.read(Path("runs/analysis/tokens.json")).frame("by_delta")
 
 An estimate is three columns of a row: `share`, `share_low`, `share_high`.
 """
