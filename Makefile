@@ -167,61 +167,54 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, who decide
 	$(BIN)/python -m examples.stage report --analysis $(STAGE)/decided --out reports/stage/decision \
 		--title "Tiny pairs and placebos: who decides, and who writes"
 
-# Goes on where it was killed. A seed at a time on each of two cores: trainings and sweeps have one thread.
+# Goes on where it was killed. A seed at a time on each of two cores: all have one thread.
 SMOL := runs/paper-smol
-SMOL_SEEDS := 0 1 2
-DECIDED := 0 1 2 3 4
+SMOL_SEEDS := 0 1 2 3 4
+COMPARED := 0 1 2  # seeds of which the other criteria are decoded
 AUDITED := $(SMOL)/train-0/seed-0/rl,$(SMOL)/train-1/seed-1/rl,$(SMOL)/train-2/seed-2/rl
-HELD_OUT := $(SMOL)/data/held_out
-SMOL_RL = $(BIN)/rlvr-dir $(1) --pair $(SMOL)/train-$(2)/seed-$(2) --samples 4 --max-tokens 48 --max-model-len 512 \
-	--block-size 32 --enforce-eager --records $(SMOL)/records
+SUMS := $(SMOL)/data/decide_medium.jsonl
+SMOL_RL = $(BIN)/rlvr-dir $(1) --pair $(SMOL)/train-0/seed-0 --samples 4 --max-tokens 48 --max-model-len 512 \
+	--block-size 32 --enforce-eager --records $(SMOL)/records --tasks $(SUMS)
 paper-smol: export OMP_NUM_THREADS := 1
-paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in words, three RL seeds: hours; reports/smol
+paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in words, five RL seeds: hours; reports/smol
 	$(BIN)/python examples/smol/prepare.py $(SMOL)
-	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir train examples/smol/train.yaml --seeds {} --out $(SMOL)/train-{}'
-	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir sweep run examples/smol/criteria.yaml --no-track --out $(SMOL) \
-		--set name=smol_criteria_{} --set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]"'
-	@# Five seeds for who decides and who writes, the gates fixed beforehand (docs/decisions.md).
-	printf '%s\n' $(DECIDED) | $(AT_ONCE) '$(BIN)/rlvr-dir train examples/smol/train.yaml --seeds {} --out $(SMOL)/train-{} && \
+	@# Who decides and who writes, at gates fixed beforehand (docs/decisions.md).
+	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir train examples/smol/train.yaml --seeds {} --out $(SMOL)/train-{} && \
 		for gate in "delta_logp [0.02,0.04]" "kl [0.05]"; do set -- $$gate; for mode in "replace,veto 0.0" "resample -1.0"; do \
 		$(BIN)/rlvr-dir sweep run examples/smol/decision.yaml --no-track --out $(SMOL) --set decode.criterion=$$1 \
 		--set parameters.decode.tau.ratio=$$2 --set "parameters.decode.mode.values=[$${mode% *}]" --set decode.gamma=$${mode#* } \
 		--set name=smol_decision_$$1_$${mode%%[, ]*}_{} --set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]" || exit; done; done'
-	$(call SMOL_RL,eval,0) -d base --seed 1 --no-track --out $(SMOL)/base-again --tasks $(SMOL)/data/decide_medium.jsonl
-	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/decided $(foreach seed,$(DECIDED),$(foreach \
-		sweep,delta_logp_replace delta_logp_resample kl_replace kl_resample,"SmolLM2-135M=$(SMOL)/sweeps/smol_decision_$(sweep)_$(seed)"))
-	mkdir -p reports/smol/decision && find reports/smol/decision -mindepth 1 -maxdepth 1 ! -name results ! -name training -exec rm -rf {} +
-	$(BIN)/python -m examples.stage report --analysis $(SMOL)/decided --title "SmolLM2: who decides, and who writes" \
-		--out reports/smol/decision
-	$(BIN)/rlvr-dir audit $(SMOL)/base $(SMOL)/train-0/seed-0/rl --beside "three seeds=$(SMOL)/base:$(AUDITED)" \
-		--tasks $(SMOL)/data/decide_medium.jsonl --limit 60 --samples 4 --max-tokens 48 --max-model-len 512 --block-size 32 \
-		--enforce-eager --max-num-seqs 160 --records $(SMOL)/records --rows outcomes,tokens,weights --no-track \
-		--out reports/smol/decision/audit && rm reports/smol/decision/audit/audit.json  # which names places on this machine
-	@# Results without the places of this machine, for those who go on elsewhere; logs and digests of the trainings.
-	mkdir -p reports/smol/decision/results/base-again && for file in $(SMOL)/base-again/*.json; do sed 's|$(CURDIR)/||g' \
-		$$file > reports/smol/decision/results/base-again/$${file##*/} || exit; done
-	for seed in $(DECIDED); do mkdir -p reports/smol/decision/{results/seed-$$seed,training} && \
-		for file in $(SMOL)/sweeps/smol_decision_*_$$seed/results/*.json; do sed 's|$(CURDIR)/||g' $$file \
-		> reports/smol/decision/results/seed-$$seed/$${file##*/} || exit; done; \
-		install -m 644 $(SMOL)/train-$$seed/seed-$$seed/log.jsonl reports/smol/decision/training/seed-$$seed.jsonl || exit; done
-	(cd $(SMOL) && sha256sum train-*/seed-*/rl/model.safetensors) > reports/smol/decision/training/SHA256SUMS
-	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(call SMOL_RL,eval,{}) -d base -d rl --seed 1 --out $(SMOL)/held-out-{} \
-		--tasks $(HELD_OUT)_easy.jsonl,$(HELD_OUT)_medium.jsonl,$(HELD_OUT)_hard.jsonl'
-	for sweep in tau_gamma on_rl; do $(BIN)/rlvr-dir sweep run examples/smol/$$sweep.yaml --no-track --out $(SMOL) || exit; done
-	$(BIN)/rlvr-dir sweep confirm smol_tau_gamma --no-track --seeds 1 --tasks $(HELD_OUT)_medium.jsonl --out $(SMOL)
-	$(call SMOL_RL,analyse tokens,0) --tasks $(SMOL)/data/choose_medium.jsonl --out $(SMOL)/analysis
-	$(call SMOL_RL,analyse credit,0) --tasks $(HELD_OUT)_medium.jsonl --tokens 2 --noises 1 --out $(SMOL)/analysis
-	$(BIN)/python -m examples.stage pairs --changed 0.01,0.02,0.05 --out $(SMOL)/analysis \
-		$(foreach seed,$(SMOL_SEEDS),"SmolLM2-135M=$(SMOL)/sweeps/smol_criteria_$(seed)")
+	printf '%s\n' $(COMPARED) | $(AT_ONCE) '$(BIN)/rlvr-dir eval examples/smol/criteria.yaml --pair $(SMOL)/train-{}/seed-{} \
+		--records $(SMOL)/records --no-track --out $(SMOL)/criteria-{}'
+	$(BIN)/rlvr-dir eval examples/smol/extrapolate.yaml --records $(SMOL)/records --no-track --out $(SMOL)/extrapolate
+	$(call SMOL_RL,eval) -d base --seed 1 --no-track --out $(SMOL)/base-again
+	$(call SMOL_RL,analyse tokens) --out $(SMOL)/analysis
 	$(BIN)/rlvr-dir analyse curves $(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/train-$(seed)/seed-$(seed)/log.jsonl") \
 		--out $(SMOL)/analysis
-	find reports/smol -mindepth 1 -maxdepth 1 ! -name decision -exec rm -rf {} +
-	$(BIN)/python -m examples.stage report $(foreach sweep,tau_gamma tau_gamma/confirm on_rl,"seed 0=$(SMOL)/sweeps/smol_$(sweep)") \
-		$(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/held-out-$(seed)") --analysis $(SMOL)/analysis --tokenizer $(SMOL)/base \
-		--title "SmolLM2-135M-Instruct and sums in words" --out reports/smol
-	for seed in $(SMOL_SEEDS); do (cd $(SMOL)/train-$$seed && install -m 644 -D seed-$$seed/log.jsonl \
-		$(CURDIR)/reports/smol/training/seed-$$seed.jsonl && sha256sum seed-$$seed/rl/model.safetensors) || exit; done \
-		> $(SMOL)/SHA256SUMS && install -m 644 $(SMOL)/SHA256SUMS $(SMOL)/train-0/train.yaml reports/smol/training
+	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/decided $(foreach seed,$(SMOL_SEEDS),$(foreach \
+		sweep,delta_logp_replace delta_logp_resample kl_replace kl_resample,"SmolLM2-135M=$(SMOL)/sweeps/smol_decision_$(sweep)_$(seed)"))
+	for seed in $(COMPARED); do mkdir -p $(SMOL)/compared/$$seed && cp $(SMOL)/criteria-$$seed/*.json \
+		$(SMOL)/sweeps/smol_decision_delta_logp_replace_$$seed/results/*-{base,rl,replace}-*.json \
+		$(SMOL)/sweeps/smol_decision_kl_replace_$$seed/results/*-replace-*.json $(SMOL)/compared/$$seed || exit; done
+	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/compared $(foreach \
+		seed,$(COMPARED),"SmolLM2-135M=$(SMOL)/compared/$(seed)")
+	rm -rf reports/smol
+	$(BIN)/python -m examples.stage report "seed 0=$(SMOL)/extrapolate" --analysis $(SMOL)/decided --analysis $(SMOL)/compared \
+		--analysis $(SMOL)/analysis \
+		--tokenizer $(SMOL)/base --title "SmolLM2-135M-Instruct and sums in words" --out reports/smol
+	$(BIN)/rlvr-dir audit $(SMOL)/base $(SMOL)/train-0/seed-0/rl --beside "three seeds=$(SMOL)/base:$(AUDITED)" \
+		--tasks $(SUMS) --limit 60 --samples 4 --max-tokens 48 --max-model-len 512 --block-size 32 --enforce-eager \
+		--max-num-seqs 160 --records $(SMOL)/records --rows outcomes,tokens,weights --no-track --out reports/smol/audit \
+		&& rm reports/smol/audit/audit.json  # which names places on this machine
+	@# Results without the places of this machine, for those who go on elsewhere; logs and digests of the trainings.
+	for seed in $(SMOL_SEEDS); do mkdir -p reports/smol/{results/seed-$$seed,training} && \
+		for file in $(SMOL)/sweeps/smol_decision_*_$$seed/results/*.json $$(ls $(SMOL)/criteria-$$seed/*.json 2>/dev/null); do sed 's|$(CURDIR)/||g' $$file \
+		> reports/smol/results/seed-$$seed/$${file##*/} || exit; done; \
+		install -m 644 $(SMOL)/train-$$seed/seed-$$seed/log.jsonl reports/smol/training/seed-$$seed.jsonl || exit; done
+	mkdir -p reports/smol/results/base-again && for file in $(SMOL)/base-again/*.json; do sed 's|$(CURDIR)/||g' \
+		$$file > reports/smol/results/base-again/$${file##*/} || exit; done
+	(cd $(SMOL) && sha256sum train-*/seed-*/rl/model.safetensors) > reports/smol/training/SHA256SUMS
+	install -m 644 $(SMOL)/train-0/train.yaml reports/smol/training
 
 $(VENV)/.smol: requirements/smol.lock $(STAMP)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements/smol.lock

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from examples.smol.prepare import DECIDED, GRADES, SETS, TRAINED, TRAINED_ON, ma
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.problems.data import find_benchmark, task_config, tasks_dir
-from rlvr_dir.spec import read_yaml
+from rlvr_dir.spec import load_eval, read_yaml
 from rlvr_dir.sweep.specs import load
 from rlvr_dir.train.spec import load_train
 
@@ -85,18 +86,17 @@ def test_rl_is_given_the_prompts_of_an_evaluation(tmp_path, sets):
     assert trained[0]["prompt"][:-1] == prompts["held_out_hard"][0][:-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "task"), [
-        ("tau_gamma", "choose_medium"), ("on_rl", "choose_medium"), ("criteria", "held_out_medium"),
-        ("decision", "decide_medium"),
-    ],
-)  # fmt: skip
-def test_its_sweeps_choose_on_no_held_out_problem(name, task):
-    spec = load(read_yaml(FOLDER / f"{name}.yaml", ["pair=tiny"]))
-    assert [Path(each).stem for each in spec.tasks] == [task]
-    assert (spec.name in ("smol_criteria", "smol_decision")) == (
-        not task.startswith("choose")
-    )  # at shares set beforehand: nothing is chosen
+def test_its_ways_of_decoding_are_asked_of_the_same_sums_and_none_is_chosen_by_them():
+    decided = load(read_yaml(FOLDER / "decision.yaml", ["pair=tiny"]))
+    others = [load_eval(read_yaml(FOLDER / f"{name}.yaml", ["pair=tiny"])) for name in ("criteria", "extrapolate")]
+    for spec in (decided, *others):
+        assert [Path(each).stem for each in spec.tasks] == ["decide_medium"]
+        assert spec.sampling == decided.sampling
+        assert spec.engine == decided.engine
+    gates = Counter(way.criterion for way in others[0].decodings)
+    # As many gates as Δ log p has, which each is compared with; the other one of KL is in decision.yaml.
+    two = dict.fromkeys(("abs_delta_logp", "entropy_base", "entropy_rl", "random"), 2)
+    assert gates == {**two, "kl": 1, "coupling": 1}
 
 
 def test_its_training_is_read_and_sees_no_benchmark():
