@@ -131,7 +131,8 @@ def _kinds(data: Frame, name: str, title: str) -> Section:
 def _gains(data: Frame, kinds: list[str], name: str) -> Section:
     """Draw the gain over base against the share of changed tokens: a panel a kind, a line a criterion."""
     criteria = list(dict.fromkeys(data["criterion"]))
-    with drawing(name, 1.9, len(kinds), sharex=True, sharey=True) as made:
+    legend = 0.18 * ((len(criteria) + 1) // 2) if len(kinds) == 1 else 0.0  # inches that one panel would lack
+    with drawing(name, 1.9 + legend, len(kinds), sharex=True, sharey=True) as made:
         for axes, kind in zip(made.axes, kinds, strict=True):
             mine = data[data["kind"] == kind]
             for i, criterion in enumerate(criteria):
