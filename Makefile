@@ -170,7 +170,6 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, who decide
 # Goes on where it was killed. A seed at a time on each of two cores: all have one thread.
 SMOL := runs/paper-smol
 SMOL_SEEDS := 0 1 2 3 4
-COMPARED := 0 1 2  # seeds of which the other criteria are decoded
 AUDITED := $(SMOL)/train-0/seed-0/rl,$(SMOL)/train-1/seed-1/rl,$(SMOL)/train-2/seed-2/rl
 SUMS := $(SMOL)/data/decide_medium.jsonl
 SMOL_RL = $(BIN)/rlvr-dir $(1) --pair $(SMOL)/train-0/seed-0 --samples 4 --max-tokens 48 --max-model-len 512 \
@@ -184,7 +183,7 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		$(BIN)/rlvr-dir sweep run examples/smol/decision.yaml --no-track --out $(SMOL) --set decode.criterion=$$1 \
 		--set parameters.decode.tau.ratio=$$2 --set "parameters.decode.mode.values=[$${mode% *}]" --set decode.gamma=$${mode#* } \
 		--set name=smol_decision_$$1_$${mode%%[, ]*}_{} --set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]" || exit; done; done'
-	printf '%s\n' $(COMPARED) | $(AT_ONCE) '$(BIN)/rlvr-dir eval examples/smol/criteria.yaml --pair $(SMOL)/train-{}/seed-{} \
+	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir eval examples/smol/criteria.yaml --pair $(SMOL)/train-{}/seed-{} \
 		--records $(SMOL)/records --no-track --out $(SMOL)/criteria-{}'
 	$(BIN)/rlvr-dir eval examples/smol/extrapolate.yaml --records $(SMOL)/records --no-track --out $(SMOL)/extrapolate
 	$(call SMOL_RL,eval) -d base --seed 1 --no-track --out $(SMOL)/base-again
@@ -192,15 +191,10 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	$(BIN)/rlvr-dir analyse curves $(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/train-$(seed)/seed-$(seed)/log.jsonl") \
 		--out $(SMOL)/analysis
 	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/decided $(foreach seed,$(SMOL_SEEDS),$(foreach \
-		sweep,delta_logp_replace delta_logp_resample kl_replace kl_resample,"SmolLM2-135M=$(SMOL)/sweeps/smol_decision_$(sweep)_$(seed)"))
-	for seed in $(COMPARED); do mkdir -p $(SMOL)/compared/$$seed && cp $(SMOL)/criteria-$$seed/*.json \
-		$(SMOL)/sweeps/smol_decision_delta_logp_replace_$$seed/results/*-{base,rl,replace}-*.json \
-		$(SMOL)/sweeps/smol_decision_kl_replace_$$seed/results/*-replace-*.json $(SMOL)/compared/$$seed || exit; done
-	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/compared $(foreach \
-		seed,$(COMPARED),"SmolLM2-135M=$(SMOL)/compared/$(seed)")
+		of,$(patsubst %,sweeps/smol_decision_%_,delta_logp_replace delta_logp_resample kl_replace kl_resample) criteria-,\
+		"SmolLM2-135M=$(SMOL)/$(of)$(seed)"))
 	rm -rf reports/smol
-	$(BIN)/python -m examples.stage report "seed 0=$(SMOL)/extrapolate" --analysis $(SMOL)/decided --analysis $(SMOL)/compared \
-		--analysis $(SMOL)/analysis \
+	$(BIN)/python -m examples.stage report "seed 0=$(SMOL)/extrapolate" --analysis $(SMOL)/decided --analysis $(SMOL)/analysis \
 		--tokenizer $(SMOL)/base --title "SmolLM2-135M-Instruct and sums in words" --out reports/smol
 	$(BIN)/rlvr-dir audit $(SMOL)/base $(SMOL)/train-0/seed-0/rl --beside "three seeds=$(SMOL)/base:$(AUDITED)" \
 		--tasks $(SUMS) --limit 60 --samples 4 --max-tokens 48 --max-model-len 512 --block-size 32 --enforce-eager \

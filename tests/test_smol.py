@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.smol import thresholds
 from examples.smol.prepare import DECIDED, GRADES, SETS, TRAINED, TRAINED_ON, make_sets, write_base, write_data
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import UserError
@@ -95,8 +96,9 @@ def test_its_ways_of_decoding_are_asked_of_the_same_sums_and_none_is_chosen_by_t
         assert spec.engine == decided.engine
     gates = Counter(way.criterion for way in others[0].decodings)
     # As many gates as Δ log p has, which each is compared with; the other one of KL is in decision.yaml.
-    two = dict.fromkeys(("abs_delta_logp", "entropy_base", "entropy_rl", "random"), 2)
-    assert gates == {**two, "kl": 1, "coupling": 1}
+    names = ("abs_delta_logp", "kl_rl_base", "kl_base_rl", "entropy_base", "entropy_rl", "random")
+    assert gates == {**dict.fromkeys(names, 2), "kl": 1, "coupling": 1}
+    assert gates - Counter(["coupling"]) == {name: len(shares) for name, shares in thresholds.SHARES.items()}
 
 
 def test_its_training_is_read_and_sees_no_benchmark():
