@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from rlvr_dir.evals.traces import criterion_values
-from rlvr_dir.policy.gates import gate_of
 from rlvr_dir.spec import Decoding, load_eval, read_yaml
 from rlvr_dir.sweep.matched import is_uniform, tau_for
+from rlvr_dir.sweep.taus import gate_of
 
 BOTH = (0.02, 0.04)
 SHARES = {
@@ -24,7 +24,7 @@ def replacements(out: Path) -> list[str]:
     """Return the replacements as criteria.yaml has them, of the pair and the records in the folder of a run."""
     asked = [f"pair={out}/train-0/seed-0", f"tasks=[{out}/data/decide_medium.jsonl]", "decodings=[base]"]
     spec = load_eval(read_yaml(Path(__file__).with_name("criteria.yaml"), asked))
-    gates = {criterion: gate_of({"criterion": criterion, "tau": 0.0}) for criterion in SHARES}
+    gates = {criterion: gate_of(Decoding(mode="replace", criterion=criterion, tau=0.0)) for criterion in SHARES}
     measured = [gate for gate in gates.values() if not is_uniform(gate)]
     values = criterion_values(spec, out / "records", gates=measured)[Decoding(mode="base")]
     taus = [

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Colours that also differ in lightness and to colour-blind eyes (Okabe and Ito), readable on white and on black.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8b5a2b")
 BASE, RL, EXPO, COUPLING = "#8c8c8c", "#d55e00", "#8a5cc2", "#808080"
-MARKS = ("o", "s", "^", "D", "v", "P", "X")
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", "*")  # more than colours: no two lines have both in common
 DASHES = ("-", (0, (6, 2)), (0, (2, 2)))  # in turn: of lines that coincide each shows through
 _LEGEND = ("color", "linestyle", "linewidth", "marker", "markersize", "markerfacecolor")
 NARROW = 3.9  # inches, of a figure that is no wider than a telephone
