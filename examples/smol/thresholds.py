@@ -8,6 +8,7 @@ Base's answers are decoded only where the records do not hold them with what bot
 import sys
 from pathlib import Path
 
+from rlvr_dir.errors import UserError
 from rlvr_dir.evals.traces import criterion_values
 from rlvr_dir.spec import Decoding, load_eval, read_yaml
 from rlvr_dir.sweep.matched import is_uniform, tau_for
@@ -36,4 +37,7 @@ def replacements(out: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(*replacements(Path(sys.argv[1])), sep="\n")
+    try:
+        print(*replacements(Path(sys.argv[1])), sep="\n")
+    except UserError as error:
+        sys.exit(f"error: {error}")
