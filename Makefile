@@ -202,7 +202,7 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		&& rm reports/smol/audit/audit.json  # which names places on this machine
 	@# Results without the places of this machine, for those who go on elsewhere; logs and digests of the trainings.
 	for seed in $(SMOL_SEEDS); do mkdir -p reports/smol/{results/seed-$$seed,training} && \
-		for file in $(SMOL)/sweeps/smol_decision_*_$$seed/results/*.json $$(ls $(SMOL)/criteria-$$seed/*.json 2>/dev/null); do sed 's|$(CURDIR)/||g' $$file \
+		for file in $(SMOL)/{sweeps/smol_decision_*_$$seed/results,criteria-$$seed}/*.json; do sed 's|$(CURDIR)/||g' $$file \
 		> reports/smol/results/seed-$$seed/$${file##*/} || exit; done; \
 		install -m 644 $(SMOL)/train-$$seed/seed-$$seed/log.jsonl reports/smol/training/seed-$$seed.jsonl || exit; done
 	mkdir -p reports/smol/results/base-again && for file in $(SMOL)/base-again/*.json; do sed 's|$(CURDIR)/||g' \

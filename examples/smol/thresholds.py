@@ -38,6 +38,6 @@ def replacements(out: Path) -> list[str]:
 
 if __name__ == "__main__":
     try:
-        print(*replacements(Path(sys.argv[1])), sep="\n")
+        print(*replacements(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/paper-smol")), sep="\n")
     except UserError as error:
         sys.exit(f"error: {error}")

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from rlvr_dir.report import latex, markdown, sheet
+from rlvr_dir.report.draw import look
 from rlvr_dir.report.html import safe_link
 from rlvr_dir.report.model import KIND, SPLIT, Cell, Chapter, Report, Section, Source, cell, frame
 from rlvr_dir.report.write import write
@@ -188,3 +189,8 @@ def test_addresses_that_run_or_leave_are_told_from_those_that_lead_somewhere(add
 def test_a_name_never_leaves_the_folder():
     assert Section("../../etc/x", "", frame([])).name == "etc-x"
     assert Section("/a b\x00<c>", "", frame([])).name == "a-b-c"
+
+
+def test_no_two_lines_of_a_figure_have_colour_and_mark_in_common():
+    looks = [look(i) for i in range(9)]  # as many criteria as a pair is decoded by
+    assert len({(each["color"], each["marker"]) for each in looks}) == len(looks)
