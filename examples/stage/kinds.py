@@ -20,7 +20,7 @@ from rlvr_dir.decode.trace import Trace
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates import Threshold
 from rlvr_dir.results.from_records import record_of
-from rlvr_dir.results.matching import match_key
+from rlvr_dir.results.matching import conflicting_weights, match_key
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.spec import Decoding
 from rlvr_dir.spec.pair import model_name
@@ -50,14 +50,21 @@ class OnePair:
     gates: dict[str, list[tuple[float, Decoding]]] = field(default_factory=lambda: defaultdict(list))  # as `criteria`
     controls: dict[Decoding, np.ndarray] = field(default_factory=dict)  # of all modes in `CONTROLS`
     traces: list[Trace] | None = None  # of base's own answers; None until `apart` reads them
+    weights: dict[str, str] = field(default_factory=dict)  # by role, as far as results tell
 
     def add(self, result: EvalResult) -> None:
         """Add a result; extrapolations and ways on RL are left out, and what two sweeps of the pair have in common.
 
         Raises:
-            UserError: there is another one of this decoding.
+            UserError: there is another one of this decoding, or those before were decoded by other weights.
         """
         how = result.decoding
+        if roles := conflicting_weights(self.weights, result.read_weights):
+            raise UserError(
+                f"{result.pair[1]}: {result.label} was decoded by other weights of {' and '.join(roles)} than others "
+                "of this pair; accepted: results of the same weights"
+            )
+        self.weights |= result.read_weights
         if self.seen.get(how) == result.config_hash:
             return
         if how in self.seen:
@@ -234,7 +241,8 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
 
     Raises:
         UserError: a kind has fewer than two pairs, or its pairs differ in their decodings; results differ in what must
-            be alike (benchmark, problems, samples, seed, sampling, grader), or one is given twice.
+            be alike (benchmark, problems, samples, seed, sampling, grader; a pair's in its weights), or one is given
+            twice.
     """
     every = [each for mine in results.values() for each in mine]
     if unlike := _unlike(every):

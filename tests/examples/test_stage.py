@@ -254,6 +254,7 @@ def test_placebos_are_compared_on_the_same_bases_alone(kinds):
 def test_what_does_not_fit_together_is_refused(kinds):
     last = pair("c")[-1]
     other = last.replace(provenance={**last.provenance, "settings": "0" * 16})  # of another engine, say
+    kept = {**last.provenance, "weights": {"base": "base of c", "rl": "rl of c, trained again"}}
     for given, words in (
         ({"RL": pair("only")}, "RL: 1 pair"),
         ({"RL": [*pair("a"), *pair("b", rules=RULES[:3])]}, "was not decoded as the other pairs"),
@@ -262,6 +263,7 @@ def test_what_does_not_fit_together_is_refused(kinds):
         ({"RL": [*kinds["RL"], *pair("c", grader="robust")]}, "differ in grader"),
         ({"RL": [*kinds["RL"], *pair("c", seed=1)]}, "differ in seed"),
         ({"RL": [*kinds["RL"], *pair("c"), other]}, "is given twice"),
+        ({"RL": [*pair("b"), *pair("c")[:-1], last.replace(provenance=kept)]}, "/c/rl: .* by other weights of rl than"),
     ):
         with pytest.raises(UserError, match=words):
             pair_statistics(given)
