@@ -141,8 +141,8 @@ def _gains(data: Frame, kinds: list[str], name: str) -> Section:
                 line(axes, [100 * at for at in points["changed"]], estimates(points, "gain"), _name(criterion), **how)
             axes.axhline(0, color="#808080", linewidth=0.8)
             axes.set_title(visible(kind, 40))
-            axes.set_ylabel("gain over base")
-            percent_axis(axes.yaxis)
+            axes.set_ylabel("gain over base, points")
+            percent_axis(axes.yaxis, unit="")
         made.axes[-1].set_xlabel("changed tokens, %")
         made.figure.legend(*made.one.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     title = "What replacing gains over base, against the share of changed tokens, by kind of pairs"

@@ -81,14 +81,14 @@ def _depth(strata: Frame, name: str, these: str) -> Section:
     """Draw the share of these tokens that matter, and their mean effect, by depth."""
     data = strata[(strata["by"] == "tenth") & (strata["kind"] == "flagged")].reset_index(drop=True)
     with drawing(name, 2.4, 2) as canvas:
-        panels = (("effect", "mean effect"), ("matter", "tokens that matter"))
-        for axes, (column, title) in zip(canvas.axes, panels, strict=True):
+        panels = (("effect", "mean effect, points", ""), ("matter", "tokens that matter", " %"))
+        for axes, (column, title, unit) in zip(canvas.axes, panels, strict=True):
             for i, (label, of_label) in enumerate(data.groupby("label", sort=False)):
                 at = [10 * (tenth + 0.5) for tenth in of_label["from"]]
                 line(axes, at, estimates(of_label, column), str(label), **look(i))
             axes.set_xlabel("% of the response")
             axes.set_ylabel(title)
-            percent_axis(axes.yaxis)
+            percent_axis(axes.yaxis, unit)
         canvas.figure.legend(*canvas.one.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     title = f"The effect of a {these} token, and the share of them that matter, by the part of the response before it"
     alt = "Two line charts by depth in the response, one line a rule: mean effect, and share of tokens that matter."

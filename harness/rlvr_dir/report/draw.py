@@ -169,9 +169,9 @@ def root_axis(axes: Any) -> None:
     axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
 
 
-def percent_axis(axis: Any) -> None:
-    """Write the ticks of a share as `0.1 %`, also where the axis is logarithmic."""
+def percent_axis(axis: Any, unit: str = " %") -> None:
+    """Write the ticks of a share as `0.1 %`, also where the axis is logarithmic; of a difference without the unit."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}{unit}"))
     axis.set_minor_formatter(NullFormatter())
