@@ -205,8 +205,8 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		for file in $(SMOL)/{sweeps/smol_decision_*_$$seed/results,criteria-$$seed}/*.json; do sed 's|$(CURDIR)/||g' $$file \
 		> reports/smol/results/seed-$$seed/$${file##*/} || exit; done; \
 		install -m 644 $(SMOL)/train-$$seed/seed-$$seed/log.jsonl reports/smol/training/seed-$$seed.jsonl || exit; done
-	mkdir -p reports/smol/results/base-again && for file in $(SMOL)/base-again/*.json; do sed 's|$(CURDIR)/||g' \
-		$$file > reports/smol/results/base-again/$${file##*/} || exit; done
+	for of in base-again extrapolate; do mkdir -p reports/smol/results/$$of && for file in $(SMOL)/$$of/*.json; do \
+		sed 's|$(CURDIR)/||g' $$file > reports/smol/results/$$of/$${file##*/} || exit; done; done
 	(cd $(SMOL) && sha256sum train-*/seed-*/rl/model.safetensors) > reports/smol/training/SHA256SUMS
 	install -m 644 $(SMOL)/train-0/train.yaml reports/smol/training
 
