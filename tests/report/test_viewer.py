@@ -161,6 +161,11 @@ def test_stored_records_and_the_command(tmp_path):
         assert isinstance(done.exception, UserError)
         assert said in str(done.exception)
 
+    empty = tmp_path / "empty"
+    done = run(app, ["view", "--tasks", TASK, "--store", str(empty), "--out", str(out), "--tokenizer", str(tmp_path)])
+    assert f"tokenizer '{tmp_path}' cannot be read" in str(done.exception)
+    assert not [*empty.rglob("journal*")]  # nothing was decoded
+
 
 # ---- in a browser ----
 

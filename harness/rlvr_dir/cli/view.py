@@ -72,10 +72,10 @@ def view(
         spec = load_eval({}, {**options, "decodings": decodings, "samples": sample + 1, "limit": first})
         check_output(out)
         check_writable(store)
-        many = _decoded(spec, store, top, problem or ())
         from rlvr_dir.tiny import checkpoints
 
-        load = tokenizers(tokenizer, checkpoints(spec.pair))
+        load = tokenizers(tokenizer, checkpoints(spec.pair))  # a wrong one is refused before anything is decoded
+        many = _decoded(spec, store, top, problem or ())
     else:
         load = tokenizers(tokenizer)
         read = _read(records or [], store)

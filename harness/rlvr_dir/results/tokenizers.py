@@ -42,19 +42,29 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> Callable[[Sequenc
     It comes from where the user says: `named`, else the `pair` that the command itself decodes. What a record says of
     its models is a stranger's word: it is looked up only for `records`, among local files, and its code is never run.
     The tiny pair's records are known by the digest of its weights.
+
+    Raises:
+        UserError: nothing can be read where the user says.
     """
     hinted = False  # a report asks for many records, and is told once
+    fixed: Any = None
+    if named is not None and named != NAMED_THERE:
+        try:
+            fixed = _read(named, trust_remote_code=False, local_files_only=False)
+        except Exception as error:  # transformers raises anything
+            raise UserError(f"tokenizer={named!r} cannot be read: {_first_line(error)}") from None
 
     def load(records: Sequence[Record]) -> Any:
         nonlocal hinted
-        kwargs: dict[str, Any] = {"trust_remote_code": False, "local_files_only": named in (None, NAMED_THERE)}
-        place = named
+        if fixed is not None:
+            return fixed
+        kwargs: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
         if named == NAMED_THERE:
             place = _named_by(records)
-        elif named is None and pair is not None:
+        elif pair is not None:
             place = pair.rl
             kwargs |= {"revision": pair.rl_revision, "trust_remote_code": pair.trust_remote_code}
-        elif named is None:
+        else:
             place = _tiny(records) or _below(records)
         if place is None:
             if _named_by(records) and not hinted:
@@ -63,14 +73,15 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> Callable[[Sequenc
             return None
         try:
             return _read(place, **kwargs)
-        except Exception as error:  # transformers raises anything; the page is of use without it
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            if named == place:
-                raise UserError(f"tokenizer={named!r} cannot be read: {reason}") from None
-            _warn(f"warning: no tokenizer in {place} ({reason}): responses are plain text")
+        except Exception as error:  # as above; the page is of use without it
+            _warn(f"warning: no tokenizer in {place} ({_first_line(error)}): responses are plain text")
             return None
 
     return load
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _read(place: str, **options: Any) -> Any:
