@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.spec import Pair
+from rlvr_dir.config import Pair
 
 LOAD_FORMAT = "rlvr_random"
 SPREAD = 10.0  # standard deviation of the logits: half of the rows have 0.95 of their probability on 6 tokens or fewer

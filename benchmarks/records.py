@@ -40,7 +40,7 @@ from rlvr_dir.records import Record, RecordConfig, RecordStore, Row
 from rlvr_dir.records.commands import list_records
 from rlvr_dir.records.entries import scan
 from rlvr_dir.records.record import JOURNAL
-from rlvr_dir.spec import Decoding, Pair, Sampling
+from rlvr_dir.config import Decoding, Pair, Sampling
 
 TASK, SAMPLES, VOCABULARY = "tiny_medium", 32, 151_936
 STAGES = ("write", "trace", "read", "resume", "verify", "grade", "open", "list", "compare", "report", "sweep")

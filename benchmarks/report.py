@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.script import run
 from rlvr_dir.bench.decode import machine
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 
 TAUS, GAMMAS = (-0.5, -0.4, -0.3, -0.2, -0.1), (0.0, 0.05, 0.1)
 BENCHMARKS = {"aime24": 30, "aime25": 30, "amc": 83, "minerva": 272}  # problems

@@ -19,7 +19,7 @@ FIRST_TOKEN = """
 import os, sys
 out = os.fdopen(os.dup(1), "w"); os.dup2(2, 1)
 from rlvr_dir.decode import Request, open_engine
-from rlvr_dir.spec import EngineSpec, Sampling
+from rlvr_dir.config import EngineSpec, Sampling
 from rlvr_dir.tiny import tiny_pair
 spec = EngineSpec(backend="vllm", enforce_eager=True, self_test=sys.argv[1] == "test")
 with open_engine(tiny_pair(), spec) as engine:

@@ -86,7 +86,7 @@ def peaked_pair(tmp_path_factory):
 def transformers_engine(peaked_pair):
     """The reference engine on the peaked pair."""
     from rlvr_dir.decode import open_engine
-    from rlvr_dir.spec import EngineSpec
+    from rlvr_dir.config import EngineSpec
 
     with open_engine(peaked_pair, EngineSpec(backend="transformers")) as engine:
         yield engine
@@ -94,7 +94,7 @@ def transformers_engine(peaked_pair):
 
 def vllm_spec(**changes):
     """Engine settings for tests: exact arithmetic, no compilation, prompts prefilled in small chunks."""
-    from rlvr_dir.spec import EngineSpec
+    from rlvr_dir.config import EngineSpec
 
     settings = {
         "backend": "vllm", "dtype": "float32", "enforce_eager": True, "block_size": 32, "kv_cache_gib": 0.25,

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from rlvr_dir import cli
 from rlvr_dir.cli.base import as_options
-from rlvr_dir.spec import EngineSpec
+from rlvr_dir.config import EngineSpec
 from tests.commands import refused
 from tests.records.made import read, stored_count
 

@@ -30,8 +30,8 @@ from rlvr_dir.results.compare import compare, markdown
 from rlvr_dir.results.from_records import grade_again, show_record
 from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.spec import Decoding, load_eval, read_yaml
-from rlvr_dir.spec.base import read_jsonl
+from rlvr_dir.config import Decoding, load_eval, read_yaml
+from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.sweep.estimate import _speed
 from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.outcome import Places

@@ -63,7 +63,7 @@ def run(python, *words, cwd, **environment):
 COMMAND = "from rlvr_dir.cli import main; main()"
 
 
-THEIRS = ("harness", "spec", "tasks", "train")
+THEIRS = ("harness", "config", "tasks", "train")
 EVALUATES = """import harness, spec, tasks, train
 import rlvr_dir
 asked = rlvr_dir.EvalSpec(

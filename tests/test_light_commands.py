@@ -8,7 +8,7 @@ import pytest
 
 from rlvr_dir.policy.trace import columns
 from rlvr_dir.records import RecordConfig, RecordStore, Row
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.tiny import tiny_pair
 from tests.records.made import INFO, TASK, made
 

@@ -22,8 +22,8 @@ from rlvr_dir.policy.gates import Threshold
 from rlvr_dir.results.from_records import record_of
 from rlvr_dir.results.matching import conflicting_weights, match_key
 from rlvr_dir.results.result import EvalResult
-from rlvr_dir.spec import Decoding
-from rlvr_dir.spec.pair import model_name
+from rlvr_dir.config import Decoding
+from rlvr_dir.config.pair import model_name
 from rlvr_dir.stats import Estimate, RunScores, family
 
 BY_RL = "veto by RL"  # the gate decides, as in a veto, and RL writes

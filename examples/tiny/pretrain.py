@@ -13,7 +13,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from examples.tiny import corpus
 from examples.tiny.tokenizer import CONTEXT
-from rlvr_dir.spec import Spec
+from rlvr_dir.config import Spec
 from rlvr_dir.tiny import vocabulary as v
 from rlvr_dir.train.run import OnProgress
 

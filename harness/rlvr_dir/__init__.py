@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rlvr_dir.evals import evaluate
     from rlvr_dir.problems import tasks_dir
     from rlvr_dir.results import EvalResult, read_results
-    from rlvr_dir.spec import EvalSpec
+    from rlvr_dir.config import EvalSpec
 
 __all__ = [
     "EvalResult",
@@ -45,7 +45,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "EvalResult": "rlvr_dir.results",
-    "EvalSpec": "rlvr_dir.spec",
+    "EvalSpec": "rlvr_dir.config",
     "evaluate": "rlvr_dir.evals",
     "read_results": "rlvr_dir.results",
     "tasks_dir": "rlvr_dir.problems",

@@ -9,7 +9,7 @@ token depends on this one alone.
 
 import math
 
-from rlvr_dir.spec import Pair
+from rlvr_dir.config import Pair
 
 F, V, RL_LEFT = 6, 0.8, 0.9
 FILLERS = [f"so{i}" for i in range(F)]

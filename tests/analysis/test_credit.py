@@ -20,7 +20,7 @@ from rlvr_dir.evals.loop import run_jobs
 from rlvr_dir.records import Record, RecordStore
 from rlvr_dir.report.credit import credit_chapter
 from rlvr_dir.report.rows import drawn
-from rlvr_dir.spec import Decoding, EngineSpec, EvalSpec, Sampling
+from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Sampling
 from rlvr_dir.stats import token_difference
 from tests.analysis.made_pair import RL_LEFT, V, made_pair
 from tests.broken import die_at, in_child

@@ -6,7 +6,7 @@ import pytest
 from rlvr_dir.analysis.problems import problem_kind, problems
 from rlvr_dir.errors import UserError
 from rlvr_dir.results.settings import Setting
-from rlvr_dir.spec import Decoding
+from rlvr_dir.config import Decoding
 from tests.report import made
 
 

@@ -9,7 +9,7 @@ from scipy.stats import bernoulli
 from rlvr_dir.audit import interventions, outcomes, tokens
 from rlvr_dir.audit.interventions import SHARES, WAYS, name_of, point_frame
 from rlvr_dir.audit.tokens import traced_tokens
-from rlvr_dir.spec import Decoding
+from rlvr_dir.config import Decoding
 from tests.audit.made import VOCABULARY, responses, row
 
 PROBLEMS, SAMPLES, COPIES = 24, 8, 3

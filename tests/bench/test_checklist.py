@@ -15,7 +15,7 @@ from benchmarks.steps import STEPS
 from rlvr_dir.decode.plan import rule_of
 from rlvr_dir.policy.gates import gates
 from rlvr_dir.policy.rule import Rule
-from rlvr_dir.spec import Pair
+from rlvr_dir.config import Pair
 
 ROOT = Path(__file__).parents[2]
 PAIR = Pair(base="x", rl="x")  # of checks that look at none

@@ -13,7 +13,7 @@ from rlvr_dir.lm_eval_model.args import parse_model_args
 from rlvr_dir.lm_eval_model.lm import RlvrDirLM
 from rlvr_dir.records import RecordStore
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.spec import EngineSpec, EvalSpec, parse
+from rlvr_dir.config import EngineSpec, EvalSpec, parse
 from tests.checkpoints.made import THINKING, thinking
 
 OFF = {"enable_thinking": False}

@@ -11,7 +11,7 @@ from rlvr_dir.checkpoints.memory import GIB, ModelShape, batch_bytes, check_rows
 from rlvr_dir.decode import open_engine, transformers_pair
 from rlvr_dir.decode.lock_step import LockStep
 from rlvr_dir.errors import UserError
-from rlvr_dir.spec import EngineSpec
+from rlvr_dir.config import EngineSpec
 from tests.decode.requests import assert_same, make_requests
 
 QWEN_7B = Qwen2Config(

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, DynamicCache
 from rlvr_dir.checkpoints.precision import IEEE_FLOAT32
 from rlvr_dir.decode import open_engine
 from rlvr_dir.decode.caches import GROUPED, group_heads, growing_cache
-from rlvr_dir.spec import EngineSpec
+from rlvr_dir.config import EngineSpec
 
 
 def loaded(peaked_pair, dtype, **environment):
@@ -19,7 +19,7 @@ def loaded(peaked_pair, dtype, **environment):
     code = (
         "import os, sys, torch, triton\n"
         "from rlvr_dir.decode import open_engine\n"
-        "from rlvr_dir.spec import EngineSpec, Pair\n"
+        "from rlvr_dir.config import EngineSpec, Pair\n"
         "torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True\n"
         "open_engine(Pair(base=sys.argv[1], rl=sys.argv[2]), EngineSpec(backend='transformers', dtype=sys.argv[3]))\n"
         "print(triton.knobs.language.fp32_default, os.environ.get('NVIDIA_TF32_OVERRIDE'),\n"

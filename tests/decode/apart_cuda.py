@@ -45,7 +45,7 @@ def chosen(pair, **settings):
 
     from rlvr_dir.decode.vllm_pair import batch_invariance
     from rlvr_dir.decode.vllm_pair.engine import VllmPair
-    from rlvr_dir.spec import EngineSpec
+    from rlvr_dir.config import EngineSpec
 
     engine = VllmPair(pair, EngineSpec(vllm_args={"load_format": "dummy"}, **settings))
     batch_invariance.switch(engine.spec.deterministic)

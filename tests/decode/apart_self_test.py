@@ -140,7 +140,7 @@ def main(pair, hub):
     from rlvr_dir.decode import open_engine
     from rlvr_dir.decode.vllm_pair.self_test import self_test
     from rlvr_dir.errors import UserError
-    from rlvr_dir.spec import Pair
+    from rlvr_dir.config import Pair
     from tests.conftest import vllm_spec
     from tests.decode.inside import worker_model
 

@@ -3,7 +3,7 @@
 import torch
 
 from rlvr_dir.decode import Request
-from rlvr_dir.spec import Sampling
+from rlvr_dir.config import Sampling
 from tests.decode.requests import DECODINGS, LONG
 
 

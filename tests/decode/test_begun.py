@@ -7,7 +7,7 @@ import pytest
 
 from rlvr_dir.decode import Request
 from rlvr_dir.errors import UserError
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 from tests.decode.requests import make_requests
 
 

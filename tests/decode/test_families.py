@@ -6,7 +6,7 @@ import torch
 from rlvr_dir.bench.random_pair import tokenizer
 from rlvr_dir.checkpoints.context import positions
 from rlvr_dir.decode import open_engine
-from rlvr_dir.spec import EngineSpec, Pair
+from rlvr_dir.config import EngineSpec, Pair
 from tests.conftest import vllm_spec
 from tests.decode.requests import assert_same, make_requests
 

@@ -10,7 +10,7 @@ from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.ray.worker import _Taking
 from rlvr_dir.decode.types import BrokenLogits
 from rlvr_dir.errors import UserError
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 from tests.conftest import vllm_spec
 from tests.decode.apart import requests_of
 from tests.decode.found import found_apart

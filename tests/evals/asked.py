@@ -3,7 +3,7 @@
 from rlvr_dir import evals
 from rlvr_dir.evals import traces
 from rlvr_dir.policy.gates import Threshold, gates
-from rlvr_dir.spec import EvalSpec, parse
+from rlvr_dir.config import EvalSpec, parse
 
 
 def asked(decodings, tasks, sampling, **fields):

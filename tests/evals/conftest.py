@@ -3,7 +3,7 @@
 import pytest
 
 from rlvr_dir.decode import open_engine
-from rlvr_dir.spec import EngineSpec
+from rlvr_dir.config import EngineSpec
 
 
 @pytest.fixture(scope="session")

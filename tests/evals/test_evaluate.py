@@ -19,7 +19,7 @@ from rlvr_dir.problems.data import find_benchmark
 from rlvr_dir.problems.task import BoxedAnswers, Response, facts, process_results
 from rlvr_dir.records import RecordStore
 from rlvr_dir.report.viewer import answer_of
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 from tests.evals.asked import asked, evaluate
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)

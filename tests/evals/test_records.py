@@ -17,7 +17,7 @@ from rlvr_dir.results.compare import compare, markdown
 from rlvr_dir.results.from_records import record_of, result_of_record, show_record
 from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 from tests.commands import invoke, run
 from tests.evals.asked import asked, criterion_values, evaluate
 from tests.records import made

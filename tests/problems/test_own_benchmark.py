@@ -19,7 +19,7 @@ from rlvr_dir.records.entries import scan
 from rlvr_dir.results.from_records import benchmark_of
 from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.matching import mismatches
-from rlvr_dir.spec import Decoding, load_eval
+from rlvr_dir.config import Decoding, load_eval
 from rlvr_dir.sweep.specs import load
 from rlvr_dir.train.spec import load_train
 from tests.commands import refused, run

@@ -8,7 +8,7 @@ import numpy as np
 from rlvr_dir.records import RecordConfig, RecordStore, Replay, Row
 from rlvr_dir.records.entries import encode, scan
 from rlvr_dir.records.record import JOURNAL
-from rlvr_dir.spec import Decoding, Pair, Sampling
+from rlvr_dir.config import Decoding, Pair, Sampling
 
 TASK = "tiny_easy"
 PROBLEMS = [f"{TASK}/{i}" for i in range(12)]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from rlvr_dir.spec import Decoding
+from rlvr_dir.config import Decoding
 from tests.commands import refused, run
 from tests.report.made import grid
 from tests.results.made import made

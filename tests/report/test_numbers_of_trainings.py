@@ -9,7 +9,7 @@ import pytest
 
 from rlvr_dir import stats
 from rlvr_dir.report.build import build
-from rlvr_dir.spec import Decoding
+from rlvr_dir.config import Decoding
 from tests.report.held import ends, number, rows_of
 from tests.report.made import result
 

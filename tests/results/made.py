@@ -3,7 +3,7 @@
 import numpy as np
 
 from rlvr_dir.results import EvalResult
-from rlvr_dir.spec import Sampling
+from rlvr_dir.config import Sampling
 
 
 def made(decoding, correct, **fields):

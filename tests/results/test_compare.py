@@ -17,7 +17,7 @@ from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.result import read_any_result
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.results.show import warnings
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 from tests.commands import invoke, refused, run
 from tests.report.made import lm_eval_result
 from tests.results.made import made as made_result

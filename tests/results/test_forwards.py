@@ -18,7 +18,7 @@ from rlvr_dir.results.forwards import (
     within,
 )
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 from tests.results.made import made
 
 BASE, RL = Decoding(mode="base"), Decoding(mode="rl")

@@ -18,7 +18,7 @@ from rlvr_dir.results.frames import frame
 from rlvr_dir.results.result import LmEvalResult, read_result
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.results.show import score, table, tables
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.tracking.describe import description, metrics_of
 from tests.results.made import made
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlvr_dir.spec import Decoding
+from rlvr_dir.config import Decoding
 from rlvr_dir.tiny import benchmark
 
 RULES = (

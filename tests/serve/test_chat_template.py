@@ -9,7 +9,7 @@ from openai import BadRequestError, OpenAI
 
 from rlvr_dir.checkpoints.chat_template import encode_prompt
 from rlvr_dir.decode import open_engine
-from rlvr_dir.spec import EngineSpec
+from rlvr_dir.config import EngineSpec
 from tests.checkpoints.made import thinking
 from tests.serve.server import served
 

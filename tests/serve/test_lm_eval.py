@@ -17,7 +17,7 @@ from lm_eval.tasks import TaskManager
 from rlvr_dir.evals import evaluate
 from rlvr_dir.lm_eval_model.lm import RlvrDirLM
 from rlvr_dir.problems.data import tasks_dir
-from rlvr_dir.spec import Decoding, EngineSpec, EvalSpec, Sampling
+from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Sampling
 from rlvr_dir.tiny import tiny_pair
 
 pytestmark = pytest.mark.vllm

@@ -5,7 +5,7 @@ import yaml
 
 from rlvr_dir.cli.sweep import read
 from rlvr_dir.errors import UserError
-from rlvr_dir.spec import parse
+from rlvr_dir.config import parse
 from rlvr_dir.sweep import sweeps_dir
 from rlvr_dir.sweep.lists import Cost, SweepList, cost_table
 from rlvr_dir.sweep.outcome import Places

@@ -18,7 +18,7 @@ from rlvr_dir.report.markdown import table
 from rlvr_dir.report.sweep import CompleteTrial, TrainingSummary, against
 from rlvr_dir.results.forwards import Answer
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.sweep.confirm import confirm
 from rlvr_dir.sweep.decoding import DecodingObjective, metrics
 from rlvr_dir.sweep.decodings import decoding_of

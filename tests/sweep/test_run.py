@@ -11,7 +11,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from rlvr_dir.errors import UserError
 from rlvr_dir.problems.data import find_benchmark
-from rlvr_dir.spec import Decoding
+from rlvr_dir.config import Decoding
 from rlvr_dir.sweep.confirm import confirm
 from rlvr_dir.sweep.decoding import unused
 from rlvr_dir.sweep.estimate import estimate

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 from tests.results.made import made
 
 EXTRA = Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)

@@ -29,7 +29,7 @@ from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.policy.trace import known
 from rlvr_dir.progress import phase, say, showing
 from rlvr_dir.records import Record, RecordStore
-from rlvr_dir.spec import Decoding, EvalSpec
+from rlvr_dir.config import Decoding, EvalSpec
 from rlvr_dir.stats import Estimate, token_difference, token_mean, token_share
 
 TENTHS = 10  # of a response: the depth of a token

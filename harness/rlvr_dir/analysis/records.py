@@ -10,7 +10,7 @@ from rlvr_dir.evals.loop import opened
 from rlvr_dir.evals.traces import rollouts, traced
 from rlvr_dir.progress import showing
 from rlvr_dir.records import Row
-from rlvr_dir.spec import Decoding, EvalSpec
+from rlvr_dir.config import Decoding, EvalSpec
 
 
 def description_of(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, Any]:

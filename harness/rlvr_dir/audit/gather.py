@@ -31,8 +31,8 @@ from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark
 from rlvr_dir.progress import phase, showing
 from rlvr_dir.records import RecordStore, Row, fingerprint
 from rlvr_dir.results import EvalResult, frame
-from rlvr_dir.spec import Decoding, EvalSpec, Pair
-from rlvr_dir.spec.base import read_jsonl
+from rlvr_dir.config import Decoding, EvalSpec, Pair
+from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.sweep.matched import is_uniform
 from rlvr_dir.sweep.taus import gate_of
 from rlvr_dir.tiny import checkpoints

@@ -19,7 +19,7 @@ from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, loo
 from rlvr_dir.report.model import Cell, Chapter, Report, Section, cell, frame
 from rlvr_dir.report.tables import place
 from rlvr_dir.results.settings import few_families_words
-from rlvr_dir.spec.pair import model_name
+from rlvr_dir.config.pair import model_name
 from rlvr_dir.stats import Estimate
 
 TITLES = {

@@ -28,7 +28,7 @@ from rlvr_dir.markdown import duration
 from rlvr_dir.problems.benchmark import Benchmark
 from rlvr_dir.progress import say
 from rlvr_dir.report.rows import estimate
-from rlvr_dir.spec import EvalSpec, Pair, load_eval, parse
+from rlvr_dir.config import EvalSpec, Pair, load_eval, parse
 from rlvr_dir.stats import Estimate
 from rlvr_dir.tiny import checkpoints
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rlvr_dir.spec import Decoding, EngineSpec, Pair, Sampling
+from rlvr_dir.config import Decoding, EngineSpec, Pair, Sampling
 
 PROMPTS = 30
 TEXT = "Problem {}: let a be the sum of the first {} integers. What is a squared? Reason step by step, then answer."

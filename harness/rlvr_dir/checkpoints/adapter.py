@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_dir.errors import UserError
-from rlvr_dir.spec import Pair
+from rlvr_dir.config import Pair
 
 CONFIG = "adapter_config.json"
 TENSORS = "adapter_model.safetensors"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlvr_dir.spec import Decoding
+from rlvr_dir.config import Decoding
 
 UNKNOWN = 2048  # where neither configuration names its positions
 # Rotary embeddings whose angles do not depend on how many positions the configuration names.

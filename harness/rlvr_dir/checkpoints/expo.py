@@ -11,7 +11,7 @@ from typing import Any
 
 from rlvr_dir.checkpoints.weights import INDEX, Stored, tensors_of
 from rlvr_dir.errors import UserError
-from rlvr_dir.spec import Pair
+from rlvr_dir.config import Pair
 
 
 def write_expo(pair: Pair, gamma: float, folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_dir.checkpoints.expo import write_changed
-from rlvr_dir.spec import Pair
+from rlvr_dir.config import Pair
 
 
 def energies(delta: Any) -> Any:

@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from rlvr_dir.errors import UserError
 from rlvr_dir.markdown import markdown_table
-from rlvr_dir.spec import EngineSpec, Pair, zoo
-from rlvr_dir.spec.zoo import ZooPair
+from rlvr_dir.config import EngineSpec, Pair, zoo
+from rlvr_dir.config.zoo import ZooPair
 from rlvr_dir.tiny import checkpoints
 
 Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are not here and the hub cannot be asked

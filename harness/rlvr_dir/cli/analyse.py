@@ -11,8 +11,8 @@ from rlvr_dir.cli.options import spec_options
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import check_output, check_writable, write_file
 from rlvr_dir.progress import phase
-from rlvr_dir.spec import EngineSpec, EvalSpec, Pair, Sampling, load_eval
-from rlvr_dir.spec.base import read_jsonl
+from rlvr_dir.config import EngineSpec, EvalSpec, Pair, Sampling, load_eval
+from rlvr_dir.config.base import read_jsonl
 
 if TYPE_CHECKING:
     from rlvr_dir.analysis.result import Analysis

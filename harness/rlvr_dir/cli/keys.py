@@ -16,9 +16,9 @@ def keys_command(kind: Annotated[str, typer.Argument(help="eval, sweep, train, o
     \b
         rlvr-dir keys train > mine.yaml
     """
-    from rlvr_dir.spec import EvalSpec
-    from rlvr_dir.spec.keys import keys
-    from rlvr_dir.spec.sweep import SweepSpec
+    from rlvr_dir.config import EvalSpec
+    from rlvr_dir.config.keys import keys
+    from rlvr_dir.config.sweep import SweepSpec
     from rlvr_dir.sweep.specs import TrainingSweep
     from rlvr_dir.train.spec import TrainSpec
 

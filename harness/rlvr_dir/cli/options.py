@@ -4,7 +4,7 @@
     def command(file: ..., options: dict[str, Any]) -> None:
 
 `options` then holds what was given, by the field's name (`pretrained` and `revision` for `rl` and `rl_revision`, which
-are options, too), for `rlvr_dir.spec.load_eval`.
+are options, too), for `rlvr_dir.config.load_eval`.
 """
 
 import inspect
@@ -17,10 +17,10 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from rlvr_dir.spec import Decoding, EngineSpec, EvalSpec, Pair, Sampling, Spec
-from rlvr_dir.spec.pair import OPTIONS
-from rlvr_dir.spec.presentation import Presentation
-from rlvr_dir.spec.serving import Address, Limits
+from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Pair, Sampling, Spec
+from rlvr_dir.config.pair import OPTIONS
+from rlvr_dir.config.presentation import Presentation
+from rlvr_dir.config.serving import Address, Limits
 
 # The groups of a command's help, after its own options.
 GROUPS: dict[type[Spec], str] = {

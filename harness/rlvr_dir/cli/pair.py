@@ -12,8 +12,8 @@ from rlvr_dir.cli.options import spec_options
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import check_writable
 from rlvr_dir.progress import phase
-from rlvr_dir.spec import EngineSpec, Pair, parse
-from rlvr_dir.spec.pair import PAIR_OPTIONS, pair_of
+from rlvr_dir.config import EngineSpec, Pair, parse
+from rlvr_dir.config.pair import PAIR_OPTIONS, pair_of
 
 app = group("Pairs by name, whether two checkpoints fit together, changed weights.")
 TWO = ("pair", "base", "pretrained")  # what may be named without an option
@@ -28,7 +28,7 @@ def list_command(as_json: AsJson = False) -> None:
     A question mark stands behind what nobody has verified. A name takes a checkpoint, or any revision of the RL
     repository, after an @: nemotron-1.5b@brorl.
     """
-    from rlvr_dir.spec import TINY_RL, zoo
+    from rlvr_dir.config import TINY_RL, zoo
 
     if as_json:
         echo_json([{"name": name, **pair.model_dump(mode="json")} for name, pair in zoo().items()])

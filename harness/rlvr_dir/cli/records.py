@@ -9,8 +9,8 @@ from rlvr_dir.cli.base import echo, echo_json, fit_table, group
 from rlvr_dir.cli.options import spec_options
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.files import make_folder
-from rlvr_dir.spec import EvalSpec
-from rlvr_dir.spec.presentation import Grader
+from rlvr_dir.config import EvalSpec
+from rlvr_dir.config.presentation import Grader
 
 app = group("The store of rollouts: what is held, in what state.")
 
@@ -33,7 +33,7 @@ def _say_if_empty(store: Path) -> None:
 def records_list(store: RecordsFolder = RECORDS) -> None:
     """List every record: rule, pair, state, responses, share of changed tokens, date; `show` has the rest of one."""
     from rlvr_dir.records.commands import list_records
-    from rlvr_dir.spec.pair import model_name
+    from rlvr_dir.config.pair import model_name
 
     rows = list(list_records(store))
     _say_if_empty(store)

@@ -9,8 +9,8 @@ import typer
 from rlvr_dir.cli.base import echo
 from rlvr_dir.cli.evaluate import announce_tiny
 from rlvr_dir.cli.options import spec_options
-from rlvr_dir.spec import Decoding, EngineSpec, Pair, Sampling, load_eval, parse
-from rlvr_dir.spec.serving import Address, Limits
+from rlvr_dir.config import Decoding, EngineSpec, Pair, Sampling, load_eval, parse
+from rlvr_dir.config.serving import Address, Limits
 
 
 @spec_options(Address, Pair, Decoding, Sampling, Limits, EngineSpec, without=("samples",))

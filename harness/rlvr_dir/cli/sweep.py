@@ -8,11 +8,11 @@ import typer
 from rlvr_dir.cli.base import echo, fit_table, group, parse_numbers
 from rlvr_dir.errors import UserError, nearest
 from rlvr_dir.progress import phase, say
-from rlvr_dir.spec import parse, read_yaml
-from rlvr_dir.spec.evaluation import load_criteria
+from rlvr_dir.config import parse, read_yaml
+from rlvr_dir.config.evaluation import load_criteria
 
 if TYPE_CHECKING:
-    from rlvr_dir.spec.search import Search
+    from rlvr_dir.config.search import Search
     from rlvr_dir.sweep.folder import SweepFolder
     from rlvr_dir.sweep.sweep import Sweep
 
@@ -32,7 +32,7 @@ def sweep_list(
     long: Annotated[bool, typer.Option("--long", help="Print what each is for, too, in full.")] = False,
 ) -> None:
     """List the sweeps that ship with rlvr-dir."""
-    from rlvr_dir.spec.base import load_yaml
+    from rlvr_dir.config.base import load_yaml
     from rlvr_dir.sweep import sweeps_dir
 
     rows = []

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rlvr_dir.decode.trace import Trace
-from rlvr_dir.spec import EngineSpec, Pair
+from rlvr_dir.config import EngineSpec, Pair
 
 if TYPE_CHECKING:
     from rlvr_dir.decode.engine import Engine

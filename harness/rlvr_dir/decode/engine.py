@@ -16,7 +16,7 @@ from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.types import Plan, Request, Rollout
 from rlvr_dir.errors import UserError
 from rlvr_dir.progress import phase
-from rlvr_dir.spec import EngineSpec, Pair
+from rlvr_dir.config import EngineSpec, Pair
 
 TYPICAL = 128  # tokens that a response is taken to be long before any is there, where its limit is no less
 

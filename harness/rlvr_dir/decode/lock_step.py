@@ -22,7 +22,7 @@ from rlvr_dir.policy.combine import combination_of
 from rlvr_dir.policy.gates import GateError
 from rlvr_dir.policy.rule import Rules
 from rlvr_dir.policy.step import Requests
-from rlvr_dir.spec import Pair
+from rlvr_dir.config import Pair
 
 Facts = tuple[int, bool, bool, float]  # of a token: id, replaced, changed, delta log p
 

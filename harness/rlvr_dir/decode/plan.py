@@ -18,7 +18,7 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.policy.noise import request_key
 from rlvr_dir.policy.own import NotLoaded
 from rlvr_dir.policy.rule import Rule
-from rlvr_dir.spec import Decoding, Pair, Sampling, check_together
+from rlvr_dir.config import Decoding, Pair, Sampling, check_together
 
 ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
 DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on

@@ -21,7 +21,7 @@ from rlvr_dir.decode.types import Plan, Rollout
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.combine import combination_of
 from rlvr_dir.progress import phase
-from rlvr_dir.spec import EngineSpec, Pair
+from rlvr_dir.config import EngineSpec, Pair
 
 
 class TransformersPair(Engine):

@@ -37,7 +37,7 @@ from rlvr_dir.records.config import NOT_HASHED
 from rlvr_dir.records.verdicts import versions as grading_versions
 from rlvr_dir.results.from_records import provenance
 from rlvr_dir.results.result import EvalResult, LmEvalResult, refuse_lm_eval_tasks, result_from
-from rlvr_dir.spec import EvalSpec
+from rlvr_dir.config import EvalSpec
 
 GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which waits for hard answers
 

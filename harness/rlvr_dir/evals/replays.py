@@ -20,7 +20,7 @@ from rlvr_dir.evals.jobs import Job
 from rlvr_dir.grading import grade_many
 from rlvr_dir.records import Record, RecordStore, Replay, judge_name
 from rlvr_dir.records.replay import OWN, PROPOSED
-from rlvr_dir.spec import Decoding, Sampling
+from rlvr_dir.config import Decoding, Sampling
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rlvr_dir.policy.gates import Gate
 from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.progress import showing
 from rlvr_dir.records import RecordStore, Row
-from rlvr_dir.spec import Decoding, EvalSpec
+from rlvr_dir.config import Decoding, EvalSpec
 
 
 def traced(

@@ -29,7 +29,7 @@ from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, instance_key
 from rlvr_dir.problems.task import Response, gold_of
 from rlvr_dir.progress import showing
 from rlvr_dir.records import Key, RecordStore
-from rlvr_dir.spec import Decoding
+from rlvr_dir.config import Decoding
 from rlvr_dir.tiny import TINY_TASKS, WEIGHTS, checkpoints
 
 

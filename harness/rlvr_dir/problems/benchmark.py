@@ -19,10 +19,10 @@ from typing import Any
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError
 from rlvr_dir.grading import Gold
-from rlvr_dir.spec import Presentation, parse, read_yaml
-from rlvr_dir.spec.base import read_jsonl
-from rlvr_dir.spec.presentation import DEFAULT_GRADER
-from rlvr_dir.spec.stored import is_number, is_text
+from rlvr_dir.config import Presentation, parse, read_yaml
+from rlvr_dir.config.base import read_jsonl
+from rlvr_dir.config.presentation import DEFAULT_GRADER
+from rlvr_dir.config.stored import is_number, is_text
 from rlvr_dir.tiny import TINY_TASKS
 from rlvr_dir.tiny.problems import BENCHMARK_SIZE
 

@@ -36,14 +36,14 @@ from rlvr_dir.problems.benchmark import (
     read_problems,
 )
 from rlvr_dir.problems.lm_eval_tasks import declared, read_task
-from rlvr_dir.spec import EvalSpec, Presentation
-from rlvr_dir.spec.base import read_jsonl
-from rlvr_dir.spec.evaluation import is_task_file
-from rlvr_dir.spec.stored import is_number, is_text
+from rlvr_dir.config import EvalSpec, Presentation
+from rlvr_dir.config.base import read_jsonl
+from rlvr_dir.config.evaluation import is_task_file
+from rlvr_dir.config.stored import is_number, is_text
 from rlvr_dir.tiny import TINY_TASKS
 
 if TYPE_CHECKING:
-    from rlvr_dir.spec.sweep import SweepSpec
+    from rlvr_dir.config.sweep import SweepSpec
 
 DATA_VARIABLE = "RLVR_DIR_DATA"
 _TABLE = re.compile(r"\.(?:parquet|csv|tsv|json|jsonl\.gz|arrow|xlsx|txt)$")  # files of problems in other forms

@@ -11,8 +11,8 @@ from contextlib import redirect_stderr
 from typing import TYPE_CHECKING, Any
 
 from rlvr_dir.errors import UserError, unknown
-from rlvr_dir.spec import Sampling, parse
-from rlvr_dir.spec.engine import kwargs_words
+from rlvr_dir.config import Sampling, parse
+from rlvr_dir.config.engine import kwargs_words
 
 if TYPE_CHECKING:
     from rlvr_dir.decode import Engine

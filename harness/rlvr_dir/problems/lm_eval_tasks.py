@@ -34,7 +34,7 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.problems.benchmark import LM_EVAL, NAME, Benchmark, BenchmarkFacts
 from rlvr_dir.problems.generation import build_requests, sampling_of
 from rlvr_dir.records import Key, Row
-from rlvr_dir.spec import Sampling
+from rlvr_dir.config import Sampling
 from rlvr_dir.stats import standard_error
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.grading import DEFAULT_GRADER, Gold, Verdict, grade_many, grader_name
 from rlvr_dir.problems.benchmark import OURS, Benchmark
 from rlvr_dir.problems.data import find_benchmark
-from rlvr_dir.spec import Presentation, parse
+from rlvr_dir.config import Presentation, parse
 from rlvr_dir.stats import Responses, problem_metrics, ratio
 from rlvr_dir.stats.metrics import METRICS
 

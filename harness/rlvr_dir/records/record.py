@@ -31,7 +31,7 @@ from rlvr_dir.records.lock import Lock
 from rlvr_dir.records.replay import Replay
 from rlvr_dir.records.row import Key, Row
 from rlvr_dir.records.verdicts import StoredVerdict, versions
-from rlvr_dir.spec import parse
+from rlvr_dir.config import parse
 
 JOURNAL, LOCK = "journal.bin", "lock"
 SYNC = 1.0  # seconds: responses that came within it are forced to the disk together

@@ -1,6 +1,6 @@
 """A response that was replayed with one of its tokens changed, and its verdict; the response itself is not kept."""
 
-from rlvr_dir.spec.stored import Count, Flag, Name, Stored
+from rlvr_dir.config.stored import Count, Flag, Name, Stored
 
 OWN, PROPOSED = "own", "proposed"  # whose token it is: the response's own model's, drawn again; that of before a gate
 

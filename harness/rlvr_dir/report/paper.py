@@ -19,9 +19,9 @@ from rlvr_dir.report.model import Cell, Chapter, Section, cell, frame
 from rlvr_dir.report.shapes import Method, Score, anchor, benchmark_title, grid, methods_table
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.trainings import called, of_training, run_of
-from rlvr_dir.spec import Sampling
-from rlvr_dir.spec.pair import preset
-from rlvr_dir.spec.published import KNOWN
+from rlvr_dir.config import Sampling
+from rlvr_dir.config.pair import preset
+from rlvr_dir.config.published import KNOWN
 from rlvr_dir.stats import Estimate
 
 TASKS = ("aime24", "aime25", "amc")

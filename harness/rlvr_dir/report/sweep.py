@@ -26,8 +26,8 @@ from rlvr_dir.results import forwards
 from rlvr_dir.results.compare import Comparison
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.spec.search import Search
-from rlvr_dir.spec.sweep import SweepSpec, in_percent
+from rlvr_dir.config.search import Search
+from rlvr_dir.config.sweep import SweepSpec, in_percent
 from rlvr_dir.stats import Estimate
 from rlvr_dir.train.summary import validation_scores
 

@@ -8,9 +8,9 @@ from pydantic import (
     ValidationInfo,
 )
 
-from rlvr_dir.spec import parse
-from rlvr_dir.spec.base import short_repr
-from rlvr_dir.spec.stored import MOST, Count, Plain, Stored, Text
+from rlvr_dir.config import parse
+from rlvr_dir.config.base import short_repr
+from rlvr_dir.config.stored import MOST, Count, Plain, Stored, Text
 
 
 def _table(name: str, kinds: str, least: float, most: float, dtype: type) -> PlainValidator:

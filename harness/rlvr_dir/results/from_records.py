@@ -19,8 +19,8 @@ from rlvr_dir.records import Record, RecordStore, judge_name
 from rlvr_dir.records.commands import counts, findings_of, summary_of
 from rlvr_dir.records.verdicts import versions
 from rlvr_dir.results.result import EvalResult, NoResultError, lm_eval_refusal, result_from
-from rlvr_dir.spec import Presentation
-from rlvr_dir.spec.evaluation import is_task_file
+from rlvr_dir.config import Presentation
+from rlvr_dir.config.evaluation import is_task_file
 
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
 

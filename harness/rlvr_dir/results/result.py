@@ -28,9 +28,9 @@ from rlvr_dir.problems.benchmark import Benchmark, benchmark_size
 from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark
 from rlvr_dir.records import Key, Record
 from rlvr_dir.results.fields import Counts, Flags, Votes, checked_provenance, distinct
-from rlvr_dir.spec import Decoding, Sampling, parse
-from rlvr_dir.spec.pair import model_name, places_of
-from rlvr_dir.spec.stored import MOST, Name, Number, Plain, Stored, Text, parse_json, read_json
+from rlvr_dir.config import Decoding, Sampling, parse
+from rlvr_dir.config.pair import model_name, places_of
+from rlvr_dir.config.stored import MOST, Name, Number, Plain, Stored, Text, parse_json, read_json
 
 # What of a result's provenance can change its numbers: the settings of its tokens, the data, and who graded.
 REQUEST_FACTS = ("settings", "data", "graded_with", "partial")

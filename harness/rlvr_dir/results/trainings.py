@@ -12,8 +12,8 @@ from typing import Any
 
 from rlvr_dir.errors import UserError
 from rlvr_dir.results.result import EvalResult
-from rlvr_dir.spec import read_yaml
-from rlvr_dir.spec.stored import Count, Stored, Text, read_mapping
+from rlvr_dir.config import read_yaml
+from rlvr_dir.config.stored import Count, Stored, Text, read_mapping
 
 
 @dataclass(frozen=True, slots=True)

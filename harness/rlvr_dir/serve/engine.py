@@ -15,9 +15,9 @@ from rlvr_dir.decode.plan import plan_requests
 from rlvr_dir.decode.types import Plan, Request
 from rlvr_dir.decode.vllm_pair.engine import VllmPair
 from rlvr_dir.errors import UserError
-from rlvr_dir.spec import EngineSpec, Pair
-from rlvr_dir.spec.pair import model_name
-from rlvr_dir.spec.serving import Limits
+from rlvr_dir.config import EngineSpec, Pair
+from rlvr_dir.config.pair import model_name
+from rlvr_dir.config.serving import Limits
 
 
 class ServedPair(VllmPair):

@@ -19,8 +19,8 @@ from rlvr_dir.results.compare import comparisons
 from rlvr_dir.results.result import refuse_lm_eval_tasks
 from rlvr_dir.results.settings import Setting, settings_of
 from rlvr_dir.results.show import score
-from rlvr_dir.spec import Decoding, ProblemPart, Sampling
-from rlvr_dir.spec.sweep import RATIO, SweepSpec
+from rlvr_dir.config import Decoding, ProblemPart, Sampling
+from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.sweep.decodings import decoding_of, references, sampling_of
 from rlvr_dir.sweep.estimate import DecodingEstimate, estimate
 from rlvr_dir.sweep.folder import SweepFolder

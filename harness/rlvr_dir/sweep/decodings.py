@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from functools import cache
 
-from rlvr_dir.spec import Decoding, Sampling, parse
-from rlvr_dir.spec.sweep import RATIO, SweepSpec
+from rlvr_dir.config import Decoding, Sampling, parse
+from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.sweep.matched import is_uniform, tau_for
 from rlvr_dir.sweep.points import Point, reference
 from rlvr_dir.sweep.taus import Taus, gate_of

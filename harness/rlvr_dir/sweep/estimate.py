@@ -15,11 +15,11 @@ from rlvr_dir.markdown import duration, markdown_table
 from rlvr_dir.problems.benchmark import GROUPS, benchmark_size
 from rlvr_dir.problems.data import NoDataError, preflight_of
 from rlvr_dir.records import Record, RecordStore, fingerprint
-from rlvr_dir.spec import Decoding, EngineSpec, Sampling
-from rlvr_dir.spec.sampling import SamplingSettings
-from rlvr_dir.spec.search import LISTED
-from rlvr_dir.spec.stored import Number, Plain, Stored
-from rlvr_dir.spec.sweep import RATIO, SweepSpec
+from rlvr_dir.config import Decoding, EngineSpec, Sampling
+from rlvr_dir.config.sampling import SamplingSettings
+from rlvr_dir.config.search import LISTED
+from rlvr_dir.config.stored import Number, Plain, Stored
+from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.sweep.decodings import decoding_of, references, sampling_of
 from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.lists import Cost

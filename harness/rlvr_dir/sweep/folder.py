@@ -20,10 +20,10 @@ from rlvr_dir.files import make_folder, write_file
 from rlvr_dir.policy.own import not_loaded
 from rlvr_dir.results import EvalResult
 from rlvr_dir.results.result import read_result
-from rlvr_dir.spec import read_yaml
-from rlvr_dir.spec.presentation import DEFAULT_GRADER
-from rlvr_dir.spec.search import Search
-from rlvr_dir.spec.sweep import SweepSpec
+from rlvr_dir.config import read_yaml
+from rlvr_dir.config.presentation import DEFAULT_GRADER
+from rlvr_dir.config.search import Search
+from rlvr_dir.config.sweep import SweepSpec
 from rlvr_dir.sweep.specs import load
 
 # What may change between two runs of one sweep: it changes neither a token nor which points there are.

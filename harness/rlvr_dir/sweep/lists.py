@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rlvr_dir.errors import UserError
 from rlvr_dir.markdown import markdown_table
-from rlvr_dir.spec import Spec
+from rlvr_dir.config import Spec
 
 
 class SweepList(Spec, frozen=True):

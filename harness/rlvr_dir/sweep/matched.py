@@ -15,7 +15,7 @@ from pydantic import Field
 
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates import Gate, Threshold
-from rlvr_dir.spec.stored import Name, Number, Stored
+from rlvr_dir.config.stored import Name, Number, Stored
 
 
 class MatchedTau(Stored, frozen=True):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rlvr_dir.spec import Decoding, Sampling
-from rlvr_dir.spec.search import Parameter, Range, Search
+from rlvr_dir.config import Decoding, Sampling
+from rlvr_dir.config.search import Parameter, Range, Search
 
 Point = dict[str, Any]  # pair, and a value by parameter name; `decode.tau.ratio` where the threshold is to be found
 

@@ -20,7 +20,7 @@ from rlvr_dir.markdown import duration
 from rlvr_dir.program import program
 from rlvr_dir.records.lock import Lock
 from rlvr_dir.report.sweep import SweepSummary
-from rlvr_dir.spec.search import LISTED, Search
+from rlvr_dir.config.search import LISTED, Search
 from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.outcome import Outcome, Places
 from rlvr_dir.sweep.points import Point, key

@@ -6,7 +6,7 @@ So `" gets " + "7" + " b"` reads ` gets 7 b` and `" \\boxed{" + "4" + "2" + "}"`
 
 import re
 
-from rlvr_dir.spec.presentation import INSTRUCTION as INSTRUCTION
+from rlvr_dir.config.presentation import INSTRUCTION as INSTRUCTION
 
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 # INSTRUCTION, with its leading newline, is one token as well: every problem ends with it.

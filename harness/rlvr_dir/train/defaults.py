@@ -6,7 +6,7 @@ spec = complete(yaml.safe_load(text))
 from collections.abc import Mapping
 from typing import Any
 
-from rlvr_dir.spec import TINY
+from rlvr_dir.config import TINY
 from rlvr_dir.train.spec import TrainSpec, load_train
 
 DAPO = {"steps": 8, "learning_rate": 2e-5}  # examples.tiny.recipe.TINY_DAPO

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AllowInfNan, Field, model_validator
 
-from rlvr_dir.spec.stored import Count, Number, Plain, Stored, Text
+from rlvr_dir.config.stored import Count, Number, Plain, Stored, Text
 
 Share = Annotated[Number, Field(ge=0.0, le=1.0)]
 Logged = Annotated[Number, AllowInfNan()] | None  # as the trainer logged it, which may be no number

@@ -13,8 +13,8 @@ from rlvr_dir.policy.reweighting import (
     reweighting,
     reweightings,
 )
-from rlvr_dir.spec import Spec
-from rlvr_dir.spec.presentation import DEFAULT_GRADER, Grader
+from rlvr_dir.config import Spec
+from rlvr_dir.config.presentation import DEFAULT_GRADER, Grader
 
 if TYPE_CHECKING:
     Method = str

@@ -22,7 +22,7 @@ from rlvr_dir.decode.ray.worker import Waiting, Worker
 from rlvr_dir.decode.single import single_engine
 from rlvr_dir.decode.types import Plan, Request, Rollout
 from rlvr_dir.errors import UserError
-from rlvr_dir.spec import EngineSpec, Pair
+from rlvr_dir.config import EngineSpec, Pair
 
 DEATHS = 3  # a worker that dies so often without finishing a response in between is given up
 

@@ -19,7 +19,7 @@ from rlvr_dir.records import Record, Replay, Row, judge_name
 from rlvr_dir.records.replay import OWN, PROPOSED
 from rlvr_dir.report.viewer.pieces import Pieces
 from rlvr_dir.results.tokenizers import decoded
-from rlvr_dir.spec import Decoding
+from rlvr_dir.config import Decoding
 
 MEASURED = ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl", "logp_base", "logp_rl")
 RANKS = ("rank_base", "rank_rl")

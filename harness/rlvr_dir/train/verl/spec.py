@@ -2,8 +2,8 @@
 
 from pydantic import Field, model_validator
 
-from rlvr_dir.spec import Spec
-from rlvr_dir.spec.base import Place
+from rlvr_dir.config import Spec
+from rlvr_dir.config.base import Place
 
 PYTHON = ".venv-verl/bin/python"  # of `make verl-env`
 

@@ -14,12 +14,12 @@ from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates import GateError
 from rlvr_dir.policy.own import load_named
-from rlvr_dir.spec.base import Place, Spec, parse, short_repr
-from rlvr_dir.spec.decoding import Decoding, check_together, parse_decoding, with_controls
-from rlvr_dir.spec.engine import EngineSpec
-from rlvr_dir.spec.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
-from rlvr_dir.spec.presentation import Presentation
-from rlvr_dir.spec.sampling import Sampling, merge_sampling
+from rlvr_dir.config.base import Place, Spec, parse, short_repr
+from rlvr_dir.config.decoding import Decoding, check_together, parse_decoding, with_controls
+from rlvr_dir.config.engine import EngineSpec
+from rlvr_dir.config.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
+from rlvr_dir.config.presentation import Presentation
+from rlvr_dir.config.sampling import Sampling, merge_sampling
 
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
 

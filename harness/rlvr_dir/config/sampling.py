@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_serializer, model_validator
 
-from rlvr_dir.spec.base import Spec, parse
+from rlvr_dir.config.base import Spec, parse
 
 LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
 

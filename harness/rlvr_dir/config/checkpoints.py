@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_dir.errors import UserError
-from rlvr_dir.spec.base import parse
-from rlvr_dir.spec.pair import Pair, model_name, preset
+from rlvr_dir.config.base import parse
+from rlvr_dir.config.pair import Pair, model_name, preset
 
 
 def checkpoints_of(names: Sequence[str], options: Mapping[str, Any] | None = None) -> list[tuple[str, Pair]]:

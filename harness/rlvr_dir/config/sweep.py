@@ -16,20 +16,20 @@ from pydantic.fields import FieldInfo
 
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.policy.gates import gates
-from rlvr_dir.spec.base import Spec, parse, short_repr
-from rlvr_dir.spec.checkpoints import checkpoints_of
-from rlvr_dir.spec.decoding import Decoding, check_together, parse_decoding
-from rlvr_dir.spec.engine import EngineSpec
-from rlvr_dir.spec.evaluation import (
+from rlvr_dir.config.base import Spec, parse, short_repr
+from rlvr_dir.config.checkpoints import checkpoints_of
+from rlvr_dir.config.decoding import Decoding, check_together, parse_decoding
+from rlvr_dir.config.engine import EngineSpec
+from rlvr_dir.config.evaluation import (
     EvalSpec,
     ProblemPart,
     read_decodings,
     read_names,
 )
-from rlvr_dir.spec.pair import TINY, NamedPair, Pair, find_pair, model_name, preset
-from rlvr_dir.spec.presentation import Presentation
-from rlvr_dir.spec.sampling import Sampling, merge_sampling
-from rlvr_dir.spec.search import LISTED, Ratio, Search
+from rlvr_dir.config.pair import TINY, NamedPair, Pair, find_pair, model_name, preset
+from rlvr_dir.config.presentation import Presentation
+from rlvr_dir.config.sampling import Sampling, merge_sampling
+from rlvr_dir.config.search import LISTED, Ratio, Search
 
 TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
 _PASS = re.compile(r"pass_at_([0-9]+)")

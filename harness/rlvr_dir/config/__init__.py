@@ -3,8 +3,8 @@
 No torch here: reading a spec, printing `--help` and refusing a mistake stay instant.
 """
 
-from rlvr_dir.spec.base import Spec, parse, read_yaml, yaml_mapping
-from rlvr_dir.spec.decoding import (
+from rlvr_dir.config.base import Spec, parse, read_yaml, yaml_mapping
+from rlvr_dir.config.decoding import (
     Decoding,
     Mode,
     Primary,
@@ -12,12 +12,12 @@ from rlvr_dir.spec.decoding import (
     parse_decoding,
     with_controls,
 )  # fmt: skip
-from rlvr_dir.spec.engine import EngineSpec
-from rlvr_dir.spec.evaluation import EvalSpec, ProblemPart, load_eval
-from rlvr_dir.spec.pair import TINY, TINY_BASE, TINY_RL, TINY_STEPS, Pair, find_pair, preset
-from rlvr_dir.spec.presentation import Presentation
-from rlvr_dir.spec.sampling import Sampling
-from rlvr_dir.spec.zoo import zoo
+from rlvr_dir.config.engine import EngineSpec
+from rlvr_dir.config.evaluation import EvalSpec, ProblemPart, load_eval
+from rlvr_dir.config.pair import TINY, TINY_BASE, TINY_RL, TINY_STEPS, Pair, find_pair, preset
+from rlvr_dir.config.presentation import Presentation
+from rlvr_dir.config.sampling import Sampling
+from rlvr_dir.config.zoo import zoo
 
 __all__ = [
     "TINY",

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
-from rlvr_dir.spec import EvalSpec, load_eval
-from rlvr_dir.spec.keys import keys
-from rlvr_dir.spec.sweep import SweepSpec
+from rlvr_dir.config import EvalSpec, load_eval
+from rlvr_dir.config.keys import keys
+from rlvr_dir.config.sweep import SweepSpec
 from rlvr_dir.sweep.specs import TrainingSweep
 from rlvr_dir.train.spec import TrainSpec, load_train
 from tests.commands import refused, run

@@ -5,7 +5,7 @@ import pytest
 from rlvr_dir import grading
 from rlvr_dir.errors import UserError
 from rlvr_dir.grading import GRADERS
-from rlvr_dir.spec import (
+from rlvr_dir.config import (
     TINY,
     Decoding,
     EngineSpec,
@@ -17,7 +17,7 @@ from rlvr_dir.spec import (
     preset,
     read_yaml,
 )
-from rlvr_dir.spec.presentation import DEFAULT_GRADER, Grader
+from rlvr_dir.config.presentation import DEFAULT_GRADER, Grader
 from rlvr_dir.sweep.specs import load
 
 FILE = """

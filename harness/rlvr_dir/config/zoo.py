@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from rlvr_dir.spec.base import Spec, load_yaml, parse
+from rlvr_dir.config.base import Spec, load_yaml, parse
 
 FILE = Path(__file__).with_name("pairs.yaml")
 

@@ -5,11 +5,11 @@ from transformers import AutoConfig
 
 from rlvr_dir.checkpoints.memory import ModelShape
 from rlvr_dir.errors import UserError
-from rlvr_dir.spec import Pair, find_pair, load_eval, parse, preset, zoo
-from rlvr_dir.spec.checkpoints import checkpoints_of
-from rlvr_dir.spec.pair import pair_of
-from rlvr_dir.spec.published import KNOWN
-from rlvr_dir.spec.zoo import ZooPair
+from rlvr_dir.config import Pair, find_pair, load_eval, parse, preset, zoo
+from rlvr_dir.config.checkpoints import checkpoints_of
+from rlvr_dir.config.pair import pair_of
+from rlvr_dir.config.published import KNOWN
+from rlvr_dir.config.zoo import ZooPair
 from rlvr_dir.sweep.specs import load
 
 ORZ = {

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from rlvr_dir.spec.base import Spec
+from rlvr_dir.config.base import Spec
 
 
 class Address(Spec, frozen=True):

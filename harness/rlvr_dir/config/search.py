@@ -1,6 +1,6 @@
 """What every sweep says, whatever it tries: which values, chosen how, what counts as better, who works on it.
 
-`rlvr_dir.spec.sweep` has sweeps of decodings, `rlvr_dir.sweep.specs` sweeps of trainings.
+`rlvr_dir.config.sweep` has sweeps of decodings, `rlvr_dir.sweep.specs` sweeps of trainings.
 """
 
 import re
@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from rlvr_dir.errors import UserError, unknown
-from rlvr_dir.spec.base import Spec, parse, short_repr
+from rlvr_dir.config.base import Spec, parse, short_repr
 
 SearchMethod = Literal["grid", "random", "tpe"]
 LISTED = ("grid", "random")  # methods whose points are all known before anything runs

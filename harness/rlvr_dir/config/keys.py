@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
-from rlvr_dir.spec.base import Spec
+from rlvr_dir.config.base import Spec
 
 _COLUMN = 40  # where descriptions begin
 
