@@ -1,35 +1,111 @@
-"""The one exception for a user's mistake: a single sentence, shown without a traceback."""
+"""The exception for a user's mistake: facts (argument, value, what is accepted, a hint), shown as one sentence."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import PurePath
 
 from rlvr_dir.text import visible, without_passwords
 
 _LONGEST = 4000  # characters of a line
+_LONGEST_VALUE = 300
+_NOT_GIVEN: object = object()
+# Noncharacters of Unicode, which no text contains: they enclose an argument that a sentence names (`named`).
+_BEGIN, _MIDDLE, _END = "\ufdd0", "\ufdd1", "\ufdd2"
+_NAMED = re.compile(f"{_BEGIN}([^{_MIDDLE}]*){_MIDDLE}([^{_END}]*){_END}")
 
 
 class UserError(ValueError):
-    """Something the user asked for cannot be done; the message names the argument, its value and what is accepted.
+    """What the user asked for cannot be done.
 
-    Command-line entry points print it on one line and exit with status 2. Names and values in it may come from anybody:
-    `visible` writes out what could steer a terminal, and no password of an address is repeated. Lines of `more` (a
-    difference between two files) stand beneath.
+    `UserError("must be negative", argument="tau", value=0.3, accepted="a number below 0", hint="Flip its sign.")` reads
+    "tau=0.3 must be negative. Accepted: a number below 0. Flip its sign." Without a `value` the problem is a whole
+    sentence and stands alone. Command-line entry points print the message without a traceback and exit with status 2.
+
+    Args:
+        problem: What is wrong: a predicate if a value is given, else a sentence.
+        more: Further lines, printed under the message (a difference between two files).
+        argument: The argument, key or option that is wrong, as Python names it (`max_tokens`).
+        value: Its value.
+        accepted: What the argument accepts.
+        hint: What to do next, as a sentence.
+
+    The attributes have the same names. Names and values may come from strangers: invisible characters are escaped, and
+    the passwords of addresses are left out.
     """
 
-    def __init__(self, sentence: object, more: Iterable[str] = ()) -> None:
-        super().__init__(without_passwords("\n".join(visible(line, _LONGEST) for line in (sentence, *more))))
+    def __init__(
+        self,
+        problem: object = "is not allowed",
+        more: Iterable[str] = (),
+        *,
+        argument: str = "",
+        value: object = _NOT_GIVEN,
+        accepted: object = "",
+        hint: object = "",
+    ) -> None:
+        self.problem, self.more = str(problem), tuple(more)
+        self.argument, self.value = argument, None if value is _NOT_GIVEN else value
+        self.accepted, self.hint = str(accepted), str(hint)
+        self._has_value = value is not _NOT_GIVEN
+        super().__init__(self.sentence())
+
+    def sentence(self, options: Mapping[str, str] | None = None) -> str:
+        """Return the message.
+
+        Args:
+            options: How to write arguments, by name (`{"tau": "--tau"}` gives `--tau 0.3`); others are `tau=0.3`.
+        """
+        subject = named(self.argument, self.value) if self._has_value and self.argument else ""
+        parts = [" ".join(filter(None, (subject, self.problem)))]
+        parts += [f"Accepted: {self.accepted}"] if self.accepted else []
+        parts += [self.hint] if self.hint else []
+        text = ". ".join(part.removesuffix(".") for part in parts) + "." * bool(self.hint and self.hint.endswith("."))
+        lines = [_with_names(line, options or {}) for line in (text, *self.more)]
+        return without_passwords("\n".join(lines))
 
 
 class Busy(UserError):
-    """Another process is at it; to wait for that one helps."""
+    """Another process uses the resource; wait for it, then try again."""
 
 
 class DamagedError(UserError):
-    """A file is not what rlvr-dir writes there, or not any more; of many files the others are still read."""
+    """A file does not have the content that rlvr-dir writes there. Other files can still be read."""
+
+
+def named(argument: str, value: object = "") -> str:
+    """Return an argument with its value for use in a message.
+
+    `UserError` writes it as `tau=-0.3`, and the command line as `--tau -0.3`.
+    """
+    return f"{_BEGIN}{argument}{_MIDDLE}{_shown(value)}{_END}"
+
+
+def plain(text: str) -> str:
+    """Return a text in which every `named` argument is written as `name=value`."""
+    return _NAMED.sub(lambda match: f"{match[1]}={match[2]}", text)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, PurePath):
+        value = str(value)
+    text = repr(value) if value != "" else ""
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+
+
+def _with_names(line: str, options: Mapping[str, str]) -> str:
+    """Return a line with its `named` arguments written out and everything invisible escaped."""
+    parts, end = [], 0
+    for match in _NAMED.finditer(line):
+        name, value = match[1], match[2]
+        written = f"{options[name]} {value}".rstrip() if name in options else f"{name}={value}"
+        parts += [visible(line[end : match.start()], _LONGEST), visible(written, _LONGEST)]
+        end = match.end()
+    return "".join((*parts, visible(line[end:], _LONGEST)))
 
 
 def nearest(value: object, names: Iterable[str], most: int = 5) -> list[str]:
-    """Return the names that are spelt like a value, the nearest first; capitals count as small letters."""
+    """Return the names that are spelt most like a value, the nearest first. Upper and lower case are the same."""
     folded: dict[str, list[str]] = {}
     for name in names:
         folded.setdefault(name.casefold(), []).append(name)
@@ -38,8 +114,8 @@ def nearest(value: object, names: Iterable[str], most: int = 5) -> list[str]:
 
 
 def unknown(argument: str, value: object, accepted: Iterable[object]) -> UserError:
-    """Return the error for a name that is not among `accepted`; a near one stands before the list."""
+    """Return the error for a name that is not among `accepted`. If one is spelt alike, the hint suggests it."""
     names = [str(name) for name in accepted]
     near = nearest(value, names, 1)
-    hint = f"did you mean {near[0]!r}? Accepted" if near else "accepted"
-    return UserError(f"{argument}={value!r} is not known; {hint}: {', '.join(names)}")
+    hint = f"Did you mean {near[0]!r}?" if near else ""
+    return UserError("is not known", argument=argument, value=value, accepted=", ".join(names), hint=hint)
