@@ -24,11 +24,11 @@ from pathlib import Path
 from benchmarks.random_weights import LOAD_FORMAT, SHAPES, write_shape
 from benchmarks.steps import LIMIT_S, STEPS, Findings, Step
 from rlvr_dir.bench.decode import machine
+from rlvr_dir.config import Pair
+from rlvr_dir.config.pair import ROLES
 from rlvr_dir.digest import installed
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.files import write_file
-from rlvr_dir.config import Pair
-from rlvr_dir.config.pair import ROLES
 
 NO_STEP = "there is no such step"
 KEPT = 4096  # bytes of a failed step's output

@@ -25,10 +25,10 @@ import numpy as np
 
 from benchmarks.steps import Findings
 from rlvr_dir.bench.worker import TEXT
-from rlvr_dir.decode import Request, open_engine
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import Decoding, EngineSpec, Pair, Sampling, check_together, parse_decoding
 from rlvr_dir.config.decoding import Mode
+from rlvr_dir.decode import Request, open_engine
+from rlvr_dir.errors import UserError
 
 # Every criterion, target and window.
 RULES = (

@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.script import run
+from rlvr_dir.config import Decoding, Pair, Sampling
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.trace import FACTS, TOP_FACTS
 from rlvr_dir.problems.data import find_benchmark
@@ -40,7 +41,6 @@ from rlvr_dir.records import Record, RecordConfig, RecordStore, Row
 from rlvr_dir.records.commands import list_records
 from rlvr_dir.records.entries import scan
 from rlvr_dir.records.record import JOURNAL
-from rlvr_dir.config import Decoding, Pair, Sampling
 
 TASK, SAMPLES, VOCABULARY = "tiny_medium", 32, 151_936
 STAGES = ("write", "trace", "read", "resume", "verify", "grade", "open", "list", "compare", "report", "sweep")

@@ -16,9 +16,9 @@ from typing import Any
 from benchmarks.script import run
 from benchmarks.streams import Load, ask_server, made_requests, running_server
 from rlvr_dir.bench.decode import machine
+from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode import open_engine
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec
 from rlvr_dir.tiny import tiny_pair
 
 LONG = {"temperature": 20.0, "top_p": 1.0, "decoding": "base"}  # hardly ever ends before its limit

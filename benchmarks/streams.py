@@ -15,9 +15,9 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
 
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.decode import Request
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.tiny import benchmark
 
 RULE = Decoding(mode="replace", tau=-0.1)

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.script import run
 from rlvr_dir.bench.decode import machine
-from rlvr_dir.policy.reweighting import PLAIN, reweightings
 from rlvr_dir.config import parse
+from rlvr_dir.policy.reweighting import PLAIN, reweightings
 
 COMPARED = tuple(name for name in reweightings() if name != PLAIN)
 SIZES = {"steps": 3, "prompts": 8, "samples": 8, "minibatches": 2, "max_response_tokens": 64}

@@ -85,8 +85,8 @@ def peaked_pair(tmp_path_factory):
 @pytest.fixture(scope="session")
 def transformers_engine(peaked_pair):
     """The reference engine on the peaked pair."""
-    from rlvr_dir.decode import open_engine
     from rlvr_dir.config import EngineSpec
+    from rlvr_dir.decode import open_engine
 
     with open_engine(peaked_pair, EngineSpec(backend="transformers")) as engine:
         yield engine

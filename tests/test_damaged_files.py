@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rlvr_dir.analysis.curves import curves
+from rlvr_dir.config import Decoding, load_eval, read_yaml
+from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.errors import UserError
 from rlvr_dir.problems.benchmark import read_benchmark
 from rlvr_dir.problems.data import find_benchmark
@@ -30,8 +32,6 @@ from rlvr_dir.results.compare import compare, markdown
 from rlvr_dir.results.from_records import grade_again, show_record
 from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.config import Decoding, load_eval, read_yaml
-from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.sweep.estimate import _speed
 from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.outcome import Places

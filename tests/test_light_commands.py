@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.policy.trace import columns
 from rlvr_dir.records import RecordConfig, RecordStore, Row
-from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.tiny import tiny_pair
 from tests.records.made import INFO, TASK, made
 

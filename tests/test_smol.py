@@ -10,10 +10,10 @@ import pytest
 
 from examples.smol import thresholds
 from examples.smol.prepare import DECIDED, GRADES, SETS, TRAINED, TRAINED_ON, make_sets, write_base, write_data
+from rlvr_dir.config import load_eval, read_yaml
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.problems.data import find_benchmark, task_config, tasks_dir
-from rlvr_dir.config import load_eval, read_yaml
 from rlvr_dir.sweep.specs import load
 from rlvr_dir.train.spec import load_train
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from rlvr_dir.config import Decoding
 from rlvr_dir.errors import UserError
 from rlvr_dir.markdown import markdown_table
 from rlvr_dir.records import RecordStore
-from rlvr_dir.config import Decoding
 from rlvr_dir.text import visible
 from tests.commands import invoke, refused
 from tests.records.made import fill, say

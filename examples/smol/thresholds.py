@@ -8,9 +8,9 @@ Base's answers are decoded only where the records do not hold them with what bot
 import sys
 from pathlib import Path
 
+from rlvr_dir.config import Decoding, load_eval, read_yaml
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals.traces import criterion_values
-from rlvr_dir.config import Decoding, load_eval, read_yaml
 from rlvr_dir.sweep.matched import is_uniform, tau_for
 from rlvr_dir.sweep.taus import gate_of
 

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from rlvr_dir.analysis.result import Analysis, columns
+from rlvr_dir.config import Decoding
+from rlvr_dir.config.pair import model_name
 from rlvr_dir.decode.trace import Trace
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates import Threshold
 from rlvr_dir.results.from_records import record_of
 from rlvr_dir.results.matching import conflicting_weights, match_key
 from rlvr_dir.results.result import EvalResult
-from rlvr_dir.config import Decoding
-from rlvr_dir.config.pair import model_name
 from rlvr_dir.stats import Estimate, RunScores, family
 
 BY_RL = "veto by RL"  # the gate decides, as in a veto, and RL writes

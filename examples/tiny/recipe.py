@@ -27,9 +27,9 @@ from examples.tiny.card import write_card
 from examples.tiny.placebos import TRAININGS, add_noise, change, reward_of, train_on_own_samples
 from examples.tiny.pretrain import PretrainSettings, pretrain
 from examples.tiny.tokenizer import build_tokenizer
+from rlvr_dir.config import Pair, parse
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.files import check_writable, write_file
-from rlvr_dir.config import Pair, parse
 from rlvr_dir.tiny.problems import rl_problems
 from rlvr_dir.train import DapoSettings, train_dapo
 from rlvr_dir.train.run import OnProgress

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import pandas
 
     from rlvr_dir.audit.run import audit
+    from rlvr_dir.config import EvalSpec
     from rlvr_dir.evals import evaluate
     from rlvr_dir.problems import tasks_dir
     from rlvr_dir.results import EvalResult, read_results
-    from rlvr_dir.config import EvalSpec
 
 __all__ = [
     "EvalResult",

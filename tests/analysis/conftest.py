@@ -10,8 +10,8 @@ from rlvr_dir.records import Row
 
 @pytest.fixture(scope="session")
 def tiny_engine():
-    from rlvr_dir.decode import open_engine
     from rlvr_dir.config import EngineSpec
+    from rlvr_dir.decode import open_engine
     from rlvr_dir.tiny import tiny_pair
 
     engine = open_engine(tiny_pair(), EngineSpec(backend="transformers"))

@@ -13,6 +13,7 @@ from rlvr_dir.analysis.credit import chosen, credit_statistics
 from rlvr_dir.analysis.gated import gated_statistics
 from rlvr_dir.analysis.traced import token_statistics
 from rlvr_dir.cli import app
+from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Sampling
 from rlvr_dir.decode import open_engine
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals.jobs import jobs_of
@@ -20,7 +21,6 @@ from rlvr_dir.evals.loop import run_jobs
 from rlvr_dir.records import Record, RecordStore
 from rlvr_dir.report.credit import credit_chapter
 from rlvr_dir.report.rows import drawn
-from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Sampling
 from rlvr_dir.stats import token_difference
 from tests.analysis.made_pair import RL_LEFT, V, made_pair
 from tests.broken import die_at, in_child

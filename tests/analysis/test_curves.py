@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from rlvr_dir.analysis.curves import curves
+from rlvr_dir.config import Sampling
 from rlvr_dir.errors import UserError
 from rlvr_dir.report.training import training_chapter
-from rlvr_dir.config import Sampling
 
 PROBLEMS = 12
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from rlvr_dir.analysis.problems import problem_kind, problems
+from rlvr_dir.config import Decoding
 from rlvr_dir.errors import UserError
 from rlvr_dir.results.settings import Setting
-from rlvr_dir.config import Decoding
 from tests.report import made
 
 

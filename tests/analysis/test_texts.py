@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from rlvr_dir.analysis.texts import score_texts
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.decode import Request
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import Decoding, Sampling
 
 PROMPT = [{"role": "user", "content": "Ann has 45 pens a gets 7 b sees 3 how many ?"}]
 

@@ -12,10 +12,10 @@ from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.analysis.selected import nucleus, selections, threshold
 from rlvr_dir.analysis.tokens import BINS, DELTA_EDGES, Generation
 from rlvr_dir.analysis.traced import TOP, token_statistics
+from rlvr_dir.config import EngineSpec, EvalSpec, Sampling
 from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.policy.statistics import entropy, kl_divergence
 from rlvr_dir.report.responses import token_chapter
-from rlvr_dir.config import EngineSpec, EvalSpec, Sampling
 
 FACTS = (*BINS, "logp_base", "logp_rl")
 

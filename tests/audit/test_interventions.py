@@ -5,8 +5,8 @@ import pandas
 import pytest
 
 from rlvr_dir.audit.interventions import AT, CLAIMS, IN_RL, SHARES, WAYS, correct, name_of, point_frame, points_at
-from rlvr_dir.policy.gates import Gate
 from rlvr_dir.config import Decoding
+from rlvr_dir.policy.gates import Gate
 from rlvr_dir.sweep.taus import gate_of
 from tests.audit.made import responses
 

@@ -16,9 +16,9 @@ from rlvr_dir.audit.interventions import SHARES, WAYS, name_of
 from rlvr_dir.audit.log import metrics_of
 from rlvr_dir.audit.page import SUMMARY, lines, report, summary
 from rlvr_dir.audit.run import THIS, Audit, claims, estimate_of, table_rows
+from rlvr_dir.config import Pair
 from rlvr_dir.report.html import render
 from rlvr_dir.report.write import write
-from rlvr_dir.config import Pair
 from tests.audit.made import responses, ten_tokens
 from tests.audit.test_interventions import right
 from tests.chromium import settle

@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 
 from rlvr_dir.audit.weights import CLAIMS, weight_changes
 from rlvr_dir.checkpoints.adapter import trained_on
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import Pair
+from rlvr_dir.errors import UserError
 
 NAMES = {
     "attention": "model.layers.0.self_attn.q_proj.weight", "MLP": "model.layers.1.mlp.up_proj.weight",

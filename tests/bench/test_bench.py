@@ -30,8 +30,8 @@ def test_the_ratios_are_those_of_the_rounds(peaked_pair, monkeypatch):
 
 
 def test_an_engine_that_cannot_start_is_named(tmp_path):
-    from rlvr_dir.errors import UserError
     from rlvr_dir.config import Pair
+    from rlvr_dir.errors import UserError
 
     nowhere = str(tmp_path / "nothing")
     with pytest.raises(UserError, match="bench: the single engine ended early"):

@@ -12,10 +12,10 @@ import pytest
 
 from benchmarks import checklist, checks
 from benchmarks.steps import STEPS
+from rlvr_dir.config import Pair
 from rlvr_dir.decode.plan import rule_of
 from rlvr_dir.policy.gates import gates
 from rlvr_dir.policy.rule import Rule
-from rlvr_dir.config import Pair
 
 ROOT = Path(__file__).parents[2]
 PAIR = Pair(base="x", rl="x")  # of checks that look at none

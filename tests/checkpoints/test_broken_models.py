@@ -14,10 +14,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from rlvr_dir.bench.random_pair import random_pair
 from rlvr_dir.checkpoints.compat import check_pair
 from rlvr_dir.checkpoints.weights import PICKLE
+from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode import open_engine
 from rlvr_dir.decode.types import BrokenLogits
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.tiny import tiny_pair
 from tests.checkpoints.made import variant
 from tests.decode.requests import assert_same, make_requests, read_once

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from rlvr_dir.checkpoints.chat_template import arguments_of, unread
+from rlvr_dir.config import EngineSpec, EvalSpec, parse
 from rlvr_dir.decode import open_engine
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals import evaluate
@@ -13,7 +14,6 @@ from rlvr_dir.lm_eval_model.args import parse_model_args
 from rlvr_dir.lm_eval_model.lm import RlvrDirLM
 from rlvr_dir.records import RecordStore
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.config import EngineSpec, EvalSpec, parse
 from tests.checkpoints.made import THINKING, thinking
 
 OFF = {"enable_thinking": False}

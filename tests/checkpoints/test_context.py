@@ -5,11 +5,11 @@ from importlib.util import find_spec
 
 import pytest
 
+from rlvr_dir.config import Decoding, EngineSpec, Sampling
 from rlvr_dir.decode import Request, open_engine
 from rlvr_dir.decode.plan import plan_requests, warn_of_cuts
 from rlvr_dir.errors import UserError
 from rlvr_dir.records.config import RecordConfig
-from rlvr_dir.config import Decoding, EngineSpec, Sampling
 from tests.checkpoints.made import copied, edit
 from tests.conftest import vllm_spec
 

@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from rlvr_dir.checkpoints.expo import INDEX, write_expo
+from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode import open_engine
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec, Pair
 from tests.checkpoints.made import HEAD, drop, variant
 from tests.commands import refused, run
 from tests.decode.requests import make_requests

@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 from benchmarks.random_adapter import random_adapter
 from rlvr_dir.bench.random_pair import random_pair
 from rlvr_dir.checkpoints.compat import check_pair
+from rlvr_dir.config import EngineSpec, Pair, Sampling
 from rlvr_dir.decode import Request, open_engine
 from rlvr_dir.decode.plan import DELTA_LIMIT
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec, Pair, Sampling
 from tests.checkpoints.made import EMBEDDINGS, HEAD, drop, edit, head_of_embeddings, variant
 from tests.decode.found import found_apart
 from tests.decode.requests import DECODINGS, assert_same, make_requests

@@ -9,10 +9,10 @@ from safetensors.torch import load_file, save_file
 
 from benchmarks.random_adapter import random_adapter
 from rlvr_dir.checkpoints.compat import check_pair
+from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode import open_engine
 from rlvr_dir.errors import UserError
 from rlvr_dir.records.config import fingerprint
-from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.tiny import tiny_pair
 from tests.checkpoints.made import copied, edit, in_the_hubs_cache, swap_ids
 from tests.decode.found import found_apart

@@ -8,10 +8,10 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from rlvr_dir.checkpoints import memory
 from rlvr_dir.checkpoints.memory import GIB, ModelShape, batch_bytes, check_rows, check_weights
+from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode import open_engine, transformers_pair
 from rlvr_dir.decode.lock_step import LockStep
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec
 from tests.decode.requests import assert_same, make_requests
 
 QWEN_7B = Qwen2Config(

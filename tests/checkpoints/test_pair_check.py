@@ -8,10 +8,10 @@ import pytest
 
 from rlvr_dir.bench.random_pair import tokenizer
 from rlvr_dir.checkpoints.pair_check import examine
+from rlvr_dir.config import EngineSpec, EvalSpec, Pair, Sampling, preset
 from rlvr_dir.decode.single import single_engine
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals import evaluate
-from rlvr_dir.config import EngineSpec, EvalSpec, Pair, Sampling, preset
 from tests.checkpoints.made import copied, edit, swap_ids
 from tests.commands import invoke, refused
 

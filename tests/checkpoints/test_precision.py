@@ -9,9 +9,9 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
 from rlvr_dir.checkpoints.precision import IEEE_FLOAT32
+from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode import open_engine
 from rlvr_dir.decode.caches import GROUPED, group_heads, growing_cache
-from rlvr_dir.config import EngineSpec
 
 
 def loaded(peaked_pair, dtype, **environment):

@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from rlvr_dir.checkpoints.compat import check_pair
+from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode import open_engine
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec, Pair
 from tests.commands import invoke, refused
 
 INDEX = "model.safetensors.index.json"

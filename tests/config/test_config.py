@@ -4,11 +4,11 @@ import warnings
 
 import pytest
 
+from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
+from rlvr_dir.config.decoding import parse_decoding
 from rlvr_dir.decode.plan import rule_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates.position import DeltaLogp
-from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
-from rlvr_dir.config.decoding import parse_decoding
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 import pytest
 
 from rlvr_dir import grading
-from rlvr_dir.errors import UserError
-from rlvr_dir.grading import GRADERS
 from rlvr_dir.config import (
     TINY,
     Decoding,
@@ -18,6 +16,8 @@ from rlvr_dir.config import (
     read_yaml,
 )
 from rlvr_dir.config.presentation import DEFAULT_GRADER, Grader
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import GRADERS
 from rlvr_dir.sweep.specs import load
 
 FILE = """

@@ -4,12 +4,12 @@ import pytest
 from transformers import AutoConfig
 
 from rlvr_dir.checkpoints.memory import ModelShape
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import Pair, find_pair, load_eval, parse, preset, zoo
 from rlvr_dir.config.checkpoints import checkpoints_of
 from rlvr_dir.config.pair import pair_of
 from rlvr_dir.config.published import KNOWN
 from rlvr_dir.config.zoo import ZooPair
+from rlvr_dir.errors import UserError
 from rlvr_dir.sweep.specs import load
 
 ORZ = {

@@ -43,9 +43,9 @@ def chosen(pair, **settings):
     from vllm.config.utils import replace
     from vllm.engine.arg_utils import EngineArgs
 
+    from rlvr_dir.config import EngineSpec
     from rlvr_dir.decode.vllm_pair import batch_invariance
     from rlvr_dir.decode.vllm_pair.engine import VllmPair
-    from rlvr_dir.config import EngineSpec
 
     engine = VllmPair(pair, EngineSpec(vllm_args={"load_format": "dummy"}, **settings))
     batch_invariance.switch(engine.spec.deterministic)

@@ -137,10 +137,10 @@ def kind_of_logits(engine, role):
 def main(pair, hub):
     in_the_hubs_cache(hub, base=pair.base, rl=pair.rl)
     os.environ |= {"HF_HUB_CACHE": str(hub), "HF_HUB_OFFLINE": "1"}
+    from rlvr_dir.config import Pair
     from rlvr_dir.decode import open_engine
     from rlvr_dir.decode.vllm_pair.self_test import self_test
     from rlvr_dir.errors import UserError
-    from rlvr_dir.config import Pair
     from tests.conftest import vllm_spec
     from tests.decode.inside import worker_model
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from rlvr_dir.decode import Request
 from rlvr_dir.config import Sampling
+from rlvr_dir.decode import Request
 from tests.decode.requests import DECODINGS, LONG
 
 

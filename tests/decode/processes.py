@@ -83,8 +83,8 @@ if __name__ == "__main__":
     how, base, rl = sys.argv[1:]
     if how == "owner":
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
-    from rlvr_dir.decode import open_engine
     from rlvr_dir.config import Pair
+    from rlvr_dir.decode import open_engine
     from tests.conftest import vllm_spec
 
     def open_one(**changes):

@@ -3,11 +3,11 @@
 import numpy as np
 
 from benchmarks.closed_form import distribution
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.decode import Request
 from rlvr_dir.decode.plan import rule_of
 from rlvr_dir.policy.combine import Combination
 from rlvr_dir.policy.rule import Rules
-from rlvr_dir.config import Decoding, Sampling
 from tests.laws import p_value
 
 DECODINGS = (

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.decode import Request
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import Decoding, Sampling
 from tests.decode.requests import make_requests
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from rlvr_dir.checkpoints import beside_vllm
 from rlvr_dir.checkpoints.compat import check_pair, heads_of_two_sizes
+from rlvr_dir.config import Decoding, EngineSpec, Sampling
 from rlvr_dir.decode import open_engine
 from rlvr_dir.decode.vllm_pair import arguments, batch_invariance, engine, start
 from rlvr_dir.errors import UserError
 from rlvr_dir.records.config import RecordConfig
-from rlvr_dir.config import Decoding, EngineSpec, Sampling
 
 pytestmark = pytest.mark.vllm
 pytest.importorskip("vllm", reason="vLLM is not installed")

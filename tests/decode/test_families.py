@@ -5,8 +5,8 @@ import torch
 
 from rlvr_dir.bench.random_pair import tokenizer
 from rlvr_dir.checkpoints.context import positions
-from rlvr_dir.decode import open_engine
 from rlvr_dir.config import EngineSpec, Pair
+from rlvr_dir.decode import open_engine
 from tests.conftest import vllm_spec
 from tests.decode.requests import assert_same, make_requests
 

@@ -9,11 +9,11 @@ from contextlib import closing
 import psutil
 import pytest
 
+from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode import open_engine
 from rlvr_dir.decode.ray.cluster import _private, quiet
 from rlvr_dir.decode.ray.pool import RayEngines
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec
 from tests.decode.requests import assert_same, make_requests
 
 pytest.importorskip("ray", reason="Ray is not installed (the extra [ray])")

@@ -10,11 +10,11 @@ from threading import Event, Thread
 import psutil
 import pytest
 
+from rlvr_dir.config import Decoding, EngineSpec, Pair, Sampling
 from rlvr_dir.decode import open_engine
 from rlvr_dir.decode.ray.cluster import Cluster
 from rlvr_dir.decode.ray.pool import _Member
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import Decoding, EngineSpec, Pair, Sampling
 from tests.conftest import vllm_spec
 from tests.cores import core_of
 from tests.decode.requests import assert_same, by_key, make_requests

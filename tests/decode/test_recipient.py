@@ -4,12 +4,12 @@ import pytest
 from pydantic import ValidationError
 
 from rlvr_dir.checkpoints.compat import check_pair
+from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Pair, Sampling
 from rlvr_dir.decode import Request, open_engine
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals.loop import evaluate
 from rlvr_dir.records import RecordStore
 from rlvr_dir.results.from_records import result_of_record
-from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Pair, Sampling
 from rlvr_dir.tiny import tiny_pair
 from tests.checkpoints.made import copied
 

@@ -9,9 +9,9 @@ import torch
 
 from rlvr_dir.checkpoints.chat_template import chat_prompt
 from rlvr_dir.checkpoints.compat import check_pair
+from rlvr_dir.config import EngineSpec, Pair, Sampling
 from rlvr_dir.decode import Request, open_engine
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec, Pair, Sampling
 from tests.checkpoints.made import copied, swap_ids
 
 

@@ -154,8 +154,8 @@ def test_what_an_engines_processes_print_goes_to_its_log(tmp_path):
 
 def test_processes_are_spawned_off_the_cpu(monkeypatch):
     pytest.importorskip("vllm", reason="vLLM is not installed")
-    from rlvr_dir.decode.vllm_pair import start
     from rlvr_dir.config import EngineSpec
+    from rlvr_dir.decode.vllm_pair import start
 
     monkeypatch.setattr(start, "on_cpu", lambda: False)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")

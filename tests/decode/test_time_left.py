@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from rlvr_dir.config import Sampling
 from rlvr_dir.decode import progress
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.time_left import fit_lengths, work_left
 from rlvr_dir.decode.types import Request, Rollout
-from rlvr_dir.config import Sampling
 
 MOST = 20_000
 REQUEST = Request("", "p", sampling=Sampling(max_tokens=MOST))

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.decode import Request, open_engine
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.ray.worker import _Taking
 from rlvr_dir.decode.types import BrokenLogits
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import Decoding, Sampling
 from tests.conftest import vllm_spec
 from tests.decode.apart import requests_of
 from tests.decode.found import found_apart

@@ -1,9 +1,9 @@
 """Evaluations of an open engine from loose parts, as tests write them."""
 
 from rlvr_dir import evals
+from rlvr_dir.config import EvalSpec, parse
 from rlvr_dir.evals import traces
 from rlvr_dir.policy.gates import Threshold, gates
-from rlvr_dir.config import EvalSpec, parse
 
 
 def asked(decodings, tasks, sampling, **fields):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rlvr_dir.decode import open_engine
 from rlvr_dir.config import EngineSpec
+from rlvr_dir.decode import open_engine
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from lm_eval.utils import make_table
 
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.decode import Request
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals import loop
@@ -19,7 +20,6 @@ from rlvr_dir.problems.data import find_benchmark
 from rlvr_dir.problems.task import BoxedAnswers, Response, facts, process_results
 from rlvr_dir.records import RecordStore
 from rlvr_dir.report.viewer import answer_of
-from rlvr_dir.config import Decoding, Sampling
 from tests.evals.asked import asked, evaluate
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)

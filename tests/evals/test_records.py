@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals.traces import traced
 from rlvr_dir.grading import Verdict
@@ -17,7 +18,6 @@ from rlvr_dir.results.compare import compare, markdown
 from rlvr_dir.results.from_records import record_of, result_of_record, show_record
 from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.config import Decoding, Sampling
 from tests.commands import invoke, run
 from tests.evals.asked import asked, criterion_values, evaluate
 from tests.records import made

@@ -13,9 +13,9 @@ import torch
 from examples.stage.chapter import CELLS, pairs_chapter
 from examples.stage.kinds import OnePair, pair_statistics
 from rlvr_dir.analysis.result import Analysis
+from rlvr_dir.config import Decoding
 from rlvr_dir.decode.trace import Trace
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import Decoding
 from rlvr_dir.stats import difference_over_runs, holm
 from tests.audit.made import row as row_of
 from tests.report.made import result

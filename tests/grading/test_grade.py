@@ -8,11 +8,11 @@ import time
 
 import pytest
 
+from rlvr_dir.config.evaluation import load_eval
+from rlvr_dir.config.presentation import PROMPTS
 from rlvr_dir.errors import UserError
 from rlvr_dir.grading import VERDICT_KINDS, Box, Verdict, find_box, grade, grade_many, pool
 from rlvr_dir.problems.prompts import prompt_sets
-from rlvr_dir.config.evaluation import load_eval
-from rlvr_dir.config.presentation import PROMPTS
 from rlvr_dir.train.training import _Messages
 from tests.grading.tables import boxed
 

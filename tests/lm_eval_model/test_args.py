@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rlvr_dir.config import TINY, Sampling
 from rlvr_dir.errors import UserError
 from rlvr_dir.lm_eval_model.args import ACCEPTED, one_line, parse_model_args, prepare
 from rlvr_dir.problems.generation import check_gen_kwargs, sampling_of, with_given
-from rlvr_dir.config import TINY, Sampling
 
 HALVES = {"pretrained": "rl-dir", "base": "base-dir"}
 

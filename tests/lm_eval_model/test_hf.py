@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from rlvr_dir.config import Decoding, EngineSpec
 from rlvr_dir.decode import open_engine
 from rlvr_dir.lm_eval_model.lm import RlvrDirLM
 from rlvr_dir.problems.data import find_benchmark
 from rlvr_dir.problems.generation import template_name
-from rlvr_dir.config import Decoding, EngineSpec
 from rlvr_dir.tiny import tiny_pair
 
 # lm-eval's gsm8k, with other questions, a description, and always the same examples.

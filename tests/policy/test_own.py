@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from rlvr_dir.config import Decoding, Sampling, load_eval, parse, parse_decoding
 from rlvr_dir.errors import UserError
 from rlvr_dir.lm_eval_model.args import parse_model_args
 from rlvr_dir.policy.gates import OWN, GateError
 from rlvr_dir.policy.own import VARIABLE, NotLoaded, load_named
 from rlvr_dir.policy.rule import Rule
-from rlvr_dir.config import Decoding, Sampling, load_eval, parse, parse_decoding
 from tests.policy.rules import decided, logits, requests
 
 DOCS = Path(__file__).parents[2] / "docs" / "decoding.md"

@@ -9,6 +9,7 @@ import pytest
 from jinja2 import Environment
 from yaml import safe_load
 
+from rlvr_dir.config import Decoding, load_eval
 from rlvr_dir.errors import UserError
 from rlvr_dir.problems import data as data_module
 from rlvr_dir.problems import preflight
@@ -19,7 +20,6 @@ from rlvr_dir.records.entries import scan
 from rlvr_dir.results.from_records import benchmark_of
 from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.matching import mismatches
-from rlvr_dir.config import Decoding, load_eval
 from rlvr_dir.sweep.specs import load
 from rlvr_dir.train.spec import load_train
 from tests.commands import refused, run

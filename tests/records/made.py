@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from rlvr_dir.config import Decoding, Pair, Sampling
 from rlvr_dir.records import RecordConfig, RecordStore, Replay, Row
 from rlvr_dir.records.entries import encode, scan
 from rlvr_dir.records.record import JOURNAL
-from rlvr_dir.config import Decoding, Pair, Sampling
 
 TASK = "tiny_easy"
 PROBLEMS = [f"{TASK}/{i}" for i in range(12)]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.errors import UserError
 from rlvr_dir.grading import Verdict
 from rlvr_dir.policy.trace import FACTS, columns
@@ -20,7 +21,6 @@ from rlvr_dir.records.commands import verify_records
 from rlvr_dir.records.entries import decode, encode
 from rlvr_dir.records.record import JOURNAL, in_order
 from rlvr_dir.records.row import DELTA_ERROR
-from rlvr_dir.config import Decoding, Sampling
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, read, resume, row
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"

@@ -5,9 +5,9 @@ from functools import cache
 import numpy as np
 
 from rlvr_dir.analysis.result import Analysis, columns
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.report.build import build
 from rlvr_dir.results.result import LmEvalResult
-from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.stats import Estimate
 from tests.results.made import made
 

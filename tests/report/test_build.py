@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from rlvr_dir.config import Decoding
 from rlvr_dir.errors import UserError
 from rlvr_dir.report import difference_figures, figures
 from rlvr_dir.report.build import build
@@ -11,7 +12,6 @@ from rlvr_dir.report.paper import against_paper
 from rlvr_dir.report.shapes import in_points
 from rlvr_dir.results.compare import comparison_kind, comparisons
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.config import Decoding
 from rlvr_dir.stats import p_value
 from tests.report.made import DAPO, GRID, grid, report, result
 

@@ -13,11 +13,11 @@ import pytest
 from scipy import stats as scipy_stats
 
 from rlvr_dir import stats
+from rlvr_dir.config import Decoding
 from rlvr_dir.report.build import build
 from rlvr_dir.report.difference_figures import extrapolates
 from rlvr_dir.results.compare import comparisons
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.config import Decoding
 from tests.report.held import number, rows_of
 from tests.report.made import result
 

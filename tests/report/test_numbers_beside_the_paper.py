@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import yaml
 
-from rlvr_dir.report.paper import against_paper, paper_chapter
 from rlvr_dir.config import Decoding
+from rlvr_dir.report.paper import against_paper, paper_chapter
 from tests.report.held import number, rows_of
 from tests.report.made import DAPO, result
 

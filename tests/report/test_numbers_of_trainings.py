@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rlvr_dir import stats
-from rlvr_dir.report.build import build
 from rlvr_dir.config import Decoding
+from rlvr_dir.report.build import build
 from tests.report.held import ends, number, rows_of
 from tests.report.made import result
 

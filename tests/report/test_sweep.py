@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from rlvr_dir.config import parse
+from rlvr_dir.config.sweep import SweepSpec
 from rlvr_dir.report.sweep import CompleteTrial, DecodingSummary, TrainingSummary, against
 from rlvr_dir.results.compare import comparisons
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.config import parse
-from rlvr_dir.config.sweep import SweepSpec
 from tests.report.made import GAMMAS, GRID, TAUS, grid
 
 SPEC = {

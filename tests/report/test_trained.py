@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from rlvr_dir import stats
+from rlvr_dir.config import Decoding
 from rlvr_dir.errors import UserError
 from rlvr_dir.report.build import build
 from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.trainings import trainings_at
-from rlvr_dir.config import Decoding
 from tests.report.held import ends, number, rows_of
 from tests.report.made import result
 

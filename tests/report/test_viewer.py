@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from rlvr_dir.cli import app
+from rlvr_dir.config import Decoding
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.records import RecordStore, Replay
 from rlvr_dir.report.viewer import common_problems, stored_answers, viewer_data, viewer_html
 from rlvr_dir.report.viewer.page import embedded
 from rlvr_dir.report.viewer.pieces import Pieces, segments
-from rlvr_dir.config import Decoding
 from tests.chromium import settle
 from tests.records.made import PROBLEMS, TASK, fill
 from tests.report.viewer_pages import HOSTILE, PLAIN, WORDS, Table, answers, rollout

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from rlvr_dir.config import Decoding
 from rlvr_dir.policy.trace import FACTS, columns
 from rlvr_dir.records import Row
 from rlvr_dir.report.viewer import ViewedResponse
-from rlvr_dir.config import Decoding
 
 REPLACE = Decoding(mode="replace", tau=-0.3)
 DECODINGS = (Decoding(mode="base"), Decoding(mode="rl"), REPLACE, REPLACE.replace(mode="extrapolate", gamma=0.1))

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from rlvr_dir.results import EvalResult
 from rlvr_dir.config import Sampling
+from rlvr_dir.results import EvalResult
 
 
 def made(decoding, correct, **fields):

@@ -10,6 +10,7 @@ import pandas
 import pytest
 
 from rlvr_dir import stats
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.errors import UserError
 from rlvr_dir.results import frame
 from rlvr_dir.results.compare import compare, comparisons, markdown, problems_needed, unmatched_reasons
@@ -17,7 +18,6 @@ from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.result import read_any_result
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.results.show import warnings
-from rlvr_dir.config import Decoding, Sampling
 from tests.commands import invoke, refused, run
 from tests.report.made import lm_eval_result
 from tests.results.made import made as made_result

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.errors import UserError
 from rlvr_dir.results.forwards import (
     Answer,
@@ -18,7 +19,6 @@ from rlvr_dir.results.forwards import (
     within,
 )
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.config import Decoding, Sampling
 from tests.results.made import made
 
 BASE, RL = Decoding(mode="base"), Decoding(mode="rl")

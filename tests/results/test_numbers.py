@@ -9,6 +9,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from rlvr_dir import stats
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.errors import UserError
 from rlvr_dir.markdown import interval
 from rlvr_dir.results.compare import compare, problems_needed
@@ -18,7 +19,6 @@ from rlvr_dir.results.frames import frame
 from rlvr_dir.results.result import LmEvalResult, read_result
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.results.show import score, table, tables
-from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.tracking.describe import description, metrics_of
 from tests.results.made import made
 

@@ -8,8 +8,8 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 from openai import BadRequestError, OpenAI
 
 from rlvr_dir.checkpoints.chat_template import encode_prompt
-from rlvr_dir.decode import open_engine
 from rlvr_dir.config import EngineSpec
+from rlvr_dir.decode import open_engine
 from tests.checkpoints.made import thinking
 from tests.serve.server import served
 

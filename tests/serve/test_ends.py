@@ -14,10 +14,10 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from openai import APIConnectionError, APIError, AsyncOpenAI, InternalServerError
 
-from rlvr_dir.errors import UserError
-from rlvr_dir.serve.run import Served, check
 from rlvr_dir.config import load_eval
 from rlvr_dir.config.serving import Address, Limits
+from rlvr_dir.errors import UserError
+from rlvr_dir.serve.run import Served, check
 from tests.serve.server import problems, served, start, tell
 
 MESSAGES = [{"role": "user", "content": problems(1)[0][1]}]

@@ -6,9 +6,9 @@ import pytest
 pytest.importorskip("vllm", reason="vLLM is not installed")
 
 
+from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Sampling
 from rlvr_dir.evals import evaluate
 from rlvr_dir.records import RecordStore
-from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Sampling
 from tests.serve.real_inspect import HOUSE, needs_inspect, read_log, run
 
 pytestmark = [pytest.mark.vllm, needs_inspect, pytest.mark.whole(reason="Inspect's environment")]

@@ -14,10 +14,10 @@ import lm_eval
 from lm_eval.models import openai_completions  # noqa: F401 - registers its models
 from lm_eval.tasks import TaskManager
 
+from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Sampling
 from rlvr_dir.evals import evaluate
 from rlvr_dir.lm_eval_model.lm import RlvrDirLM
 from rlvr_dir.problems.data import tasks_dir
-from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Sampling
 from rlvr_dir.tiny import tiny_pair
 
 pytestmark = pytest.mark.vllm

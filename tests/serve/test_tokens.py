@@ -12,8 +12,8 @@ pytest.importorskip("vllm", reason="vLLM is not installed")
 
 from openai import AsyncOpenAI, BadRequestError, OpenAI
 
-from rlvr_dir.decode import Request, open_engine
 from rlvr_dir.config import EngineSpec, Sampling
+from rlvr_dir.decode import Request, open_engine
 from rlvr_dir.tiny import tiny_pair
 from tests.serve.server import RULES, problems, rule_fields
 

@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from rlvr_dir.cli.sweep import read
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import parse
+from rlvr_dir.errors import UserError
 from rlvr_dir.sweep import sweeps_dir
 from rlvr_dir.sweep.lists import Cost, SweepList, cost_table
 from rlvr_dir.sweep.outcome import Places

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import parse_decoding
+from rlvr_dir.errors import UserError
 from rlvr_dir.sweep.matched import tau_for
 from rlvr_dir.sweep.taus import probe, probe_samples, wanted
 from tests.sweep.made import sweep

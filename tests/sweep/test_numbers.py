@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rlvr_dir import stats
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.digest import installed
 from rlvr_dir.markdown import duration
 from rlvr_dir.problems.data import preflight_of
@@ -18,7 +19,6 @@ from rlvr_dir.report.markdown import table
 from rlvr_dir.report.sweep import CompleteTrial, TrainingSummary, against
 from rlvr_dir.results.forwards import Answer
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.sweep.confirm import confirm
 from rlvr_dir.sweep.decoding import DecodingObjective, metrics
 from rlvr_dir.sweep.decodings import decoding_of

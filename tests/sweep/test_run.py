@@ -9,9 +9,9 @@ from mlflow.tracking import MlflowClient
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
+from rlvr_dir.config import Decoding
 from rlvr_dir.errors import UserError
 from rlvr_dir.problems.data import find_benchmark
-from rlvr_dir.config import Decoding
 from rlvr_dir.sweep.confirm import confirm
 from rlvr_dir.sweep.decoding import unused
 from rlvr_dir.sweep.estimate import estimate

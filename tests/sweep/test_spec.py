@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import Pair, Sampling, parse, read_yaml
 from rlvr_dir.config.sweep import SweepSpec
+from rlvr_dir.errors import UserError
 from rlvr_dir.sweep import decoding, sweeps_dir
 from rlvr_dir.sweep.decodings import decoding_of, references, sampling_of
 from rlvr_dir.sweep.folder import SweepFolder

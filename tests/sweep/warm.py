@@ -9,9 +9,9 @@ from tqdm import tqdm
 import rlvr_dir.sweep.confirm
 import rlvr_dir.sweep.worker
 import rlvr_dir.train.trl  # noqa: F401
+from rlvr_dir.config import EngineSpec, EvalSpec, Sampling
 from rlvr_dir.decode import open_engine
 from rlvr_dir.evals import evaluate
-from rlvr_dir.config import EngineSpec, EvalSpec, Sampling
 from rlvr_dir.tiny import tiny_pair
 
 torch.set_num_threads(1)

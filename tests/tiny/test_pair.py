@@ -9,8 +9,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from examples.tiny.measure import sample
 from examples.tiny.recipe import build
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import TINY_STEPS, Pair, find_pair
+from rlvr_dir.errors import UserError
 from rlvr_dir.tiny import WEIGHTS, checkpoints, tiny_pair
 from rlvr_dir.tiny.problems import tuning_problems
 

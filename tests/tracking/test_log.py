@@ -10,8 +10,8 @@ from contextlib import closing
 
 import pytest
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import Decoding
+from rlvr_dir.errors import UserError
 from rlvr_dir.tracking import (
     log_result,
     resolve_store,

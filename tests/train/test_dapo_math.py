@@ -9,9 +9,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from rlvr_dir.config.presentation import AFTER, BEFORE
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError
-from rlvr_dir.config.presentation import AFTER, BEFORE
 from rlvr_dir.train import TrainSpec, load_train
 from rlvr_dir.train.dapo_math import dapo_math, read_rows
 from rlvr_dir.train.data import read_problems

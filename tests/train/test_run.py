@@ -9,8 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlvr_dir.checkpoints.adapter import merge_adapter, trained_on
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import Pair
+from rlvr_dir.errors import UserError
 from rlvr_dir.tiny import tiny_pair
 from rlvr_dir.tiny.problems import rl_problems
 from rlvr_dir.train import TrainingSource, load_train, run_training

@@ -18,6 +18,7 @@ import numpy as np
 
 from rlvr_dir.analysis.records import description_of, drawn_alike, once
 from rlvr_dir.analysis.result import Analysis, Frame, columns
+from rlvr_dir.config import Decoding, EvalSpec
 from rlvr_dir.decode.trace import Trace
 from rlvr_dir.decode.trace import columns as columns_of
 from rlvr_dir.digest import digest_of
@@ -29,7 +30,6 @@ from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.policy.trace import known
 from rlvr_dir.progress import phase, say, showing
 from rlvr_dir.records import Record, RecordStore
-from rlvr_dir.config import Decoding, EvalSpec
 from rlvr_dir.stats import Estimate, token_difference, token_mean, token_share
 
 TENTHS = 10  # of a response: the depth of a token

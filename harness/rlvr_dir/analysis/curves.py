@@ -16,10 +16,10 @@ import numpy as np
 
 from rlvr_dir import stats
 from rlvr_dir.analysis.result import Analysis, columns
-from rlvr_dir.errors import UserError
-from rlvr_dir.results.trainings import read_json
 from rlvr_dir.config import Sampling, parse, read_yaml
 from rlvr_dir.config.stored import is_number
+from rlvr_dir.errors import UserError
+from rlvr_dir.results.trainings import read_json
 from rlvr_dir.stats import Estimate
 
 # What each trainer calls it (our own, TRL, verl), in this order of preference.

@@ -11,11 +11,11 @@ import numpy as np
 
 from rlvr_dir.analysis.records import TracedRecords
 from rlvr_dir.analysis.result import Analysis, columns
+from rlvr_dir.config import EvalSpec
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.progress import phase, showing
 from rlvr_dir.records import Row
-from rlvr_dir.config import EvalSpec
 from rlvr_dir.stats import Estimate, token_mean, token_share
 
 TOKENS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384)  # where bins of position begin

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlvr_dir.config import Decoding, EvalSpec
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals.jobs import Job, jobs_of
 from rlvr_dir.evals.loop import opened
 from rlvr_dir.evals.traces import rollouts, traced
 from rlvr_dir.progress import showing
 from rlvr_dir.records import Row
-from rlvr_dir.config import Decoding, EvalSpec
 
 
 def description_of(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import Field, Strict
 
-from rlvr_dir.files import make_folder, write_file
 from rlvr_dir.config.stored import Number, Plain, Stored, Text
+from rlvr_dir.files import make_folder, write_file
 from rlvr_dir.stats import Estimate
 
 Frame: TypeAlias = Any  # a pandas.DataFrame, whose own types say too little

@@ -12,8 +12,8 @@ from rlvr_dir.analysis.records import TracedRecords
 from rlvr_dir.analysis.result import Analysis, columns
 from rlvr_dir.analysis.selected import selections
 from rlvr_dir.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, Generation
-from rlvr_dir.progress import phase, showing
 from rlvr_dir.config import Decoding, EvalSpec
+from rlvr_dir.progress import phase, showing
 from rlvr_dir.stats import token_share
 
 TOP = 10  # likeliest tokens listed a position

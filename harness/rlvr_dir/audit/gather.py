@@ -18,6 +18,8 @@ from rlvr_dir.audit.tokens import TOP, traced_tokens
 from rlvr_dir.audit.weights import weight_changes
 from rlvr_dir.checkpoints.low_rank import write_low_rank
 from rlvr_dir.checkpoints.weights import INDEX
+from rlvr_dir.config import Decoding, EvalSpec, Pair
+from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.decode import Engine, open_engine
 from rlvr_dir.decode.trace import columns
 from rlvr_dir.digest import digest_of
@@ -31,8 +33,6 @@ from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark
 from rlvr_dir.progress import phase, showing
 from rlvr_dir.records import RecordStore, Row, fingerprint
 from rlvr_dir.results import EvalResult, frame
-from rlvr_dir.config import Decoding, EvalSpec, Pair
-from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.sweep.matched import is_uniform
 from rlvr_dir.sweep.taus import gate_of
 from rlvr_dir.tiny import checkpoints

@@ -13,8 +13,8 @@ import pandas
 from rlvr_dir import stats
 from rlvr_dir.audit.claim import POINTS, Claim, Frame, Source
 from rlvr_dir.audit.outcomes import by_problem, families_of
-from rlvr_dir.policy.gates import Gate
 from rlvr_dir.config import Decoding, parse
+from rlvr_dir.policy.gates import Gate
 from rlvr_dir.stats import Estimate
 from rlvr_dir.sweep.matched import tau_for
 from rlvr_dir.sweep.taus import gate_of

@@ -15,11 +15,11 @@ from rlvr_dir.audit.interventions import AT, IN_RL, SHARES, correct, share_of_to
 from rlvr_dir.audit.outcomes import MODELS, families_of, table
 from rlvr_dir.audit.run import THIS, Audit
 from rlvr_dir.audit.tokens import OWNERS
+from rlvr_dir.config.pair import model_name
 from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
 from rlvr_dir.report.model import Cell, Chapter, Report, Section, cell, frame
 from rlvr_dir.report.tables import place
 from rlvr_dir.results.settings import few_families_words
-from rlvr_dir.config.pair import model_name
 from rlvr_dir.stats import Estimate
 
 TITLES = {

@@ -22,13 +22,13 @@ from rlvr_dir.audit import interventions, outcomes, tokens, weights
 from rlvr_dir.audit.claim import GROUPS, Claim, Frame
 from rlvr_dir.audit.gather import Cost, Evidence, Questions, costs, decoded_groups, gather
 from rlvr_dir.checkpoints.read import check_place
+from rlvr_dir.config import EvalSpec, Pair, load_eval, parse
 from rlvr_dir.errors import DamagedError, UserError, unknown
 from rlvr_dir.files import check_writable, write_file
 from rlvr_dir.markdown import duration
 from rlvr_dir.problems.benchmark import Benchmark
 from rlvr_dir.progress import say
 from rlvr_dir.report.rows import estimate
-from rlvr_dir.config import EvalSpec, Pair, load_eval, parse
 from rlvr_dir.stats import Estimate
 from rlvr_dir.tiny import checkpoints
 

@@ -24,8 +24,8 @@ from rlvr_dir.audit.claim import COUNT, Claim, Frame, Source
 from rlvr_dir.checkpoints.adapter import merge_adapter, trained_on
 from rlvr_dir.checkpoints.low_rank import energies
 from rlvr_dir.checkpoints.weights import Stored, tensors_of
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import Pair
+from rlvr_dir.errors import UserError
 from rlvr_dir.stats import Estimate
 
 BUDGET = 4e12  # rows x columns x the smaller of both, over all matrices: a few minutes of spectra on two cores

@@ -17,9 +17,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from rlvr_dir.config import Pair
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.program import program
-from rlvr_dir.config import Pair
 
 ENGINES = ("single", "pair", "transformers", "stock", "calls")
 MOST_CALLS = 240  # sequences; a call a token costs a request each, more of them show nothing new

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import Pair
+from rlvr_dir.errors import UserError
 
 CONFIG = "adapter_config.json"
 TENSORS = "adapter_model.safetensors"

@@ -45,8 +45,8 @@ from rlvr_dir.checkpoints.weights import (
     surplus_weight,
     tensors_of,
 )  # fmt: skip
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import EngineSpec, Pair, zoo
+from rlvr_dir.errors import UserError
 
 # Configuration entries of which no word is said where they differ between the two models of a pair: names, provenance,
 # ids read elsewhere, what only training reads, and whether the output layer is the input embeddings.

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_dir.checkpoints.weights import INDEX, Stored, tensors_of
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import Pair
+from rlvr_dir.errors import UserError
 
 
 def write_expo(pair: Pair, gamma: float, folder: Path) -> None:

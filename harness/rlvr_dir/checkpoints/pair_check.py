@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from rlvr_dir.errors import UserError
-from rlvr_dir.markdown import markdown_table
 from rlvr_dir.config import EngineSpec, Pair, zoo
 from rlvr_dir.config.zoo import ZooPair
+from rlvr_dir.errors import UserError
+from rlvr_dir.markdown import markdown_table
 from rlvr_dir.tiny import checkpoints
 
 Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are not here and the hub cannot be asked

@@ -10,10 +10,10 @@ from rlvr_dir.checkpoints.adapter import CONFIG as ADAPTER_CONFIG
 from rlvr_dir.checkpoints.adapter import has_tokenizer, trained_on
 from rlvr_dir.checkpoints.context import Context
 from rlvr_dir.checkpoints.memory import ModelShape, dtype_of, narrowest
+from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError
 from rlvr_dir.hub import SECONDS
-from rlvr_dir.config import EngineSpec, Pair
 
 # Files with a tokenizer's vocabulary, as libraries name them.
 _VOCABULARIES = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt", "tekken.json", "*.tiktoken")

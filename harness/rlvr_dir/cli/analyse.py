@@ -8,11 +8,11 @@ import typer
 
 from rlvr_dir.cli.base import echo, group
 from rlvr_dir.cli.options import spec_options
+from rlvr_dir.config import EngineSpec, EvalSpec, Pair, Sampling, load_eval
+from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import check_output, check_writable, write_file
 from rlvr_dir.progress import phase
-from rlvr_dir.config import EngineSpec, EvalSpec, Pair, Sampling, load_eval
-from rlvr_dir.config.base import read_jsonl
 
 if TYPE_CHECKING:
     from rlvr_dir.analysis.result import Analysis

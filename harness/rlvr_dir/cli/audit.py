@@ -11,9 +11,9 @@ from rlvr_dir.cli.base import echo, parse_numbers
 from rlvr_dir.cli.evaluate import announce_tiny
 from rlvr_dir.cli.options import spec_options
 from rlvr_dir.cli.track import Tracking
+from rlvr_dir.config import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 from rlvr_dir.errors import UserError
 from rlvr_dir.progress import phase, say
-from rlvr_dir.config import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 
 ROWS = "tokens,weights,interventions,outcomes"
 

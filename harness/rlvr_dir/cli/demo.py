@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Sampling, parse
 from rlvr_dir.evals import evaluate
 from rlvr_dir.files import check_writable, write_file
 from rlvr_dir.markdown import interval, markdown_table
 from rlvr_dir.results import EvalResult
 from rlvr_dir.results.show import percent
-from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Sampling, parse
 from rlvr_dir.stats import p_value, paired_difference
 
 TASKS = ("tiny_easy", "tiny_medium")

@@ -8,9 +8,9 @@ import typer
 from rlvr_dir.cli.base import echo
 from rlvr_dir.cli.options import spec_options
 from rlvr_dir.cli.track import Tracking
+from rlvr_dir.config import TINY, Decoding, EngineSpec, EvalSpec, Pair, Sampling, load_eval, read_yaml
 from rlvr_dir.files import check_writable
 from rlvr_dir.progress import phase, say
-from rlvr_dir.config import TINY, Decoding, EngineSpec, EvalSpec, Pair, Sampling, load_eval, read_yaml
 
 if TYPE_CHECKING:
     from rlvr_dir.results import EvalResult

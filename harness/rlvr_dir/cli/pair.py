@@ -9,11 +9,11 @@ import typer
 
 from rlvr_dir.cli.base import echo, echo_json, group
 from rlvr_dir.cli.options import spec_options
+from rlvr_dir.config import EngineSpec, Pair, parse
+from rlvr_dir.config.pair import PAIR_OPTIONS, pair_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import check_writable
 from rlvr_dir.progress import phase
-from rlvr_dir.config import EngineSpec, Pair, parse
-from rlvr_dir.config.pair import PAIR_OPTIONS, pair_of
 
 app = group("Pairs by name, whether two checkpoints fit together, changed weights.")
 TWO = ("pair", "base", "pretrained")  # what may be named without an option

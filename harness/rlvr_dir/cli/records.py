@@ -7,10 +7,10 @@ import typer
 
 from rlvr_dir.cli.base import echo, echo_json, fit_table, group
 from rlvr_dir.cli.options import spec_options
-from rlvr_dir.errors import UserError, unknown
-from rlvr_dir.files import make_folder
 from rlvr_dir.config import EvalSpec
 from rlvr_dir.config.presentation import Grader
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.files import make_folder
 
 app = group("The store of rollouts: what is held, in what state.")
 
@@ -32,8 +32,8 @@ def _say_if_empty(store: Path) -> None:
 @app.command("list")
 def records_list(store: RecordsFolder = RECORDS) -> None:
     """List every record: rule, pair, state, responses, share of changed tokens, date; `show` has the rest of one."""
-    from rlvr_dir.records.commands import list_records
     from rlvr_dir.config.pair import model_name
+    from rlvr_dir.records.commands import list_records
 
     rows = list(list_records(store))
     _say_if_empty(store)

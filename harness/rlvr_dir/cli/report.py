@@ -11,10 +11,10 @@ from rlvr_dir.cli.evaluate import read
 from rlvr_dir.cli.options import spec_options
 from rlvr_dir.cli.track import Tracking
 from rlvr_dir.cli.view import Tokenizer
+from rlvr_dir.config import EvalSpec
 from rlvr_dir.errors import unknown
 from rlvr_dir.files import check_writable
 from rlvr_dir.progress import say
-from rlvr_dir.config import EvalSpec
 
 if TYPE_CHECKING:
     from rlvr_dir.results import EvalResult

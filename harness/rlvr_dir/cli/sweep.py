@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlvr_dir.cli.base import echo, fit_table, group, parse_numbers
-from rlvr_dir.errors import UserError, nearest
-from rlvr_dir.progress import phase, say
 from rlvr_dir.config import parse, read_yaml
 from rlvr_dir.config.evaluation import load_criteria
+from rlvr_dir.errors import UserError, nearest
+from rlvr_dir.progress import phase, say
 
 if TYPE_CHECKING:
     from rlvr_dir.config.search import Search

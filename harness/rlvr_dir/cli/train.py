@@ -8,11 +8,11 @@ import typer
 
 from rlvr_dir.cli.base import as_options, echo, parse_numbers
 from rlvr_dir.cli.track import Tracking
+from rlvr_dir.config import read_yaml
+from rlvr_dir.config.base import set_key
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.reweighting import default_alphas, method_names
 from rlvr_dir.progress import phase, say
-from rlvr_dir.config import read_yaml
-from rlvr_dir.config.base import set_key
 
 if TYPE_CHECKING:
     from rlvr_dir.train.folder import SeedFolder

@@ -9,10 +9,10 @@ import typer
 from rlvr_dir.cli.base import echo
 from rlvr_dir.cli.evaluate import announce_tiny
 from rlvr_dir.cli.options import spec_options
+from rlvr_dir.config import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import check_output, check_writable, make_folder, write_file
 from rlvr_dir.progress import phase
-from rlvr_dir.config import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 
 if TYPE_CHECKING:
     from rlvr_dir.records import Record

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.config.base import parse
 from rlvr_dir.config.pair import Pair, model_name, preset
+from rlvr_dir.errors import UserError
 
 
 def checkpoints_of(names: Sequence[str], options: Mapping[str, Any] | None = None) -> list[tuple[str, Pair]]:

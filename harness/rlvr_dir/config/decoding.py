@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field, InstanceOf, model_serializer, model_validator
 from pydantic.fields import FieldInfo
 
+from rlvr_dir.config.base import Spec, parse, truth_for_number
+from rlvr_dir.config.sampling import LEAST_TEMPERATURE, SamplingSettings
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.policy.gates import Gate, Threshold, gates, parameters, split
 from rlvr_dir.policy.own import NotLoaded, imported
-from rlvr_dir.config.base import Spec, parse, truth_for_number
-from rlvr_dir.config.sampling import LEAST_TEMPERATURE, SamplingSettings
 
 Mode = Literal["base", "rl", "replace", "extrapolate", "resample", "veto", "reject"]
 Primary = Literal["base", "rl"]

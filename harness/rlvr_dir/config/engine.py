@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.config.base import Spec
+from rlvr_dir.errors import UserError
 
 Backend = Literal["auto", "vllm", "transformers"]
 

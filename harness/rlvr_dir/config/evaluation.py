@@ -10,16 +10,16 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from rlvr_dir.digest import digest
-from rlvr_dir.errors import UserError
-from rlvr_dir.policy.gates import GateError
-from rlvr_dir.policy.own import load_named
 from rlvr_dir.config.base import Place, Spec, parse, short_repr
 from rlvr_dir.config.decoding import Decoding, check_together, parse_decoding, with_controls
 from rlvr_dir.config.engine import EngineSpec
 from rlvr_dir.config.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
 from rlvr_dir.config.presentation import Presentation
 from rlvr_dir.config.sampling import Sampling, merge_sampling
+from rlvr_dir.digest import digest
+from rlvr_dir.errors import UserError
+from rlvr_dir.policy.gates import GateError
+from rlvr_dir.policy.own import load_named
 
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.config.base import Place, Spec, parse
 from rlvr_dir.config.zoo import zoo
+from rlvr_dir.errors import UserError, unknown
 
 
 class Model(NamedTuple):

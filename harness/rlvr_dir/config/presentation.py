@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.config.base import Spec, parse, read_jsonl
+from rlvr_dir.errors import UserError
 
 Grader = Literal["plain", "robust", "math_dapo"]
 INSTRUCTION = "\nPlease reason step by step, and put your final answer within \\boxed{}."  # the paper's

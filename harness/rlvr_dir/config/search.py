@@ -13,8 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.config.base import Spec, parse, short_repr
+from rlvr_dir.errors import UserError, unknown
 
 SearchMethod = Literal["grid", "random", "tpe"]
 LISTED = ("grid", "random")  # methods whose points are all known before anything runs

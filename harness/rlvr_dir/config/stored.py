@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, PlainValidator, Strict
 from pydantic_core import PydanticCustomError
 
-from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.config.base import Spec, parse
+from rlvr_dir.errors import DamagedError, UserError
 
 MOST_BYTES = 1 << 30  # of one file
 MOST = 2**31 - 1  # of a count, so that sums of counts stay whole numbers

@@ -14,8 +14,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_serializer, model_validator
 from pydantic.fields import FieldInfo
 
-from rlvr_dir.errors import UserError, unknown
-from rlvr_dir.policy.gates import gates
 from rlvr_dir.config.base import Spec, parse, short_repr
 from rlvr_dir.config.checkpoints import checkpoints_of
 from rlvr_dir.config.decoding import Decoding, check_together, parse_decoding
@@ -30,6 +28,8 @@ from rlvr_dir.config.pair import TINY, NamedPair, Pair, find_pair, model_name, p
 from rlvr_dir.config.presentation import Presentation
 from rlvr_dir.config.sampling import Sampling, merge_sampling
 from rlvr_dir.config.search import LISTED, Ratio, Search
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.policy.gates import gates
 
 TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
 _PASS = re.compile(r"pass_at_([0-9]+)")

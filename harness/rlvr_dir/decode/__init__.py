@@ -6,8 +6,8 @@ Names are resolved on first use: whoever reads the traces of stored responses do
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rlvr_dir.decode.trace import Trace
 from rlvr_dir.config import EngineSpec, Pair
+from rlvr_dir.decode.trace import Trace
 
 if TYPE_CHECKING:
     from rlvr_dir.decode.engine import Engine

@@ -11,12 +11,12 @@ from rlvr_dir.checkpoints.adapter import merge_adapter
 from rlvr_dir.checkpoints.chat_template import chat_prompt
 from rlvr_dir.checkpoints.compat import check_pair
 from rlvr_dir.checkpoints.read import Checkpoints, template_digest
+from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.plan import ALGORITHM, plan_requests, warn_of_cuts
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.types import Plan, Request, Rollout
 from rlvr_dir.errors import UserError
 from rlvr_dir.progress import phase
-from rlvr_dir.config import EngineSpec, Pair
 
 TYPICAL = 128  # tokens that a response is taken to be long before any is there, where its limit is no less
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from rlvr_dir.checkpoints.read import Checkpoints
+from rlvr_dir.config import Pair
 from rlvr_dir.decode.plan import broken_logits, rollout
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.trace import columns
@@ -22,7 +23,6 @@ from rlvr_dir.policy.combine import combination_of
 from rlvr_dir.policy.gates import GateError
 from rlvr_dir.policy.rule import Rules
 from rlvr_dir.policy.step import Requests
-from rlvr_dir.config import Pair
 
 Facts = tuple[int, bool, bool, float]  # of a token: id, replaced, changed, delta log p
 

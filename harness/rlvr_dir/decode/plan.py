@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike
 from rlvr_dir.checkpoints.chat_template import encode_prompt
 from rlvr_dir.checkpoints.context import Context
 from rlvr_dir.checkpoints.read import Checkpoints
+from rlvr_dir.config import Decoding, Pair, Sampling, check_together
 from rlvr_dir.decode.trace import MAX_TOP, Trace, columns
 from rlvr_dir.decode.types import BrokenLogits, Plan, Request, Rollout
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.noise import request_key
 from rlvr_dir.policy.own import NotLoaded
 from rlvr_dir.policy.rule import Rule
-from rlvr_dir.config import Decoding, Pair, Sampling, check_together
 
 ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
 DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on

@@ -2,9 +2,9 @@
 
 from importlib.util import find_spec
 
+from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.engine import Engine
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec, Pair
 
 
 def single_engine(pair: Pair, spec: EngineSpec) -> Engine:

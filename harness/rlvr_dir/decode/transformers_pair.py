@@ -14,6 +14,7 @@ from rlvr_dir.checkpoints.compat import other_shape
 from rlvr_dir.checkpoints.memory import ModelShape, check_rows, check_weights
 from rlvr_dir.checkpoints.precision import exact_float32
 from rlvr_dir.checkpoints.weights import PICKLE
+from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.engine import Engine
 from rlvr_dir.decode.lock_step import LockStep, as_known
 from rlvr_dir.decode.progress import Progress, reporting
@@ -21,7 +22,6 @@ from rlvr_dir.decode.types import Plan, Rollout
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.combine import combination_of
 from rlvr_dir.progress import phase
-from rlvr_dir.config import EngineSpec, Pair
 
 
 class TransformersPair(Engine):

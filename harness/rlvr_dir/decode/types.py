@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.decode.trace import Trace
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.rule import Rule
-from rlvr_dir.config import Decoding, Sampling
 
 
 class EngineLost(UserError):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from rlvr_dir.config import Decoding, EvalSpec, Pair, Sampling
 from rlvr_dir.decode import Engine, Request
 from rlvr_dir.decode.trace import columns
 from rlvr_dir.digest import digest
@@ -16,7 +17,6 @@ from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark
 from rlvr_dir.problems.prompts import prompt_sets
 from rlvr_dir.progress import phase
 from rlvr_dir.records import Record, RecordConfig, RecordStore
-from rlvr_dir.config import Decoding, EvalSpec, Pair, Sampling
 
 _KEPT = ("file", "problems", "presentation", "grader", "families")  # of a benchmark's facts, in its records
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rlvr_dir.config import EvalSpec
 from rlvr_dir.decode import Engine, Request, Rollout
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.digest import installed
@@ -37,7 +38,6 @@ from rlvr_dir.records.config import NOT_HASHED
 from rlvr_dir.records.verdicts import versions as grading_versions
 from rlvr_dir.results.from_records import provenance
 from rlvr_dir.results.result import EvalResult, LmEvalResult, refuse_lm_eval_tasks, result_from
-from rlvr_dir.config import EvalSpec
 
 GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which waits for hard answers
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
+from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.decode import Engine, Request
 from rlvr_dir.decode.plan import written
 from rlvr_dir.digest import digest_of
@@ -20,7 +21,6 @@ from rlvr_dir.evals.jobs import Job
 from rlvr_dir.grading import grade_many
 from rlvr_dir.records import Record, RecordStore, Replay, judge_name
 from rlvr_dir.records.replay import OWN, PROPOSED
-from rlvr_dir.config import Decoding, Sampling
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rlvr_dir.config import Decoding, EvalSpec
 from rlvr_dir.decode import Engine, Trace
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals.jobs import Job, jobs_of
@@ -14,7 +15,6 @@ from rlvr_dir.policy.gates import Gate
 from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.progress import showing
 from rlvr_dir.records import RecordStore, Row
-from rlvr_dir.config import Decoding, EvalSpec
 
 
 def traced(

@@ -15,15 +15,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from rlvr_dir.errors import UserError, unknown
-from rlvr_dir.problems.benchmark import GROUPS, TASKS, named
-from rlvr_dir.problems.data import find_benchmark, preflight, task_config, tasks_dir
-from rlvr_dir.problems.generation import INSTEAD, LENGTHS, check_gen_kwargs
 from rlvr_dir.config import TINY, Decoding, EngineSpec, EvalSpec, Presentation, Sampling, Spec, load_eval, parse
 from rlvr_dir.config.base import Place
 from rlvr_dir.config.evaluation import load_criteria
 from rlvr_dir.config.pair import OPTIONS, PAIR_OPTIONS
 from rlvr_dir.config.sampling import SamplingSettings
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.problems.benchmark import GROUPS, TASKS, named
+from rlvr_dir.problems.data import find_benchmark, preflight, task_config, tasks_dir
+from rlvr_dir.problems.generation import INSTEAD, LENGTHS, check_gen_kwargs
 
 REQUEST_ARGUMENTS = (
     *PAIR_OPTIONS, *Decoding.options(), *SamplingSettings.options(), *EngineSpec.model_fields, "data_dir",

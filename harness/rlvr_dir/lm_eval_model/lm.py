@@ -18,6 +18,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import simple_parse_args_string
 
+from rlvr_dir.config import Decoding
 from rlvr_dir.decode import Engine, Request, open_engine
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals.jobs import Job, make_job
@@ -29,7 +30,6 @@ from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, instance_key
 from rlvr_dir.problems.task import Response, gold_of
 from rlvr_dir.progress import showing
 from rlvr_dir.records import Key, RecordStore
-from rlvr_dir.config import Decoding
 from rlvr_dir.tiny import TINY_TASKS, WEIGHTS, checkpoints
 
 

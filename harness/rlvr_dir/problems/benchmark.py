@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.digest import digest
-from rlvr_dir.errors import UserError
-from rlvr_dir.grading import Gold
 from rlvr_dir.config import Presentation, parse, read_yaml
 from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.config.presentation import DEFAULT_GRADER
 from rlvr_dir.config.stored import is_number, is_text
+from rlvr_dir.digest import digest
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import Gold
 from rlvr_dir.tiny import TINY_TASKS
 from rlvr_dir.tiny.problems import BENCHMARK_SIZE
 

@@ -16,6 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlvr_dir.config import EvalSpec, Presentation
+from rlvr_dir.config.base import read_jsonl
+from rlvr_dir.config.evaluation import is_task_file
+from rlvr_dir.config.stored import is_number, is_text
 from rlvr_dir.errors import UserError, nearest, unknown
 from rlvr_dir.files import shipped
 from rlvr_dir.hub import hub_or_cache
@@ -36,10 +40,6 @@ from rlvr_dir.problems.benchmark import (
     read_problems,
 )
 from rlvr_dir.problems.lm_eval_tasks import declared, read_task
-from rlvr_dir.config import EvalSpec, Presentation
-from rlvr_dir.config.base import read_jsonl
-from rlvr_dir.config.evaluation import is_task_file
-from rlvr_dir.config.stored import is_number, is_text
 from rlvr_dir.tiny import TINY_TASKS
 
 if TYPE_CHECKING:

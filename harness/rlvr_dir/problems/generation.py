@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from contextlib import redirect_stderr
 from typing import TYPE_CHECKING, Any
 
-from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.config import Sampling, parse
 from rlvr_dir.config.engine import kwargs_words
+from rlvr_dir.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from rlvr_dir.decode import Engine

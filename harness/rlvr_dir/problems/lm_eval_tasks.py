@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from rlvr_dir.config import Sampling
 from rlvr_dir.digest import digest, digest_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.problems.benchmark import LM_EVAL, NAME, Benchmark, BenchmarkFacts
 from rlvr_dir.problems.generation import build_requests, sampling_of
 from rlvr_dir.records import Key, Row
-from rlvr_dir.config import Sampling
 from rlvr_dir.stats import standard_error
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rlvr_dir.config import EvalSpec, Sampling
 from rlvr_dir.decode import Engine
 from rlvr_dir.problems.benchmark import Benchmark
 from rlvr_dir.problems.data import preflight_of, tasks_dir
 from rlvr_dir.problems.generation import build_requests, sampling_of
 from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, instance_key
-from rlvr_dir.config import EvalSpec, Sampling
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from typing import Any
 from lm_eval.api.filter import Filter
 from lm_eval.api.task import ConfigurableTask
 
+from rlvr_dir.config import Presentation, parse
 from rlvr_dir.errors import UserError
 from rlvr_dir.grading import DEFAULT_GRADER, Gold, Verdict, grade_many, grader_name
 from rlvr_dir.problems.benchmark import OURS, Benchmark
 from rlvr_dir.problems.data import find_benchmark
-from rlvr_dir.config import Presentation, parse
 from rlvr_dir.stats import Responses, problem_metrics, ratio
 from rlvr_dir.stats.metrics import METRICS
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from rlvr_dir.digest import digest_of
 from rlvr_dir.config import Decoding, Pair, Sampling, Spec
 from rlvr_dir.config.sampling import SamplingSettings
+from rlvr_dir.digest import digest_of
 
 # What an engine tells of itself that cannot change a token; anything else it tells is part of the hash.
 NOT_HASHED = ("pair", "self_test", "workers")

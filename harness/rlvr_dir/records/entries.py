@@ -17,11 +17,11 @@ from typing import Any, BinaryIO
 
 from pydantic import Field, TypeAdapter
 
+from rlvr_dir.config.pair import places_of
+from rlvr_dir.config.stored import Count, Plain, Stored, Text
 from rlvr_dir.records.replay import Replay
 from rlvr_dir.records.row import Row
 from rlvr_dir.records.verdicts import StoredVerdict
-from rlvr_dir.config.pair import places_of
-from rlvr_dir.config.stored import Count, Plain, Stored, Text
 
 FORMAT = 5
 _LONGEST = 1 << 28  # bytes of a line

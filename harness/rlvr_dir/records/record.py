@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from rlvr_dir.config import parse
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.files import disk_error, folder_name, make_folder, set_aside, write_file
@@ -31,7 +32,6 @@ from rlvr_dir.records.lock import Lock
 from rlvr_dir.records.replay import Replay
 from rlvr_dir.records.row import Key, Row
 from rlvr_dir.records.verdicts import StoredVerdict, versions
-from rlvr_dir.config import parse
 
 JOURNAL, LOCK = "journal.bin", "lock"
 SYNC = 1.0  # seconds: responses that came within it are forced to the disk together

@@ -25,10 +25,10 @@ from numpy.typing import ArrayLike
 from pydantic import Field, Strict
 from pydantic.dataclasses import dataclass
 
+from rlvr_dir.config.stored import Count, Name
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import DamagedError
 from rlvr_dir.policy.trace import known
-from rlvr_dir.config.stored import Count, Name
 
 Key = tuple[str, int]  # problem, sample
 FinishReason = Literal["stop", "length"]

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Strict
 from pydantic.dataclasses import dataclass
 
+from rlvr_dir.config.stored import Count, Name, Text
 from rlvr_dir.digest import installed
 from rlvr_dir.grading import VERDICT_KINDS, Gold, Verdict
 from rlvr_dir.records.row import Key
-from rlvr_dir.config.stored import Count, Name, Text
 
 _GRADING = ("math-verify", "latex2sympy2-extended", "sympy")
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlvr_dir.config.pair import model_name
 from rlvr_dir.report.paper import PAIRS, pair_called
 from rlvr_dir.results.matching import comparable_groups, distinguish
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.settings import Setting, settings_of
-from rlvr_dir.config.pair import model_name
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 
 from rlvr_dir import stats
+from rlvr_dir.config import Sampling
+from rlvr_dir.config.pair import preset
+from rlvr_dir.config.published import KNOWN
 from rlvr_dir.errors import unknown
 from rlvr_dir.files import shipped
 from rlvr_dir.policy.reweighting import reweightings
@@ -19,9 +22,6 @@ from rlvr_dir.report.model import Cell, Chapter, Section, cell, frame
 from rlvr_dir.report.shapes import Method, Score, anchor, benchmark_title, grid, methods_table
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.trainings import called, of_training, run_of
-from rlvr_dir.config import Sampling
-from rlvr_dir.config.pair import preset
-from rlvr_dir.config.published import KNOWN
 from rlvr_dir.stats import Estimate
 
 TASKS = ("aime24", "aime25", "amc")

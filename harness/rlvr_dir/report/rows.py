@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from rlvr_dir.analysis.result import Analysis, Frame
-from rlvr_dir.report.model import Section
 from rlvr_dir.config import Sampling, parse
+from rlvr_dir.report.model import Section
 from rlvr_dir.stats import Estimate
 
 

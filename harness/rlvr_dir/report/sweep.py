@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from rlvr_dir import stats
+from rlvr_dir.config.search import Search
+from rlvr_dir.config.sweep import SweepSpec, in_percent
 from rlvr_dir.files import write_file
 from rlvr_dir.markdown import duration
 from rlvr_dir.report.build import build
@@ -26,8 +28,6 @@ from rlvr_dir.results import forwards
 from rlvr_dir.results.compare import Comparison
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.settings import settings_of
-from rlvr_dir.config.search import Search
-from rlvr_dir.config.sweep import SweepSpec, in_percent
 from rlvr_dir.stats import Estimate
 from rlvr_dir.train.summary import validation_scores
 

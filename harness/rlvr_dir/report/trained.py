@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rlvr_dir import stats
+from rlvr_dir.config.pair import model_name
 from rlvr_dir.errors import UserError
 from rlvr_dir.report.model import Chapter, Section, frame
 from rlvr_dir.report.paper import model_called
@@ -20,7 +21,6 @@ from rlvr_dir.results.matching import comparable_groups, distinguish
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.settings import Setting, cut_unlike, few_families, settings_of
 from rlvr_dir.results.trainings import called, of_training, run_of
-from rlvr_dir.config.pair import model_name
 from rlvr_dir.stats import Estimate, RunScores, TrainingScores, mean_difference_over_runs, p_value
 
 SEEDS_OF_OTHERS = "one training each, seeds as they vary in the others"

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlvr_dir.config import Presentation
+from rlvr_dir.config.evaluation import is_task_file
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.grading import DEFAULT_GRADER, Gold, grader_name
 from rlvr_dir.problems.benchmark import LM_EVAL, TWINS, Benchmark, BenchmarkFacts
@@ -19,8 +21,6 @@ from rlvr_dir.records import Record, RecordStore, judge_name
 from rlvr_dir.records.commands import counts, findings_of, summary_of
 from rlvr_dir.records.verdicts import versions
 from rlvr_dir.results.result import EvalResult, NoResultError, lm_eval_refusal, result_from
-from rlvr_dir.config import Presentation
-from rlvr_dir.config.evaluation import is_task_file
 
 _RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
 

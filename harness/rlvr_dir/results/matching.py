@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from rlvr_dir.results.result import EvalResult
 from rlvr_dir.config import Sampling
 from rlvr_dir.config.engine import kwargs_words
+from rlvr_dir.results.result import EvalResult
 
 MATCH_FIELDS = ("grader", "data", "problems", "temperature", "top_p", "max_tokens")
 ENGINE_FIELDS = ("backend", "vllm", "transformers", "torch", "dtype", "device")  # what labels can say of an engine

@@ -20,6 +20,9 @@ from pydantic import (
 )
 
 from rlvr_dir import stats
+from rlvr_dir.config import Decoding, Sampling, parse
+from rlvr_dir.config.pair import model_name, places_of
+from rlvr_dir.config.stored import MOST, Name, Number, Plain, Stored, Text, parse_json, read_json
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.files import folder_name, write_file
@@ -28,9 +31,6 @@ from rlvr_dir.problems.benchmark import Benchmark, benchmark_size
 from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark
 from rlvr_dir.records import Key, Record
 from rlvr_dir.results.fields import Counts, Flags, Votes, checked_provenance, distinct
-from rlvr_dir.config import Decoding, Sampling, parse
-from rlvr_dir.config.pair import model_name, places_of
-from rlvr_dir.config.stored import MOST, Name, Number, Plain, Stored, Text, parse_json, read_json
 
 # What of a result's provenance can change its numbers: the settings of its tokens, the data, and who graded.
 REQUEST_FACTS = ("settings", "data", "graded_with", "partial")

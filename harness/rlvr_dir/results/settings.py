@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from rlvr_dir import stats
+from rlvr_dir.config import Decoding, Sampling
+from rlvr_dir.config.pair import model_name
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.results.matching import MATCH_FIELDS, describe, distinguishing, engine_facts, match_key, sampling_words
 from rlvr_dir.results.result import EvalResult
-from rlvr_dir.config import Decoding, Sampling
-from rlvr_dir.config.pair import model_name
 
 # reports/coverage.md, of six families and of some five of unequal sizes
 FEW_COVER = "97 to 100 % (shares of tokens 91 to 97 %)"

@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlvr_dir.config import Pair
 from rlvr_dir.errors import UserError
 from rlvr_dir.records import Record
 from rlvr_dir.records.config import fingerprint
-from rlvr_dir.config import Pair
 from rlvr_dir.text import visible
 from rlvr_dir.tiny import tiny_pair
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.errors import UserError
-from rlvr_dir.results.result import EvalResult
 from rlvr_dir.config import read_yaml
 from rlvr_dir.config.stored import Count, Stored, Text, read_mapping
+from rlvr_dir.errors import UserError
+from rlvr_dir.results.result import EvalResult
 
 
 @dataclass(frozen=True, slots=True)

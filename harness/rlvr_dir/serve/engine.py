@@ -11,13 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from rlvr_dir.checkpoints.beside_vllm import on_cpu
+from rlvr_dir.config import EngineSpec, Pair
+from rlvr_dir.config.pair import model_name
+from rlvr_dir.config.serving import Limits
 from rlvr_dir.decode.plan import plan_requests
 from rlvr_dir.decode.types import Plan, Request
 from rlvr_dir.decode.vllm_pair.engine import VllmPair
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec, Pair
-from rlvr_dir.config.pair import model_name
-from rlvr_dir.config.serving import Limits
 
 
 class ServedPair(VllmPair):

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from rlvr_dir.serve.client import PairClient
 from rlvr_dir.config.serving import is_loopback
+from rlvr_dir.serve.client import PairClient
 
 OPEN = ("/health", "/ping", "/version", "/v1/models", "/metrics")  # paths that ask the engine for nothing
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/models")

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.config import Decoding, Sampling, Spec, check_together, parse, parse_decoding
 from rlvr_dir.config.evaluation import change_decoding
 from rlvr_dir.config.sampling import SamplingSettings, merge_sampling
 from rlvr_dir.config.serving import Limits
+from rlvr_dir.errors import UserError, unknown
 
 SHIPPED = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")  # rules that are listed as models
 SAMPLING = tuple(SamplingSettings.options())

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlvr_dir.errors import UserError
-from rlvr_dir.serve.request_parser import SHIPPED, RequestParser
 from rlvr_dir.config import TINY, EvalSpec, Pair, parse_decoding
 from rlvr_dir.config.pair import model_name
 from rlvr_dir.config.presentation import INSTRUCTION
 from rlvr_dir.config.serving import Address, Limits, is_loopback
+from rlvr_dir.errors import UserError
+from rlvr_dir.serve.request_parser import SHIPPED, RequestParser
 from rlvr_dir.watch import APART
 
 EXAMPLE = 13  # of tiny_medium: what the playground begins with; base answers wrongly, and one redrawn token is enough

@@ -8,6 +8,8 @@ from math import hypot, isfinite
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from rlvr_dir.config import Decoding, ProblemPart, Sampling
+from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import make_folder
 from rlvr_dir.grading import grader_name
@@ -19,8 +21,6 @@ from rlvr_dir.results.compare import comparisons
 from rlvr_dir.results.result import refuse_lm_eval_tasks
 from rlvr_dir.results.settings import Setting, settings_of
 from rlvr_dir.results.show import score
-from rlvr_dir.config import Decoding, ProblemPart, Sampling
-from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.sweep.decodings import decoding_of, references, sampling_of
 from rlvr_dir.sweep.estimate import DecodingEstimate, estimate
 from rlvr_dir.sweep.folder import SweepFolder

@@ -9,17 +9,17 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from rlvr_dir.config import Decoding, EngineSpec, Sampling
+from rlvr_dir.config.sampling import SamplingSettings
+from rlvr_dir.config.search import LISTED
+from rlvr_dir.config.stored import Number, Plain, Stored
+from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.digest import installed
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.markdown import duration, markdown_table
 from rlvr_dir.problems.benchmark import GROUPS, benchmark_size
 from rlvr_dir.problems.data import NoDataError, preflight_of
 from rlvr_dir.records import Record, RecordStore, fingerprint
-from rlvr_dir.config import Decoding, EngineSpec, Sampling
-from rlvr_dir.config.sampling import SamplingSettings
-from rlvr_dir.config.search import LISTED
-from rlvr_dir.config.stored import Number, Plain, Stored
-from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.sweep.decodings import decoding_of, references, sampling_of
 from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.lists import Cost

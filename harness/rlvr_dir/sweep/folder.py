@@ -15,15 +15,15 @@ from typing import Any
 
 import yaml
 
+from rlvr_dir.config import read_yaml
+from rlvr_dir.config.presentation import DEFAULT_GRADER
+from rlvr_dir.config.search import Search
+from rlvr_dir.config.sweep import SweepSpec
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.files import make_folder, write_file
 from rlvr_dir.policy.own import not_loaded
 from rlvr_dir.results import EvalResult
 from rlvr_dir.results.result import read_result
-from rlvr_dir.config import read_yaml
-from rlvr_dir.config.presentation import DEFAULT_GRADER
-from rlvr_dir.config.search import Search
-from rlvr_dir.config.sweep import SweepSpec
 from rlvr_dir.sweep.specs import load
 
 # What may change between two runs of one sweep: it changes neither a token nor which points there are.

@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from rlvr_dir.config import Spec
 from rlvr_dir.errors import UserError
 from rlvr_dir.markdown import markdown_table
-from rlvr_dir.config import Spec
 
 
 class SweepList(Spec, frozen=True):

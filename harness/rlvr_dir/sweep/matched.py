@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
+from rlvr_dir.config.stored import Name, Number, Stored
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates import Gate, Threshold
-from rlvr_dir.config.stored import Name, Number, Stored
 
 
 class MatchedTau(Stored, frozen=True):

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from rlvr_dir.config.search import LISTED, Search
 from rlvr_dir.errors import Busy, UserError
 from rlvr_dir.files import check_writable
 from rlvr_dir.markdown import duration
 from rlvr_dir.program import program
 from rlvr_dir.records.lock import Lock
 from rlvr_dir.report.sweep import SweepSummary
-from rlvr_dir.config.search import LISTED, Search
 from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.outcome import Outcome, Places
 from rlvr_dir.sweep.points import Point, key

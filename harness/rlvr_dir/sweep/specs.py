@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
-from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.config.base import parse, short_repr
 from rlvr_dir.config.search import LISTED, Search
 from rlvr_dir.config.sweep import SweepSpec
+from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.sweep.points import Point, listed_points
 from rlvr_dir.train.defaults import complete
 from rlvr_dir.train.settings import DapoSettings

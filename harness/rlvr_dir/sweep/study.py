@@ -21,12 +21,12 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from pydantic import Field
 
-from rlvr_dir.errors import DamagedError, UserError
-from rlvr_dir.files import disk_error
-from rlvr_dir.records.lock import flocked
 from rlvr_dir.config import yaml_mapping
 from rlvr_dir.config.search import LISTED, Range, Search
 from rlvr_dir.config.stored import Count, Name, Number, Plain, Stored, Text
+from rlvr_dir.errors import DamagedError, UserError
+from rlvr_dir.files import disk_error
+from rlvr_dir.records.lock import flocked
 from rlvr_dir.sweep.folder import SweepFolder, check, dump
 from rlvr_dir.sweep.points import Point, key, listed_points
 from rlvr_dir.sweep.specs import load

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rlvr_dir import stats
-from rlvr_dir.errors import UserError
-from rlvr_dir.report.sweep import SweepSummary
 from rlvr_dir.config.search import Search
 from rlvr_dir.config.sweep import SweepSpec
+from rlvr_dir.errors import UserError
+from rlvr_dir.report.sweep import SweepSummary
 from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.outcome import Outcome, Places
 from rlvr_dir.sweep.points import Point, key, listed_points

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlvr_dir.errors import DamagedError, UserError
-from rlvr_dir.files import write_file
-from rlvr_dir.policy.gates import Gate, Threshold, parameters
 from rlvr_dir.config import Decoding
 from rlvr_dir.config.stored import Stored, read_mapping
 from rlvr_dir.config.sweep import RATIO, SweepSpec
+from rlvr_dir.errors import DamagedError, UserError
+from rlvr_dir.files import write_file
+from rlvr_dir.policy.gates import Gate, Threshold, parameters
 from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.matched import MatchedTau, is_uniform, tau_for
 from rlvr_dir.sweep.points import listed_points

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.results import EvalResult
 from rlvr_dir.config.search import Search
 from rlvr_dir.config.sweep import in_percent
+from rlvr_dir.results import EvalResult
 from rlvr_dir.sweep.folder import SweepFolder
 
 _REFUSED = re.compile(r"[^\w. -]")  # in a part of a metric's name

@@ -13,13 +13,13 @@ from statistics import fmean
 from typing import Any
 
 from rlvr_dir import stats
+from rlvr_dir.config.search import LISTED
 from rlvr_dir.errors import UserError
 from rlvr_dir.markdown import duration, markdown_table
 from rlvr_dir.report.sweep import CompleteTrial, TrainingSummary, against
 from rlvr_dir.results import EvalResult
 from rlvr_dir.results.load_results import read_training
 from rlvr_dir.results.trainings import TrainingPlace
-from rlvr_dir.config.search import LISTED
 from rlvr_dir.sweep.lists import Cost
 from rlvr_dir.sweep.outcome import Confirmation, Outcome, Outcomes, Places
 from rlvr_dir.sweep.points import Point, listed_points

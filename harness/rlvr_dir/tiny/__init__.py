@@ -9,8 +9,8 @@ None of it needs torch. `examples/tiny`, in a checkout, made the weights, and ma
 
 from pathlib import Path
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import TINY, TINY_BASE, TINY_RL, Pair
+from rlvr_dir.errors import UserError
 from rlvr_dir.tiny.problems import TINY_TASKS, benchmark
 
 __all__ = ["TINY_TASKS", "WEIGHTS", "benchmark", "checkpoint", "checkpoints", "tiny_pair"]

@@ -5,8 +5,8 @@ import re
 import shlex
 from pathlib import Path
 
-from rlvr_dir.results.result import EvalResult, LmEvalResult, TaskResult
 from rlvr_dir.config.pair import model_name
+from rlvr_dir.results.result import EvalResult, LmEvalResult, TaskResult
 from rlvr_dir.stats import count_families
 from rlvr_dir.stats.metrics import METRICS
 from rlvr_dir.text import visible

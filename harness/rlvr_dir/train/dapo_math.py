@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.config.presentation import AFTER, BEFORE
+from rlvr_dir.errors import UserError
 
 HUB, FILE = "BytedTsinghua-SIA/DAPO-Math-17k", "data/dapo-math-17k.parquet"
 LEAST, MOST = 17_000, 17_999  # problems in "17k": a part of them, or another set, is another training

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.errors import UserError
-from rlvr_dir.grading import grade_many
 from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.config.presentation import AFTER, rendered
 from rlvr_dir.config.stored import is_number, is_text
+from rlvr_dir.errors import UserError
+from rlvr_dir.grading import grade_many
 from rlvr_dir.text import visible
 from rlvr_dir.train.spec import TrainSpec
 

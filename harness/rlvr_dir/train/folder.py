@@ -23,10 +23,10 @@ from typing import Any
 
 import yaml
 
-from rlvr_dir.errors import UserError
-from rlvr_dir.files import disk_error, make_folder, sync_folder, write_file
 from rlvr_dir.config import read_yaml
 from rlvr_dir.config.stored import Stored, parse_json, read_json, read_mapping
+from rlvr_dir.errors import UserError
+from rlvr_dir.files import disk_error, make_folder, sync_folder, write_file
 from rlvr_dir.train.forms import CheckpointMark, ChosenStep, Input, LogLine, ScoreFile, SeedFile
 from rlvr_dir.train.spec import TrainSpec, load_train, plain
 

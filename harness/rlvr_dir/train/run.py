@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_dir.checkpoints.weights import has_weights, rl_is_base, stored_tensors
+from rlvr_dir.config.decoding import Mode
 from rlvr_dir.files import make_folder
 from rlvr_dir.progress import phase
 from rlvr_dir.records.lock import Lock
-from rlvr_dir.config.decoding import Mode
 from rlvr_dir.train.card import write_card
 from rlvr_dir.train.folder import Inputs, SeedFolder, TrainingFolder, write_json
 from rlvr_dir.train.forms import SummaryFile

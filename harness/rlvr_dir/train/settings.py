@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
+from rlvr_dir.config import Spec
+from rlvr_dir.config.presentation import DEFAULT_GRADER, Grader
 from rlvr_dir.policy.reweighting import (
     PLAIN,
     Reweighting,
@@ -13,8 +15,6 @@ from rlvr_dir.policy.reweighting import (
     reweighting,
     reweightings,
 )
-from rlvr_dir.config import Spec
-from rlvr_dir.config.presentation import DEFAULT_GRADER, Grader
 
 if TYPE_CHECKING:
     Method = str

@@ -12,12 +12,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.config import TINY, EngineSpec, Presentation, Sampling, Spec, parse
 from rlvr_dir.config.base import Place
 from rlvr_dir.config.evaluation import read_names
 from rlvr_dir.config.presentation import INSTRUCTION, Prompt
 from rlvr_dir.config.sampling import merge_sampling
+from rlvr_dir.errors import UserError
 from rlvr_dir.train.settings import DapoSettings
 from rlvr_dir.train.verl.presets import with_preset
 from rlvr_dir.train.verl.spec import Verl

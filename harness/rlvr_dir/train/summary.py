@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from rlvr_dir.config import parse
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.files import write_file
 from rlvr_dir.markdown import markdown_table
 from rlvr_dir.policy.reweighting import PLAIN
-from rlvr_dir.config import parse
 from rlvr_dir.stats import RunScores, TrainingScores, common_families, family, pass_at_k_per_problem, samples_of
 from rlvr_dir.stats.estimate import Estimate, p_value
 from rlvr_dir.train.folder import TrainingFolder, write_json

@@ -11,16 +11,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from rlvr_dir.errors import UserError
-from rlvr_dir.files import check_writable
 from rlvr_dir.config import TINY, Decoding, EvalSpec, Pair, Presentation
 from rlvr_dir.config.presentation import DEFAULT_GRADER
+from rlvr_dir.errors import UserError
+from rlvr_dir.files import check_writable
 
 if TYPE_CHECKING:
+    from rlvr_dir.config.decoding import Mode
     from rlvr_dir.decode import Engine
     from rlvr_dir.problems.benchmark import Benchmark
     from rlvr_dir.results import EvalResult
-    from rlvr_dir.config.decoding import Mode
     from rlvr_dir.train.folder import Inputs
     from rlvr_dir.train.forms import SummaryFile
     from rlvr_dir.train.run import TrainingSource, Validate, ValidationScores

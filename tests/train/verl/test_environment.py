@@ -13,10 +13,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rlvr_dir.config import read_yaml
 from rlvr_dir.errors import UserError
 from rlvr_dir.grading import grade
 from rlvr_dir.policy.reweighting import token_weights
-from rlvr_dir.config import read_yaml
 from rlvr_dir.sweep import sweeps_dir
 from rlvr_dir.sweep.points import listed_points
 from rlvr_dir.sweep.specs import TrainingSweep

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.engine import Engine
 from rlvr_dir.decode.progress import Progress, reporting
 from rlvr_dir.decode.ray.cluster import Cluster, quiet
@@ -22,7 +23,6 @@ from rlvr_dir.decode.ray.worker import Waiting, Worker
 from rlvr_dir.decode.single import single_engine
 from rlvr_dir.decode.types import Plan, Request, Rollout
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec, Pair
 
 DEATHS = 3  # a worker that dies so often without finishing a response in between is given up
 

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Self, TypeAlias
 
+from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.single import single_engine
 from rlvr_dir.decode.types import EngineLost, Request, Rollout
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.watch import end_with
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from rlvr_dir.checkpoints.beside_vllm import on_cpu
 from rlvr_dir.checkpoints.read import ties_head
+from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode.trace import MAX_TOP, columns
 from rlvr_dir.decode.vllm_pair.plugin import ARCHITECTURE
 from rlvr_dir.decode.vllm_pair.self_test import TestedPair
 from rlvr_dir.errors import UserError
-from rlvr_dir.config import EngineSpec
 
 CPU_KV_CACHE_GIB = 2.0
 DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself

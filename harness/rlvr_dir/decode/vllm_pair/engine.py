@@ -13,6 +13,7 @@ import numpy as np
 
 from rlvr_dir.checkpoints.beside_vllm import on_cpu
 from rlvr_dir.checkpoints.precision import exact_float32
+from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.plan import broken_logits, plan_requests, rollout
 from rlvr_dir.decode.progress import Progress, reporting
 from rlvr_dir.decode.trace import columns
@@ -35,7 +36,6 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates import GateError
 from rlvr_dir.policy.trace import FACTS
 from rlvr_dir.progress import note, phase
-from rlvr_dir.config import EngineSpec, Pair
 
 COMPILED_FROM = 300_000  # tokens that take as long eagerly as compiled, on a CPU (reports/performance.md)
 # On a CPU vLLM gives a core in a process of its own a worker in yet another one, and each of the two spins while the

@@ -26,13 +26,13 @@ import numpy as np
 import torch
 
 from rlvr_dir.checkpoints.weights import corners, tensors_of
+from rlvr_dir.config import Decoding, EngineSpec, Sampling
 from rlvr_dir.decode.engine import Engine
 from rlvr_dir.decode.lock_step import as_known
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.types import BrokenLogits, Request, Rollout
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.combine import combination_of
-from rlvr_dir.config import Decoding, EngineSpec, Sampling
 
 PROMPTS = ("1 + 1 = 2, 2 + 2 =", "Find all real x such that", "The capital of", "def f(n):")
 TEXTS, TOKENS, PIECE = 16, 16, 8  # of texts, of tokens of each, and of those that one prompt leaves to be decoded

@@ -19,10 +19,10 @@ from weakref import finalize
 
 from rlvr_dir.checkpoints.beside_vllm import on_cpu
 from rlvr_dir.checkpoints.weights import PICKLE
+from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode.types import EngineLost
 from rlvr_dir.errors import UserError
 from rlvr_dir.progress import phase
-from rlvr_dir.config import EngineSpec
 from rlvr_dir.watch import owning
 
 LEVEL = "VLLM_LOGGING_LEVEL"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rlvr_dir.config import Decoding
 from rlvr_dir.decode.trace import Trace
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import UserError
@@ -19,7 +20,6 @@ from rlvr_dir.records import Record, Replay, Row, judge_name
 from rlvr_dir.records.replay import OWN, PROPOSED
 from rlvr_dir.report.viewer.pieces import Pieces
 from rlvr_dir.results.tokenizers import decoded
-from rlvr_dir.config import Decoding
 
 MEASURED = ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl", "logp_base", "logp_rl")
 RANKS = ("rank_base", "rank_rl")
