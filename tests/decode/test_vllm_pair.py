@@ -198,8 +198,9 @@ def test_a_plain_request_with_a_nucleus_beside_traces_is_one_sentence(vllm_engin
     params = SamplingParams(temperature=0.8, top_p=0.9, max_tokens=200, ignore_eos=True)
     vllm_engine._engine.add_request("plain", {"type": "token", "prompt_token_ids": [5, 6, 7]}, params)
     try:
-        with pytest.raises(UserError, match=r"trace is refused beside a plain request .* top_p=1"):
+        with pytest.raises(UserError) as error:
             list(vllm_engine.generate(requests))
+        assert error.value.argument == "trace"
     finally:
         vllm_engine._engine.abort_request(["plain"])
     assert len(list(vllm_engine.generate(requests))) == 6

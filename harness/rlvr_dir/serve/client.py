@@ -182,18 +182,14 @@ class PairClient:
         token_ids, flat = list(completion.token_ids), completion.logprobs
         if not token_ids or flat is None:
             return []
-        spans = list(zip(flat.start_indices, flat.end_indices, strict=True))[-len(token_ids) :]
-        if [flat.token_ids[start] for start, _ in spans] != token_ids:
-            raise RuntimeError("vLLM returned the facts of other tokens than those it emitted")
-        logits = [flat.logprobs[start] for start, _ in spans]
+        logits, returned = channel.unpack(flat, token_ids)
         if (broken := channel.first_broken(logits)) is not None:
             after = before + broken
             raise GenerationError(f"NaN or infinite logits after {after} tokens of the response: no token can be drawn")
         top = plan.request.tag
         if top is None or plan.request.trace is None:
             return None
-        replaced, changed, delta = channel.decode(np.array(logits))
-        returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
+        replaced, changed, delta = channel.decode(logits)
         trace = Trace(channel.decode_trace(token_ids, returned, columns(plan.request.trace)))
         likeliest = {model: trace.likeliest(model) for model in ("base", "rl")}
         proposed = trace.proposed
