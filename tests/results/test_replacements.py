@@ -4,52 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from rlvr_dir.config import Decoding
-from rlvr_dir.records import Record, Row
-from rlvr_dir.results.replacements import all_replacements, replacements
-from tests.records.made import config
+from rlvr_dir.results.replacements import all_replacements, as_text, replacements
 from tests.results.made import made
-
-GATED = Decoding(mode="replace", tau=-0.3)
-WORDS = ["<unk>", "<end>", "<|user|>", "a", "b", "c", " ", "<think>"]
-
-
-def tokenizer():
-    found = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
-    found.add_special_tokens([AddedToken("<end>"), AddedToken("<|user|>")])
-    found.add_tokens([AddedToken("<think>"), AddedToken("c")])
-    found.decoder = decoders.Fuse()
-    return found
-
-
-def response(problem, sample, proposed, written, flagged, finish="stop", known=True):
-    """A response of these words, whose Δ log p is minus its position, and half of it for the written token."""
-    ids = {word: i for i, word in enumerate(WORDS)}
-    proposed, written = ([ids[word] for word in words] for words in (proposed, written))
-    changed = np.not_equal(proposed, written)
-    delta = -np.arange(len(written), dtype=float)
-    more = {"proposed": proposed, "delta_logp_written": np.where(changed, delta / 2, delta)} if known else {}
-    return Row.make(f"t/{problem}", sample, "", finish, flagged, changed, written, (1,), delta, **more)
-
-
-def record_of(*rows):
-    record = Record.without_file(config(decoding=GATED), "t")
-    record.request([f"t/p{i}" for i in range(3)], 2)
-    record.add(*rows)
-    return record
-
-
-ROWS = (
-    response("p0", 0, ["a", "b", "c", "<end>"], ["a", "c", "c", "<end>"], [0, 1, 1, 0]),
-    response("p0", 1, ["b", "b", " ", "a"], ["c", "c", "a", "a"], [1, 1, 1, 0], "length"),
-    response("p1", 0, ["b", "<end>", "<|user|>", "<end>"], ["c", "a", "b", "<end>"], [1, 1, 1, 0]),
-    response("p1", 1, ["<think>", "<end>"], ["a", "<end>"], [1, 0]),
-    response("p2", 0, ["a", "<end>"], ["a", "<end>"], [0, 0]),
-    response("p2", 1, ["a", "<end>"], ["a", "<end>"], [0, 0]),
-)
-CORRECT = [[True, False], [True, True], [False, False]]
+from tests.results.replaced import CORRECT, GATED, ROWS, WORDS, record_of, response, tokenizer
 
 
 def test_each_replacement_is_counted_with_both_tokens_own_numbers():
@@ -87,3 +46,10 @@ def test_without_a_tokenizer_there_are_ids_and_without_proposals_a_count_of_what
 @pytest.mark.parametrize("decoding", [Decoding(mode="rl"), GATED])
 def test_results_without_a_gate_or_a_record_have_none(decoding):
     assert all_replacements([made(decoding, CORRECT)], lambda records: tokenizer()) == []
+
+
+def test_a_text_has_as_many_rows_as_are_asked_for():
+    found = replacements(made(GATED, CORRECT), record_of(*ROWS), tokenizer())
+    for most in (0, 2, 5, 9):
+        rows = [line for line in as_text(found, most).splitlines() if line.startswith("| ‘")]
+        assert len(rows) == min(most, 5)

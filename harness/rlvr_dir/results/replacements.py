@@ -1,8 +1,9 @@
 """Which tokens were written in place of which: one table, made of records alone.
 
-    found = replacements(result, record, tokenizer)      # of one result of a gated decoding
-    found.frame.head(5)[["proposed_text", "written_text", "times"]]
-    found.kinds["end of text"]                           # a share of the flagged tokens
+    for found in all_replacements(results, tokenizers(None)):  # one for each result of a gated decoding
+        found.frame.head(5)[["proposed_text", "written_text", "times"]]
+        found.kinds["end of text"]                             # a share of the flagged tokens
+        print(as_text(found))                                  # a sentence and the first five rows
 
 A gate flags a proposed token; if another one is written, the token changed, and this is a replacement.
 """
@@ -10,19 +11,18 @@ A gate flags a proposed token; if another one is written, the token changed, and
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from rlvr_dir.markdown import markdown_table
 from rlvr_dir.records import Record, Row
 from rlvr_dir.records.record import in_order
 from rlvr_dir.records.row import UNKNOWN
 from rlvr_dir.results.from_records import record_of
 from rlvr_dir.results.result import EvalResult
+from rlvr_dir.results.show import percent
 from rlvr_dir.results.tokenizers import decoded
-
-if TYPE_CHECKING:
-    import pandas
 
 KINDS = ("end of text", "whitespace", "template", "other")
 CONTEXT = 24  # tokens of the response that an example shows on either side
@@ -48,12 +48,58 @@ class Replacements:
     """
 
     result: EvalResult
-    frame: "pandas.DataFrame"
+    frame: Any  # a pandas.DataFrame, whose own types say too little
     kinds: Mapping[str, float]
     tokens: int
     flagged: int
     changed: int
     unknown: int
+
+    def sentences(self) -> list[str]:
+        """Return what the table says, for a terminal or a page."""
+        words = [
+            f"{self.result.label} on {self.result.benchmark}: {percent(self.flagged / self.tokens)} of {self.tokens:,} "
+            f"tokens were flagged, and {percent(self.changed / self.tokens)} changed."
+        ]
+        if len(self.frame):
+            first = self.frame.iloc[0]
+            words.append(
+                f"The most frequent replacement is {quoted(first.proposed_text, first.proposed)} → "
+                f"{quoted(first.written_text, first.written)}: {first.times:,} of {self.changed:,} changed tokens, in "
+                f"{first.problems:,} of {len(self.result.problem_ids):,} problems."
+            )
+        if self.unknown:
+            words.append(
+                f"The dropped token is unknown at {self.unknown:,} of {self.changed:,} changed tokens, because an "
+                "earlier version of rlvr-dir wrote the record."
+            )
+        if marked := {kind: share for kind, share in self.kinds.items() if kind != "other" and share}:
+            shares = ", ".join(f"{kind} {percent(share)}" for kind, share in marked.items())
+            words.append(f"Of the flagged tokens, some are no words: {shares}.")
+        return words
+
+
+def quoted(text: str | None, token: int) -> str:
+    """Return how a token is written in a table: its text in quotation marks, or its id if the text is not known."""
+    return f"#{token}" if text is None else f"‘{text}’"
+
+
+def as_text(found: Replacements, most: int = 5) -> str:
+    """Return the sentences of some replacements and a table of the `most` frequent, for a terminal."""
+    head = ("dropped", "written", "times", "problems", "Δ log p, dropped", "written", "right")
+    rows = [
+        (
+            quoted(row["proposed_text"], row["proposed"]),
+            quoted(row["written_text"], row["written"]),
+            f"{row['times']:,}",
+            f"{row['problems']:,}",
+            f"{row['delta_logp']:+.2f}",
+            f"{row['delta_logp_written']:+.2f}",
+            percent(row["right"], 0),
+        )
+        for row in found.frame[:most].to_dict("records")
+    ]
+    return "\n".join((*found.sentences(), *(["", markdown_table(head, rows, left=2)] if rows else [])))
 
 
 def all_replacements(results: Sequence[EvalResult], tokenizer: Callable[[Sequence[Record]], Any]) -> list[Replacements]:
