@@ -14,11 +14,11 @@ from rlvr_dir.audit.claim import GROUPS
 from rlvr_dir.audit.interventions import SHARES, WAYS
 from rlvr_dir.audit.run import beside_of, claims, over_seeds
 from rlvr_dir.bench.random_pair import random_pair
-from rlvr_dir.errors import UserError
 from rlvr_dir.files import _PROBE
 from rlvr_dir.records import RecordStore
 from rlvr_dir.stats import Estimate
 from tests.broken import files_at_most
+from tests.facts import refuses
 from tests.records.made import stored as lines_of
 from tests.records.made import stored_count
 
@@ -299,7 +299,7 @@ def test_a_mistake_is_one_sentence_before_anything_loads(audit, words, sentence)
 def test_pairs_are_read():
     [(name, pairs)] = beside_of(["SFT=org/base:org/sft,org/other"]).items()
     assert (name, [pair.rl for pair in pairs]) == ("SFT", ["org/sft", "org/other"])
-    with pytest.raises(UserError, match="accepted: NAME=BASE:RL"):
+    with refuses("beside", "NAME", "BASE:RL"):
         beside_of(["SFT=org/base"])
 
 

@@ -19,6 +19,7 @@ from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode import open_engine
 from rlvr_dir.errors import UserError
 from tests.commands import invoke, refused
+from tests.facts import warns_of
 
 INDEX = "model.safetensors.index.json"
 SHARDS = [f"model-{i:05d}-of-00002.safetensors" for i in (1, 2)]
@@ -245,6 +246,6 @@ def test_an_evaluation_compares_the_prompts_of_its_task(copies, tmp_path):
     task = tmp_path / "mine.jsonl"
     task.write_text(json.dumps({"problem": "What is 1 + ٣?", "answer": "4"}) + "\n")
     asked = ["--base", str(base), "--pretrained", str(rl), "--tasks", str(task), "--samples", "1", "--max-tokens", "2"]
-    with pytest.warns(UserWarning, match=r"cut text into tokens differently, .*What is 1 \+ ٣"):
+    with warns_of("1", "٣"):
         done = invoke("eval", *asked, "--backend", "transformers", "--no-track", "--out", str(tmp_path / "out"))
     assert done.exit_code == 0, done.output

@@ -9,6 +9,7 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.text import without_passwords
 from rlvr_dir.tracking import log_result, result_of_run
 from rlvr_dir.tracking.store import TrackingStore, reason, ui_command
+from tests.facts import warns_of
 from tests.tracking.made import GRID, result
 
 
@@ -53,7 +54,7 @@ def test_a_deleted_experiment_and_a_held_database_are_said_in_our_words(store):
     client = TrackingStore.at(store).client()
     log_result(result(GRID[0]), store)
     client.delete_experiment(client.get_experiment_by_name("rlvr-dir-aime24").experiment_id)
-    with pytest.warns(UserWarning, match=r"its experiment was deleted: restore it .*, or name another one"):
+    with warns_of("experiment"):
         assert log_result(result(GRID[1]), store) is None
     assert "another process holds its database" in reason(
         RuntimeError("(sqlite3.OperationalError) database is locked"), "store"
