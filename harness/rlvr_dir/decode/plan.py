@@ -13,7 +13,7 @@ from rlvr_dir.checkpoints.chat_template import encode_prompt
 from rlvr_dir.checkpoints.context import Context
 from rlvr_dir.checkpoints.read import Checkpoints
 from rlvr_dir.config import Decoding, Pair, Sampling, check_together
-from rlvr_dir.decode.trace import MAX_TOP, Trace, columns
+from rlvr_dir.decode.trace import MAX_TOP, PROPOSAL, Trace, columns
 from rlvr_dir.decode.types import BrokenLogits, Plan, Request, Rollout
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.noise import request_key
@@ -85,7 +85,7 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
             _check_begun(request, checkpoints, most)
         if request.trace is not None and not 0 <= request.trace <= MAX_TOP:
             raise UserError(f"trace={request.trace} is refused; accepted: 0 to {MAX_TOP} likeliest tokens, or None")
-        if columns(request.trace or 0) + 2 >= checkpoints.vocab_size:  # its numbers beside a token, with a proposal's
+        if PROPOSAL + columns(request.trace or 0) >= checkpoints.vocab_size:
             raise UserError(
                 f"trace={request.trace} is refused: a vocabulary of {checkpoints.vocab_size} tokens is too small for it"
             )

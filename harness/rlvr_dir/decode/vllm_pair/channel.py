@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 from rlvr_dir.decode.plan import DELTA_LIMIT
-from rlvr_dir.decode.trace import columns
+from rlvr_dir.decode.trace import PROPOSAL, columns
 from rlvr_dir.decode.types import Plan
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.trace import FACTS, TOP_FACTS
@@ -41,7 +41,6 @@ BAND = 64.0
 Returned = Callable[[int], tuple[Sequence[int], Sequence[float]]]  # what vLLM gave back at a place: ids and logits
 NO_NUMBER = 4 * BAND  # where delta log p is NaN
 NO_FACT = -(2.0**26)  # the same, for a statistic: below all others
-PROPOSAL = 2  # numbers of a changed token before those of its trace
 BESIDE = (144.0, 2.0**-16, 152.0, 0.25)  # offset and step of the proposed id, and of delta log p
 _ERROR = 1e-3
 _NO_BAND = "a token came back without the facts of its decision: its logit lies in no band of the channel"
