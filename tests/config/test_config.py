@@ -123,8 +123,7 @@ def test_each_target_has_one_name():
     with refuses("gamma", "0.0", "mode", "resample"):
         parse_decoding("resample,tau=-0.3,gamma=0")
     for mode in ("veto", "reject"):
-        refusal = rf"mode='{mode}' is refused with criterion='coupling'.*another criterion"
-        with refuses(*refusal.split()):
+        with refuses("mode", mode, "coupling"):
             parse_decoding(f"{mode},criterion=coupling")
     for text, writes in (("reject,tau=-0.3,gamma=0", "base"), ("reject,tau=-0.3,gamma=0.5,primary=rl", "rl")):
         with refuses("mode", "reject", "veto", writes):
@@ -217,7 +216,7 @@ def test_a_window_is_a_slice_of_tokens_or_of_max_tokens(written, window, tokens)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        *((f"replace,tau=-0.3,window={window}", f"window='{window}'") for window in (
+        *((f"replace,tau=-0.3,window={window}", f"window {window}") for window in (
             "16", "5:5", "-1:4", "a:b", "::", "25%:16", "16:25%", "100%:", "0:0%", "50%:25%", "0:101%", "0:2.5%", "%:",
         )),
         ("rl,window=0:16", "window 0:16"),

@@ -164,18 +164,18 @@ def test_an_option_takes_the_place_of_the_files():
 @pytest.mark.parametrize(
     ("read", "words"),
     [
-        (lambda: parse(EvalSpec, read_yaml(None, ["limit=yes", "tasks=[tiny_easy]"])), "limit=True is refused"),
-        (lambda: parse(Sampling, {"samples": True}), "samples=True is refused"),
-        (lambda: parse(Sampling, {"temperature": False}), "temperature=False is refused"),
-        (lambda: parse(EngineSpec, {"max_num_seqs": True}), "max_num_seqs=True is refused"),
-        (lambda: parse(Decoding, {"mode": "replace", "tau": True}), "tau=True is refused"),
-        (lambda: load_sweep({"values": [True]}), r"parameters.decode.tau.values=\[True\] is refused"),
-        (lambda: load_sweep({"min": False, "max": 1.0}), "parameters.decode.tau.min=False is refused"),
+        (lambda: parse(EvalSpec, read_yaml(None, ["limit=yes", "tasks=[tiny_easy]"])), "limit True"),
+        (lambda: parse(Sampling, {"samples": True}), "samples True"),
+        (lambda: parse(Sampling, {"temperature": False}), "temperature False"),
+        (lambda: parse(EngineSpec, {"max_num_seqs": True}), "max_num_seqs True"),
+        (lambda: parse(Decoding, {"mode": "replace", "tau": True}), "tau True"),
+        (lambda: load_sweep({"values": [True]}), "parameters.decode.tau.values [True]"),
+        (lambda: load_sweep({"min": False, "max": 1.0}), "parameters.decode.tau.min False"),
     ],
 )
 def test_a_truth_value_is_no_number(read, words):
     """YAML takes `yes` for true, and pydantic true for 1."""
-    with refuses("limit", "True", words):
+    with refuses(*words.split()):
         read()
 
 
