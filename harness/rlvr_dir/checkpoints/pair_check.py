@@ -122,7 +122,7 @@ def _facts(config: Any, shape: ModelShape, tokens: int) -> dict[str, str]:
     return {
         "architecture": ", ".join(config.architectures or ["not named"]),
         "parameters": f"{count / 1e9:.2f} B" if count >= 1e8 else f"{count / 1e6:.2f} M",
-                "layers": str(shape.layers),
+        "layers": str(shape.layers),
         "dtype": dtype_of(config),
         "vocabulary": f"{tokens:,} tokens",
         "context": f"{length:,} tokens" if (length := getattr(config, "max_position_embeddings", None)) else "",

@@ -331,7 +331,12 @@ class NoResultError(UserError):
 
 def lm_eval_refusal(task: str, purpose: str) -> NoResultError:
     """Say that a task of lm-eval's is not done `what` with."""
-    return NoResultError(f"is scored by lm-eval in its own units, so it is not {purpose}", argument="task", value=task, accepted="benchmarks with right answers, ours or a JSONL of your own")
+    return NoResultError(
+        f"is scored by lm-eval in its own units, so it is not {purpose}",
+        argument="task",
+        value=task,
+        accepted="benchmarks with right answers, ours or a JSONL of your own",
+    )
 
 
 def refuse_lm_eval_tasks(benchmarks: Mapping[str, Benchmark], purpose: str) -> None:
