@@ -13,7 +13,7 @@ from rlvr_dir.decode import open_engine, transformers_pair
 from rlvr_dir.decode.lock_step import LockStep
 from rlvr_dir.errors import UserError
 from tests.decode.requests import assert_same, make_requests
-from tests.facts import refuses, warns_of
+from tests.facts import refuses, states, warns_of
 
 QWEN_7B = Qwen2Config(
     vocab_size=152_064, hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4,
@@ -61,10 +61,8 @@ def test_two_models_that_do_not_fit_a_gpu(shape, a_gpu_with):
     a_gpu_with(24)
     with pytest.raises(UserError) as error:
         check_weights([shape] * 2, "bfloat16", GPU)
-    assert str(error.value).startswith(
-        "backend='transformers' is refused: 2 models of 7.6 billion parameters take 28.4 GiB in bfloat16, and cuda has "
-        "24 free; accepted: backend=vllm"
-    )
+    assert error.value.argument == "backend"
+    states(error.value, "transformers", 7.6, 28.4, 24, "vllm")
     check_weights([shape], "bfloat16", GPU)
     with warns_of("28.4", "bfloat16", "24"):
         check_weights([shape] * 2, "bfloat16", CPU)

@@ -90,19 +90,19 @@ def test_controls_are_a_short_way_of_writing_more_decodings():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"taks": "amc"}, "key of evaluation taks tasks"),
-        ({"sampling": {"sample": 3}}, "key of sampling sample samples"),
-        ({"samples": 3}, "evaluation samples sampling.samples"),
+        ({"taks": "amc"}, "taks evaluation tasks"),
+        ({"sampling": {"sample": 3}}, "sample sampling samples"),
+        ({"samples": 3}, "samples evaluation sampling.samples"),
         ({"sampling": 3}, "sampling 3"),
         ({"sampling": {"top_p": 3}}, "sampling.top_p 3"),
         ({"engine": {"dtype": "bf16"}}, "engine.dtype bf16 bfloat16"),
-        ({"decodings": [{"mod": "rl"}]}, "key of decodings.0 mod mode"),
-        ({"decodings": ["rl", {"mode": "replace"}]}, "mode replace"),
+        ({"decodings": [{"mod": "rl"}]}, "mod decodings.0 mode"),
+        ({"decodings": ["rl", {"mode": "replace"}]}, "tau mode replace"),
         ({"decodings": ["rl", "rl"]}, "asked"),
         ({"decodings": []}, "decodings"),
         ({"pair": "dapo32b"}, "pair dapo32b dapo-32b"),
-        ({"pair": {"base": "x"}}, "only half a pair: give pretrained="),
-        ({"pair": {"bsae": "x", "rl": "y"}}, "key of pair bsae base"),
+        ({"pair": {"base": "x"}}, "base pretrained pair"),
+        ({"pair": {"bsae": "x", "rl": "y"}}, "bsae pair base"),
         ({"grader": "robst"}, "grader robst robust"),
         ({"limit": 0}, "limit 0"),
         ({"tasks": [1]}, "tasks.0 1"),
@@ -164,18 +164,18 @@ def test_an_option_takes_the_place_of_the_files():
 @pytest.mark.parametrize(
     ("read", "words"),
     [
-        (lambda: parse(EvalSpec, read_yaml(None, ["limit=yes", "tasks=[tiny_easy]"])), "limit=True is refused"),
-        (lambda: parse(Sampling, {"samples": True}), "samples=True is refused"),
-        (lambda: parse(Sampling, {"temperature": False}), "temperature=False is refused"),
-        (lambda: parse(EngineSpec, {"max_num_seqs": True}), "max_num_seqs=True is refused"),
-        (lambda: parse(Decoding, {"mode": "replace", "tau": True}), "tau=True is refused"),
-        (lambda: load_sweep({"values": [True]}), r"parameters.decode.tau.values=\[True\] is refused"),
-        (lambda: load_sweep({"min": False, "max": 1.0}), "parameters.decode.tau.min=False is refused"),
+        (lambda: parse(EvalSpec, read_yaml(None, ["limit=yes", "tasks=[tiny_easy]"])), "limit True"),
+        (lambda: parse(Sampling, {"samples": True}), "samples True"),
+        (lambda: parse(Sampling, {"temperature": False}), "temperature False"),
+        (lambda: parse(EngineSpec, {"max_num_seqs": True}), "max_num_seqs True"),
+        (lambda: parse(Decoding, {"mode": "replace", "tau": True}), "tau True"),
+        (lambda: load_sweep({"values": [True]}), "parameters.decode.tau.values [True]"),
+        (lambda: load_sweep({"min": False, "max": 1.0}), "parameters.decode.tau.min False"),
     ],
 )
 def test_a_truth_value_is_no_number(read, words):
     """YAML takes `yes` for true, and pydantic true for 1."""
-    with refuses("limit", "True", words):
+    with refuses(*words.split()):
         read()
 
 

@@ -23,9 +23,9 @@ from rlvr_dir.results.settings import few_families_words
 from rlvr_dir.stats import Estimate
 
 TITLES = {
-    "outcomes": "Outcomes: what both models get right",
-    "interventions": "Interventions: one model's tokens in the other's answers",
-    "tokens": "Tokens: what both models think of every token of their own answers",
+    "outcomes": "Outcomes: what each model gets right",
+    "interventions": "Interventions: replacing tokens of one model with the other's",
+    "tokens": "Tokens: how the two distributions differ on the models' own responses",
     "weights": "Weights: what training changed in the checkpoint",
 }
 BASES, RLS = "base's answers", "RL's answers"  # the panels of the picture of interventions
@@ -61,7 +61,7 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
     for group in dict.fromkeys(claim.group for claim in audit.claims):
         why_not = {name: missing[name][group] for name in audit.columns if group in missing[name]}
         table = () if len(why_not) == len(audit.columns) else (claim_table(audit, group),)
-        paragraphs = tuple(f"Not measured of {name}: {why}." for name, why in why_not.items())
+        paragraphs = tuple(f"Not measured for {name}: {why}" for name, why in why_not.items())
         chapters.append(Chapter(TITLES[group], paragraphs, table))
     headline, *lead = lines(audit)
     made = tuple((name, str(audit.analysis.facts[name])) for name in ("date", "minutes"))
@@ -69,37 +69,39 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
 
 
 def lines(audit: Audit) -> list[str]:
-    """Say what was compared, on what, and beside what, and the numbers that most ask for first; no verdicts."""
+    """Return the headline, then the main numbers, then what was compared and how to read the brackets."""
     facts, pair, beside = audit.analysis.facts, audit.pair, audit.columns[1:]
     name = model_name(pair.rl)
-    sentences = [f"What RL changed in {'the tiny pair' if name == 'tiny pair' else name}, beside what papers say."]
-    drawn = f"; {facts['questions']}, {facts['samples']} samples each, {facts['sampling']}"
-    sentences.append(f"Base is {place(pair.base)}, RL {place(pair.rl)}{drawn if facts['tasks'] else ''}.")
-    sentences += summary(audit)
+    sentences = [f"What RL changed in {'the tiny pair' if name == 'tiny pair' else name}", *summary(audit)]
+    drawn = f" Both were evaluated on {facts['questions']}, {facts['samples']} samples each, {facts['sampling']}."
+    sentences.append(f"Base is {place(pair.base)}, RL is {place(pair.rl)}.{drawn if facts['tasks'] else ''}")
     for name in facts["same"]:
-        sentences.append(f"Base and RL of {name} are one model: every number is that of no change, 0, or all, 100 %.")
-    sentences += [f"Beside it: {', '.join(beside)}."] if beside else []
+        sentences.append(f"Base and RL of {name} are the same model, so every number is that of no change.")
+    sentences += [f"Further columns: {', '.join(beside)}."] if beside else []
     units = [f"the {count} families of {name}" for name, count in facts["families"].items()]
     units += [f"the problems of {name}" for name in facts["tasks"] if units and name not in facts["families"]]
     sentences += few_families_words([name for name, count in facts["families"].items() if count < stats.FEW])
     return [
         *sentences,
-        f"Brackets are 95 % intervals over {' and '.join(units) or 'problems'}. Numbers only: whether a claim holds "
-        "here is left to the reader.",
+        f"Brackets are 95 % confidence intervals over {' and '.join(units) or 'problems'}. The page reports numbers "
+        "only; it does not judge whether a claim holds.",
     ]
 
 
 SUMMARY = (  # sentences of numbers by the names of their claims; one that lacks a number is left out
-    "Right answers: base {outcomes/avg/base}, RL {outcomes/avg/rl}, a gain of {outcomes/gain}, of which "
-    "{outcomes/gain/answers} because more responses hold an answer.",
-    "Base has {interventions/replace/delta_logp} of the gain where RL redraws base's tokens of low Δ log p "
-    f"({100 * AT:g} % of base's own are flagged), {{interventions/replace/random}} where it redraws as many by "
-    "chance, and {interventions/resample/delta_logp} where base redraws those of low Δ log p itself.",
-    "There RL's own tokens add {interventions/token/delta_logp}, and RL's decision which of them go "
-    "{interventions/own_draw/delta_logp} to base's own.",
-    "Both models' likeliest token is the same at {tokens/same_top/rl} of the positions of RL's answers, and half of "
-    "their Jensen–Shannon divergence (JS) is on {tokens/js_half/rl}.",
-    "{weights/equal_bf16} of the weights are the same in bfloat16; the first singular value of each ΔW holds "
+    "Base answers {outcomes/avg/base} correctly, RL {outcomes/avg/rl}. RL gains {outcomes/gain}; of these, "
+    "{outcomes/gain/answers} come from more responses with an answer.",
+    "Changing {interventions/reached/delta_logp} of base's tokens, those with the lowest Δ log p, is enough to "
+    "match RL.",
+    f"When RL resamples the {100 * AT:g} % of base's tokens with the lowest Δ log p, base recovers "
+    "{interventions/replace/delta_logp} of the gain. Resampling as many random tokens recovers "
+    "{interventions/replace/random}. Resampling the same tokens from base itself recovers "
+    "{interventions/resample/delta_logp}.",
+    "At these tokens, writing RL's token instead of another token of base's is worth {interventions/token/delta_logp}. "
+    "Letting RL decide which of them to drop is worth {interventions/own_draw/delta_logp} over resampling from base.",
+    "Both models have the same most likely token at {tokens/same_top/rl} of the positions in RL's responses. Half of "
+    "their Jensen–Shannon divergence (JS) is on {tokens/js_half/rl} of the positions.",
+    "{weights/equal_bf16} of the weights are identical in bfloat16. The first singular value of each ΔW contains "
     "{weights/first} of its energy.",
 )
 
@@ -125,7 +127,7 @@ def claim_table(audit: Audit, group: str) -> Section:
         published = Cell(claim.published, link=link)
         sentence, how = claim.words(audit.analysis.facts["samples"])
         rows.append({"Measured": sentence, **numbers, "Published": published, "How": how})
-    note = "Published: who says it, of which pair; “no number” where the paper says it without one that measures this."
+    note = "Published: the source, its models and its number; “no number” means that the paper states none."
     return Section(group, f"{len(rows)} rows", frame(rows), (note,))
 
 

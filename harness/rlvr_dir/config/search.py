@@ -13,8 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from rlvr_dir.config.base import Spec, parse, short_repr
-from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.config.base import Spec, parse
+from rlvr_dir.errors import UserError, mention, unknown
 
 SearchMethod = Literal["grid", "random", "tpe"]
 LISTED = ("grid", "random")  # methods whose points are all known before anything runs
@@ -196,20 +196,34 @@ class Search(Spec, frozen=True):
         """
         if not _NAME.fullmatch(self.name):
             raise UserError(
-                f"name={self.name!r} is refused: it names a folder; accepted: letters, digits, '.', '_', '-'"
+                "is not allowed: it names a folder",
+                argument="name",
+                value=self.name,
+                accepted="letters, digits, '.', '_', '-'",
             )
         for name, parameter in self.parameters.items():
             if isinstance(parameter, Range) and self.method == "grid":
-                raise UserError(f"parameters.{name} has a range, and method=grid needs values; or use method=random")
+                raise UserError(
+                    f"parameters.{name} has a range, and {mention('method', 'grid')} needs values; or use "
+                    f"{mention('method', 'random')}"
+                )
         if self.method != "grid" and self.run_cap is None:
-            raise UserError(f"run_cap is missing: method={self.method} needs the number of points to try")
+            raise UserError(
+                f"run_cap is missing: {mention('method', self.method)} needs the number of points to try",
+                argument="run_cap",
+            )
         scheme = self.storage.partition(":")[0]
         if scheme not in ("journal", "postgresql", "sqlite") and not self.storage.startswith("$"):
             raise unknown("storage", self.storage, ("journal", "postgresql://...", "sqlite:///..."))
         if scheme == "sqlite" and self.workers.count > 1:
             raise UserError(
-                f"storage=sqlite is refused with {self.workers.count} workers: it cannot lock rows, so two workers "
-                "take one point; accepted: journal (one machine), postgresql://... (many)"
+                (
+                    f"is not allowed with {self.workers.count} workers: it cannot lock rows, so two workers "
+                    "take one point"
+                ),
+                argument="storage",
+                value="sqlite",
+                accepted="journal (one machine), postgresql://... (many)",
             )
 
     def size(self) -> str:
@@ -263,9 +277,7 @@ def _parameter(name: str, value: Any, field: FieldInfo, by_ratio: bool) -> Param
     if isinstance(value, Parameter):
         return value
     if not isinstance(value, Mapping):
-        raise UserError(
-            f"{where}={short_repr(value)} is refused; accepted: {{values: [...]}}" + " or {min: …, max: …}" * numeric
-        )
+        raise UserError(argument=where, value=value, accepted=f"{{values: [...]}}{' or {min: …, max: …}' * numeric}")
     kinds: dict[str, type[Parameter]] = {"values": Numbers if numeric else Values}
     if numeric:
         kinds |= {"min": Range, "max": Range, "log": Range}

@@ -63,7 +63,7 @@ def _read_pair(value: Any) -> tuple[str, Any]:
         name, _, place = value.partition("=")
     pair = find_pair(place)
     if isinstance(pair, str):
-        raise UserError(f"pair={value!r} is refused: {pair!r} has a name; accepted: {pair}")
+        raise UserError(f"is not allowed: {pair!r} has a name", argument="pair", value=value, accepted=f"{pair}")
     named = Path(place).expanduser().resolve() / "rl" if isinstance(place, str) and not name else Path(pair.rl)
     return name or model_name(str(named)), pair
 
@@ -288,15 +288,20 @@ class SweepSpec(Presentation, Search, frozen=True):
                 raise UserError(f"decode.{key} is both fixed (decode) and varied (parameters); give one of them")
         if self.matched and ("decode.window" in self.parameters or self.decode.get("window")):
             raise UserError(
-                "decode.window is refused with a ratio of decode.tau, a share of all tokens; accepted: values"
+                "decode.window is not allowed with a ratio of decode.tau, a share of all tokens", accepted="values"
             )
         if self.matched and "decode.primary" in self.parameters:
             raise UserError(
-                "decode.primary is varied with a ratio of decode.tau: a threshold is found on the text of one of them; "
-                "accepted: decode.primary fixed, in a sweep for each"
+                (
+                    "decode.primary is varied with a ratio of decode.tau: a threshold is found on the text of "
+                    "one of them"
+                ),
+                accepted="decode.primary fixed, in a sweep for each",
             )
         if len(self.pair) > 1 and self.method not in LISTED:
-            raise UserError(f"method={self.method} searches one pair; accepted with several: {', '.join(LISTED)}")
+            raise UserError(
+                f"searches one pair; accepted with several: {', '.join(LISTED)}", argument="method", value=self.method
+            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a threshold of the unusual sign is said once it is decoded
             for point in self.covering_points():
