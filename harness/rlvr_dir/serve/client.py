@@ -227,7 +227,7 @@ class PairClient:
                 proposed=texts[at],
                 proposed_id=int(proposed[at]),
                 delta_logp_written=float(written[at]),
-                most_likely=lists and {model: of_model[at] for model, of_model in lists.items()},
+                most_likely=None if lists is None else {model: of_model[at] for model, of_model in lists.items()},
             )
             listed = {int(ids[at][i]): Logprob(float(values[at][i]), rank=i + 1) for i in range(top)}
             positions.append(listed | {token: facts})
