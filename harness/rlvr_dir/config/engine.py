@@ -22,7 +22,10 @@ def read_kwargs(written: Any) -> Any:
     if not isinstance(written, str):
         return written
     refused = UserError(
-        f"chat_template_kwargs={written!r} is refused; accepted: NAME=VALUE, as enable_thinking=false, or a JSON object"
+        "cannot be read",
+        argument="chat_template_kwargs",
+        value=written,
+        accepted="NAME=VALUE, as enable_thinking=false, or a JSON object",
     )
     if written.lstrip().startswith("{"):
         try:
