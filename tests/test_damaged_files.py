@@ -46,6 +46,7 @@ from rlvr_dir.train.forms import Input
 from rlvr_dir.train.spec import load_train
 from rlvr_dir.train.summary import write_summary
 from tests.commands import run
+from tests.facts import refuses
 from tests.records import made
 from tests.report.made import lm_eval_result, result
 from tests.sweep.made import SMALL
@@ -160,14 +161,14 @@ class Folder:
         ("truncated", "0", "truncated "),
         ("votes", -2, "votes "),
         # Other forms.
-        ("correct", [[1] * 4] * 5, r"correct of aime24 has shape \(5, 4\), not \(6, 4\)"),
-        ("correct", [[1] * 4] * 5 + [[1]], "correct .*rows of different lengths"),
-        ("problem_ids", ["p0"] * 6, "problem_ids names 'p0' twice"),
-        ("task", "../../escape", r"task='\.\./\.\./escape' is refused"),
-        ("seconds", float("inf"), "seconds=inf is refused: input should be a finite number"),
-        ("provenance", {"grader": 7}, r"provenance\.grader=7 is refused: input should be a valid string"),
-        ("provenance", {"engine": "vllm"}, r"provenance\.engine='vllm' is refused"),
-        ("sampling", {"samples": -4}, r"sampling\.samples=-4 is refused"),
+        ("correct", [[1] * 4] * 5, "correct aime24 (5, (6,"),
+        ("correct", [[1] * 4] * 5 + [[1]], "correct"),
+        ("problem_ids", ["p0"] * 6, "problem_ids p0"),
+        ("task", "../../escape", "task ../../escape"),
+        ("seconds", float("inf"), "seconds inf"),
+        ("provenance", {"grader": 7}, "provenance.grader 7"),
+        ("provenance", {"engine": "vllm"}, "provenance.engine vllm"),
+        ("sampling", {"samples": -4}, "sampling.samples -4"),
     ],
 )
 def test_a_result_of_a_value_out_of_range_or_another_form_is_refused_by_name(tmp_path, key, value, sentence):
@@ -178,7 +179,7 @@ def test_a_result_of_a_value_out_of_range_or_another_form_is_refused_by_name(tmp
     else:
         data[key] = value
     file.write_text(json.dumps(data))
-    with pytest.raises(UserError, match=f"^{file}: {sentence}"):
+    with refuses(file, *sentence.split()):
         read_results([file])
 
 
@@ -194,7 +195,7 @@ def test_no_file_is_read_because_a_record_names_it(tmp_path, monkeypatch):
             record.add(made.row("mine/0", 0))
             record.finish()
         monkeypatch.chdir(tmp_path / "here")
-        with pytest.raises(UserError, match="is not below the current folder"):
+        with refuses(file.name, "--data-dir"):
             read_results([store.folder])
         assert file == link or read_results([store.folder], data_dir=str(tmp_path))  # there, by the name it had
         monkeypatch.chdir(tmp_path)
@@ -211,19 +212,19 @@ SWEEP, TRAININGS = (read_yaml(ROOT / f"sweeps/{name}.yaml") for name in ("tiny_t
 @pytest.mark.parametrize(
     ("reader", "spec", "sentence"),
     [
-        (load, {"kind": [1, "x"]}, r"kind=\[1, 'x'\] is not known"),
-        (load, {**SWEEP, "references": 368211162}, "references=368211162"),
-        (load, {**SWEEP, "decode": 7}, "decode=7"),
-        (load, {**TRAININGS, "train": {"dapo": 7}}, "train.dapo=7"),
-        (load_eval, {"tasks": ["amc"], "pair": ["x"]}, r"pair=\['x'\] is not known"),
-        (load_eval, {"tasks": ["amc"], "decodings": True}, "decodings=True is refused; accepted: one decoding"),
-        (load_train, {"preset": [None]}, r"preset=\[None\] is not known"),
-        (load_train, {"dapo": {"method": {}}}, "method={} is not known"),
+        (load, {"kind": [1, "x"]}, "kind [1 'x']"),
+        (load, {**SWEEP, "references": 368211162}, "references 368211162"),
+        (load, {**SWEEP, "decode": 7}, "decode 7"),
+        (load, {**TRAININGS, "train": {"dapo": 7}}, "train.dapo 7"),
+        (load_eval, {"tasks": ["amc"], "pair": ["x"]}, "pair ['x']"),
+        (load_eval, {"tasks": ["amc"], "decodings": True}, "decodings True"),
+        (load_train, {"preset": [None]}, "preset [None]"),
+        (load_train, {"dapo": {"method": {}}}, "method {}"),
     ],
 )
 def test_a_value_of_another_type_in_a_spec_is_one_sentence(reader, spec, sentence):
     """Each of these was a TypeError."""
-    with pytest.raises(UserError, match=sentence):
+    with refuses(*sentence.split()):
         reader(spec)
 
 

@@ -4,14 +4,16 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import PurePath
+from typing import Self
 
 from rlvr_dir.text import visible, without_passwords
 
 _LONGEST = 4000  # characters of a line
 _LONGEST_VALUE = 300
 _NOT_GIVEN: object = object()
-# Noncharacters of Unicode, which no text contains: they enclose an argument that a sentence names (`named`).
+# Noncharacters of Unicode, which no text contains: they enclose an argument that a sentence names (`mention`).
 _BEGIN, _MIDDLE, _END = "\ufdd0", "\ufdd1", "\ufdd2"
+_SIMPLE = re.compile(r"[\w./@+-]+")  # a text that needs no quotes
 _NAMED = re.compile(f"{_BEGIN}([^{_MIDDLE}]*){_MIDDLE}([^{_END}]*){_END}")
 
 
@@ -56,13 +58,22 @@ class UserError(ValueError):
         Args:
             options: How to write arguments, by name (`{"tau": "--tau"}` gives `--tau 0.3`); others are `tau=0.3`.
         """
-        subject = named(self.argument, self.value) if self._has_value and self.argument else ""
-        parts = [" ".join(filter(None, (subject, self.problem)))]
+        subject = mention(self.argument, self.value) if self._has_value and self.argument else ""
+        space = " " if subject and not self.problem.startswith((":", ",")) else ""
+        parts = [f"{subject}{space}{self.problem}"]
         parts += [f"Accepted: {self.accepted}"] if self.accepted else []
         parts += [self.hint] if self.hint else []
         text = ". ".join(part.removesuffix(".") for part in parts) + "." * bool(self.hint and self.hint.endswith("."))
         lines = [_with_names(line, options or {}) for line in (text, *self.more)]
         return without_passwords("\n".join(lines))
+
+    def with_hint(self, hint: str) -> Self:
+        """Return the same error with a hint added."""
+        value = self.value if self._has_value else _NOT_GIVEN
+        hints = " ".join(filter(None, (self.hint, hint)))
+        return type(self)(
+            self.problem, self.more, argument=self.argument, value=value, accepted=self.accepted, hint=hints
+        )
 
 
 class Busy(UserError):
@@ -73,7 +84,7 @@ class DamagedError(UserError):
     """A file does not have the content that rlvr-dir writes there. Other files can still be read."""
 
 
-def named(argument: str, value: object = "") -> str:
+def mention(argument: str, value: object = _NOT_GIVEN) -> str:
     """Return an argument with its value for use in a message.
 
     `UserError` writes it as `tau=-0.3`, and the command line as `--tau -0.3`.
@@ -82,19 +93,21 @@ def named(argument: str, value: object = "") -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text in which every `named` argument is written as `name=value`."""
+    """Return a text in which every `mention` argument is written as `name=value`."""
     return _NAMED.sub(lambda match: f"{match[1]}={match[2]}", text)
 
 
 def _shown(value: object) -> str:
+    if value is _NOT_GIVEN:
+        return ""
     if isinstance(value, PurePath):
         value = str(value)
-    text = repr(value) if value != "" else ""
+    text = value if isinstance(value, str) and _SIMPLE.fullmatch(value) else repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
 
 
 def _with_names(line: str, options: Mapping[str, str]) -> str:
-    """Return a line with its `named` arguments written out and everything invisible escaped."""
+    """Return a line with its `mention` arguments written out and everything invisible escaped."""
     parts, end = [], 0
     for match in _NAMED.finditer(line):
         name, value = match[1], match[2]

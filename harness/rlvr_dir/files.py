@@ -38,10 +38,15 @@ def folder_name(argument: str, name: str) -> str:
         UserError: it holds a slash, a space or the like, or is too long.
     """
     if len(name) > LONGEST_NAME:
-        raise UserError(f"{argument}={name[:40]!r}... has {len(name)} characters; accepted: at most {LONGEST_NAME}")
+        raise UserError(
+            f"... has {len(name)} characters", argument=argument, value=name[:40], accepted=f"at most {LONGEST_NAME}"
+        )
     if not _NAME.fullmatch(name):
         raise UserError(
-            f"{argument}={name!r} is refused: it names a folder; accepted: letters, digits, '.', '_' and '-'"
+            "is not allowed: it names a folder",
+            argument=argument,
+            value=name,
+            accepted="letters, digits, '.', '_' and '-'",
         )
     return name
 
@@ -105,7 +110,7 @@ def check_output(out: Path) -> None:
         UserError: it is a folder, or its folder is refused.
     """
     if out.is_dir():
-        raise UserError(f"out={str(out)!r} is a folder; accepted: a file")
+        raise UserError("is a folder", argument="out", value=str(out), accepted="a file")
     check_writable(out.parent)
 
 
@@ -140,7 +145,7 @@ def _nearest_folder(folder: Path) -> Path:
     """
     existing = next(parent for parent in (folder, *folder.absolute().parents) if os.path.lexists(parent))
     if not existing.is_dir():
-        raise UserError(f"{existing} is no folder; accepted: a folder, or the name of one that is made")
+        raise UserError(f"{existing} is no folder", accepted="a folder, or the name of one that is made")
     return existing
 
 

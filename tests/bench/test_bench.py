@@ -5,6 +5,7 @@ import statistics
 import pytest
 
 from rlvr_dir.bench.decode import ENGINES, bench_decode
+from tests.facts import refuses
 
 pytestmark = [pytest.mark.vllm, pytest.mark.whole(reason="six engines one after the other")]
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -31,8 +32,7 @@ def test_the_ratios_are_those_of_the_rounds(peaked_pair, monkeypatch):
 
 def test_an_engine_that_cannot_start_is_named(tmp_path):
     from rlvr_dir.config import Pair
-    from rlvr_dir.errors import UserError
 
     nowhere = str(tmp_path / "nothing")
-    with pytest.raises(UserError, match="bench: the single engine ended early"):
+    with refuses("repo_name"):
         bench_decode(pair=Pair(base=nowhere, rl=nowhere), sequences=(1,), tokens=1, rounds=1)

@@ -128,7 +128,7 @@ def test_a_step_that_is_not_known_is_skipped_and_the_others_run(tmp_path, monkey
     assert found["steps"]["decision"]["error"] == "killed after 0.2 s"
     assert json.loads((tmp_path / "found.json").read_text())["steps"] == found["steps"]
     assert said[0].startswith("decison: skipped, ")
-    assert "did you mean 'decision'?" in said[0]
+    assert "'decision'" in said[0]
     monkeypatch.setattr(sys, "argv", ["checklist", "--steps", "none-such", "--out", str(tmp_path / "other.json")])
     with pytest.raises(SystemExit) as ended:
         checklist.main()

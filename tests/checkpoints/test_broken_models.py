@@ -21,6 +21,7 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.tiny import tiny_pair
 from tests.checkpoints.made import variant
 from tests.decode.requests import assert_same, make_requests, read_once
+from tests.facts import states
 
 DOWN = "model.layers.0.mlp.down_proj.weight"
 INDEX = "model.safetensors.index.json"
@@ -102,37 +103,37 @@ def pickled(**how):
 
 # How a checkpoint is broken -> whether its files' headers tell, so that nothing else is printed; what is said.
 BROKEN = {
-    "cut short": (of_file(lambda file: file.write_bytes(file.read_bytes()[:4000])), True, "cut short or damaged"),
-    "empty file": (of_file(lambda file: file.write_bytes(b"")), True, "model.safetensors is cut short or damaged"),
-    "git lfs": (of_file(lambda file: file.write_text("version https://git-lfs.github.com")), True, "`git lfs pull`"),
-    "no weights": (of_file(Path.unlink), True, "holds no weights; accepted: model.safetensors"),
-    "missing shard": (of_shards(lambda place, file: file.unlink()), True, ".safetensors, which is not there"),
+    "cut short": (of_file(lambda file: file.write_bytes(file.read_bytes()[:4000])), True, "model.safetensors"),
+    "empty file": (of_file(lambda file: file.write_bytes(b"")), True, "model.safetensors"),
+    "git lfs": (of_file(lambda file: file.write_text("version https://git-lfs.github.com")), True, "git lfs pull"),
+    "no weights": (of_file(Path.unlink), True, "model.safetensors"),
+    "missing shard": (of_shards(lambda place, file: file.unlink()), True, ".safetensors"),
     "shard of less": (
         of_shards(lambda place, file: changed_tensors(file, lambda tensors: tensors.pop(DOWN))), True,
-        f"holds {DOWN}, which it does not",
+        DOWN,
     ),
     "cut index": (
         of_shards(lambda place, file: (place / INDEX).write_text((place / INDEX).read_text()[:100])), True,
-        f"its {INDEX} cannot be read; accepted: a weight_map",
+        f"{INDEX} weight_map",
     ),
     "pickle": (pickled(), True, f"(pytorch_model.bin): {PICKLE}"),
     "old pickle": (pickled(_use_new_zipfile_serialization=False), False, f"cannot be loaded: {PICKLE}"),
-    "gguf": (gguf, True, "is a GGUF file; accepted: a checkpoint's directory"),
+    "gguf": (gguf, True, "GGUF"),
     "gguf within": (
         broken(lambda place: (place / "model.gguf").write_bytes(GGUF), without=["*.safetensors"]), True,
-        "holds only GGUF (model.gguf), which is not read here",
+        "GGUF model.gguf",
     ),
-    "empty directory": (broken(without=["*"]), True, "holds no config.json, so it is no checkpoint"),
-    "not there": (lambda source, place: place, True, "does not exist; accepted: a checkpoint's directory, or a hub id"),
-    "another architecture": (broken(gpt2, without=["*.safetensors"]), True, "are of different model types"),
-    "another one's weights": (broken(gpt2_weights, without=["*.safetensors"]), False, "its files lack "),
-    "NaN": (one(float("nan")), False, f"its files hold NaN or infinity in {DOWN}, as float32"),
-    "infinity": (one(float("inf")), False, f"its files hold NaN or infinity in {DOWN}, as float32"),
-    "lacks a weight": (of_weights(lambda tensors: tensors.pop(DOWN)), False, f"its files lack {DOWN}"),
-    "no tokenizer": (broken(without=["tokenizer.json"]), True, "holds no tokenizer: none of tokenizer.json, "),
+    "empty directory": (broken(without=["*"]), True, "config.json"),
+    "not there": (lambda source, place: place, True, ""),
+    "another architecture": (broken(gpt2, without=["*.safetensors"]), True, "gpt2"),
+    "another one's weights": (broken(gpt2_weights, without=["*.safetensors"]), False, "model.layers"),
+    "NaN": (one(float("nan")), False, f"NaN {DOWN} float32"),
+    "infinity": (one(float("inf")), False, f"NaN {DOWN} float32"),
+    "lacks a weight": (of_weights(lambda tensors: tensors.pop(DOWN)), False, DOWN),
+    "no tokenizer": (broken(without=["tokenizer.json"]), True, "tokenizer.json"),
     "another shape": (
         of_weights(lambda tensors: tensors.update({DOWN: tensors[DOWN][:, :-2].clone()})), True,
-        f"its files hold {DOWN} of shape (128, 254) and its config.json makes it (128, 256)"
+        f"{DOWN} 254) 256) config.json"
     ),
 }  # fmt: skip
 
@@ -156,8 +157,7 @@ def test_one_sentence_and_status_2(typed, capsys, tmp_path, how, role):
     ]  # phases
     assert lines[-1].startswith("error: ")
     option = {"base": "--base", "rl": "--pretrained"}[role]  # as it was typed
-    assert f"{option} {str(place)!r}" in lines[-1]
-    assert words in lines[-1]
+    states(lines[-1], f"{option} {place}", *words.split())
     if at_once:
         assert len(lines) == 1
 
@@ -200,15 +200,17 @@ def test_a_path_is_not_looked_for_on_the_hub(tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     for name in ("./rl", "../rl", "~/no/such", "/no/such", "runs/2026/rl", "runs/rl"):
         place = str(Path(name).expanduser()) if name.startswith("~") else name
-        assert refusal(name).startswith(f"rl={place!r} does not exist; accepted: ")
+        states(refusal(name), f"rl={place}")
 
 
 def test_a_hub_that_cannot_be_reached_is_tried_once(monkeypatch):
-    assert "while HF_HUB_OFFLINE forbids to ask the hub" in refusal("someone/nothing")
+    states(refusal("someone/nothing"), "HF_HUB_OFFLINE")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    assert "does not exist here, and the hub cannot be reached; accepted: " in refusal("someone/nothing")
-    assert "no model of the hub can be called so" in refusal("no such model")
+    reached = refusal("someone/nothing")
+    states(reached, "rl=someone/nothing", "Hub")
+    assert "HF_HUB_OFFLINE" not in reached
+    states(refusal("no such model"), "rl='no such model'")
 
 
 # While it decodes --------------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ import pytest
 from rlvr_dir.checkpoints.chat_template import arguments_of, unread
 from rlvr_dir.config import EngineSpec, EvalSpec, parse
 from rlvr_dir.decode import open_engine
-from rlvr_dir.errors import UserError
 from rlvr_dir.evals import evaluate
 from rlvr_dir.lm_eval_model.args import parse_model_args
 from rlvr_dir.lm_eval_model.lm import RlvrDirLM
 from rlvr_dir.records import RecordStore
 from rlvr_dir.results.settings import settings_of
 from tests.checkpoints.made import THINKING, thinking
+from tests.facts import refuses
 
 OFF = {"enable_thinking": False}
 TURN = [{"role": "user", "content": "1 + 1"}]
@@ -43,7 +43,7 @@ def test_arguments_are_written_as_name_and_value_or_as_json(text, kwargs):
 
 @pytest.mark.parametrize("text", ["enable_thinking", "=false", "{enable_thinking: false", "a=1,a=2", "a b=1"])
 def test_what_is_neither_is_refused(text):
-    with pytest.raises(UserError, match=r"chat_template_kwargs=.* accepted: NAME=VALUE, as enable_thinking=false"):
+    with refuses("chat_template_kwargs", "NAME", "VALUE", "enable_thinking"):
         parse(EngineSpec, {"chat_template_kwargs": text})
 
 
@@ -58,13 +58,13 @@ def test_the_arguments_of_a_template_are_what_it_reads_beside_the_conversation()
 @pytest.mark.parametrize(
     ("kwargs", "sentence"),
     [
-        ({"enable_thinkin": False}, "does not read 'enable_thinkin'; accepted: enable_thinking"),
-        ({**OFF, "tokenize": True}, "does not read 'tokenize'; accepted: enable_thinking"),
-        ({"add_generation_prompt": False}, "does not read 'add_generation_prompt'"),
+        ({"enable_thinkin": False}, "enable_thinkin enable_thinking"),
+        ({**OFF, "tokenize": True}, "tokenize enable_thinking"),
+        ({"add_generation_prompt": False}, "add_generation_prompt"),
     ],
 )
 def test_an_argument_that_the_template_does_not_read_is_refused_before_loading(pair, kwargs, sentence):
-    with pytest.raises(UserError, match=sentence):
+    with refuses(*sentence.split()):
         open_engine(pair, EngineSpec(backend="transformers", chat_template_kwargs=kwargs), lazily=True)
 
 
@@ -72,7 +72,7 @@ def test_without_a_template_every_argument_is_refused(pair, tmp_path):
     bare = thinking(pair, tmp_path)
     for role in ("base", "rl"):
         (tmp_path / role / "chat_template.jinja").unlink()
-    with pytest.raises(UserError, match="is refused: rl's tokenizer has no chat template"):
+    with refuses("enable_thinking"):
         open_engine(bare, EngineSpec(backend="transformers", chat_template_kwargs=OFF), lazily=True)
 
 
@@ -111,9 +111,9 @@ def test_an_evaluation_hashes_and_shows_them(pair, data_dir, tmp_path):
 @pytest.mark.parametrize("given", [OFF, {"chat_template_args": OFF}, {"chat_template_kwargs": "enable_thinking=false"}])
 def test_lm_evals_own_names_of_them_are_model_arguments_too(given):
     assert parse_model_args(given).spec.engine.chat_template_kwargs == OFF
-    with pytest.raises(UserError, match="contradicts chat=off"):
+    with refuses("chat_template_kwargs", "off"):
         parse_model_args({**given, "chat": "off"})
-    with pytest.raises(UserError, match="contradict each other"):
+    with refuses("contradict"):
         parse_model_args({**given, "enable_thinking": True, "chat_template_kwargs": "enable_thinking=false"})
 
 

@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -12,10 +11,10 @@ from transformers import AutoModelForCausalLM
 from rlvr_dir.checkpoints.expo import INDEX, write_expo
 from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode import open_engine
-from rlvr_dir.errors import UserError
 from tests.checkpoints.made import HEAD, drop, variant
 from tests.commands import refused, run
 from tests.decode.requests import make_requests
+from tests.facts import refuses, states
 
 TRANSFORMERS = EngineSpec(backend="transformers", dtype="float32", max_num_seqs=16)
 
@@ -34,7 +33,7 @@ def test_the_command_writes_rl_and_a_step_beyond_which_decodes(peaked_pair, tmp_
     with open_engine(peaked_pair.replace(rl=str(out)), TRANSFORMERS) as engine:
         assert any(rollout.n_changed for rollout in engine.generate(make_requests(9, samples=1)))
     words = refused("pair", "expo", peaked_pair.base, peaked_pair.rl, "--gamma", "0.5", "--out", out)
-    assert "is not empty; accepted: a new folder" in words
+    states(words, "--out", out)
 
 
 def test_shards_and_narrow_types_are_kept(peaked_pair, tmp_path):
@@ -69,10 +68,10 @@ def test_checkpoints_that_cannot_be_combined_are_refused(peaked_pair, tmp_path):
     empty = based_on("c", lambda tensors: None)
     Path(empty.base, "model.safetensors").unlink()
     for pair, words in (
-        (without, r"do not have the same tensors \(lm_head.weight is in one only\)"),
-        (small, r"lm_head.weight is \(3, 64\) in base=.* and \(\d+, 64\) in rl="),
-        (empty, "base=.* holds no model"),
+        (without, "base lm_head.weight"),
+        (small, "lm_head.weight 3 64 base"),
+        (empty, "base"),
     ):
-        with pytest.raises(UserError, match=words):
+        with refuses(*words.split()):
             write_expo(pair, 0.1, tmp_path / "out")
     assert not (tmp_path / "out").exists()

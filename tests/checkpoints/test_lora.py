@@ -17,6 +17,7 @@ from rlvr_dir.tiny import tiny_pair
 from tests.checkpoints.made import copied, edit, in_the_hubs_cache, swap_ids
 from tests.decode.found import found_apart
 from tests.decode.requests import assert_same, make_requests
+from tests.facts import refuses, warns_of
 
 pytest.importorskip("peft", reason="peft is not installed")
 TARGETS = ("q_proj", "v_proj", "o_proj", "up_proj", "down_proj")
@@ -105,7 +106,7 @@ def wide(tensors):
 def test_what_peft_does_not_merge_is_one_sentence(copy_of, change, words):
     pair = copy_of(**change)
     engine = open_engine(pair, TRANSFORMERS, lazily=True)
-    with pytest.raises(UserError, match=rf"rl=.* is an adapter that PEFT does not merge into base=.*{words}") as error:
+    with refuses("rl", "PEFT", "base", words) as error:
         list(engine.generate(make_requests(1, samples=1)))
     assert "\n" not in str(error.value)
     assert not engine.started
@@ -121,7 +122,7 @@ def test_an_adapter_of_a_head_that_is_the_embeddings_is_refused(tmp_path):
     terms |= {"base_model.model.lm_head.lora_A.weight": torch.ones(2, hidden)}
     terms |= {"base_model.model.lm_head.lora_B.weight": torch.ones(vocab, 2)}
     save_file(terms, tmp_path / "adapter/adapter_model.safetensors")
-    with pytest.raises(UserError, match="tie_word_embeddings"), open_engine(pair, TRANSFORMERS):
+    with refuses("tie_word_embeddings"), open_engine(pair, TRANSFORMERS):
         pass
 
 
@@ -140,7 +141,7 @@ def test_an_adapter_that_is_broken_or_in_the_wrong_place(copy_of, adapted):
 
 
 def test_another_base_is_a_warning(copy_of, adapted):
-    with pytest.warns(UserWarning, match=r"'Qwen/Qwen3-4B'.* base="):
+    with warns_of("Qwen/Qwen3-4B", "base"):
         check_pair(copy_of(base_model_name_or_path="Qwen/Qwen3-4B"))
 
 

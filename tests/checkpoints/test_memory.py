@@ -13,6 +13,7 @@ from rlvr_dir.decode import open_engine, transformers_pair
 from rlvr_dir.decode.lock_step import LockStep
 from rlvr_dir.errors import UserError
 from tests.decode.requests import assert_same, make_requests
+from tests.facts import refuses, states, warns_of
 
 QWEN_7B = Qwen2Config(
     vocab_size=152_064, hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4,
@@ -60,12 +61,10 @@ def test_two_models_that_do_not_fit_a_gpu(shape, a_gpu_with):
     a_gpu_with(24)
     with pytest.raises(UserError) as error:
         check_weights([shape] * 2, "bfloat16", GPU)
-    assert str(error.value).startswith(
-        "backend='transformers' is refused: 2 models of 7.6 billion parameters take 28.4 GiB in bfloat16, and cuda has "
-        "24 free; accepted: backend=vllm"
-    )
+    assert error.value.argument == "backend"
+    states(error.value, "transformers", 7.6, 28.4, 24, "vllm")
     check_weights([shape], "bfloat16", GPU)
-    with pytest.warns(UserWarning, match=r"take 28.4 GiB in bfloat16, and 24 GiB of this machine's memory are free"):
+    with warns_of("28.4", "bfloat16", "24"):
         check_weights([shape] * 2, "bfloat16", CPU)
 
 
@@ -79,12 +78,12 @@ def test_rows_that_do_not_fit_a_gpu(shape, a_gpu_with):
         assert batch_bytes([shape] * 2, rows, 200, new, 2) <= gib * GIB
         assert rows == 256 or batch_bytes([shape] * 2, rows + 1, 200, new, 2) > 0.92 * gib * GIB
     a_gpu_with(40)
-    with pytest.warns(UserWarning, match=r"^13 rows are decoded at a time in place of 256: a row of 200 \+ 20000 tok"):
+    with warns_of("13", "256", "200", "20000"):
         assert check_rows([shape] * 2, 200, 20_000, "bfloat16", GPU, 256) == 13
-    with pytest.warns(UserWarning, match=r"^256 rows at a time .* max_num_seqs"):
+    with warns_of("256", "max_num_seqs"):
         assert check_rows([shape] * 2, 200, 20_000, "bfloat16", CPU, 256) == 256
     a_gpu_with(2)
-    with pytest.raises(UserError, match=r"^max_tokens=20000"):
+    with refuses("max_tokens", "20000"):
         check_rows([shape] * 2, 200, 20_000, "bfloat16", GPU, 256)
 
 
@@ -100,6 +99,6 @@ def test_fewer_rows_at_a_time_give_the_same_tokens(peaked_pair, transformers_eng
         monkeypatch.setattr(memory, "free_bytes", lambda device: int(three / 0.92) + 1000)
         batch = transformers_pair.LockStep
         monkeypatch.setattr(transformers_pair, "LockStep", lambda of, some: sizes.append(len(some)) or batch(of, some))
-        with pytest.warns(UserWarning, match=r"^3 rows are decoded at a time in place of 12"):
+        with warns_of("3", "12"):
             assert_same(engine.generate(requests), whole)
     assert sizes == [3, 3, 3, 3]

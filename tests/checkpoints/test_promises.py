@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from rlvr_dir.checkpoints.compat import REFUSED
 from tests.checkpoints.made import edit, swap_ids
 from tests.commands import invoke, refused
+from tests.facts import states
 
 
 def of_rl(change, file="config.json"):
@@ -43,27 +44,27 @@ def wider_heads(base, rl):
 
 # By the name of a check: what is made of a pair, which options are given, what is said.
 CASES = {
-    "quantised_weights": (of_rl({"quantization_config": {"quant_method": "awq", "bits": 4}}), [], "is quantised (awq)"),
-    "other_tokenizers": (of_rl(swap_ids, "tokenizer.json"), [], "order their vocabulary differently"),
-    "other_types": (of_rl({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}), [], "different model types"),
-    "other_than_language_models": (of_rl({"architectures": ["Qwen3Model"]}), [], "writes no text"),
-    "other_number_types": (of_rl({"dtype": "int8"}), [], "its config.json says int8 (dtype)"),
-    "tokens_without_an_output": (of_rl({"vocab_size": 299}), [], "has ids up to 299 but the model has 299 outputs"),
-    "no_end_of_text": (of_both({"eos_token_id": None}), [], "no end-of-text token"),
-    "unreadable_weights": (more_weights, [], "its files hold v_head.summary.weight, which the model that its config"),
+    "quantised_weights": (of_rl({"quantization_config": {"quant_method": "awq", "bits": 4}}), [], "awq"),
+    "other_tokenizers": (of_rl(swap_ids, "tokenizer.json"), [], "base= rl= id"),
+    "other_types": (of_rl({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}), [], "llama"),
+    "other_than_language_models": (of_rl({"architectures": ["Qwen3Model"]}), [], "Qwen3Model"),
+    "other_number_types": (of_rl({"dtype": "int8"}), [], "config.json int8"),
+    "tokens_without_an_output": (of_rl({"vocab_size": 299}), [], "299"),
+    "no_end_of_text": (of_both({"eos_token_id": None}), [], "end-of-text"),
+    "unreadable_weights": (more_weights, [], "v_head.summary.weight"),
     "adapter_beside_a_model": (
         lambda base, rl: adapter_of_nothing(base, rl, keep=["model.safetensors"]),
         [],
-        "holds a whole model (model.safetensors) and an adapter",
+        "model.safetensors adapter",
     ),
-    "misfit_adapter": (adapter_of_nothing, [], "it has adapter_config.json and no adapter_model.safetensors"),
-    "ends_outside_the_vocabulary": (of_rl({"eos_token_id": 5000}), [], "eos_token_id=5000 is no token of the model"),
+    "misfit_adapter": (adapter_of_nothing, [], "adapter_config.json adapter_model.safetensors"),
+    "ends_outside_the_vocabulary": (of_rl({"eos_token_id": 5000}), [], "eos_token_id=5000"),
     "too_long_contexts": (
         of_both({"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 512}}),
         ["--max-model-len", "4096"],
-        "max_model_len=4096 is refused",
+        "max_model_len 4096",
     ),
-    "heads_of_two_sizes": (wider_heads, ["--dtype", "float32"], "is refused on a GPU for models whose attention heads"),
+    "heads_of_two_sizes": (wider_heads, ["--dtype", "float32"], "GPU"),
     "unread_template_arguments": (
         lambda base, rl: None,
         ["--chat-template-kwargs", '{"enable_thinking": false}'],
@@ -98,12 +99,12 @@ def test_what_eval_refuses_the_check_refuses_in_the_same_words(peaked_pair, tmp_
     if name == "no_end_of_text":
         no_end(base)
         no_end(rl)
-    check = invoke("pair", "check", base, rl, *options)
+    check = invoke("pair", "check", base, rl, "--json", *options)
     assert check.exit_code == 1, check.output
-    [line] = [line for line in check.output.splitlines() if line.startswith("it does not run: ")]
-    assert sentence in line
+    why = json.loads(check.stdout)["why"]
+    states(why, *sentence.split())
     asked = ["--base", base, "--pretrained", rl, "--tasks", "tiny_easy", "--limit", "1", "--no-track", *options]
     said = refused("eval", *asked, "--out", tmp_path / "out")
     for argument, option in OPTIONS.items():
         said = said.replace(option, argument)
-    assert f"it does not run: {said}" == line
+    assert said == why

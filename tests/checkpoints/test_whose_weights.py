@@ -19,6 +19,7 @@ from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode import open_engine
 from rlvr_dir.errors import UserError
 from tests.commands import invoke, refused
+from tests.facts import refuses, states, warns_of
 
 INDEX = "model.safetensors.index.json"
 SHARDS = [f"model-{i:05d}-of-00002.safetensors" for i in (1, 2)]
@@ -121,18 +122,18 @@ def beside_a_model(base, rl):
 
 
 REFUSED = {
-    an_old_file_beside_shards: r"holds two sets of weights, model.safetensors and 2 shards .*the other moved away",
-    a_tensor_in_anothers_shard: rf"its {SHARDS[1]} holds \S+, which its {INDEX} assigns to {SHARDS[0]}; accepted: each",
-    a_tensor_in_two_files: rf"its {SHARDS[1]} holds \S+, which {SHARDS[0]} holds, too; accepted: each tensor in one",
-    prefixed("_orig_mod."): r"the names of its weights begin with '_orig_mod.', as torch.compile leaves them",
-    prefixed("module."): r"the names of its weights begin with 'module.', as DistributedDataParallel leaves them",
-    prefixed("base_model.model."): r"the names of its weights begin with 'base_model.model.', as PEFT leaves them",
-    a_base_layer: r"the names of its weights hold '.base_layer.', as PEFT leaves them",
-    a_link_to_nothing: r"its model.safetensors is a link to nothing",
-    other_names: r"8 of its 8 tensors fit no module of base, such as base_model\S+lora_A.weight, and PEFT passes over",
-    without_a_layer: r"2 of the modules that its target_modules name have no tensors in it, such as model.layers.1",
-    without_its_file: r"it has adapter_config.json and no adapter_model.safetensors",
-    beside_a_model: r"holds a whole model \(model.safetensors\) and an adapter \(adapter_config.json\)",
+    an_old_file_beside_shards: "model.safetensors 2",
+    a_tensor_in_anothers_shard: f"{SHARDS[1]} {INDEX} {SHARDS[0]}",
+    a_tensor_in_two_files: f"{SHARDS[1]} {SHARDS[0]}",
+    prefixed("_orig_mod."): "_orig_mod. torch.compile",
+    prefixed("module."): "module. DistributedDataParallel",
+    prefixed("base_model.model."): "base_model.model. PEFT",
+    a_base_layer: ".base_layer. PEFT",
+    a_link_to_nothing: "model.safetensors",
+    other_names: "rl 8 base_model lora_A.weight",
+    without_a_layer: "rl 2 target_modules model.layers.1",
+    without_its_file: "rl adapter_config.json adapter_model.safetensors",
+    beside_a_model: "rl model.safetensors adapter_config.json",
 }
 
 
@@ -142,7 +143,7 @@ def test_whoever_would_read_another_models_weights_says_so(copies, case):
     base, rl = copies
     case(base, rl)
     pair = Pair(base=str(base), rl=str(rl))
-    with pytest.raises(UserError, match=REFUSED[case]) as checked:
+    with refuses(*REFUSED[case].split()) as checked:
         check_pair(pair)
     for backend in ("transformers", "vllm"):
         with pytest.raises(UserError) as opened:
@@ -155,7 +156,7 @@ def test_eval_and_serve_say_it_with_status_2(copies):
     an_old_file_beside_shards(base, rl)
     pair = ["--base", str(base), "--pretrained", str(rl)]
     for words in (["eval", *pair, "--tasks", "tiny_easy"], ["serve", *pair]):
-        assert "holds two sets of weights, model.safetensors and 2 shards" in refused(*words)
+        states(refused(*words), "model.safetensors", 2)
 
 
 def warned(base, rl):
@@ -245,6 +246,6 @@ def test_an_evaluation_compares_the_prompts_of_its_task(copies, tmp_path):
     task = tmp_path / "mine.jsonl"
     task.write_text(json.dumps({"problem": "What is 1 + ٣?", "answer": "4"}) + "\n")
     asked = ["--base", str(base), "--pretrained", str(rl), "--tasks", str(task), "--samples", "1", "--max-tokens", "2"]
-    with pytest.warns(UserWarning, match=r"cut text into tokens differently, .*What is 1 \+ ٣"):
+    with warns_of("1", "٣"):
         done = invoke("eval", *asked, "--backend", "transformers", "--no-track", "--out", str(tmp_path / "out"))
     assert done.exit_code == 0, done.output

@@ -7,8 +7,8 @@ import pytest
 from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
 from rlvr_dir.config.decoding import parse_decoding
 from rlvr_dir.decode.plan import rule_of
-from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates.position import DeltaLogp
+from tests.facts import refuses, warns_of
 
 
 @pytest.mark.parametrize(
@@ -17,50 +17,50 @@ from rlvr_dir.policy.gates.position import DeltaLogp
         (
             Decoding,
             {"mode": "replcae", "tau": -1},
-            "mode='replcae'.*did you mean 'replace'",
+            "mode replcae replace",
         ),
         (
             Decoding,
             {"mode": "replace", "tau": -1, "criterion": "entropy"},
-            "criterion='entropy'.*did you mean 'entropy_rl'",
+            "criterion entropy entropy_rl",
         ),
-        (Decoding, {"mode": "replace"}, "tau is missing: mode='replace' needs the threshold"),
-        (Decoding, {"mode": "replace", "tau": -0.3, "gamma": 0.1}, "gamma=0.1"),
-        (Decoding, {"mode": "rl", "tau": -0.3}, "tau=-0.3"),
+        (Decoding, {"mode": "replace"}, "mode replace"),
+        (Decoding, {"mode": "replace", "tau": -0.3, "gamma": 0.1}, "gamma 0.1"),
+        (Decoding, {"mode": "rl", "tau": -0.3}, "tau -0.3"),
         (
             Decoding,
             {"mode": "base", "primary": "rl"},
-            "primary='rl' has no effect with mode='base'; use mode=replace or",
+            "primary rl mode base",
         ),
-        (Decoding, {"mode": "base", "gate": DeltaLogp(tau=-1)}, "has no effect with mode='base'; use mode=replace or"),
-        (Decoding, {"tao": -1}, "'tao' is not known; did you mean 'tau'. Accepted: mode, "),
-        (Decoding, {"mode": "extrapolate", "tau": -1, "gamma": -1.1}, "gamma=-1.1 is refused"),
-        (Decoding, {"mode": "replace", "tau": float("nan")}, "tau=nan is refused"),
-        (Decoding, {"mode": "replace", "criterion": "always", "tau": 1}, "tau=1"),
-        (Decoding, {"mode": "rl", "side": "above"}, "side='above'"),
-        (Decoding, {"mode": "replace", "tau": 0.1, "side": "over"}, "side='over'"),
-        (Decoding, {"mode": "replace", "tao": -1}, "'tao' is not known; did you mean 'tau'. Accepted: mode, "),
-        (Sampling, {"top_p": 0}, "top_p=0 is refused"),
-        (Sampling, {"top_p": 1.5}, "top_p=1.5 is refused"),
-        (Sampling, {"min_p": 0.1}, "'min_p' is not known"),
-        (Sampling, {"temperature": 1e-5}, "temperature=1e-05"),
-        (Sampling, {"temperature": 0, "samples": 8}, "samples=8"),
-        (Sampling, {"samples": 0}, "samples=0 is refused"),
-        (EngineSpec, {"backend": "sglang"}, "backend='sglang'"),
-        (Pair, {"base": "x"}, "rl is missing"),
+        (Decoding, {"mode": "base", "gate": DeltaLogp(tau=-1)}, "mode base replace"),
+        (Decoding, {"tao": -1}, "tao tau"),
+        (Decoding, {"mode": "extrapolate", "tau": -1, "gamma": -1.1}, "gamma -1.1"),
+        (Decoding, {"mode": "replace", "tau": float("nan")}, "tau nan"),
+        (Decoding, {"mode": "replace", "criterion": "always", "tau": 1}, "tau 1"),
+        (Decoding, {"mode": "rl", "side": "above"}, "side above"),
+        (Decoding, {"mode": "replace", "tau": 0.1, "side": "over"}, "side over"),
+        (Decoding, {"mode": "replace", "tao": -1}, "tao tau"),
+        (Sampling, {"top_p": 0}, "top_p 0"),
+        (Sampling, {"top_p": 1.5}, "top_p 1.5"),
+        (Sampling, {"min_p": 0.1}, "argument min_p"),
+        (Sampling, {"temperature": 1e-5}, "temperature 1e-05"),
+        (Sampling, {"temperature": 0, "samples": 8}, "samples 8"),
+        (Sampling, {"samples": 0}, "samples 0"),
+        (EngineSpec, {"backend": "sglang"}, "backend sglang"),
+        (Pair, {"base": "x"}, "missing"),
     ],
 )
 def test_mistakes_are_refused_in_one_sentence(spec, data, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(*message.split()):
         parse(spec, data)
 
 
 @pytest.mark.parametrize(
     ("criterion", "tau", "words"),
-    [("delta_logp", 0.3, "positive"), ("kl", -0.1, "negative"), ("random", 1.5, r"\[0, 1\)")],
+    [("delta_logp", 0.3, "positive"), ("kl", -0.1, "negative"), ("random", 1.5, "[0 1")],
 )
 def test_a_threshold_of_the_wrong_sign_is_warned_of(criterion, tau, words):
-    with pytest.warns(UserWarning, match=words):
+    with warns_of(*words.split()):
         Decoding(mode="replace", criterion=criterion, tau=tau)
 
 
@@ -120,16 +120,15 @@ def test_each_target_has_one_name():
         assert found.label() == label
         assert parse(Decoding, found.model_dump()) == found
     assert parse_decoding("extrapolate,tau=-0.3,gamma=-1").hash() == parse_decoding("resample,tau=-0.3").hash()
-    with pytest.raises(UserError, match=r"gamma=0.0 is refused with mode='resample'; use mode=extrapolate"):
+    with refuses("gamma", "0.0", "mode", "resample"):
         parse_decoding("resample,tau=-0.3,gamma=0")
     for mode in ("veto", "reject"):
-        refusal = rf"mode='{mode}' is refused with criterion='coupling'.*another criterion"
-        with pytest.raises(UserError, match=refusal):
+        with refuses("mode", mode, "coupling"):
             parse_decoding(f"{mode},criterion=coupling")
     for text, writes in (("reject,tau=-0.3,gamma=0", "base"), ("reject,tau=-0.3,gamma=0.5,primary=rl", "rl")):
-        with pytest.raises(UserError, match=rf"is refused with mode='reject', where {writes} writes; use mode=veto"):
+        with refuses("mode", "reject", "veto", writes):
             parse_decoding(text)
-    with pytest.raises(UserError, match="tau is missing: mode='reject' needs the threshold"):
+    with refuses("mode", "reject"):
         parse_decoding("reject")
 
 
@@ -187,7 +186,7 @@ def test_a_sign_is_part_of_a_gate_and_only_where_it_is_asked_for():
     assert signed.criterion == "kl negative"
     assert parse_decoding("replace,criterion=kl above negative,tau=0.1") == signed
     assert parse_decoding("replace,criterion=kl below positive,tau=0.1").criterion == "kl below positive"
-    with pytest.raises(UserError, match="sign"):
+    with refuses("sign", "minus"):
         parse_decoding("replace,criterion=kl,tau=0.1,sign=minus")
 
 
@@ -217,23 +216,23 @@ def test_a_window_is_a_slice_of_tokens_or_of_max_tokens(written, window, tokens)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        *((f"replace,tau=-0.3,window={window}", f"window='{window}'") for window in (
+        *((f"replace,tau=-0.3,window={window}", f"window {window}") for window in (
             "16", "5:5", "-1:4", "a:b", "::", "25%:16", "16:25%", "100%:", "0:0%", "50%:25%", "0:101%", "0:2.5%", "%:",
         )),
-        ("rl,window=0:16", "window='0:16'"),
+        ("rl,window=0:16", "window 0:16"),
     ],
 )  # fmt: skip
 def test_a_window_that_is_none_is_refused(text, words):
-    with pytest.raises(UserError, match=words):
+    with refuses(*words.split()):
         parse_decoding(text)
 
 
 def test_a_pair_in_a_folder(tmp_path):
-    with pytest.raises(UserError, match=r"has no folder base, and no pair\.json"):
+    with refuses("pair", "pair.json"):
         Pair.of_folder(tmp_path)
     (tmp_path / "rl").mkdir()
     (tmp_path / "rl/config.json").write_text("{}")
-    with pytest.raises(UserError, match=r"rl' is one checkpoint"):
+    with refuses("pair"):
         Pair.of_folder(tmp_path / "rl")
     (tmp_path / "base").mkdir()
     pair = Pair.of_folder(tmp_path)
@@ -241,9 +240,9 @@ def test_a_pair_in_a_folder(tmp_path):
     (tmp_path / "pair.json").write_text('{"base": "org/base", "rl": "rl", "base_revision": "abc"}')
     pair = Pair.of_folder(tmp_path)
     assert (pair.base, pair.rl, pair.base_revision) == ("org/base", str(tmp_path / "rl"), "abc")
-    for text, words in (('{"bsae_revision": "abc"}', "did you mean 'base_revision'"), ("[", "cannot be read")):
+    for text, words in (('{"bsae_revision": "abc"}', "key of pair.json base_revision"), ("[", "pair")):
         (tmp_path / "pair.json").write_text(text)
-        with pytest.raises(UserError, match=words):
+        with refuses(*words.split()):
             Pair.of_folder(tmp_path)
 
 
@@ -258,7 +257,7 @@ def test_greedy_sampling_has_one_sample_and_neither_top_p_nor_seed():
     greedy = parse(Sampling, {"temperature": "0"})
     assert (greedy.temperature, greedy.top_p, greedy.samples, greedy.seed, greedy.greedy) == (0.0, 1.0, 1, 0, True)
     assert parse(Sampling, {"temperature": -0.0, "top_p": 0.3, "seed": 5, "samples": 1}).hash() == greedy.hash()
-    with pytest.raises(UserError, match="top_p=7"):
+    with refuses("top_p", "7"):
         parse(Sampling, {"temperature": 0, "top_p": 7})
 
 
@@ -266,5 +265,5 @@ def test_greedy_decoding_tosses_no_coin():
     greedy = {"tasks": "tiny_easy", "sampling": {"temperature": 0}}
     for way in ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=0.1,gamma=0.1,criterion=kl"):
         parse(EvalSpec, {**greedy, "decodings": way})
-    with pytest.raises(UserError, match="criterion='random' is refused with temperature=0"):
+    with refuses("criterion", "random", "temperature", "0"):
         parse(EvalSpec, {**greedy, "decodings": "replace,tau=0.1,criterion=random"})

@@ -16,9 +16,9 @@ from rlvr_dir.config import (
     read_yaml,
 )
 from rlvr_dir.config.presentation import DEFAULT_GRADER, Grader
-from rlvr_dir.errors import UserError
 from rlvr_dir.grading import GRADERS
 from rlvr_dir.sweep.specs import load
+from tests.facts import refuses
 
 FILE = """
 tasks: [tiny_easy, tiny_medium]
@@ -67,7 +67,7 @@ def test_an_option_of_the_decoding_changes_the_only_one():
     [changed] = load_eval(one, {"tau": -0.1}).decodings
     assert changed == Decoding(mode="extrapolate", tau=-0.1, gamma=0.1)
     assert load_eval(one, {"mode": "rl"}).decodings == (Decoding(mode="rl"),)
-    with pytest.raises(UserError, match=r"tau=-0.1 changes one decoding"):
+    with refuses("tau", "-0.1"):
         load_eval({"decodings": ["rl", "base"]}, {"tau": -0.1})
 
 
@@ -90,26 +90,26 @@ def test_controls_are_a_short_way_of_writing_more_decodings():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"taks": "amc"}, "key of evaluation='taks'.*did you mean 'tasks'"),
-        ({"sampling": {"sample": 3}}, "key of sampling='sample'.*did you mean 'samples'"),
-        ({"samples": 3}, "key of evaluation=.samples. is not known; did you mean .sampling.samples."),
-        ({"sampling": 3}, "sampling=3"),
-        ({"sampling": {"top_p": 3}}, "sampling.top_p=3 is refused"),
-        ({"engine": {"dtype": "bf16"}}, "engine.dtype='bf16'.*did you mean 'bfloat16'"),
-        ({"decodings": [{"mod": "rl"}]}, "key of decodings.0='mod'.*did you mean 'mode'"),
-        ({"decodings": ["rl", {"mode": "replace"}]}, "tau is missing: mode='replace' needs the threshold"),
-        ({"decodings": ["rl", "rl"]}, "rl is asked for twice"),
-        ({"decodings": []}, "decodings is empty"),
-        ({"pair": "dapo32b"}, "pair='dapo32b'.*did you mean 'dapo-32b'"),
+        ({"taks": "amc"}, "key of evaluation taks tasks"),
+        ({"sampling": {"sample": 3}}, "key of sampling sample samples"),
+        ({"samples": 3}, "evaluation samples sampling.samples"),
+        ({"sampling": 3}, "sampling 3"),
+        ({"sampling": {"top_p": 3}}, "sampling.top_p 3"),
+        ({"engine": {"dtype": "bf16"}}, "engine.dtype bf16 bfloat16"),
+        ({"decodings": [{"mod": "rl"}]}, "key of decodings.0 mod mode"),
+        ({"decodings": ["rl", {"mode": "replace"}]}, "mode replace"),
+        ({"decodings": ["rl", "rl"]}, "asked"),
+        ({"decodings": []}, "decodings"),
+        ({"pair": "dapo32b"}, "pair dapo32b dapo-32b"),
         ({"pair": {"base": "x"}}, "only half a pair: give pretrained="),
-        ({"pair": {"bsae": "x", "rl": "y"}}, "key of pair='bsae'.*did you mean 'base'"),
-        ({"grader": "robst"}, "grader='robst'.*did you mean 'robust'"),
-        ({"limit": 0}, "limit=0 is refused"),
-        ({"tasks": [1]}, "tasks.0=1 is refused"),
+        ({"pair": {"bsae": "x", "rl": "y"}}, "key of pair bsae base"),
+        ({"grader": "robst"}, "grader robst robust"),
+        ({"limit": 0}, "limit 0"),
+        ({"tasks": [1]}, "tasks.0 1"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_the_nearest_name(data, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(*message.split()):
         load_eval(data)
 
 
@@ -117,13 +117,13 @@ def test_files_that_are_none_are_refused(tmp_path):
     (tmp_path / "bad.yaml").write_text("a: [")
     (tmp_path / "list.yaml").write_text("[1]")
     for given, words in (
-        ((tmp_path / "none.yaml",), "cannot be read: No such file"),
-        ((tmp_path / "bad.yaml",), "is not YAML"),
-        ((tmp_path / "list.yaml",), "is not a mapping"),
-        ((None, ["limit"]), "accepted: KEY=VALUE"),
-        ((None, ["sampling=3", "sampling.samples=4"]), "sampling holds no keys"),
+        ((tmp_path / "none.yaml",), "file"),
+        ((tmp_path / "bad.yaml",), "YAML"),
+        ((tmp_path / "list.yaml",), "mapping"),
+        ((None, ["limit"]), "set KEY VALUE"),
+        ((None, ["sampling 3", "sampling.samples=4"]), "set sampling.samples"),
     ):
-        with pytest.raises(UserError, match=words):
+        with refuses(*words.split()):
             read_yaml(*given)
 
 
@@ -144,7 +144,7 @@ def test_names_agree_with_the_rooms_that_know_them():
 )
 def test_a_key_that_is_there_twice_is_refused(tmp_path, text, key):
     (tmp_path / "twice.yaml").write_text(text)
-    with pytest.raises(UserError, match=rf"twice.yaml is not YAML \(the key '?{key}'? is there twice"):
+    with refuses("twice.yaml", "YAML", key):
         read_yaml(tmp_path / "twice.yaml")
 
 
@@ -164,18 +164,18 @@ def test_an_option_takes_the_place_of_the_files():
 @pytest.mark.parametrize(
     ("read", "words"),
     [
-        (lambda: parse(EvalSpec, read_yaml(None, ["limit=yes", "tasks=[tiny_easy]"])), "limit=True is refused"),
-        (lambda: parse(Sampling, {"samples": True}), "samples=True is refused"),
-        (lambda: parse(Sampling, {"temperature": False}), "temperature=False is refused"),
-        (lambda: parse(EngineSpec, {"max_num_seqs": True}), "max_num_seqs=True is refused"),
-        (lambda: parse(Decoding, {"mode": "replace", "tau": True}), "tau=True is refused"),
-        (lambda: load_sweep({"values": [True]}), r"parameters.decode.tau.values=\[True\] is refused"),
-        (lambda: load_sweep({"min": False, "max": 1.0}), "parameters.decode.tau.min=False is refused"),
+        (lambda: parse(EvalSpec, read_yaml(None, ["limit=yes", "tasks=[tiny_easy]"])), "limit True"),
+        (lambda: parse(Sampling, {"samples": True}), "samples True"),
+        (lambda: parse(Sampling, {"temperature": False}), "temperature False"),
+        (lambda: parse(EngineSpec, {"max_num_seqs": True}), "max_num_seqs True"),
+        (lambda: parse(Decoding, {"mode": "replace", "tau": True}), "tau True"),
+        (lambda: load_sweep({"values": [True]}), "parameters.decode.tau.values [True]"),
+        (lambda: load_sweep({"min": False, "max": 1.0}), "parameters.decode.tau.min False"),
     ],
 )
 def test_a_truth_value_is_no_number(read, words):
     """YAML takes `yes` for true, and pydantic true for 1."""
-    with pytest.raises(UserError, match=f"{words}: a truth value is no number"):
+    with refuses(*words.split()):
         read()
 
 

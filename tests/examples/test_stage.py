@@ -15,9 +15,9 @@ from examples.stage.kinds import OnePair, pair_statistics
 from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.config import Decoding
 from rlvr_dir.decode.trace import Trace
-from rlvr_dir.errors import UserError
 from rlvr_dir.stats import difference_over_runs, holm
 from tests.audit.made import row as row_of
+from tests.facts import refuses, states
 from tests.report.made import result
 
 PROBLEMS, SAMPLES = 12, 4
@@ -256,16 +256,16 @@ def test_what_does_not_fit_together_is_refused(kinds):
     other = last.replace(provenance={**last.provenance, "settings": "0" * 16})  # of another engine, say
     kept = {**last.provenance, "weights": {"base": "base of c", "rl": "rl of c, trained again"}}
     for given, words in (
-        ({"RL": pair("only")}, "RL: 1 pair"),
-        ({"RL": [*pair("a"), *pair("b", rules=RULES[:3])]}, "was not decoded as the other pairs"),
-        ({"RL": [*pair("a"), *pair("b")[1:]]}, "was not decoded as the other pairs"),
-        ({"RL": [*kinds["RL"], *pair("c", task="amc")]}, "differ in benchmark"),
-        ({"RL": [*kinds["RL"], *pair("c", grader="robust")]}, "differ in grader"),
-        ({"RL": [*kinds["RL"], *pair("c", seed=1)]}, "differ in seed"),
-        ({"RL": [*kinds["RL"], *pair("c"), other]}, "is given twice"),
-        ({"RL": [*pair("b"), *pair("c")[:-1], last.replace(provenance=kept)]}, "/c/rl: .* by other weights of rl than"),
+        ({"RL": pair("only")}, "RL 1"),
+        ({"RL": [*pair("a"), *pair("b", rules=RULES[:3])]}, "decoded"),
+        ({"RL": [*pair("a"), *pair("b")[1:]]}, "decoded"),
+        ({"RL": [*kinds["RL"], *pair("c", task="amc")]}, "benchmark"),
+        ({"RL": [*kinds["RL"], *pair("c", grader="robust")]}, "differ"),
+        ({"RL": [*kinds["RL"], *pair("c", seed=1)]}, "differ"),
+        ({"RL": [*kinds["RL"], *pair("c"), other]}, "given"),
+        ({"RL": [*pair("b"), *pair("c")[:-1], last.replace(provenance=kept)]}, "/c/rl"),
     ):
-        with pytest.raises(UserError, match=words):
+        with refuses(*words.split()):
             pair_statistics(given)
 
 
@@ -296,4 +296,4 @@ def test_the_script_compares_kinds_and_reports_on_them(kinds, tmp_path):
     done = stage("report", "--analysis", out, "--out", tmp_path / "report")
     assert done.returncode == 0, done.stderr
     assert "What each criterion gains over base." in (tmp_path / "report/report.md").read_text()
-    assert "error: kinds='RL' has no name; accepted: KIND=PLACE" in stage("pairs", "RL").stderr
+    states(stage("pairs", "RL").stderr, "error: ", "kinds=RL", "KIND=PLACE")

@@ -14,12 +14,12 @@ from examples.tiny.placebos import LONG, TRAININGS, add_noise, change, long_enou
 from examples.tiny.pretrain import PretrainSettings, new_model, orthogonal, pad, response_loss
 from examples.tiny.recipe import add_steps, build
 from examples.tiny.tokenizer import build_tokenizer
-from rlvr_dir.errors import UserError
 from rlvr_dir.tiny import tiny_pair
 from rlvr_dir.tiny import vocabulary as v
 from rlvr_dir.tiny.problems import benchmark_texts, rl_problems
 from rlvr_dir.tiny.vocabulary import INSTRUCTION
 from rlvr_dir.train import DapoSettings
+from tests.facts import refuses
 
 BASE = PretrainSettings(tokens=10_000, batch=8, max_steps=2)
 DAPO = DapoSettings(steps=2, prompts=2, samples=4, minibatches=2, max_response_tokens=8, dynamic_sampling=False)
@@ -51,7 +51,7 @@ def test_an_older_build_gets_its_steps_by_training_rl_anew(tmp_path):
     found = add_steps(tmp_path / "one", progress=False)
     assert (found["kept_steps"], found["largest_difference"]) == ([1], 0.0)
     assert same(tmp_path / "one" / "step-1", step)
-    with pytest.raises(UserError, match=r"has no build.json of a build"):
+    with refuses("build.json"):
         add_steps(tmp_path, progress=False)
 
 
@@ -156,13 +156,13 @@ def test_a_placebo_takes_the_base_of_a_built_pair(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"training": "sft"}, "training='sft' is not known; accepted: verdict, random"),
-        ({"training": "noise"}, "training='noise' needs a true pair"),
-        ({"start": "nowhere"}, "has no build.json of a build"),
+        ({"training": "sft"}, "training sft"),
+        ({"training": "noise"}, "training noise"),
+        ({"start": "nowhere"}, "build.json"),
     ],
 )
 def test_what_cannot_be_built_is_refused_before_anything_is_trained(options, words, tmp_path):
-    with pytest.raises(UserError, match=words):
+    with refuses(*words.split()):
         build(tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 

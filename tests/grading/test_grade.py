@@ -14,6 +14,7 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.grading import VERDICT_KINDS, Box, Verdict, find_box, grade, grade_many, pool
 from rlvr_dir.problems.prompts import prompt_sets
 from rlvr_dir.train.training import _Messages
+from tests.facts import refuses
 from tests.grading.tables import boxed
 
 
@@ -118,7 +119,7 @@ def test_a_gold_that_cannot_be_read_is_the_graders_fault():
 
 
 def test_unknown_grader():
-    with pytest.raises(UserError, match="plain"):
+    with refuses("grader", "plian"):
         grade("1", boxed("1"), grader="plian")
 
 

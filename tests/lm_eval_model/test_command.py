@@ -95,7 +95,7 @@ def test_from_python_our_model_finds_our_tasks_and_a_task_manager_those_that_lm_
         try:
             lm_eval.simple_evaluate(model=lm, tasks=["tiny_easy", choice], limit=1, task_manager=none)
         except UserError as error:
-            assert "task='choice' has output_type='multiple_choice'; accepted: generate_until" in str(error)
+            assert (error.argument, error.value, error.accepted) == ("task", "choice", "generate_until")
             assert not lm.engine.started, "weights were loaded, and tiny_easy decoded"
         print(*(name for name in found["results"]["tiny_easy"] if name.startswith("avg")))
     """

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.problems import preflight
 from rlvr_dir.problems.data import find_benchmark
 from rlvr_dir.records import Record
@@ -25,6 +24,7 @@ from rlvr_dir.train.spec import load_train
 from rlvr_dir.train.training import inputs
 from tests.commands import refused
 from tests.commands import run as ours
+from tests.facts import refuses, states
 
 BIN = Path(sys.executable).parent
 
@@ -202,9 +202,8 @@ def test_our_own_command_scores_it_alike_and_decodes_nothing_again(where, monkey
 def test_it_is_not_compared_swept_or_trained_on(where, monkeypatch):
     """Each is one sentence; of a record no code is run, and benchmarks beside it are read."""
     monkeypatch.chdir(where[0])
-    sentence = "is scored by lm-eval in its own units, so it is not {}; accepted: benchmarks with right answers"
     Path("tasks/judge.py").write_text("raise SystemExit('code of a record was run')")
-    with pytest.raises(UserError, match=sentence.format("compared")):
+    with refuses("task", "lm-eval"):
         read_results([*Path("runs/records").glob("*/sums_of_theirs")])
     assert {result.task for result in read_results(["runs/records"])} == {"tiny_easy", "mine"}
     Path("tasks/judge.py").write_text(JUDGE)
@@ -212,23 +211,23 @@ def test_it_is_not_compared_swept_or_trained_on(where, monkeypatch):
         "name": "theirs", "tasks": ["tasks/theirs.yaml"], "limit": 4, "engine": {"backend": "transformers"},
         "sampling": {"samples": 3}, "decode": {"mode": "replace"}, "parameters": {"decode.tau": {"values": [-0.3]}},
     }  # fmt: skip
-    with pytest.raises(UserError, match=sentence.format("swept")):
+    with refuses("task", "lm-eval"):
         open_sweep(load(asked), Places.under(Path("runs"), track=False)).objective.check()
     Path("theirs.sweep.yaml").write_text(json.dumps(asked))
     for words in ([], ["--dry-run"]):
-        assert re.search(sentence.format("swept"), refused("sweep", "run", "theirs.sweep.yaml", "--no-track", *words))
-    with pytest.raises(UserError, match=sentence.format("what a training is validated on")):
+        states(refused("sweep", "run", "theirs.sweep.yaml", "--no-track", *words), "lm-eval")
+    with refuses("task", "lm-eval"):
         inputs(load_train({"validation": {"tasks": "tasks/theirs.yaml"}}))
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (("generate_until", "loglikelihood"), "output_type='loglikelihood'; accepted: generate_until"),
-        (("judge.distance", "judge.nothing"), "cannot be loaded by lm-eval (AttributeError: Module"),
-        (("DATA", "/nowhere.jsonl"), "cannot be loaded by lm-eval (FileNotFoundError: "),
-        (("task: sums_of_theirs", "task: tiny_easy"), "tiny_easy is shipped with rlvr-dir; accepted: another name"),
-        (("repeats: 3", "unsafe_code: true"), "runs code that the models write, which is refused"),
+        (("generate_until", "loglikelihood"), "task output_type loglikelihood generate_until"),
+        (("judge.distance", "judge.nothing"), "task AttributeError"),
+        (("DATA", "/nowhere.jsonl"), "task FileNotFoundError"),
+        (("task: sums_of_theirs", "task: tiny_easy"), "task tiny_easy"),
+        (("repeats: 3", "unsafe_code: true"), "task unsafe_code"),
         (("", ""), None),
     ],
 )
@@ -240,5 +239,5 @@ def test_a_task_that_cannot_be_is_one_sentence_before_a_model_loads(tmp_path, ch
     if sentence is None:
         assert preflight([str(file)]).keys() == {str(file)}
         return
-    with pytest.raises(UserError, match=re.escape(sentence)):
+    with refuses(*sentence.split()):
         preflight([str(file)])

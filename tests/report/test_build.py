@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from rlvr_dir.config import Decoding
-from rlvr_dir.errors import UserError
 from rlvr_dir.report import difference_figures, figures
 from rlvr_dir.report.build import build
 from rlvr_dir.report.groups import grouped
@@ -13,6 +12,7 @@ from rlvr_dir.report.shapes import in_points
 from rlvr_dir.results.compare import comparison_kind, comparisons
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.stats import p_value
+from tests.facts import refuses
 from tests.report.made import DAPO, GRID, grid, report, result
 
 
@@ -204,7 +204,7 @@ def test_results_that_are_not_alike_never_meet():
     other = build([*grid(), *grid(pair={"base": "b", "rl": "r"})])
     assert other.headline.startswith("DAPO (DAPO-Qwen-32B): RL changed AIME24 (6 of 30 problems) by ")
     assert other.lead[0].startswith("r: RL changed")
-    with pytest.raises(UserError, match="nothing to report"):
+    with refuses("nothing"):
         build([])
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from rlvr_dir import stats
 from rlvr_dir.config import Decoding
-from rlvr_dir.errors import UserError
 from rlvr_dir.report.build import build
 from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.trainings import trainings_at
+from tests.facts import refuses
 from tests.report.held import ends, number, rows_of
 from tests.report.made import result
 
@@ -80,7 +80,7 @@ def test_seeds_of_a_method_are_one_row_with_their_mean_and_all_of_them_count(tmp
 
 def test_two_results_of_one_seed_under_one_name_are_refused(tmp_path):
     one, other = (written(tmp_path / name, "DAPO", {0: 0.3}) for name in ("one", "other"))
-    with pytest.raises(UserError, match=r"'DAPO' names two results of seed 0 on aime24 .*one.* and .*other"):
+    with refuses("DAPO", "0", "aime24"):
         build(read_results([f"DAPO={one}", f"DAPO={other}"]))
     # Nobody gave them a name, and their labels are the same: their folders tell them apart.
     table = tables(build(read_results([one, other])))["trained"]
@@ -121,7 +121,7 @@ def test_a_training_that_was_not_validated_is_said_to_have_no_validation(tmp_pat
     """It was said that trainings are not accepted at all."""
     folder = written(tmp_path / "a", "DAPO", {})
     (folder / "seed-0").mkdir()
-    with pytest.raises(UserError, match=r"nothing to read in .*; accepted: .*, or trainings that were validated"):
+    with refuses("trainings"):
         read_results([folder])
     assert capsys.readouterr().err.endswith("a has no validation of seed 0\n")
 
@@ -130,7 +130,7 @@ def test_a_sweep_of_trainings_is_read_from_where_its_trainings_lie(tmp_path, cap
     sweep = tmp_path / "sweeps" / "mine"
     sweep.mkdir(parents=True)
     (sweep / "sweep.yaml").write_text("kind: train\n")
-    with pytest.raises(UserError, match="is a sweep of trainings without a summary yet"):
+    with refuses("trainings"):
         read_results([sweep])
     written(tmp_path / "trainings" / "DAPO-0", "DAPO", {0: 0.3, 1: 0.4, 9: 0.9})
     written(tmp_path / "trainings" / "ppl-1", "ppl α0.01", {0: 0.5})
@@ -142,7 +142,7 @@ def test_a_sweep_of_trainings_is_read_from_where_its_trainings_lie(tmp_path, cap
     table = tables(build(read_results([sweep / "results"])))["trained"]
     assert [row[1].text for row in table.cells] == ["Base", "DAPO (2 seeds)", "ppl"]
     assert "ppl-1 has no validation of seed 1\n" in capsys.readouterr().err
-    with pytest.raises(UserError, match=r"gives one name to several trainings \(DAPO, ppl\)"):
+    with refuses("DAPO"):
         read_results([f"Mine={sweep}"])
 
 

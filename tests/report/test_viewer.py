@@ -18,6 +18,7 @@ from rlvr_dir.report.viewer import common_problems, stored_answers, viewer_data,
 from rlvr_dir.report.viewer.page import embedded
 from rlvr_dir.report.viewer.pieces import Pieces, segments
 from tests.chromium import settle
+from tests.facts import refuses
 from tests.records.made import PROBLEMS, TASK, fill
 from tests.report.viewer_pages import HOSTILE, PLAIN, WORDS, Table, answers, rollout
 
@@ -137,7 +138,7 @@ def test_stored_records_and_the_command(tmp_path):
     assert common_problems([snapshot], 3) == []
     rows = stored_answers([snapshot, snapshot], [PROBLEMS[4].removeprefix(f"{TASK}/")], 1)
     assert [one.label for one in rows[PROBLEMS[4]]] == [f"replace τ-0.3 ({snapshot.record_hash[:4]})"] * 2
-    with pytest.raises(UserError, match="sample=9"):
+    with refuses("sample", "9"):
         stored_answers([snapshot], [PROBLEMS[0]], 9)
 
     run, out = CliRunner().invoke, tmp_path / "deep" / "view.html"

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from rlvr_dir.config import Decoding, Sampling
-from rlvr_dir.errors import UserError
 from rlvr_dir.results.forwards import (
     Answer,
     answers_of,
@@ -19,6 +18,7 @@ from rlvr_dir.results.forwards import (
     within,
 )
 from rlvr_dir.results.settings import settings_of
+from tests.facts import refuses
 from tests.results.made import made
 
 BASE, RL = Decoding(mode="base"), Decoding(mode="rl")
@@ -126,11 +126,11 @@ def test_an_answer_that_costs_more_meets_no_cheaper_one():
 
 def test_other_temperatures_meet_where_that_is_asked_for_and_nothing_else_does():
     results = result(EXTRA, 3), result(RL, 2, temperature=0.6), result(RL, 4, samples=1, temperature=0)
-    with pytest.raises(UserError, match="equal forwards need results of one pair"):
+    with refuses("forwards"):
         equal_forwards(settings_of(results))
     lot = lot_of(*results, across=("temperature", "top_p"))
     assert [answer.setting.label for answer in lot.verdicts[0].others].count("rl (greedy)") == 1
-    with pytest.raises(UserError, match="equal forwards need"):
+    with refuses("forwards"):
         equal_forwards(settings_of([result(EXTRA, 3), result(RL, 2, pair={"rl": "another"})]))
 
 

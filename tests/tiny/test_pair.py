@@ -10,9 +10,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from examples.tiny.measure import sample
 from examples.tiny.recipe import build
 from rlvr_dir.config import TINY_STEPS, Pair, find_pair
-from rlvr_dir.errors import UserError
 from rlvr_dir.tiny import WEIGHTS, checkpoints, tiny_pair
 from rlvr_dir.tiny.problems import tuning_problems
+from tests.facts import refuses
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def flat(model):
 
 def test_an_installation_without_the_steps_says_so_in_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr("rlvr_dir.tiny.WEIGHTS", tmp_path)
-    with pytest.raises(UserError, match=r"'tiny@4' is not in this installation: .*step-4 .*examples/tiny makes them$"):
+    with refuses("tiny@4", "step-4", "examples/tiny"):
         checkpoints(Pair(base="elsewhere", rl="tiny@4"))
 
 
@@ -84,5 +84,5 @@ def test_rl_beats_base_on_problems_of_no_benchmark(models, task, margin):
 
 def test_a_pair_is_not_overwritten_unasked(tmp_path):
     (tmp_path / "base").mkdir()
-    with pytest.raises(UserError, match="already holds a pair"):
+    with refuses("already"):
         build(tmp_path)

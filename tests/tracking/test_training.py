@@ -8,6 +8,7 @@ import pytest
 from rlvr_dir.tracking import Training
 from rlvr_dir.tracking.store import TrackingStore
 from rlvr_dir.tracking.training import EXPERIMENT, metrics_of
+from tests.facts import warns_of
 
 STEP = {
     "accuracy": 0.25, "reward": 0.2, "length": 30.0, "entropy": 0.4, "clip_fraction": 0.01, "weight": None,
@@ -82,7 +83,7 @@ def test_without_mlflow_there_is_one_warning_and_the_next_run_logs_it(store, tmp
     nowhere = tmp_path / "a file"
     nowhere.write_text("")
     told = Training(nowhere, "DAPO", ASKED)
-    with pytest.warns(UserWarning, match="the same command logs what is missing"):
+    with warns_of("command"):
         told.record(0, steps(1)[0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

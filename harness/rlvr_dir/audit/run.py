@@ -23,7 +23,7 @@ from rlvr_dir.audit.claim import GROUPS, Claim, Frame
 from rlvr_dir.audit.gather import Cost, Evidence, Questions, costs, decoded_groups, gather
 from rlvr_dir.checkpoints.read import check_place
 from rlvr_dir.config import EvalSpec, Pair, load_eval, parse
-from rlvr_dir.errors import DamagedError, UserError, unknown
+from rlvr_dir.errors import DamagedError, UserError, mention, unknown
 from rlvr_dir.files import check_writable, write_file
 from rlvr_dir.markdown import duration
 from rlvr_dir.problems.benchmark import Benchmark
@@ -75,14 +75,21 @@ class Request:
                 raise unknown("rows", name, GROUPS)
         if self.low_rank and "outcomes" not in self.rows:
             ranks = ",".join(map(str, self.low_rank))
-            raise UserError(f"low_rank={ranks} is scored with outcomes, which rows leaves out; accepted: rows=outcomes")
+            raise UserError(
+                "is scored with outcomes, which rows leaves out",
+                argument="low_rank",
+                value=ranks,
+                accepted=f"{mention('rows', 'outcomes')}",
+            )
         if self.spec.sampling and self.spec.sampling.greedy and "interventions" in self.rows:
             raise UserError(
-                "temperature=0 is refused with interventions, of which one flags tokens by chance; accepted: other "
-                "rows, or a temperature above 0"
+                "is not allowed with interventions, of which one flags tokens by chance",
+                argument="temperature",
+                value=0,
+                accepted="other rows, or a temperature above 0",
             )
         if THIS in self.beside:
-            raise UserError(f"beside={THIS!r} is the audited pair's own column; accepted: another name")
+            raise UserError("is the audited pair's own column", argument="beside", value=THIS, accepted="another name")
         for spec in (spec for specs in self.columns.values() for spec in specs):
             for role, model in checkpoints(spec.pair).models.items():
                 check_place(role, model.place, model.revision)
@@ -163,7 +170,9 @@ def beside_of(texts: Sequence[str]) -> dict[str, list[Pair]]:
         base, colon, rl = places.partition(":")
         if not (equals and colon and name and base and rl) or name in columns:
             why = " names a column twice" if name in columns else " is refused"
-            raise UserError(f"beside={text!r}{why}; accepted: NAME=BASE:RL, or NAME=BASE:RL,RL, each name once")
+            raise UserError(
+                f"{why}", argument="beside", value=text, accepted="NAME=BASE:RL, or NAME=BASE:RL,RL, each name once"
+            )
         columns[name] = [parse(Pair, {"base": base, "rl": one}) for one in rl.split(",")]
     return columns
 

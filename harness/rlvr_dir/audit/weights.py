@@ -25,7 +25,7 @@ from rlvr_dir.checkpoints.adapter import merge_adapter, trained_on
 from rlvr_dir.checkpoints.low_rank import energies
 from rlvr_dir.checkpoints.weights import Stored, tensors_of
 from rlvr_dir.config import Pair
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.stats import Estimate
 
 BUDGET = 4e12  # rows x columns x the smaller of both, over all matrices: a few minutes of spectra on two cores
@@ -51,8 +51,13 @@ def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
         shapes = {name: base[name].shape for name in base if name in rl and base[name].shape == rl[name].shape}
         if 2 * sum(map(prod, shapes.values())) < sum(prod(tensor.shape) for tensor in rl.values()):
             raise UserError(
-                f"base={pair.base!r} and rl={pair.rl!r} have {len(shapes)} of {len({*base, *rl})} tensors in common, "
-                "by name and shape; accepted: two checkpoints of one architecture"
+                (
+                    f"and {mention('rl', pair.rl)} have {len(shapes)} of {len({*base, *rl})} tensors in "
+                    "common, by name and shape"
+                ),
+                argument="base",
+                value=pair.base,
+                accepted="two checkpoints of one architecture",
             )
         sampled, rows = _sampled(shapes, budget), []
         files = {tensor.file for tensor in (*base.values(), *rl.values())}
@@ -110,7 +115,7 @@ def _tensors(pair: Pair, role: str, merged: Path) -> dict[str, Stored]:
         merge_adapter(pair, "float32", merged)
         place, revision = str(merged), None
     if not (tensors := tensors_of(place, revision, fetch=True)):
-        raise UserError(f"{role}={place!r} holds no model*.safetensors; accepted: weights in them")
+        raise UserError("holds no model*.safetensors", argument=role, value=place, accepted="weights in them")
     return tensors
 
 

@@ -61,7 +61,12 @@ def bench_decode(
         if kind not in ENGINES:
             raise unknown("engine", kind, ENGINES)
     if "pair" not in kinds:
-        raise UserError(f"engines={','.join(kinds)} is refused: all are compared with pair; accepted: a list with it")
+        raise UserError(
+            "is not allowed: all are compared with pair",
+            argument="engines",
+            value=",".join(kinds),
+            accepted="a list with it",
+        )
     if find_spec("vllm") is None:
         raise UserError("bench decode compares with vLLM, which is not installed; install the extra [cpu] or [gpu]")
     with ExitStack() as stack:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_dir.config import Pair
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 
 CONFIG = "adapter_config.json"
 TENSORS = "adapter_model.safetensors"
@@ -30,7 +30,10 @@ def trained_on(name: str, revision: str | None = None) -> str | None:
         return str(dict(json.loads(Path(place).read_text())).get("base_model_name_or_path") or "")
     except (OSError, ValueError, TypeError) as error:
         raise UserError(
-            f"rl={name!r} is an adapter whose {CONFIG} cannot be read ({error}); accepted: as PEFT writes it"
+            f"is an adapter whose {CONFIG} cannot be read ({error})",
+            argument="rl",
+            value=name,
+            accepted="as PEFT writes it",
         ) from None
 
 
@@ -147,14 +150,18 @@ def merge_adapter(pair: Pair, dtype: str, folder: Path) -> None:
             adapted = PeftModel.from_pretrained(model, rl.place, revision=rl.revision)
             adapted.merge_and_unload(safe_merge=True).save_pretrained(folder)
     except ImportError:
-        raise UserError(f"rl={pair.rl!r} is an adapter, and PEFT is not installed; run: pip install peft") from None
+        raise UserError(
+            "is an adapter, and PEFT is not installed; run: pip install peft", argument="rl", value=pair.rl
+        ) from None
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # of many kinds, by what reads the files
         reason = " ".join((str(error).strip() or type(error).__name__).split())[:300]
         raise UserError(
-            f"rl={pair.rl!r} is an adapter that PEFT does not merge into base={pair.base!r}: {reason}; accepted: an "
-            "adapter of this base, or RL saved whole"
+            f"is an adapter that PEFT does not merge into {mention('base', pair.base)}: {reason}",
+            argument="rl",
+            value=pair.rl,
+            accepted="an adapter of this base, or RL saved whole",
         ) from None
 
 

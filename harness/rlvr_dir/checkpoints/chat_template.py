@@ -73,7 +73,7 @@ def chat_prompt(
     """
     if not tokenizer.chat_template:
         raise UserError(
-            "chat: the RL model's tokenizer has no chat template; accepted: chat=off, for prompts as they are"
+            "chat: the RL model's tokenizer has no chat template", accepted="chat=off, for prompts as they are"
         )
     template_kwargs = {
         "add_generation_prompt": add_generation_prompt,

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlvr_dir.checkpoints.weights import INDEX, Stored, tensors_of
 from rlvr_dir.config import Pair
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 
 
 def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
@@ -60,13 +60,16 @@ def _both(pair: Pair) -> tuple[dict[str, Stored], dict[str, Stored]]:
     rl, base = _files(pair.rl, pair.rl_revision, "rl"), _files(pair.base, pair.base_revision, "base")
     if only := set(rl) ^ set(base):
         raise UserError(
-            f"base={pair.base!r} and rl={pair.rl!r} do not have the same tensors ({min(only)} is in one only); "
-            "accepted: a pair of whole checkpoints of one architecture"
+            f"and {mention('rl', pair.rl)} do not have the same tensors ({min(only)} is in one only)",
+            argument="base",
+            value=pair.base,
+            accepted="a pair of whole checkpoints of one architecture",
         )
     for name, (_, shape) in rl.items():
         if shape != (other := base[name].shape):
             raise UserError(
-                f"{name} is {other} in base={pair.base!r} and {shape} in rl={pair.rl!r}; accepted: the same shapes"
+                (f"{name} is {other} in {mention('base', pair.base)} and {shape} in {mention('rl', pair.rl)}"),
+                accepted="the same shapes",
             )
     return rl, base
 
@@ -75,5 +78,5 @@ def _files(name: str, revision: str | None, role: str) -> dict[str, Stored]:
     """Say where each tensor of a checkpoint stands."""
     files = tensors_of(name, revision, fetch=True)
     if not files:
-        raise UserError(f"{role}={name!r} holds no model*.safetensors; accepted: a whole checkpoint in them")
+        raise UserError("holds no model*.safetensors", argument=role, value=name, accepted="a whole checkpoint in them")
     return files

@@ -114,8 +114,11 @@ def _try_a_prompt(checked: Any, engine: EngineSpec) -> None:
     tokens, length = len(encode_prompt(tokenizer, prompt)), checked.context.length
     if tokens >= length:
         raise UserError(
-            f"a context of {length} tokens leaves no room for a response: as a prompt, {problem!r} alone has {tokens}; "
-            "accepted: a longer max_position_embeddings in config.json, or max_model_len"
+            (
+                f"a context of {length} tokens leaves no room for a response: as a prompt, {problem!r} "
+                f"alone has {tokens}"
+            ),
+            accepted="a longer max_position_embeddings in config.json, or max_model_len",
         )
 
 

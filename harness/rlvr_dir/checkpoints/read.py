@@ -151,21 +151,27 @@ def check_place(role: str, name: str, revision: str | None) -> None:
         gguf = place.suffix == ".gguf"
         convert = " (AutoModelForCausalLM.from_pretrained(folder, gguf_file=...) of transformers converts it)"
         raise UserError(
-            f"{role}={name!r} is a {'GGUF ' if gguf else ''}file; "
-            f"accepted: a checkpoint's directory{convert if gguf else ''}, or a hub id"
+            f"is a {'GGUF ' if gguf else ''}file",
+            argument=role,
+            value=name,
+            accepted=f"a checkpoint's directory{convert if gguf else ''}, or a hub id",
         )
     if place.is_dir():
         if not any((place / config).is_file() for config in ("config.json", ADAPTER_CONFIG)):
             inside = sorted(str(path.parent) for path in place.glob("*/config.json"))[:4]
             hint = f"; those in it that are: {', '.join(inside)}" if inside else ""
-            raise UserError(f"{role}={name!r} holds no config.json, so it is no checkpoint{hint}; {accepted}")
+            raise UserError(
+                f"holds no config.json, so it is no checkpoint{hint}; {accepted}", argument=role, value=name
+            )
     elif name.startswith((".", "/", "~")) or name.count("/") > 1 or ("/" in name and place.parent.is_dir()):
-        raise UserError(f"{role}={name!r} does not exist; {accepted}")
+        raise UserError(f"does not exist; {accepted}", argument=role, value=name)
     elif why := _not_on_hub(name, revision):
         if why in _UNREACHABLE and "/" not in name:  # such ids are few, and only the hub knows them
             raise UserError(
-                f"{role}={name!r} does not exist: there is no folder {name} here; accepted: a checkpoint's directory, "
-                "or a hub id, as ORGANISATION/NAME"
+                f"does not exist: there is no folder {name} here",
+                argument=role,
+                value=name,
+                accepted="a checkpoint's directory, or a hub id, as ORGANISATION/NAME",
             )
         kind = UnreachableError if why in _UNREACHABLE else UserError
         raise kind(f"{role}={name!r} does not exist here, and {why}; {accepted}")
@@ -193,13 +199,17 @@ def read_checkpoint(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoin
 
     name, revision = pair.models[role]
     if role == "base" and trained_on(name, revision) is not None:
-        raise UserError(f"base={name!r} is an adapter; accepted: a whole checkpoint (an adapter can be rl)")
+        raise UserError(
+            "is an adapter", argument="base", value=name, accepted="a whole checkpoint (an adapter can be rl)"
+        )
     own = base is None or has_tokenizer(name, revision)
     here = Path(name).is_dir() and not pair.trust_remote_code
     if own and here and not any(file for pattern in _VOCABULARIES for file in Path(name).glob(pattern)):
-        raise UserError(  # transformers would make up one that knows no words
-            f"{role}={name!r} holds no tokenizer: none of {', '.join(_VOCABULARIES)} is there; accepted: a checkpoint "
-            "with its tokenizer (save_pretrained of a tokenizer writes it)"
+        raise UserError(
+            f"holds no tokenizer: none of {', '.join(_VOCABULARIES)} is there",
+            argument=role,
+            value=name,
+            accepted="a checkpoint with its tokenizer (save_pretrained of a tokenizer writes it)",
         )
     kwargs = {"revision": revision, "trust_remote_code": pair.trust_remote_code}
     try:
@@ -212,7 +222,7 @@ def read_checkpoint(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoin
             reason = "it contains code of its own; accepted: trust_remote_code=True, if you have read and trust it"
         else:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"{role}={name!r} cannot be read as a checkpoint: {reason}") from None
+        raise UserError(f"cannot be read as a checkpoint: {reason}", argument=role, value=name) from None
     try:
         generation = GenerationConfig.from_pretrained(name, revision=revision)
     except OSError:  # a checkpoint need not have generation settings

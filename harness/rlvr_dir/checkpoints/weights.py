@@ -84,11 +84,14 @@ def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
     if not has_weights(folder):
         of_llama_cpp = [file.name for file in sorted(folder.glob("*.gguf"))][:1]
         reason = f"only GGUF ({of_llama_cpp[0]}), which is not read here" if of_llama_cpp else "no weights"
-        raise UserError(f"{where} holds {reason}; accepted: model.safetensors, or shards of it with {INDEX}")
+        raise UserError(f"{where} holds {reason}", accepted=f"model.safetensors, or shards of it with {INDEX}")
     if len(sets := _sets(folder)) > 1:
         raise UserError(
-            f"{where} holds two sets of weights, {' and '.join(sets)}, and libraries do not agree on which of them to "
-            "read; accepted: one of them, the other moved away"
+            (
+                f"{where} holds two sets of weights, {' and '.join(sets)}, and libraries do not agree on "
+                "which of them to read"
+            ),
+            accepted="one of them, the other moved away",
         )
     index, named = _index(where, folder)
     files = [folder / file for file in dict.fromkeys(named.values())]
@@ -122,7 +125,7 @@ def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
             owner = named.get(name) or (stored[name].file.name if name in stored else path.name)
             if owner != path.name:
                 reason = f"which its {index} assigns to {owner}" if index else f"which {owner} holds, too"
-                raise UserError(f"{where}: its {path.name} holds {name}, {reason}; accepted: each tensor in one file")
+                raise UserError(f"{where}: its {path.name} holds {name}, {reason}", accepted="each tensor in one file")
         stored |= own
     return stored
 
@@ -226,7 +229,7 @@ def _index(where: str, folder: Path) -> tuple[str, dict[str, str]]:
                 return index.name, dict(json.loads(index.read_text())["weight_map"])
             except (OSError, ValueError, KeyError, TypeError):
                 raise UserError(
-                    f"{where}: its {index.name} cannot be read; accepted: a weight_map of tensors to files, as JSON"
+                    f"{where}: its {index.name} cannot be read", accepted="a weight_map of tensors to files, as JSON"
                 ) from None
     return "", {}
 

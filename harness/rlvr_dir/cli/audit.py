@@ -60,9 +60,11 @@ def audit_command(
         rlvr-dir audit my-base my-rl --tasks mine.jsonl --beside SFT=my-base:my-sft --low-rank 1,8 --dry-run
     """
     if names and len(names) != 2:
-        raise UserError(f"{len(names)} checkpoints are named; accepted: BASE RL, or none and --pair")
+        raise UserError(f"{len(names)} checkpoints are named", accepted="BASE RL, or none and --pair")
     if names and (doubled := [name for name in ("pair", "base", "pretrained") if name in options]):
-        raise UserError(f"{doubled[0]}={options[doubled[0]]!r} and {names[0]!r} both name a pair; give one of them")
+        raise UserError(
+            f"and {names[0]!r} both name a pair; give one of them", argument=doubled[0], value=options[doubled[0]]
+        )
     two = dict(zip(("base", "pretrained"), names or (), strict=False))
     drawn = 8 if samples is None and options.get("temperature") != 0 else samples
     spec = load_eval({}, {**options, **two, "samples": drawn})

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -23,6 +23,9 @@ USUAL = {
     "tasks", "limit", "pair", "base", "pretrained", "rl", "mode", "criterion", "tau", "gamma", "temperature", "top_p",
     "max_tokens", "seed", "samples", "backend", "host", "port",
 }  # fmt: skip
+
+
+LIST = "A,B,…"  # metavar of an option that takes a comma-separated list, and so is given once
 
 
 class Command(TyperCommand):
@@ -58,33 +61,36 @@ class Command(TyperCommand):
             formatter.write(f"\n{text}\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Note what was typed.
+        """Parse the words and keep them as typed.
 
         Raises:
-            UserError: a list is given twice, of which the first would be lost, or a value is none of its type.
+            UserError: A list is given twice (the first would be lost), or a value has the wrong type.
         """
         words = ctx.meta["words"] = list(args)
         ctx.meta["help all"] = "--help-all" in words
         for param in self.params:
-            listed = not param.multiple and "omma-separated" in (vars(param).get("help") or "")
-            if listed and len(values := _values(param, words)) > 1:
-                raise UserError(f"{param.opts[-1]} is given {len(values)} times; accepted: once, as {','.join(values)}")
+            if param.metavar == LIST and len(values := _values(param, words)) > 1:
+                raise UserError(
+                    f"{param.opts[-1]} is given {len(values)} times",
+                    argument=str(param.name),
+                    accepted=f"one list, as {','.join(values)}",
+                )
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
             if (param := error.param) is None or not (values := _values(param, words)):
                 raise  # of an argument, or a value that is missing
             reason = error.message.rstrip(".")
-            sentence = f"{param.opts[-1]} {values[0]!r} is refused: {reason[:1].lower()}{reason[1:]}"
-            raise UserError(sentence) from None
+            problem = f"{param.opts[-1]} {values[0]!r} is not allowed: {reason[:1].lower()}{reason[1:]}"
+            raise UserError(problem, argument=str(param.name)) from None
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it; a refusal says `--tau -0.3` where it said `tau=-0.3`."""
+        """Run the command. An error then names arguments as options (`--tau -0.3`)."""
         try:
             return super().invoke(ctx)
         except UserError as error:
-            sentence, *more = str(error).split("\n")
-            raise type(error)(as_options(sentence, self.option_names(ctx.meta["words"])), more) from None
+            error.args = (error.sentence(self.option_names(ctx.meta["words"])),)
+            raise
 
     def option_names(self, words: Sequence[str]) -> dict[str, str]:
         """Return how each argument is typed as an option here, an option of two names as it was typed.
@@ -113,21 +119,6 @@ def _values(param: Any, words: Sequence[str]) -> list[str]:
         *values,
         *(word.partition("=")[2] for word in words if word.partition("=")[0] in param.opts and "=" in word),
     ]
-
-
-def as_options(sentence: str, names: Mapping[str, str]) -> str:
-    """Write each `name=value` of a sentence as the option that `names` has for it; others stay.
-
-    >>> as_options("give base= too, or pair=NAME (not x=1)", {"base": "--base", "pair": "--pair"})
-    'give --base too, or --pair NAME (not x=1)'
-    """
-    words = []
-    for word in sentence.split(" "):
-        name, equals, value = word.partition("=")
-        bracket, name = ("(", name[1:]) if name.startswith("(") else ("", name)
-        option = names.get(name) if equals else None
-        words.append(f"{bracket}{option} {value}".rstrip() if option else word)
-    return " ".join(words)
 
 
 class CommandGroup(TyperGroup):
@@ -167,7 +158,7 @@ def parse_numbers(name: str, text: str, kind: type[N] = int, least: int | None =
         if least is None or min(values) >= least:
             return values
     accepted = ("whole numbers" if kind is int else "numbers") + ("" if least is None else f" from {least}")
-    raise UserError(f"{name}={text!r} is refused; accepted: {accepted}, comma-separated")
+    raise UserError(argument=name, value=text, accepted=f"{accepted}, comma-separated")
 
 
 def echo(text: object, *, err: bool = False, lines: bool = False) -> None:

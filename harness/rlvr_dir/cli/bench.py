@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rlvr_dir.cli.base import group, parse_numbers
+from rlvr_dir.cli.base import LIST, group, parse_numbers
 
 app = group("Speed and memory, measured side by side in one run.")
 
@@ -14,10 +14,12 @@ Threads = Annotated[int, typer.Option(help="CPU threads an engine; one is right 
 
 @app.command("decode")
 def bench_decode_command(
-    sequences: Annotated[str, typer.Option(help="Asked for at once, on 30 prompts; comma-separated.")] = "240",
-    engines: Annotated[str, typer.Option(help="Comma-separated; pair is what others are compared with.")] = (
-        "single,pair,transformers,stock,calls"
-    ),
+    sequences: Annotated[
+        str, typer.Option(metavar=LIST, help="Number of sequences decoded at once, on 30 prompts.")
+    ] = "240",
+    engines: Annotated[
+        str, typer.Option(metavar=LIST, help="Engines to time. The others are compared with `pair`.")
+    ] = ("single,pair,transformers,stock,calls"),
     tokens: Annotated[int, typer.Option(help="New tokens of each, at most.", min=1)] = 64,
     rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
     threads: Threads = 1,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.errors import UserError, mention, unknown
 
 TRAINING = "dapo-math-17k"
 
@@ -31,7 +31,7 @@ def data_command(
         rlvr-dir data aime24 aime25 amc --out benchmarks
     """
     if digest is not None and len(names) > 1:
-        raise UserError(f"digest={digest!r} is refused with {len(names)} names: it is of one file")
+        raise UserError(f"is not allowed with {len(names)} names: it is of one file", argument="digest", value=digest)
     for name in names:
         _make(name, source, out / f"{name}.jsonl", digest)
 
@@ -46,7 +46,8 @@ def _make(name: str, source: Path | None, file: Path, wanted: str | None) -> Non
     content_digest = digest(text)
     if wanted is not None and content_digest != wanted:
         raise UserError(
-            f"{name} has the digest {content_digest} ({description}), and digest={wanted!r} was asked for; not written"
+            f"{name} has the digest {content_digest} ({description}), and "
+            f"{mention('digest', wanted)} was asked for; not written"
         )
     if file.is_file() and digest(file.read_bytes()) != content_digest:
         raise UserError(f"{file} is there with other content; move it away, or give another --out")

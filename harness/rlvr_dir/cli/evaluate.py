@@ -153,7 +153,7 @@ def table_command(
         echo(text.rstrip("\n"), lines=True)
         return
     if csv.is_dir():
-        raise UserError(f"csv={str(csv)!r} is a folder; accepted: a file to write")
+        raise UserError("is a folder", argument="csv", value=str(csv), accepted="a file to write")
     write_file(csv, text)
     echo(f"written: {csv}, {len(table):,} responses of {table['config_hash'].nunique()} results", err=True)
 

@@ -17,6 +17,7 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from rlvr_dir.cli.base import LIST
 from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Pair, Sampling, Spec
 from rlvr_dir.config.pair import OPTIONS
 from rlvr_dir.config.presentation import Presentation
@@ -78,11 +79,11 @@ def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
 
 def _option(info: FieldInfo, kind: type, panel: str | None, *names: str) -> Any:
     shown = info.default not in (None, (), PydanticUndefined) and info.default is not False
-    default_words = f" Default {info.default}." if shown and "efault" not in (info.description or "") else ""
+    default_words = f" Default: {info.default}." if shown else ""
     spelt = [f"--{name.replace('_', '-')}" for name in names]
-    return Annotated[
-        kind | None, typer.Option(*spelt, help=f"{info.description}{default_words}", rich_help_panel=panel)
-    ]
+    metavar = LIST if get_origin(info.annotation) is tuple else None
+    text = f"{info.description}{default_words}"
+    return Annotated[kind | None, typer.Option(*spelt, help=text, metavar=metavar, rich_help_panel=panel)]
 
 
 def _kind(info: FieldInfo) -> type | None:
@@ -94,9 +95,6 @@ def _kind(info: FieldInfo) -> type | None:
         get_origin(type_) for type_ in every
     ]:
         return None
-    if bool in every and any(get_origin(type_) is Literal for type_ in every):
-        return str  # a switch with a further word
-    for kind in (bool, int, float):
-        if kind in every and "auto" not in str(info.annotation):
-            return kind
-    return str
+    if any(get_origin(type_) is Literal for type_ in every):
+        return str  # a number or a switch with a further word
+    return next((kind for kind in (bool, int, float) if kind in every), str)

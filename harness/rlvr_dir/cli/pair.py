@@ -65,14 +65,16 @@ def check_command(
     """
     names = names or []
     if names and (doubled := [name for name in TWO if name in options]):
-        raise UserError(f"{doubled[0]}={options[doubled[0]]!r} and {names[0]!r} both name a pair; give one of them")
+        raise UserError(
+            f"and {names[0]!r} both name a pair; give one of them", argument=doubled[0], value=options[doubled[0]]
+        )
     if len(names) > 2:
-        raise UserError(f"{len(names)} checkpoints are named; accepted: BASE RL, or the name or the folder of a pair")
+        raise UserError(f"{len(names)} checkpoints are named", accepted="BASE RL, or the name or the folder of a pair")
     engine = parse(EngineSpec, {name: options.pop(name) for name in OF_ENGINE if name in options})
     two = {"base": names[0], "pretrained": names[-1]} if len(names) == 2 else dict(zip(["pair"], names, strict=False))
     pair = pair_of({**two, **options})
     if pair is None:
-        raise UserError("no pair is named; accepted: BASE RL, or the name or the folder of a pair")
+        raise UserError("no pair is named", accepted="BASE RL, or the name or the folder of a pair")
     from rlvr_dir.checkpoints.pair_check import examine
 
     report = examine(pair, engine, names[0] if len(names) == 1 else options.get("pair", ""))
@@ -139,7 +141,7 @@ def _new_checkpoint(base: str, rl: str, out: Path, doing: str) -> Iterator[Pair]
         UserError: `out` holds something, or cannot be written to, or a model is not there.
     """
     if out.exists() and any(out.iterdir()):
-        raise UserError(f"out={str(out)!r} is not empty; accepted: a new folder")
+        raise UserError("is not empty", argument="out", value=str(out), accepted="a new folder")
     check_writable(out)
     with phase(doing):
         from rlvr_dir.checkpoints.read import check_place

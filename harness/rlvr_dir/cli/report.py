@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlvr_dir.cli.base import echo
+from rlvr_dir.cli.base import LIST, echo
 from rlvr_dir.cli.evaluate import read
 from rlvr_dir.cli.options import spec_options
 from rlvr_dir.cli.track import Tracking
@@ -40,7 +40,7 @@ def report(
         int | None,
         typer.Option(help="Link results to their runs in `rlvr-dir ui` at this port; to a server they always are."),
     ] = None,
-    tasks: Annotated[str | None, typer.Option(help="Benchmarks, comma-separated; default all that are there.")] = None,
+    tasks: Annotated[str | None, typer.Option(metavar=LIST, help="Benchmarks to report. Default: all.")] = None,
     analyses: Annotated[
         list[Path] | None,
         typer.Option(

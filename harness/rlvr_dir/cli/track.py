@@ -57,10 +57,15 @@ def ui(
     place = TrackingStore.at(chosen)
     if not place.exists:
         raise UserError(
-            f"store={str(chosen)!r} holds no mlflow.db; accepted: a folder that eval or demo has written to"
+            "holds no mlflow.db",
+            argument="store",
+            value=str(chosen),
+            accepted="a folder that eval or demo has written to",
         )
     if place.database is not None and not _free(port):
-        raise UserError(f"port={port} of 127.0.0.1 is taken; accepted: a free one, such as --port {_any_port()}")
+        raise UserError(
+            "of 127.0.0.1 is taken", argument="port", value=port, accepted=f"a free one, such as --port {_any_port()}"
+        )
     lines = _links(chosen, port)
     if place.database is None:
         echo("\n".join(lines), lines=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlvr_dir.cli.base import as_options, echo, parse_numbers
+from rlvr_dir.cli.base import echo, parse_numbers
 from rlvr_dir.cli.track import Tracking
 from rlvr_dir.config import read_yaml
 from rlvr_dir.config.base import set_key
@@ -76,9 +76,9 @@ def train_command(
     try:
         spec = read(file, given, change or [])
     except UserError as error:  # says the key that an option changed: `dapo.steps=0` for `--steps 0`
-        sentence, *more = str(error).split("\n")
         names = {key: f"--{OPTION.get(key, key.removeprefix('dapo.'))}" for key in given}
-        raise UserError(as_options(sentence, names), more) from None
+        error.args = (error.sentence(names),)
+        raise
     if against is not None and not spec.validation.tasks:
         raise UserError(
             f"against={str(against)!r} compares validations, and this training has none; accepted: validate=TASKS, or "

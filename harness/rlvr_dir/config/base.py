@@ -119,13 +119,13 @@ def parse(spec: type[S], data: Any, where: str = "") -> S:
     if first["type"] == "literal_error" and get_origin(annotation) is Literal and len(short_repr(first["input"])) <= 80:
         raise unknown(name, first["input"], get_args(annotation))
     message = first["msg"]
-    raise UserError(f"{name}={short_repr(first['input'])} is refused: {message[0].lower()}{message[1:]}")
+    raise UserError(f"is not allowed: {message[0].lower()}{message[1:]}", argument=name, value=first["input"])
 
 
 def _no_mapping(name: str, value: object, spec: type[Spec]) -> UserError:
     if not name:
         return UserError(f"the {spec.called or spec.__name__} is not a mapping of keys to values")
-    return UserError(f"{name}={short_repr(value)} is refused; accepted: a mapping of {', '.join(spec.model_fields)}")
+    return UserError(argument=name, value=value, accepted=f"a mapping of {', '.join(spec.model_fields)}")
 
 
 def short_repr(value: object) -> str:
@@ -180,14 +180,14 @@ def read_yaml(path: Path | str | None, changes: Iterable[str] = ()) -> dict[str,
     try:
         text = "{}" if path is None else Path(path).expanduser().read_text(encoding="utf-8")
     except OSError as error:
-        raise UserError(f"file={str(path)!r} cannot be read: {error.strerror}") from None
+        raise UserError(f"cannot be read: {error.strerror}", argument="file", value=str(path)) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not YAML ({error})") from None
     data = yaml_mapping(text, path)
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals:
-            raise UserError(f"set={change!r} is refused; accepted: KEY=VALUE, as sampling.samples=8")
+            raise UserError(argument="set", value=change, accepted="KEY=VALUE, as sampling.samples=8")
         set_key(data, name.strip(), _yaml(value, "set"))
     return data
 
@@ -200,9 +200,9 @@ def yaml_mapping(text: Any, where: object) -> dict[str, Any]:
     """
     data = _yaml(text, where)
     if not isinstance(data, dict):
-        raise UserError(f"{where} {'is empty' if data is None else 'is not a mapping'}; accepted: keys with values")
+        raise UserError(f"{where} {'is empty' if data is None else 'is not a mapping'}", accepted="keys with values")
     if wrong := [key for key in data if not isinstance(key, str)]:
-        raise UserError(f"{where}: the key {short_repr(wrong[0])} is refused; accepted: text")
+        raise UserError(f"{where}: the key {short_repr(wrong[0])} is not allowed", accepted="text")
     return data
 
 
@@ -234,7 +234,7 @@ def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8; accepted: one object a line with {', '.join(names)}") from None
+        raise UserError(f"{path} is not UTF-8", accepted=f"one object a line with {', '.join(names)}") from None
     rows = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -242,11 +242,13 @@ def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
-            raise UserError(f"{path} line {number} is not JSON; accepted: an object with {', '.join(names)}") from None
+            raise UserError(
+                f"{path} line {number} is not JSON", accepted=f"an object with {', '.join(names)}"
+            ) from None
         if missing := [name for name in names if not isinstance(row, dict) or name not in row]:
             has = f" and has {', '.join([repr(key) for key in row][:5])}" if isinstance(row, dict) and row else ""
             raise UserError(
-                f"{path} line {number} lacks {missing[0]!r}{has}; accepted: an object with {', '.join(names)}"
+                f"{path} line {number} lacks {missing[0]!r}{has}", accepted=f"an object with {', '.join(names)}"
             )
         rows.append((number, row))
     return rows
@@ -291,5 +293,5 @@ def set_key(data: dict[str, Any], name: str, value: Any) -> None:
             data[part] = {}
         data = data[part]
         if not isinstance(data, dict):
-            raise UserError(f"set={name!r} is refused: {part} holds no keys")
+            raise UserError(f"is not allowed: {part} holds no keys", argument="set", value=name)
     data[parts[-1]] = value

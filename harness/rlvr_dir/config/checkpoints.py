@@ -10,7 +10,7 @@ from typing import Any
 
 from rlvr_dir.config.base import parse
 from rlvr_dir.config.pair import Pair, model_name, preset
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 
 
 def checkpoints_of(names: Sequence[str], options: Mapping[str, Any] | None = None) -> list[tuple[str, Pair]]:
@@ -25,15 +25,24 @@ def checkpoints_of(names: Sequence[str], options: Mapping[str, Any] | None = Non
     """
     fields = dict(options or {})
     if not names:
-        raise UserError("rl=[] names no checkpoint; accepted: a list of them, as [org/run@step_100, org/run@step_200]")
+        raise UserError(
+            "names no checkpoint",
+            argument="rl",
+            value=[],
+            accepted="a list of them, as [org/run@step_100, org/run@step_200]",
+        )
     if "pair" in fields:
-        raise UserError(f"pair={fields['pair']!r} has no effect where checkpoints are named; give one of the two")
+        raise UserError(
+            "has no effect where checkpoints are named; give one of the two", argument="pair", value=fields["pair"]
+        )
     pairs = [_pair(name, fields) for name in names]
     if "base" in fields and pairs[0].base != parse(Pair, {"base": fields["base"], "rl": "rl"}).base:
-        raise UserError(f"base={fields['base']!r} is not that of {names[0]!r}, {pairs[0].base!r}; leave it out")
+        raise UserError(
+            f"is not that of {names[0]!r}, {pairs[0].base!r}; leave it out", argument="base", value=fields["base"]
+        )
     if others := [pair.base for pair in pairs if pair.models["base"] != pairs[0].models["base"]]:
         raise UserError(
-            f"checkpoints: they have two bases, {pairs[0].base!r} and {others[0]!r}; accepted: those of one training"
+            f"checkpoints: they have two bases, {pairs[0].base!r} and {others[0]!r}", accepted="those of one training"
         )
     return list(zip(_short_names(names), pairs, strict=True))
 
@@ -43,7 +52,9 @@ def _pair(name: str, fields: Mapping[str, Any]) -> Pair:
     if (named_pair := preset(name)) is not None:
         return named_pair
     if "base" not in fields:
-        raise UserError(f"checkpoint {name!r} has no base: give base=BASE, or NAME@STEP of a pair that has a name")
+        raise UserError(
+            f"checkpoint {name!r} has no base: give {mention('base', 'BASE')}, or NAME@STEP of a pair that has a name"
+        )
     place, at, revision = name.partition("@")
     if not at or Path(name).expanduser().exists():
         place, revision = name, ""

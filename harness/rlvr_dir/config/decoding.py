@@ -52,7 +52,7 @@ class Decoding(Spec, frozen=True):
     )
     primary: Primary = Field(
         default="base",
-        description="Who proposes each token where a criterion is asked: base (default) or rl.",
+        description="Which model proposes each token: base or rl.",
     )
     gate: InstanceOf[Gate] | None = None
     gamma: float = Field(

@@ -10,14 +10,14 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from rlvr_dir.config.base import Place, Spec, parse, short_repr
+from rlvr_dir.config.base import Place, Spec, parse
 from rlvr_dir.config.decoding import Decoding, check_together, parse_decoding, with_controls
 from rlvr_dir.config.engine import EngineSpec
 from rlvr_dir.config.pair import PAIR_OPTIONS, TINY, NamedPair, pair_of
 from rlvr_dir.config.presentation import Presentation
 from rlvr_dir.config.sampling import Sampling, merge_sampling
 from rlvr_dir.digest import digest
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.policy.gates import GateError
 from rlvr_dir.policy.own import load_named
 
@@ -31,7 +31,7 @@ def read_decodings(value: Any) -> tuple[Decoding, ...]:
         UserError: none, one twice, or one that is refused.
     """
     if not isinstance(value or (), Iterable | Decoding):
-        raise UserError(f"decodings={short_repr(value)} is refused; accepted: one decoding, or a list of them")
+        raise UserError(argument="decodings", value=value, accepted="one decoding, or a list of them")
     items = [value] if isinstance(value, str | Mapping | Decoding) else list(value or ())
     decodings = tuple(
         parse_decoding(item) if isinstance(item, str) else parse(Decoding, item, where=f"decodings.{i}.")
@@ -40,7 +40,7 @@ def read_decodings(value: Any) -> tuple[Decoding, ...]:
     if doubled := [decoding.label() for i, decoding in enumerate(decodings) if decoding in decodings[:i]]:
         raise UserError(f"decodings: {doubled[0]} is asked for twice")
     if not decodings:
-        raise UserError("decodings is empty")
+        raise UserError("decodings is empty", argument="decodings")
     return decodings
 
 
@@ -173,13 +173,16 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
         first = next(iter(decoding))
         if "decodings" in fields:
             raise UserError(
-                f"{first}={decoding[first]!r} and decoding={fields['decodings'][0]!r} both say how to decode; "
-                "give one of them"
+                f"and {mention('decoding', fields['decodings'][0])} both say how to decode; give one of them",
+                argument=first,
+                value=decoding[first],
             )
         decodings = read_decodings(data["decodings"]) if "decodings" in data else ()
         if len(decodings) > 1:
             raise UserError(
-                f"{first}={decoding[first]!r} changes one decoding, and the file has {len(decodings)}; use -d"
+                f"changes one decoding, and the file has {len(decodings)}; use -d",
+                argument=first,
+                value=decoding[first],
             )
         fields["decodings"] = [change_decoding(decodings[0] if decodings else None, decoding)]
     pair = pair_of(fields)

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from rlvr_dir.config.base import Place, Spec, parse
 from rlvr_dir.config.zoo import zoo
-from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.errors import UserError, mention, unknown
 
 
 class Model(NamedTuple):
@@ -77,21 +77,30 @@ class Pair(Spec, frozen=True):
         except FileNotFoundError:
             named = {role: role for role in ("base", "rl")}
         except (OSError, ValueError, RecursionError) as error:
-            raise UserError(f"pair={str(folder)!r}: its pair.json cannot be read ({error})") from None
+            raise UserError(f": its pair.json cannot be read ({error})", argument="pair", value=str(folder)) from None
         if not isinstance(named, dict):
-            raise UserError(f"pair={str(folder)!r}: its pair.json is no object; accepted: base and rl, as in Pair")
+            raise UserError(
+                ": its pair.json is no object", argument="pair", value=str(folder), accepted="base and rl, as in Pair"
+            )
         for role in dict.fromkeys(("base", "rl", *places_of(named))):
             if (inside := folder / str(named.get(role, role))).is_dir():
                 named[role] = str(inside.resolve())
             elif named.get(role) == role:
                 if (folder / "config.json").is_file():
                     raise UserError(
-                        f"pair={str(folder)!r} is one checkpoint; accepted: both of them (pretrained and base; BASE RL "
-                        "of `rlvr-dir pair`), or a folder with base/ and rl/, or with a pair.json that names them"
+                        "is one checkpoint",
+                        argument="pair",
+                        value=str(folder),
+                        accepted=(
+                            "both of them (pretrained and base; BASE RL of `rlvr-dir pair`), or a folder with base/ "
+                            "and rl/, or with a pair.json that names them"
+                        ),
                     )
                 raise UserError(
-                    f"pair={str(folder)!r} has no folder {role}, and no pair.json that says where else {role} is; "
-                    "accepted: a folder with base/ and rl/, or with a pair.json that names them"
+                    f"has no folder {role}, and no pair.json that says where else {role} is",
+                    argument="pair",
+                    value=str(folder),
+                    accepted="a folder with base/ and rl/, or with a pair.json that names them",
                 )
         return parse(cls, named, where="pair.json ")
 
@@ -159,12 +168,14 @@ def _of_fields(named_fields: Mapping[str, Any]) -> "Pair | Literal['tiny']":
         return TINY
     if named is not None:
         if clash := [f"{names[role][0]}={fields[role]!r}" for role in ("rl", "base") if role in fields]:
-            raise UserError(f"pair={named!r} and {clash[0]} name two pairs; give one of them")
+            raise UserError(f"and {clash[0]} name two pairs; give one of them", argument="pair", value=named)
         pair = find_pair(named)
         if isinstance(pair, str):
             if fields:
                 name, value = names[next(iter(fields))]
-                raise UserError(f"{name}={value!r} has no effect with pair={pair!r}, which ships with rlvr-dir")
+                raise UserError(
+                    f"has no effect with {mention('pair', pair)}, which ships with rlvr-dir", argument=name, value=value
+                )
             return pair
         return parse(Pair, {**pair.model_dump(), **fields})
     needed = {"rl": "pretrained= (the RL checkpoint)", "base": "base= (the base checkpoint)"}
@@ -173,10 +184,18 @@ def _of_fields(named_fields: Mapping[str, Any]) -> "Pair | Literal['tiny']":
         missing = []  # a key that is misspelt explains it
     if len(missing) == 1:
         name, value = names["base" if missing == ["rl"] else "rl"]
-        raise UserError(f"{name}={value!r} is only half a pair: give {needed[missing[0]]} too, or pair=NAME")
+        raise UserError(
+            f"is only half a pair: give {needed[missing[0]]} too, or {mention('pair', 'NAME')}",
+            argument=name,
+            value=value,
+        )
     if missing:
         name, value = next(iter(names.values()))
-        raise UserError(f"{name}={value!r} needs a pair: give pretrained=RL and base=BASE, or pair=NAME")
+        raise UserError(
+            f"needs a pair: give pretrained=RL and {mention('base', 'BASE')}, or {mention('pair', 'NAME')}",
+            argument=name,
+            value=value,
+        )
     return parse(Pair, fields, where="pair.")
 
 

@@ -46,20 +46,25 @@ def _read_prompt(value: Any) -> Any:
         template = environment.parse(text)
         read = find_undeclared_variables(template)
     except TemplateSyntaxError as error:
-        raise UserError(f"prompt={value!r} is no template: {error.message}") from None
+        raise UserError(f"is no template: {error.message}", argument="prompt", value=value) from None
     # lm-eval renders it without a sandbox: an attribute of a text leads to any code, so a template has only texts.
     if any(node.name not in _FILTERS for node in template.find_all(nodes.Filter)) or any(
         template.find_all((nodes.Getattr, nodes.Getitem, nodes.Call, nodes.CallBlock, nodes.ImportedName))
     ):
         raise UserError(
-            f"prompt={value!r} could run code; accepted: no attributes, no calls, and of filters {', '.join(_FILTERS)}"
+            "could run code",
+            argument="prompt",
+            value=value,
+            accepted=f"no attributes, no calls, and of filters {', '.join(_FILTERS)}",
         )
     if not read and "{problem}" in text:
-        raise UserError(f"prompt={value!r} has one pair of braces; accepted: {{{{problem}}}}, in two")
+        raise UserError("has one pair of braces", argument="prompt", value=value, accepted="{{problem}}, in two")
     if read != {"problem"}:
         raise UserError(
-            f"prompt={value!r} reads {sorted(read)}; accepted: a template of {{{{problem}}}}, a file with one, or "
-            f"{', '.join(PROMPTS)}"
+            f"reads {sorted(read)}",
+            argument="prompt",
+            value=value,
+            accepted=f"a template of {{{{problem}}}}, a file with one, or {', '.join(PROMPTS)}",
         )
     return text
 
@@ -78,7 +83,9 @@ def _read_examples(value: Any) -> Any:
     if value == NONE:
         return ()
     if not os.path.isfile(value):
-        raise UserError(f"examples={value!r} is no file; accepted: a JSONL of problem and answer, or {NONE}")
+        raise UserError(
+            "is no file", argument="examples", value=value, accepted=f"a JSONL of problem and answer, or {NONE}"
+        )
     return [{name: row[name] for name in Example.model_fields} for _, row in read_jsonl(value, ("problem", "answer"))]
 
 
@@ -131,7 +138,7 @@ class Presentation(Spec, frozen=True):
         """
         prompt, examples = (data.get("prompt"), data.get("examples")) if isinstance(data, Mapping) else (data, None)
         if not isinstance(prompt, str | None) or not isinstance(examples, list | None):
-            raise UserError(f"presentation={data!r} is refused; accepted: a prompt and a list of examples")
+            raise UserError(argument="presentation", value=data, accepted="a prompt and a list of examples")
         parsed = None if examples is None else tuple(parse(Example, example, "examples.") for example in examples)
         return Presentation.model_construct(prompt=prompt, examples=parsed, grader=None)
 

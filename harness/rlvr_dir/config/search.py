@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from rlvr_dir.config.base import Spec, parse
-from rlvr_dir.errors import UserError, named, unknown
+from rlvr_dir.errors import UserError, mention, unknown
 
 SearchMethod = Literal["grid", "random", "tpe"]
 LISTED = ("grid", "random")  # methods whose points are all known before anything runs
@@ -200,7 +200,7 @@ class Search(Spec, frozen=True):
                 )
         if self.method != "grid" and self.run_cap is None:
             raise UserError(
-                f"{named('method', self.method)} needs run_cap, the number of points to try", argument="run_cap"
+                f"{mention('method', self.method)} needs run_cap, the number of points to try", argument="run_cap"
             )
 
     def size(self) -> str:

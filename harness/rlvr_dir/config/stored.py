@@ -109,7 +109,7 @@ def read_bytes(path: Path) -> bytes:
         if not path.is_file():  # a pipe would be waited for
             raise DamagedError(f"{path} is no file")
         if (size := path.stat().st_size) > MOST_BYTES:
-            raise DamagedError(f"{path} has {size:,} bytes, which is refused; accepted: up to {MOST_BYTES:,}")
+            raise DamagedError(f"{path} has {size:,} bytes, which is not allowed", accepted=f"up to {MOST_BYTES:,}")
         return path.read_bytes()
     except OSError as error:
         raise DamagedError(f"{path} cannot be read ({error.strerror})") from None

@@ -65,8 +65,8 @@ class Engine(ABC):
         except BaseException as error:
             self.started = False
             self.remove_merged()
-            if type(error) is UserError and str(error).startswith(tuple(f"{role}=" for role in self.pair.models)):
-                raise UserError(f"{error}; `rlvr-dir pair check` reads no weights and does not see it") from None
+            if type(error) is UserError and error.argument in self.pair.models:
+                raise error.with_hint("`rlvr-dir pair check` reads no weights, so it cannot see this.") from None
             raise
 
     def merge(self) -> None:

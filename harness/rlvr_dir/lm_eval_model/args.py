@@ -133,7 +133,7 @@ def parse_model_args(arguments: Mapping[str, Any]) -> ModelArgs:
     load_criteria(args)
     if wrong := [name for name in args if name not in ACCEPTED and name not in Decoding.options()]:
         if instead := _INSTEAD.get(wrong[0]):
-            raise UserError(f"model_args={wrong[0]!r} is no argument of rlvr_dir; accepted: {instead}")
+            raise UserError("is no argument of rlvr_dir", argument="model_args", value=wrong[0], accepted=f"{instead}")
         raise unknown("model_args", wrong[0], ACCEPTED)
     if args.get("device") == _LM_EVAL_DEVICE:
         del args["device"]
@@ -143,7 +143,7 @@ def parse_model_args(arguments: Mapping[str, Any]) -> ModelArgs:
     own = parse(OwnArgs, {name: args.pop(name) for name in OwnArgs.model_fields if name in args})
     spec = load_eval({}, args)
     if own.chat == "off" and (kwargs := spec.engine.chat_template_kwargs):
-        raise UserError(f"chat_template_kwargs={kwargs} contradicts chat=off; drop one of them")
+        raise UserError("contradicts chat=off; drop one of them", argument="chat_template_kwargs", value=kwargs)
     return ModelArgs(spec, own)
 
 
@@ -188,7 +188,7 @@ def prepare(config: Any) -> tuple[list[Any], bool]:
         raise UserError("cache_requests is refused: its key knows neither the data file nor the prompt of a task")
     if config.limit is not None and config.limit <= 0:
         raise UserError(
-            f"limit={config.limit:g} is refused; accepted: a number of problems, or a share between 0 and 1"
+            f"limit={config.limit:g} is not allowed", accepted="a number of problems, or a share between 0 and 1"
         )
     args = {**PLACES, **(config.model_args or {})}
     own = {name: getattr(config, name) for name in ("batch_size", "max_batch_size", "device")}
@@ -267,7 +267,9 @@ def _without_files(tasks: Any, spec: EvalSpec, data_dir: str | None) -> tuple[li
     files = [task for task in tasks if isinstance(task, str) and named(task)[1]]
     names = [task for task in tasks if task not in files]
     if doubled := [task for task in files if named(task)[0] in names]:
-        raise UserError(f"task={doubled[0]!r} has the name of another task that is asked for; accepted: NAME=PATH")
+        raise UserError(
+            "has the name of another task that is asked for", argument="task", value=doubled[0], accepted="NAME=PATH"
+        )
     shipped = dict.fromkeys(task for name in names if isinstance(name, str) for task in fnmatch.filter(TASKS, name))
     for task in dict.fromkeys(part for name in shipped for part in GROUPS.get(name, (name,))):
         find_benchmark(task, data_dir)

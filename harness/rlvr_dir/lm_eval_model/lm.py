@@ -96,8 +96,10 @@ class RlvrDirLM(LM):
             seen[id(instance)] += 1
             if places.setdefault((instance.task_name, (request.problem, request.sample)), place) != place:
                 raise UserError(
-                    f"problem={request.problem!r} is there twice, so both would get the same tokens and one record; "
-                    "accepted: an id of its own for each problem of a task"
+                    "is there twice, so both would get the same tokens and one record",
+                    argument="problem",
+                    value=request.problem,
+                    accepted="an id of its own for each problem of a task",
                 )
             by_task[instance.task_name].append((request, doc))
         self._remark(requests, [*by_task])
@@ -125,7 +127,9 @@ class RlvrDirLM(LM):
         sampling, stop = sampling_of(gen_kwargs, samples=instance.repeats, seed=self.args.seed)
         if self.own.samples is not None and self.own.samples != instance.repeats:
             raise UserError(
-                f"samples={self.own.samples} but {instance.task_name} draws {instance.repeats}: set its repeats"
+                f"but {instance.task_name} draws {instance.repeats}: set its repeats",
+                argument="samples",
+                value=self.own.samples,
             )
         key = doc["id"] if {"id", "problem", "answer"} <= {*doc} else instance_key(instance)
         if self.own.chat != "off" and prompt not in self._templated and has_template(self.engine):
@@ -173,7 +177,7 @@ class RlvrDirLM(LM):
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """Put messages through the pair's template; remember the prompt, so that it is not put through twice."""
         if self.own.chat == "off":
-            raise UserError("chat='off' contradicts --apply_chat_template; drop one of them")
+            raise UserError("contradicts --apply_chat_template; drop one of them", argument="chat", value="off")
         prompt = self.engine.chat_prompt(chat_history, add_generation_prompt=add_generation_prompt)
         self._templated.add(prompt)
         return prompt

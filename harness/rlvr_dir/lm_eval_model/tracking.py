@@ -39,7 +39,7 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
     loaded, chosen = (call.get("task_dict") or {}).get("tasks", {}), call.get("samples") or {}
     for name, task in loaded.items():
         if refusal := of_likelihoods(task):
-            raise UserError(f"task={name!r} {refusal}")
+            raise UserError(f"{refusal}", argument="task", value=name)
     keeps, log_samples = bool(store or own.records), call.get("log_samples", True)  # as in lm-eval
     others = {name: task for name, task in loaded.items() if keeps and not isinstance(task, SampledMathTask)}
     lm.tasks = {name: LmEvalBenchmark.of_task(task, chosen.get(name)) for name, task in others.items()}

@@ -159,11 +159,13 @@ def named(task: str) -> tuple[str, str | None]:
     file = Path(path).expanduser()
     if not file.is_file():
         reason = f"{path} does not exist" if path and not file.is_dir() else f"{path!r} is no file"
-        raise UserError(f"task={task!r}: {reason}; accepted: {ACCEPTED}")
+        raise UserError(f": {reason}", argument="task", value=task, accepted=f"{ACCEPTED}")
     if not NAME.fullmatch(name):
         raise UserError(
-            f"task={task!r}: {name!r} cannot be a benchmark's name; accepted: NAME={path} with a name "
-            "of letters, digits, '_', '-' and '.'"
+            f": {name!r} cannot be a benchmark's name",
+            argument="task",
+            value=task,
+            accepted=f"NAME={path} with a name of letters, digits, '_', '-' and '.'",
         )
     return name, str(file.resolve())
 
@@ -197,13 +199,13 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
     """
     if not rows:
         raise UserError(
-            f"{where} has no problem; accepted: one object a line with problem, answer and, if you like, id"
+            f"{where} has no problem", accepted="one object a line with problem, answer and, if you like, id"
         )
     problems: dict[str, Problem] = {}
     first_family = rows[0][1].get("family")
     for place, row in rows:
         if not (row.get("id") is None or is_text(row["id"]) or is_number(row["id"])):
-            raise UserError(f"{place} has id={str(row['id'])[:80]!r}; accepted: text or a number")
+            raise UserError(f"{place} has id={str(row['id'])[:80]!r}", accepted="text or a number")
         key = str(len(problems)) if row.get("id") is None else str(row["id"])
         if key in problems:
             raise UserError(f"{place} has the id {key!r} of an earlier problem; ids must be unique, they key the noise")
@@ -211,14 +213,14 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
             value = row[name]
             if not (is_text(value) or is_number(value)) or not str(value).strip():
                 text = repr(value)[:80]
-                raise UserError(f"{place} has {name}={text}; accepted: text{' or a number' * (name == 'answer')}")
+                raise UserError(f"{place} has {name}={text}", accepted=f"text{' or a number' * (name == 'answer')}")
         problems[key] = {"id": key, "problem": str(row["problem"]).strip(), "answer": gold(row["answer"])}
         if (family := row.get("family")) is None and first_family is None:
             continue
         if not isinstance(family, str) or not (is_text(family) and family.strip()) or first_family is None:
             raise UserError(
-                f"{place} has family={repr(family)[:80]}{', and the first line none' * (first_family is None)}; "
-                "accepted: text in every line, or no family in any"
+                (f"{place} has family={repr(family)[:80]}{', and the first line none' * (first_family is None)}"),
+                accepted="text in every line, or no family in any",
             )
         problems[key]["family"] = family.strip()
     _warn_of_two_answers(problems.values())

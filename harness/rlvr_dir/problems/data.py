@@ -20,7 +20,7 @@ from rlvr_dir.config import EvalSpec, Presentation
 from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.config.evaluation import is_task_file
 from rlvr_dir.config.stored import is_number, is_text
-from rlvr_dir.errors import UserError, nearest, unknown
+from rlvr_dir.errors import UserError, mention, nearest, unknown
 from rlvr_dir.files import shipped
 from rlvr_dir.hub import hub_or_cache
 from rlvr_dir.problems.benchmark import (
@@ -87,15 +87,21 @@ def preflight(
     """
     if not tasks:
         raise UserError(
-            f"tasks is empty; give some, such as tasks=tiny_easy; accepted: {', '.join(TASKS)}, or {ACCEPTED}"
+            f"tasks is empty; give some, such as {mention('tasks', 'tiny_easy')}",
+            argument="tasks",
+            accepted=f"{', '.join(TASKS)}, or {ACCEPTED}",
         )
     benchmarks: dict[str, Benchmark] = {}
     for task in (member for name in tasks for member in GROUPS.get(name, (name,))):
         benchmark = find_benchmark(task, data_dir, presentation, lambda name: _declared(name, include_path))
         if task in benchmarks or benchmark.name in (other.name for other in benchmarks.values()):
             raise UserError(
-                f"tasks={','.join(tasks)} asks for {benchmark.name} twice; name it once, alone or in its group, and "
-                "one of two files otherwise, as NAME=PATH"
+                (
+                    f"asks for {benchmark.name} twice; name it once, alone or in its group, and one of two "
+                    "files otherwise, as NAME=PATH"
+                ),
+                argument="tasks",
+                value=",".join(tasks),
             )
         benchmarks[task] = benchmark
     return benchmarks
@@ -127,17 +133,25 @@ def find_benchmark(
     if is_task_file(task):
         if field := next(iter(presentation.non_default()), None):
             raise UserError(
-                f"{field} is refused with task={task!r}: a task of lm-eval says it itself; accepted: benchmarks"
+                f"{field} is not allowed with task={task!r}: a task of lm-eval says it itself", accepted="benchmarks"
             )
         benchmark = read_task(task)
         if benchmark.name in TASKS:
             raise UserError(
-                f"task={task!r}: {benchmark.name} is shipped with rlvr-dir; accepted: another name in `task:`"
+                f": {benchmark.name} is shipped with rlvr-dir",
+                argument="task",
+                value=task,
+                accepted="another name in `task:`",
             )
         return benchmark
     name, file = named(task)
     if file is not None and name in TASKS:
-        raise UserError(f"task={task!r}: {name} is shipped with rlvr-dir; accepted: another name, as my_{name}={file}")
+        raise UserError(
+            f": {name} is shipped with rlvr-dir",
+            argument="task",
+            value=task,
+            accepted=f"another name, as my_{name}={file}",
+        )
     place = data_dir or os.environ.get(DATA_VARIABLE) or None
     if file is None and name not in BENCHMARKS:
         if (local := _local(name, data_dir)) is None:
@@ -166,7 +180,9 @@ def _declared(name: str, include_path: str | None) -> str:
     if name not in tasks:
         raise _unknown(name, f"near among lm-eval's: {', '.join(near)}" if (near := nearest(name, tasks)) else "")
     if len(tasks[name]) > 1:
-        raise UserError(f"task={name!r} is declared by {' and '.join(tasks[name])}; accepted: one of these paths")
+        raise UserError(
+            f"is declared by {' and '.join(tasks[name])}", argument="task", value=name, accepted="one of these paths"
+        )
     return tasks[name][0]
 
 
@@ -174,7 +190,9 @@ def _unknown(task: str, near: str = "") -> UserError:
     if suffix := _TABLE.search(task):
         lines = Path(task).expanduser().with_suffix(".jsonl")
         meant = f"; {lines} is there" if lines.is_file() else ""
-        return UserError(f"task={task!r} is a {suffix[0]} file, which is not read{meant}; accepted: {ACCEPTED}")
+        return UserError(
+            f"is a {suffix[0]} file, which is not read{meant}", argument="task", value=task, accepted=f"{ACCEPTED}"
+        )
     return UserError(
         f"{unknown('task', task, TASKS)}; a file of your own is {ACCEPTED}; a task of lm-eval's is named as it is "
         f"there, in --include-path, or by the path of its YAML{f' ({near})' if near else ''}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlvr_dir.config import Sampling, parse
 from rlvr_dir.config.engine import kwargs_words
-from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.errors import UserError, mention, unknown
 
 if TYPE_CHECKING:
     from rlvr_dir.decode import Engine
@@ -71,13 +71,18 @@ def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tu
     for name in settings:
         has_effect = name not in _NO_EFFECT or settings[name] != _NO_EFFECT[name]
         if name in INSTEAD and has_effect and draws:
-            raise UserError(f"gen_kwargs {name}={settings[name]} is refused; accepted: {INSTEAD[name]}")
+            raise UserError(f"gen_kwargs {name}={settings[name]} is not allowed", accepted=f"{INSTEAD[name]}")
         if name not in ACCEPTED and name not in INSTEAD and has_effect:
             raise unknown("gen_kwargs", name, ACCEPTED)
     if not draws and samples > 1:
         raise UserError(
-            f"repeats={samples} is refused with greedy decoding (temperature=0 or do_sample=false): the responses to a "
-            "problem are all equal; accepted: one sample (model argument samples=1 for our tasks, repeats: 1 of others)"
+            (
+                f"is not allowed with greedy decoding ({mention('temperature', 0)} or do_sample=false): the "
+                "responses to a problem are all equal"
+            ),
+            argument="repeats",
+            value=samples,
+            accepted=f"one sample (model argument {mention('samples', 1)} for our tasks, repeats: 1 of others)",
         )
     fields: dict[str, Any] = {"samples": samples, "seed": seed, "temperature": 1.0 if draws else 0.0, "top_p": 1.0}
     fields |= {name: settings[name] for name in DRAWS if draws and name in settings}
@@ -112,8 +117,10 @@ def check_gen_kwargs(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]
         for same in LENGTHS if name == "max_tokens" else (name,):
             if same in alone and alone[same] != value:
                 raise UserError(
-                    f"{name}={value} (a model argument) and --gen_kwargs {same}={alone[same]} say different things; "
-                    "accepted: one of them"
+                    f"(a model argument) and --gen_kwargs {same}={alone[same]} say different things",
+                    argument=name,
+                    value=value,
+                    accepted="one of them",
                 )
     if (
         "do_sample" in alone
@@ -121,6 +128,8 @@ def check_gen_kwargs(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]
         and bool(alone["do_sample"]) != (arguments["temperature"] > 0)
     ):
         raise UserError(
-            f"temperature={arguments['temperature']} (a model argument) and --gen_kwargs "
-            f"do_sample={alone['do_sample']} say different things; accepted: one of them"
+            f"(a model argument) and --gen_kwargs do_sample={alone['do_sample']} say different things",
+            argument="temperature",
+            value=arguments["temperature"],
+            accepted="one of them",
         )

@@ -121,7 +121,9 @@ def declared(include_path: str | None = None) -> dict[str, tuple[str, ...]]:
         UserError: `include_path` is no folder.
     """
     if include_path is not None and not Path(include_path).expanduser().is_dir():
-        raise UserError(f"include_path={include_path!r} is no folder; accepted: one with YAML files of tasks")
+        raise UserError(
+            "is no folder", argument="include_path", value=include_path, accepted="one with YAML files of tasks"
+        )
     package = find_spec("lm_eval")
     shipped = Path((package.submodule_search_locations or [""])[0] if package else "") / "tasks"
     folders = [shipped, *([Path(include_path).expanduser()] if include_path is not None else [])]
@@ -145,7 +147,9 @@ def read_task(path: str) -> LmEvalBenchmark:
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        raise UserError(f"task={path!r}: {path} does not exist; accepted: the YAML file of a task of lm-eval")
+        raise UserError(
+            f": {path} does not exist", argument="task", value=path, accepted="the YAML file of a task of lm-eval"
+        )
     return _loaded(path, str(file.resolve()))
 
 
@@ -160,9 +164,13 @@ def _loaded(path: str, file: str) -> LmEvalBenchmark:
             benchmarks = [LmEvalBenchmark.of_task(task) for task in loaded["tasks"].values()]
     except Exception as error:  # of lm-eval, of the data's library, of the user's own code
         reason = " ".join(str(error).split())[:300]
-        raise UserError(f"task={path!r} cannot be loaded by lm-eval ({type(error).__name__}: {reason})") from error
+        raise UserError(
+            f"cannot be loaded by lm-eval ({type(error).__name__}: {reason})", argument="task", value=path
+        ) from error
     if len(benchmarks) != 1 or loaded.get("groups"):
-        raise UserError(f"task={path!r} is a group; accepted: the YAML file of a task, or several of them")
+        raise UserError(
+            "is a group", argument="task", value=path, accepted="the YAML file of a task, or several of them"
+        )
     [benchmark] = benchmarks
     task = benchmark.task
     refusal = of_likelihoods(task)
@@ -173,7 +181,7 @@ def _loaded(path: str, file: str) -> LmEvalBenchmark:
     elif not NAME.fullmatch(benchmark.name):
         refusal = f"has task: {benchmark.name!r}, which names folders; accepted: letters, digits, '_', '-' and '.'"
     if refusal:
-        raise UserError(f"task={path!r} {refusal}")
+        raise UserError(f"{refusal}", argument="task", value=path)
     return benchmark
 
 
@@ -268,7 +276,7 @@ def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) ->
             return texts
 
         def loglikelihood(self, requests: list[Any]) -> NoReturn:
-            raise UserError(f"task {name} asks for likelihoods; accepted: generate_until")
+            raise UserError(f"task {name} asks for likelihoods", accepted="generate_until")
 
         loglikelihood_rolling = loglikelihood
 
@@ -282,6 +290,8 @@ def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) ->
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise UserError(
-            f"task={name!r} cannot be scored by lm-eval ({type(error).__name__}: {reason}); its rollouts are safe"
+            f"cannot be scored by lm-eval ({type(error).__name__}: {reason}); its rollouts are safe",
+            argument="task",
+            value=name,
         ) from error
     return task_scores(task, reported["results"][name], reported["samples"][name])

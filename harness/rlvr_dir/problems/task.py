@@ -60,7 +60,9 @@ class SampledMathTask(ConfigurableTask):
         requested = metadata.get("repeats", metadata.get("samples", 1 if metadata.get("temperature") == 0 else None))
         repeats = config.get("repeats", 1) if requested is None else requested
         if isinstance(repeats, bool) or not str(repeats).isdecimal() or int(repeats) < 1:
-            raise UserError(f"repeats={repeats!r} is refused; accepted: a whole number of samples a problem, 1 or more")
+            raise UserError(
+                argument="repeats", value=repeats, accepted="a whole number of samples a problem, 1 or more"
+            )
         if benchmark is None:
             fields = {name: metadata[name] for name in Presentation.model_fields if metadata.get(name) is not None}
             name = config["dataset_kwargs"]["benchmark"]

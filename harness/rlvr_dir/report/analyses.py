@@ -23,7 +23,7 @@ def analysis_chapters(places: Sequence[Path]) -> list[Chapter]:
         files = [file for file in sorted(place.glob("*.json")) if file.stem.partition("-")[0] in CHAPTERS]
         analyses = [(file, Analysis.read(file)) for file in ([place] if place.is_file() else files)]
         if not analyses:
-            raise UserError(f"analysis={str(place)!r} holds nothing that `rlvr-dir analyse` wrote")
+            raise UserError("holds nothing that `rlvr-dir analyse` wrote", argument="analysis", value=str(place))
         analyses.sort(key=lambda entry: list(CHAPTERS).index(entry[1].kind))
         for file, analysis in analyses:
             slug = f"-{len(chapters)}" if chapters else ""

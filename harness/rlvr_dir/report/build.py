@@ -43,7 +43,7 @@ def build(
         UserError: there is nothing, or `paper_base` is refused.
     """
     if not results and not more:
-        raise UserError("results: there is nothing to report; accepted: results, records, or an analysis")
+        raise UserError("results: there is nothing to report", accepted="results, records, or an analysis")
     results = with_unique_names(results)
     every = grouped(results)
     groups = [group for group in every if not all(map(of_training, group.results))]

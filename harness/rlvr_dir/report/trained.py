@@ -105,8 +105,8 @@ def _trained(settings: Sequence[Setting], base_of: Callable[[Setting], tuple[str
             which = f"seed {run}" if isinstance(run, int) else run
             places = " and ".join(dict.fromkeys(same.first.pair[1] for same in (seeds[run], setting)))
             raise UserError(
-                f"results: {name!r} names two results of {which} on {setting.benchmark} ({places}); accepted: a name "
-                "for each, as A=PLACE B=PLACE"
+                f"results: {name!r} names two results of {which} on {setting.benchmark} ({places})",
+                accepted="a name for each, as A=PLACE B=PLACE",
             )
         seeds[run] = setting
     trained = [

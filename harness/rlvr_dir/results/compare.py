@@ -182,7 +182,9 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
     references = next((named for kind in kinds if (named := [*filter(kind, settings)])), [])
     if not references:
         labels = ", ".join(repr(setting.label) for setting in settings)
-        raise UserError(f"against={against!r} names no result of {settings[0].task}; accepted: one of {labels}")
+        raise UserError(
+            f"names no result of {settings[0].task}", argument="against", value=against, accepted=f"one of {labels}"
+        )
     pairs: _Pairs = []
     for setting in settings:
         if any(setting is reference for reference in references):
@@ -193,8 +195,12 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
         if len(own) > 1:
             labels = " or ".join(repr(reference.label) for reference in own)
             raise UserError(
-                f"against={against!r} names {len(own)} results of {setting.task} that {setting.label!r} could be "
-                f"compared with; say which, as it is labelled: {labels}"
+                (
+                    f"names {len(own)} results of {setting.task} that {setting.label!r} could be compared "
+                    f"with; say which, as it is labelled: {labels}"
+                ),
+                argument="against",
+                value=against,
             )
         pairs += [(setting, reference) for reference in own]
     return pairs
@@ -292,7 +298,7 @@ def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
         UserError: the gain is not within 0 and 1, both left out.
     """
     if not 0 < gain < 1:
-        raise UserError(f"gain={100 * gain:g} is refused; accepted: percentage points above 0 and below 100")
+        raise UserError(f"gain={100 * gain:g} is not allowed", accepted="percentage points above 0 and below 100")
     cells = []
     for row in rows:
         values, samples = (row.result.values, row.reference.values), min(row.result.samples, row.reference.samples)

@@ -95,7 +95,9 @@ def stored_records(place: str | Path) -> list[Record]:
     stores = [RecordStore(folder), RecordStore(folder / "records")]
     store = next((store for store in stores if store.names()), None)
     if store is None:
-        raise UserError(f"place={str(place)!r} holds no records; accepted: a record's folder, or a folder of records")
+        raise UserError(
+            "holds no records", argument="place", value=str(place), accepted="a record's folder, or a folder of records"
+        )
     return [store.read(*name) for name in store.names()]
 
 

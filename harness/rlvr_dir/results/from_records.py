@@ -13,7 +13,7 @@ from typing import Any
 
 from rlvr_dir.config import Presentation
 from rlvr_dir.config.evaluation import is_task_file
-from rlvr_dir.errors import DamagedError, UserError
+from rlvr_dir.errors import DamagedError, UserError, mention
 from rlvr_dir.grading import DEFAULT_GRADER, Gold, grader_name
 from rlvr_dir.problems.benchmark import LM_EVAL, TWINS, Benchmark, BenchmarkFacts
 from rlvr_dir.problems.data import find_benchmark
@@ -74,7 +74,7 @@ def result_of_record(
     if (stored := record.verdicts(judge)).keys() >= {*keys}:
         verdicts = {key: stored[key].verdict for key in keys}
     elif stored_only:
-        raise UserError(f"record {record.name} has no verdict by grader={judge!r} on each response")
+        raise UserError(f"record {record.name} has no verdict by {mention('grader', judge)} on each response")
     else:
         verdicts = record.grade(_golds(record, task, data_dir), judge, keys)
     facts = provenance(record, _facts(record, task, data_dir), grader, record.metadata.graded_with.get(judge))
@@ -155,8 +155,11 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
         return result
     if (record := record_of(result)) is None:
         raise UserError(
-            f"{result.task}, {result.label}: graded by {own}, and its responses are not at hand to be graded by "
-            f"{grader}: it has no record; accepted: its own grader"
+            (
+                f"{result.task}, {result.label}: graded by {own}, and its responses are not at hand to "
+                f"be graded by {grader}: it has no record"
+            ),
+            accepted="its own grader",
         )
     kwargs: dict[str, Any] = {"task": result.task, "grader": grader, "data_dir": data_dir}
     regraded_result = result_of_record(record, **kwargs, problems=result.problem_ids, samples=result.samples)

@@ -53,8 +53,8 @@ def read_results(
         print(f"warning: left out, nothing to read there: {', '.join(map(visible, empty))}", file=sys.stderr)
     if not results:
         raise UserError(
-            f"results: nothing to read in {', '.join(repr(str(place)) for place in places)}; accepted: files or "
-            "folders that eval has written, records, or trainings that were validated"
+            f"results: nothing to read in {', '.join(repr(str(place)) for place in places)}",
+            accepted="files or folders that eval has written, records, or trainings that were validated",
         )
     called: dict[Any, dict[str, None]] = defaultdict(dict)
     for result in results:
@@ -121,7 +121,7 @@ def _read(
         names = records.find(place)
     else:
         raise UserError(
-            f"results: {place!r} does not exist; accepted: result files or folders of them, records, or run:ID"
+            f"results: {place!r} does not exist", accepted="result files or folders of them, records, or run:ID"
         )
     return _readable([lambda name=name: results_of_record(records.read(*name), **options) for name in names])
 

@@ -122,7 +122,9 @@ def _on_common_problems(results: Sequence[EvalResult]) -> list[EvalResult]:
         common[result.task] = [key for key in common.get(result.task, result.problem_ids) if key in available]
         if not common[result.task]:
             raise UserError(
-                f"across=problems: results of {result.task} have no problem in common, so none can be paired"
+                f": results of {result.task} have no problem in common, so none can be paired",
+                argument="across",
+                value="problems",
             )
     return [result.only(common[result.task]) for result in results]
 

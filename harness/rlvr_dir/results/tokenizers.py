@@ -52,7 +52,7 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> Callable[[Sequenc
         try:
             fixed = _read(named, trust_remote_code=False, local_files_only=False)
         except Exception as error:  # transformers raises anything
-            raise UserError(f"tokenizer={named!r} cannot be read: {_first_line(error)}") from None
+            raise UserError(f"cannot be read: {_first_line(error)}", argument="tokenizer", value=named) from None
 
     def load(records: Sequence[Record]) -> Any:
         nonlocal hinted

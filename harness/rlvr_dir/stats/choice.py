@@ -43,7 +43,7 @@ def choice(scores: ArrayLike, last: int = LAST, splits: int = SPLITS, seed: int 
     """
     x = finite("scores", scores)
     if x.ndim != 2 or 0 in x.shape:
-        raise UserError(f"scores has shape {x.shape}; accepted: (validations, problems), neither of them 0")
+        raise UserError(f"scores has shape {x.shape}", accepted="(validations, problems), neither of them 0")
     means, elsewhere = x.mean(axis=1), float("nan")
     if (problems := x.shape[1]) > 1:
         order = np.random.default_rng(seed).random((splits, problems)).argsort(axis=1)

@@ -45,7 +45,7 @@ def crossing(above: ArrayLike, below: ArrayLike, level: float = 0.95, families: 
     first, other = np.asarray(above), np.asarray(below)
     if first.ndim != 2 or other.ndim != 2 or first.shape[0] != other.shape[0]:
         raise UserError(
-            f"above has shape {first.shape} and below {other.shape}; accepted: (problems, samples), the same"
+            f"above has shape {first.shape} and below {other.shape}", accepted="(problems, samples), the same"
         )
     n = min(first.shape[1], other.shape[1])
     gaps = np.array([pass_at_k_per_problem(first, k) - pass_at_k_per_problem(other, k) for k in range(1, n + 1)])

@@ -34,7 +34,7 @@ class Families:
             UserError: there is not one label a problem.
         """
         if len(labels) != problems:
-            raise UserError(f"families has {len(labels)} labels; accepted: one for each of the {problems} problems")
+            raise UserError(f"families has {len(labels)} labels", accepted=f"one for each of the {problems} problems")
         numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
         codes = np.array([numbers[label] for label in labels], dtype=int)
         return cls(codes, np.bincount(codes).astype(float))
@@ -106,7 +106,7 @@ def common_families(labels: Iterable[tuple[Hashable, ...] | None]) -> tuple[Hash
     """
     different = dict.fromkeys(families for families in labels if families is not None)
     if len(different) > 1:
-        raise UserError("the same problems are of other families in two results; accepted: one `family` a problem")
+        raise UserError("the same problems are of other families in two results", accepted="one `family` a problem")
     return next(iter(different), None)
 
 

@@ -41,11 +41,11 @@ def maj_at_k(
     """
     widths = {len(row) for row in answers} | {len(row) for row in correct}
     if len(answers) != len(correct) or len(widths) != 1 or not answers or widths == {0}:
-        raise UserError("answers and correct differ in shape; accepted: two complete (problems, samples) tables")
+        raise UserError("answers and correct differ in shape", accepted="two complete (problems, samples) tables")
     n = widths.pop()
     k = n if k is None else k
     if not 1 <= k <= n:
-        raise UserError(f"k={k} is refused: Maj@k from {n} samples needs 1 <= k <= {n}")
+        raise UserError(f"is not allowed: Maj@k from {n} samples needs 1 <= k <= {n}", argument="k", value=k)
     return float(maj_at_k_per_problem([numbered(row) for row in answers], correct, k, draws=draws, seed=seed).mean())
 
 

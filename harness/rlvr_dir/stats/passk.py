@@ -10,7 +10,7 @@ def _matrix(correct: ArrayLike) -> np.ndarray:
     """Return `correct` as a (problems, samples) float array; refuse an empty one, or other values than 0 and 1."""
     x = np.asarray(correct, dtype=float)
     if x.ndim != 2 or 0 in x.shape:
-        raise UserError(f"correct has shape {x.shape}; accepted: (problems, samples), neither of them 0")
+        raise UserError(f"correct has shape {x.shape}", accepted="(problems, samples), neither of them 0")
     if not np.isin(x, (0.0, 1.0)).all():
         raise UserError("correct holds something other than 0 and 1; a missing sample has no place in it")
     return x
@@ -46,7 +46,7 @@ def pass_at_k_per_problem(correct: ArrayLike, k: int) -> np.ndarray:
     x = _matrix(correct)
     n = x.shape[1]
     if not 1 <= k <= n:
-        raise UserError(f"k={k} is refused: Pass@k from {n} samples needs 1 <= k <= {n}")
+        raise UserError(f"is not allowed: Pass@k from {n} samples needs 1 <= k <= {n}", argument="k", value=k)
     c = x.sum(axis=1).astype(int)
     return np.array([1.0 if n - ci < k else 1.0 - np.prod(1.0 - k / np.arange(n - ci + 1, n + 1)) for ci in c])
 

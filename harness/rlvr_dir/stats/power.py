@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.stats.passk import _matrix
 
 
@@ -36,7 +36,9 @@ def paired_spread(a: ArrayLike, b: ArrayLike) -> Spread:
     """
     x, y = _matrix(a), _matrix(b)
     if len(x) != len(y) or len(x) < 2 or min(x.shape[1], y.shape[1]) < 2:
-        raise UserError(f"a has shape {x.shape} and b {y.shape}; accepted: the same problems, 2 or more, and 2 samples")
+        raise UserError(
+            f"a has shape {x.shape} and b {y.shape}", accepted="the same problems, 2 or more, and 2 samples"
+        )
     difference = x.mean(axis=1) - y.mean(axis=1)
     if x.shape == y.shape:
         within = (x - y).var(axis=1, ddof=1).mean()
@@ -75,7 +77,7 @@ def problems_needed(gain: float, spread: Spread, samples: int, *, chance: float 
     """
     _check(gain, 2, samples)
     if not 0 < chance < 1:
-        raise UserError(f"chance={chance} is refused; accepted: a number between 0 and 1")
+        raise UserError(argument="chance", value=chance, accepted="a number between 0 and 1")
     high = 2
     while power(gain, spread, high, samples, level) < chance:
         high *= 2
@@ -110,8 +112,11 @@ def detectable_gain(spread: Spread, problems: int, samples: int, *, chance: floa
 
 def _check(gain: float, problems: int, samples: int) -> None:
     if not gain:
-        raise UserError("gain=0 is refused: nothing can be detected where there is nothing")
+        raise UserError("is not allowed: nothing can be detected where there is nothing", argument="gain", value=0)
     if problems < 2 or samples < 1:
         raise UserError(
-            f"problems={problems}, samples={samples} is refused; accepted: 2 problems or more, 1 sample or more"
+            f", {mention('samples', samples)} is not allowed",
+            argument="problems",
+            value=problems,
+            accepted="2 problems or more, 1 sample or more",
         )

@@ -42,7 +42,7 @@ def mean_interval(scores: Sequence[tuple[float, float, float]]) -> tuple[float, 
     (0.6381966011250105, 0.8)
     """
     if not scores:
-        raise UserError("scores is empty; accepted: one (score, low, high) a benchmark")
+        raise UserError("scores is empty", accepted="one (score, low, high) a benchmark")
     mean, low, high = np.asarray(scores, dtype=float).T
     below, above = (float(np.sqrt((side**2).sum()) / mean.size) for side in (mean - low, high - mean))
     return float(mean.mean()) - below, float(mean.mean()) + above

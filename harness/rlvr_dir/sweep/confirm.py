@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlvr_dir import stats
-from rlvr_dir.errors import UserError, named
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.files import write_file
 from rlvr_dir.records.lock import Lock
 from rlvr_dir.report.markdown import as_text, table
@@ -33,7 +33,7 @@ def confirm(sweep: Sweep, seeds: Sequence[int], tasks: Sequence[str] | None = No
     option, spec, folder = {"argument": "seeds", "value": ",".join(map(str, seeds))}, sweep.spec, sweep.folder
     if getattr(getattr(spec, "sampling", None), "greedy", False):
         raise UserError(
-            f"cannot confirm a greedy sweep ({named('temperature', 0)}), in which every seed gives the same tokens",
+            f"cannot confirm a greedy sweep ({mention('temperature', 0)}), in which every seed gives the same tokens",
             **option,
         )
     if set(spec.seeds) & set(seeds) or len(set(seeds)) < len(seeds) or not seeds:

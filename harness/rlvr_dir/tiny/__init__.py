@@ -26,7 +26,11 @@ def tiny_pair() -> Pair:
     """
     for name in ("base", "rl"):
         if not (WEIGHTS / name / "model.safetensors").is_file():
-            raise UserError(f"pair='tiny': {WEIGHTS / name} has no weights; in a checkout examples/tiny makes them")
+            raise UserError(
+                f": {WEIGHTS / name} has no weights; in a checkout examples/tiny makes them",
+                argument="pair",
+                value="tiny",
+            )
     return Pair(base=str(WEIGHTS / "base"), rl=str(WEIGHTS / "rl"))
 
 
