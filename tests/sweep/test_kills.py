@@ -23,8 +23,13 @@ RESPONSES = 6 * 4  # of each decoding
 
 
 def children(pid):
+    """The processes that any thread of a process has started."""
     try:
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [
+            int(each)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for each in (task / "children").read_text().split()
+        ]
     except OSError:
         return []
 

@@ -121,8 +121,11 @@ def listed(**changes):
 def test_every_point_comes_before_its_controls():
     assert listed() == [
         (0, "base"), (1, "rl"),
-        (0, "replace τ-0.3"), (3, "reject τ-0.3"), (2, "veto τ-0.3"), (1, "extrapolate τ-0.3 γ0.1"),
-        (2, "replace τ-0.1"), (5, "reject τ-0.1"), (4, "veto τ-0.1"), (3, "extrapolate τ-0.1 γ0.1"),
+        (1, "extrapolate τ-0.3 γ0.1"), (0, "replace τ-0.3"), (3, "reject τ-0.3"), (2, "veto τ-0.3"),
+        (3, "extrapolate τ-0.1 γ0.1"), (2, "replace τ-0.1"), (5, "reject τ-0.1"), (4, "veto τ-0.1"),
+    ]  # fmt: skip
+    assert [label for _, label in listed(parameters=TAU)] == [
+        "base", "rl", "replace τ-0.3", "reject τ-0.3", "veto τ-0.3", "replace τ-0.1", "reject τ-0.1", "veto τ-0.1",
     ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.config.sweep import RATIO, SweepSpec
+from rlvr_dir.evals.order import points_first
 from rlvr_dir.sweep.matched import is_uniform, tau_for
 from rlvr_dir.sweep.points import Point, key
 from rlvr_dir.sweep.taus import Taus, gate_of
@@ -55,8 +56,8 @@ def controls_of(spec: SweepSpec, decoding: Decoding) -> tuple[Decoding, ...]:
 def entries_of(spec: SweepSpec, points: Iterable[Point], taus: Mapping[str, Taus]) -> list[Entry[Drawn]]:
     """Return points and references in the order in which they are decoded: base, RL, then each point and its controls.
 
-    So an interrupted sweep has whole comparisons. Points whose threshold has not been found yet are left out. The
-    numbers of references follow the order in which tables list them: base, RL, `references`, controls, `samplings`.
+    Points whose threshold has not been found yet are left out. The numbers of references follow the order in which
+    tables list them: base, RL, `references`, controls, `samplings`.
     """
     entries, numbered, first = list[Entry[Drawn]](), list(enumerate(points)), 0
     for pair in spec.pairs:
@@ -67,15 +68,11 @@ def entries_of(spec: SweepSpec, points: Iterable[Point], taus: Mapping[str, Taus
         base_and_rl = [Decoding(mode="base"), Decoding(mode="rl")]
         wanted = dict.fromkeys([*base_and_rl, *spec.references, *controls])
         drawn = [(decoding, spec.sampling) for decoding in wanted if decoding not in decodings] + spec.other_samplings
-        references = {what: Entry(pair, None, what, first + n) for n, what in enumerate(drawn)}
+        references = [Entry(pair, None, what, first + n) for n, what in enumerate(drawn)]
         first += len(drawn)
 
-        def take(these: Iterable[Decoding], left: dict[Drawn, Entry[Drawn]] = references) -> list[Entry[Drawn]]:
-            asked = [(decoding, spec.sampling) for decoding in these]
-            return [left.pop(what) for what in asked if what in left]
-
-        entries += take(base_and_rl)
-        for n, point, decoding in own:
-            entries += [Entry(pair, point, (decoding, spec.sampling), n), *take(controls_of(spec, decoding)[::-1])]
-        entries += references.values()
+        ordered = points_first([*base_and_rl, *(decoding for _, _, decoding in own), *wanted])
+        place = {(decoding, spec.sampling): n for n, decoding in enumerate(ordered)}
+        varied = [Entry(pair, point, (decoding, spec.sampling), n) for n, point, decoding in own]
+        entries += sorted([*varied, *references], key=lambda entry: place.get(entry.what, len(place)))
     return entries
