@@ -133,6 +133,8 @@ def _count_fused(vocab: int, rows: int = 2) -> dict[str, Any]:
     from torch.utils._python_dispatch import _disable_current_modes
     from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 
+    from rlvr_dir.decode.plan import DELTA_LIMIT
+    from rlvr_dir.decode.vllm_pair import channel
     from rlvr_dir.policy.fused import decide_fused, force
 
     launched: list[str] = []
@@ -175,7 +177,7 @@ def _count_fused(vocab: int, rows: int = 2) -> dict[str, Any]:
 
         def step(rule: Any = rule, logits: Any = logits) -> Any:
             decision = stepping(base, logits, numbers)(rule, decide_fused)
-            return force(logits, decision, band=64.0, limit=30.0)
+            return force(logits, decision, band=channel.BAND, limit=DELTA_LIMIT, beside=channel.BESIDE)
 
         watch = watched(step)
         found[name] = {

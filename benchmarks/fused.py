@@ -36,6 +36,7 @@ from rlvr_dir.policy.target import Policies, extrapolate
 CLOSE = 2e-6  # float32's error in a cumulative mass: of the normaliser, and of the logits over the temperature
 NATS = 1e-5  # accepted of a statistic
 AT_ONCE = 64  # rows that are checked together: in float64, sorted
+DECIDED = ("token", "proposed", "replaced", "delta_logp", "delta_logp_written")  # of a `Decision`
 
 TAUS = {
     "delta_logp": (-1.0, -0.1, 0.1),
@@ -222,7 +223,7 @@ def check(batch: DecisionBatch, got: Outcome) -> dict[str, float]:
         index = list(range(start, min(start + AT_ONCE, len(batch.rows))))
         some = batch.take(index)
         part = Outcome(
-            Decision(*(getattr(got.decision, name)[index] for name in ("token", "proposed", "replaced", "delta_logp"))),
+            Decision(*(getattr(got.decision, name)[index] for name in DECIDED)),
             got.statistics[index],
             got.mass[index],
             got.totals[index],
@@ -331,6 +332,7 @@ def _errors(batch: DecisionBatch, got: Outcome) -> tuple[float, float]:
     expected = [entropy(lb), entropy(lr), kl_divergence(lr, lb), kl_divergence(lb, lr), nll]
     pairs = [*zip(expected, got.statistics.unbind(1), strict=True)]
     pairs.append(((lr - lb).gather(1, at)[:, 0], got.decision.delta_logp))
+    pairs.append(((lr - lb).gather(1, got.decision.token[:, None])[:, 0], got.decision.delta_logp_written))
     pairs.append((cross_entropy(lb, lr), of_base + base_rl))
     nats = torch.stack([torch.where(right == value, 0.0, right - value.double()) for right, value in pairs])
     return worst, float(nats.abs().nan_to_num(torch.inf).max())

@@ -103,15 +103,18 @@ def kernels_right(n: int, vocab: int, padded: int, dtype: torch.dtype, device: s
 
 
 def _same(got: Any, whole: Any, part: list[int]) -> bool:
-    """Tell whether rows decided alone, or in another order, are bit for bit what they were in the whole batch."""
-    names = ("token", "proposed", "replaced", "delta_logp")
-    pairs = [(getattr(got.decision, name), getattr(whole.decision, name)[part]) for name in names]
+    """Return whether rows decided alone, or in another order, are bit for bit what they were in the whole batch."""
+    from benchmarks.fused import DECIDED
+
+    pairs = [(getattr(got.decision, name), getattr(whole.decision, name)[part]) for name in DECIDED]
     pairs += [(got.statistics, whole.statistics[part]), (got.mass, whole.mass[part])]
     return all(bool(ours.equal(theirs)) for ours, theirs in pairs)
 
 
 def _gpu_speed(logits: tuple[Any, Any], rule: Any, rounds: int) -> dict[str, Any]:
 
+    from rlvr_dir.decode.plan import DELTA_LIMIT
+    from rlvr_dir.decode.vllm_pair import channel
     from rlvr_dir.policy.fused import decide_fused, force
 
     base, rl = logits
@@ -123,7 +126,7 @@ def _gpu_speed(logits: tuple[Any, Any], rule: Any, rounds: int) -> dict[str, Any
 
     def fused_path() -> Any:
         decision = step(rule, decide_fused)
-        force(scratch, decision, band=64.0, limit=30.0)
+        force(scratch, decision, band=channel.BAND, limit=DELTA_LIMIT, beside=channel.BESIDE)
         return decision
 
     found: dict[str, Any] = {"replaced": round(float(fused_path().replaced.float().mean()), 3)}

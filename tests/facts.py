@@ -23,7 +23,8 @@ def refuses(*facts: object, kind: type[Exception] = UserError) -> Iterator[pytes
         yield info
     assert isinstance(info.value, kind)
     argument = getattr(info.value, "argument", "")
-    assert not argument or (facts and argument == facts[0]), f"{argument!r}: {info.value}"
+    named = argument.split()[-1:]  # `gen_kwargs top_p`: the place, then the argument
+    assert not named or [*map(str, facts[:1])] == named, f"{argument!r}: {info.value}"
     states(info.value, *facts)
 
 

@@ -219,7 +219,7 @@ SWEEP, TRAININGS = (read_yaml(ROOT / f"sweeps/{name}.yaml") for name in ("tiny_t
         (load_eval, {"tasks": ["amc"], "pair": ["x"]}, "pair ['x']"),
         (load_eval, {"tasks": ["amc"], "decodings": True}, "decodings True"),
         (load_train, {"preset": [None]}, "preset [None]"),
-        (load_train, {"dapo": {"method": {}}}, "method {}"),
+        (load_train, {"dapo": {"method": {}}}, "dapo.method {}"),
     ],
 )
 def test_a_value_of_another_type_in_a_spec_is_one_sentence(reader, spec, sentence):

@@ -91,10 +91,10 @@ def test_killed_at_every_single_step_it_is_the_old_file_or_the_new_one(tmp_path)
 def test_a_folder_that_takes_nothing_is_said_before_anything_begins(tmp_path):
     with (
         read_only(tmp_path / "ro") as folder,
-        refuses("written"),
+        refuses(folder),
     ):
         check_writable(folder / "runs")
-    with files_at_most(1000), refuses("out", tmp_path / "new"):
+    with files_at_most(1000), refuses(tmp_path / "new"):
         check_writable(tmp_path / "new")
     check_writable(tmp_path / "new")
     assert list((tmp_path / "new").iterdir()) == []
@@ -123,12 +123,12 @@ def test_nothing_is_written_but_by_write_file():
 def test_a_sweep_and_a_training_say_that_their_folder_takes_nothing_before_they_begin(tmp_path, kind):
     """Neither a folder that is read only nor a full disk is found out by losing what was computed."""
     said = []
-    with read_only(tmp_path / "ro") as folder, refuses("written"):
+    with read_only(tmp_path / "ro") as folder, refuses(folder):
         run_sweep(sweep(kind=kind), Places.under(folder / "runs", track=False), say=said.append)
-    with files_at_most(1000), refuses("out", tmp_path / "new"):
+    with files_at_most(1000), refuses(tmp_path):
         run_sweep(sweep(kind=kind), Places.under(tmp_path / "runs", track=False), say=said.append)
     spec = load_train({"dapo": {"steps": 1}, "seeds": [0]})
-    with files_at_most(1000), refuses("out", tmp_path / "new"):
+    with files_at_most(1000), refuses(tmp_path):
         train(spec, tmp_path / "trained", say=said.append)
     assert said == []
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -118,11 +118,13 @@ def tokens(place: "str | Path", tokenizer: Any = None) -> "pandas.DataFrame":
             model where it lies below the current folder.
 
     Returns:
-        The columns `record`, `decoding`, `problem`, `sample`, `position` (0 is the first generated token), `token` (its
-        id), `text` (missing without a tokenizer), `delta_logp` (log pi_RL - log pi_base of the token that was
-        proposed), `flagged` (the criterion held), `changed` (another token was drawn than the proposed one) and, where
-        a record holds traces, a column for each of `rlvr_dir.policy.trace.FACTS` and of the likeliest tokens
-        (`base_id_0`, `base_logp_0`, `rl_id_0`, `rl_logp_0`, ...).
+        The columns `record`, `decoding`, `problem`, `sample`, `position` (0 is the first generated token); of the token
+        that was written `token` (its id), `text` (missing without a tokenizer) and `delta_logp_written` (log pi_RL -
+        log pi_base); of the token that was proposed `proposed` (its id), `proposed_text` and `delta_logp`, which differ
+        from the former where the token `changed`; and `flagged` (the criterion held). Records of earlier versions do
+        not have what was proposed at changed tokens, so it is missing. If a record has traces, there is a column for
+        each of `rlvr_dir.policy.trace.FACTS` and of the likeliest tokens (`base_id_0`, `base_logp_0`, `rl_id_0`,
+        `rl_logp_0`, ...).
 
     Raises:
         UserError: there is no record, or the tokenizer cannot be read.

@@ -132,3 +132,17 @@ def unknown(argument: str, value: object, accepted: Iterable[object]) -> UserErr
     near = nearest(value, names, 1)
     hint = f"Did you mean {near[0]!r}?" if near else ""
     return UserError("is not known", argument=argument, value=value, accepted=", ".join(names), hint=hint)
+
+
+def unknown_key(
+    key: str, accepted: Iterable[str], section: str = "", synonyms: Mapping[str, str] | None = None
+) -> UserError:
+    """Return the error for a key that a section of a spec does not have. The hint suggests the key that was meant."""
+    names = list(accepted)
+    near = (synonyms or {}).get(key.casefold()) or next(iter(nearest(key, names, 1)), None)
+    return UserError(
+        f"Unknown key {key!r}" + (f" in {section}" if section else ""),
+        argument=key,
+        accepted=", ".join(names),
+        hint=f"Did you mean {near!r}?" if near else "",
+    )

@@ -24,7 +24,7 @@ from tests.facts import refuses, warns_of
             {"mode": "replace", "tau": -1, "criterion": "entropy"},
             "criterion entropy entropy_rl",
         ),
-        (Decoding, {"mode": "replace"}, "mode replace"),
+        (Decoding, {"mode": "replace"}, "tau mode replace"),
         (Decoding, {"mode": "replace", "tau": -0.3, "gamma": 0.1}, "gamma 0.1"),
         (Decoding, {"mode": "rl", "tau": -0.3}, "tau -0.3"),
         (
@@ -32,7 +32,7 @@ from tests.facts import refuses, warns_of
             {"mode": "base", "primary": "rl"},
             "primary rl mode base",
         ),
-        (Decoding, {"mode": "base", "gate": DeltaLogp(tau=-1)}, "mode base replace"),
+        (Decoding, {"mode": "base", "gate": DeltaLogp(tau=-1)}, "gate mode base replace"),
         (Decoding, {"tao": -1}, "tao tau"),
         (Decoding, {"mode": "extrapolate", "tau": -1, "gamma": -1.1}, "gamma -1.1"),
         (Decoding, {"mode": "replace", "tau": float("nan")}, "tau nan"),
@@ -42,12 +42,12 @@ from tests.facts import refuses, warns_of
         (Decoding, {"mode": "replace", "tao": -1}, "tao tau"),
         (Sampling, {"top_p": 0}, "top_p 0"),
         (Sampling, {"top_p": 1.5}, "top_p 1.5"),
-        (Sampling, {"min_p": 0.1}, "argument min_p"),
+        (Sampling, {"min_p": 0.1}, "min_p"),
         (Sampling, {"temperature": 1e-5}, "temperature 1e-05"),
         (Sampling, {"temperature": 0, "samples": 8}, "samples 8"),
         (Sampling, {"samples": 0}, "samples 0"),
         (EngineSpec, {"backend": "sglang"}, "backend sglang"),
-        (Pair, {"base": "x"}, "missing"),
+        (Pair, {"base": "x"}, "rl"),
     ],
 )
 def test_mistakes_are_refused_in_one_sentence(spec, data, message):
@@ -126,9 +126,9 @@ def test_each_target_has_one_name():
         with refuses("mode", mode, "coupling"):
             parse_decoding(f"{mode},criterion=coupling")
     for text, writes in (("reject,tau=-0.3,gamma=0", "base"), ("reject,tau=-0.3,gamma=0.5,primary=rl", "rl")):
-        with refuses("mode", "reject", "veto", writes):
+        with refuses("gamma", "reject", "veto", writes):
             parse_decoding(text)
-    with refuses("mode", "reject"):
+    with refuses("tau", "reject"):
         parse_decoding("reject")
 
 
@@ -240,7 +240,7 @@ def test_a_pair_in_a_folder(tmp_path):
     (tmp_path / "pair.json").write_text('{"base": "org/base", "rl": "rl", "base_revision": "abc"}')
     pair = Pair.of_folder(tmp_path)
     assert (pair.base, pair.rl, pair.base_revision) == ("org/base", str(tmp_path / "rl"), "abc")
-    for text, words in (('{"bsae_revision": "abc"}', "key of pair.json base_revision"), ("[", "pair")):
+    for text, words in (('{"bsae_revision": "abc"}', "bsae_revision pair.json base_revision"), ("[", "pair")):
         (tmp_path / "pair.json").write_text(text)
         with refuses(*words.split()):
             Pair.of_folder(tmp_path)

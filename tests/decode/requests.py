@@ -51,11 +51,12 @@ def by_key(rollouts):
 
 
 def facts(rollout):
-    """All that must not depend on the batch: tokens, flags, text, reason."""
+    """All that must not depend on the batch: tokens, flags, proposals, text, reason."""
     return (
         rollout.token_ids,
         rollout.replaced.tolist(),
         rollout.changed.tolist(),
+        rollout.proposed.tolist(),
         rollout.text,
         rollout.finish_reason,
     )
@@ -68,6 +69,7 @@ def assert_same(ours, theirs, tolerance=1e-3):
     for key, mine in ours.items():
         assert facts(mine) == facts(theirs[key]), key
         assert abs(mine.delta_logp - theirs[key].delta_logp).max() <= tolerance
+        assert abs(mine.delta_logp_written - theirs[key].delta_logp_written).max() <= tolerance
 
 
 def law_after(engine, ids, request):

@@ -10,7 +10,8 @@ import torch
 
 from benchmarks.decision import watched
 from rlvr_dir.decode.vllm_pair import channel
-from rlvr_dir.policy.algorithm import decide
+from rlvr_dir.decode.vllm_pair.step import force
+from rlvr_dir.policy.algorithm import Decision, decide
 from rlvr_dir.policy.combine import Combination
 from rlvr_dir.policy.noise import request_key
 from rlvr_dir.policy.rule import Rules
@@ -51,6 +52,34 @@ def test_a_number_that_is_not_the_channels_is_refused(number):
         channel.first_broken([64.0, number])
 
 
+@pytest.mark.parametrize("width", [3, 5])
+def test_what_was_proposed_comes_back_whatever_the_ids_and_the_numbers(width):
+    """Beside a nucleus of vLLM's, too, which a plain request in the batch asks for: with top-p 1 it cuts nothing."""
+    from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p_pytorch
+
+    vocab, n = 1 << 18, 60
+    generator = torch.Generator().manual_seed(0)
+    token = torch.cat([torch.arange(10), torch.randint(vocab, (n - 10,), generator=generator)])
+    proposed = torch.cat([torch.arange(10) + 1, torch.tensor([vocab - 1]), torch.arange(n - 11) * 4001])
+    delta, written = (torch.linspace(low, 40, n) for low in (-40, -45))
+    delta[20:25], written[20:25] = (
+        torch.tensor([30.0, 30, -30, -30, 0]),
+        torch.tensor([30.0, -30, 30, -30, float("inf")]),
+    )
+    decision = Decision(token, proposed, torch.ones(n, dtype=torch.bool), delta, written)
+    logits = torch.zeros(n, vocab)
+    force(logits, decision, None)
+    for one in (logits, apply_top_k_top_p_pytorch(logits.clone(), None, torch.ones(n))):
+        assert one.max(1).indices.equal(token)
+        values, ids = one.topk(width, dim=1)
+        changed = channel.decode(values[:, 0].numpy())[1]
+        assert changed.all()
+        returned = [*zip(ids.tolist(), values.tolist(), strict=True)]
+        got, nats = channel.decode_proposals(token.tolist(), changed, delta.numpy(), returned.__getitem__)
+        assert (got == proposed.numpy()).all()
+        assert np.abs(nats - written.clamp(-30, 30).numpy()).max() <= 4e-5
+
+
 def test_what_is_no_number_comes_back_as_none():
     replaced, changed = torch.tensor([True, True, False]), torch.tensor([True, False, False])
     sent = channel.encode(replaced, changed, torch.tensor([float("nan"), -0.5, float("nan")]))
@@ -62,8 +91,8 @@ def test_what_is_no_number_comes_back_as_none():
     table = torch.tensor([[-1.0, float("nan"), 0.5, 0.7, float("nan"), float("nan"), 3.0, 0.0, 17.0, 0.1, 0.2]])
     sent = channel.encode_trace(table)
     assert sent.isfinite().all()
-    ids = channel.slots(torch.tensor([4]), 11)[0].tolist()
-    np.testing.assert_array_equal(channel.decode_trace([4], [(ids, sent[0].tolist())], 11), table.numpy())
+    ids = channel.slots(torch.tensor([4]), 13)[0].tolist()[channel.PROPOSAL :]
+    np.testing.assert_array_equal(channel.decode_trace([4], lambda _: (ids, sent[0].tolist()), 11), table.numpy())
 
 
 ROWS = [
@@ -126,9 +155,13 @@ def expected(base, rl, rows, keys, positions, vocab, starts=None):
 
 
 def forced(logits):
-    """(token, number) of each row that has exactly one finite logit, else None."""
-    finite = logits.isfinite()
-    return [(row.nonzero().item(), logits[i][row].item()) if row.sum() == 1 else None for i, row in enumerate(finite)]
+    """(token, number) of each row that has one finite logit, or two more where the token changed; else None."""
+    found = []
+    for row in logits:
+        number, token = row.max(0)
+        changed = 3 * channel.BAND - 30 <= number < channel.NO_NUMBER - 30
+        found.append((token.item(), number.item()) if row.isfinite().sum() == (3 if changed else 1) else None)
+    return found
 
 
 def test_a_response_that_no_model_can_go_on_with_is_ended():
@@ -201,6 +234,13 @@ def test_a_step_forces_what_is_decided_and_a_steady_one_waits_for_nothing(interf
         for k in range(6):
             top = logits[k].max(0)
             assert (top.indices, top.values) == (want.token[k], numbers[k]) if k in ours else logits[k].equal(rl[k])
+            if k in ours and want.changed[k]:
+                row, token = (logits[k].topk(40)), want.token[k].item()
+                answered = row.indices.tolist(), row.values.tolist()
+                one = np.array([True]), want.delta_logp[k : k + 1].numpy(), lambda _, answered=answered: answered
+                proposed, written = channel.decode_proposals([token], *one)
+                assert proposed == want.proposed[k].item()
+                assert written == pytest.approx(want.delta_logp_written[k].item(), abs=4e-5)
             outputs[k].append(want.token[k].item())
 
 

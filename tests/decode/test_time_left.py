@@ -20,7 +20,7 @@ LOOKS = 200  # an engine looks so often in all
 def rollout(length):
     none = np.zeros(0)
     end = "length" if length == MOST else "stop"
-    return Rollout(REQUEST, (), (0,) * length, "", end, none, none, none)
+    return Rollout(REQUEST, (), (0,) * length, "", end, none, none, none, none, none)
 
 
 def stream(rng, total, slots, median, spread):

@@ -10,7 +10,6 @@ import pytest
 
 from rlvr_dir.config.evaluation import load_eval
 from rlvr_dir.config.presentation import PROMPTS
-from rlvr_dir.errors import UserError
 from rlvr_dir.grading import VERDICT_KINDS, Box, Verdict, find_box, grade, grade_many, pool
 from rlvr_dir.problems.prompts import prompt_sets
 from rlvr_dir.train.training import _Messages
@@ -225,5 +224,5 @@ def test_the_prompt_has_a_name_that_evaluations_take():
     [text] = found.prompts.values()
     assert "of the form Answer: $Answer" in text
     assert found.benchmark.grader == "math_dapo"
-    with pytest.raises(UserError, match=r"accepted: .*math_dapo"):
+    with refuses("prompt", "math_dap", "math_dapo"):
         load_eval({"tasks": ["tiny_easy"]}, {"prompt": "math_dap"})

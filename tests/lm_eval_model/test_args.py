@@ -62,19 +62,18 @@ def test_places_are_kept_unless_they_are_off():
         ({"do_sample": True}, "model_args temperature"),
         ({"top_k": 5}, "model_args top_p"),
         ({"temperature": -1}, "temperature -1"),
-        ({"max_tokens": 0}, "0"),
+        ({"max_tokens": 0}, "max_tokens 0"),
         ({"criterion": "random", "mode": "replace", "tau": 0.1, "temperature": 0}, "criterion random"),
         ({"tokenizer": "x"}, "model_args RL"),
-        ({"pretrained": "x"}, "pretrained='x'"),
-        ({"base": "x"}, "base='x'"),
-        ({"revision": "x"}, "revision='x'"),
+        ({"pretrained": "x"}, "pretrained base pair"),
+        ({"base": "x"}, "base pretrained pair"),
+        ({"revision": "x"}, "revision pretrained base pair"),
         ({"pair": "dapo"}, "pair dapo dapo-32b"),
         ({"pair": "tiny", "pretrained": "x"}, "pair tiny"),
         ({"mode": "extrapolat", "tau": -1}, "mode extrapolat extrapolate"),
-        ({"mode": "replace"}, "replace"),
+        ({"mode": "replace"}, "tau replace"),
         ({"mode": "replace", "tau": "low"}, "tau low"),
         ({"mode": "replace", "tau": -1, "criterion": "entropy"}, "criterion entropy"),
-        ({"tau": -0.3}, "tau -0.3"),
         ({"seed": -1}, "seed -1"),
         ({"samples": 0}, "samples 0"),
         ({"chat": "on"}, "chat on"),
@@ -124,8 +123,8 @@ def test_what_is_greedy_in_lm_eval_is_greedy_here(given):
         ({"top_k": 5}, "gen_kwargs top_k 5 top_p"),
         (YAML | {"min_p": 0.1}, "gen_kwargs min_p 0.1 top_p"),
         (YAML | {"typical_p": 0.9}, "gen_kwargs typical_p 0.9 top_p"),
-        ({"top_p": 1.5}, "gen_kwargs top_p 1.5"),
-        ({"max_gen_toks": "many"}, "gen_kwargs max_tokens many"),
+        ({"top_p": 1.5}, "top_p 1.5"),
+        ({"max_gen_toks": "many"}, "max_tokens many"),
     ],
 )
 def test_generation_arguments_are_never_ignored(given, message):
@@ -162,10 +161,10 @@ def test_sampling_among_the_model_arguments_takes_the_place_of_a_tasks_own():
 @pytest.mark.parametrize(
     ("model_args", "gen_kwargs", "clash"),
     [
-        ({"max_tokens": 32}, {"max_gen_toks": 64}, "max_tokens=32 .*--gen_kwargs max_gen_toks=64"),
-        ({"temperature": 0.6}, {"temperature": 1.0}, "temperature=0.6 .*--gen_kwargs temperature=1.0"),
-        ({"temperature": 0}, {"do_sample": True}, "temperature=0.* .*--gen_kwargs do_sample=True"),
-        ({"top_p": 0.9}, {"top_p": 0.7}, "top_p=0.9 .*--gen_kwargs top_p=0.7"),
+        ({"max_tokens": 32}, {"max_gen_toks": 64}, "max_tokens 32 max_gen_toks=64"),
+        ({"temperature": 0.6}, {"temperature": 1.0}, "temperature 0.6 1.0"),
+        ({"temperature": 0}, {"do_sample": True}, "temperature do_sample"),
+        ({"top_p": 0.9}, {"top_p": 0.7}, "top_p 0.9 0.7"),
         ({"max_tokens": 32, "temperature": 0.6}, {"max_new_tokens": 32, "temperature": 0.6, "until": "x"}, None),
         ({"max_tokens": 32}, {"temperature": 0.6}, None),
     ],
@@ -174,7 +173,7 @@ def test_a_contradiction_of_model_arguments_and_gen_kwargs_is_refused(model_args
     given = parse_model_args(model_args).sampling
     if clash is None:
         return check_gen_kwargs(gen_kwargs, given)
-    with refuses("max_tokens", "32", clash):
+    with refuses(*clash.split()):
         check_gen_kwargs(gen_kwargs, given)
 
 
@@ -199,8 +198,8 @@ def test_the_stock_command_calls_a_checkpoint_as_it_was_typed(given, said, capsy
         ({"limit": -1}, "limit -1"),
         ({"gen_kwargs": {"n": 4}}, "gen_kwargs n"),
         ({"gen_kwargs": {"top_k": 5}}, "gen_kwargs top_k 5 top_p"),
-        ({"gen_kwargs": {"temperature": -1}}, "gen_kwargs temperature -1"),
-        ({"gen_kwargs": {"max_gen_toks": 0}}, "0"),
+        ({"gen_kwargs": {"temperature": -1}}, "temperature -1"),
+        ({"gen_kwargs": {"max_gen_toks": 0}}, "max_tokens 0"),
         ({"tasks": ["tiny_easy,aime24"], "model_args": {"data_dir": "none"}}, "aime24 none/aime24.jsonl"),
         ({"tasks": ["rlvr_math"], "metadata": {"data_dir": "none"}}, "aime24 none/aime24.jsonl"),
         ({"tasks": ["amc*"], "model_args": {"data_dir": "none"}}, "none/amc.jsonl"),

@@ -15,6 +15,8 @@ import torch
 from triton.runtime import interpreter
 
 from benchmarks.fused import DecisionBatch, Outcome, outcome
+from rlvr_dir.decode.plan import DELTA_LIMIT
+from rlvr_dir.decode.vllm_pair import channel
 from rlvr_dir.policy import kernels
 from rlvr_dir.policy.algorithm import Decision
 from rlvr_dir.policy.combine import Combination
@@ -64,7 +66,7 @@ def fused(batch: DecisionBatch, start: int = 0) -> Decision:
 
 def forced(logits: torch.Tensor, decided: torch.Tensor | None, decision: Decision) -> torch.Tensor:
     """`force`, with the channel's numbers."""
-    return force(logits, decision, decided, band=64.0, limit=30.0)
+    return force(logits, decision, decided, band=channel.BAND, limit=DELTA_LIMIT, beside=channel.BESIDE)
 
 
 def hasten() -> None:

@@ -29,7 +29,8 @@ def step(monkeypatch):
     def no_kernels(base, *_):
         n = len(base)
         number, flag = (torch.empty(n, dtype=dtype, device="meta") for dtype in (torch.long, torch.bool))
-        return Decision(number, number, flag, torch.empty(n, device="meta")), torch.empty(n, 25, device="meta"), None
+        nats = torch.empty(n, device="meta")
+        return Decision(number, number, flag, nats, nats), torch.empty(n, 25, device="meta"), None
 
     monkeypatch.setattr(fused, "run_kernels", no_kernels)
 

@@ -89,7 +89,7 @@ def test_programs_in_lockstep_compute_what_each_computes_alone(interpreted):
     for rows, vocab, tile in ((32, 64, 32), (40, 1000, None)):
         batch = mixed_batch(rows, vocab, padded=8, seed=4)
         one, other = (interpreted("run", batch=batch, tile=tile, lockstep=each) for each in (False, True))
-        for name in ("token", "proposed", "replaced", "delta_logp"):
+        for name in ("token", "proposed", "replaced", "delta_logp", "delta_logp_written"):
             assert getattr(one.decision, name).equal(getattr(other.decision, name))
         assert one.totals.equal(other.totals)
         assert one.statistics.equal(other.statistics)
@@ -139,7 +139,7 @@ def test_rows_that_need_policies_torch_decides_by_itself(interpreted, name):
     want = decide(batch.logits, batch.rules, batch.requests, Combination(300))
     apart = torch.tensor([by_torch(row) for row in rows])
     assert 40 <= apart.sum() < 120
-    for field in ("token", "proposed", "replaced", "delta_logp"):
+    for field in ("token", "proposed", "replaced", "delta_logp", "delta_logp_written"):
         assert getattr(got, field)[apart].equal(getattr(want, field)[apart])
     assert ((got.replaced == want.replaced) & (got.token == want.token)).sum() >= 105  # the kernels' draws: near-ties
     assert 15 < want.replaced.sum() < 110
@@ -169,7 +169,7 @@ def test_a_row_does_not_depend_on_its_batch(interpreted):
     outcomes = [interpreted("run", batch=batch.take(part)) for part in parts]
     whole = outcomes[0]
     for part, outcome in zip(parts[1:], outcomes[1:], strict=True):
-        for name in ("token", "proposed", "replaced", "delta_logp"):
+        for name in ("token", "proposed", "replaced", "delta_logp", "delta_logp_written"):
             assert getattr(outcome.decision, name).equal(getattr(whole.decision, name)[part])
         assert outcome.statistics.equal(whole.statistics[part])
         assert outcome.mass.equal(whole.mass[part])
@@ -188,23 +188,29 @@ def test_a_row_that_is_no_distribution_is_told_and_leaves_the_others_alone(inter
     some = torch.arange(n) % 3 == 0
     assert got.delta_logp.isnan().equal(some)
     assert ((got.token >= 0) & (got.token < vocab)).all()
-    for name in ("token", "proposed", "replaced", "delta_logp"):
+    for name in ("token", "proposed", "replaced", "delta_logp", "delta_logp_written"):
         assert getattr(got, name)[~some].equal(getattr(want, name)[~some])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_forced_row_has_one_finite_logit(interpreted, dtype):
+def test_a_forced_row_has_the_channels_finite_logits_and_no_others(interpreted, dtype):
     from rlvr_dir.decode.vllm_pair import channel
 
     n, width = 6, 5000
-    token, proposed = torch.tensor([0, 4999, 17, 4096, 4095, 3]), torch.tensor([0, 4999, 18, 4096, 1, 3])
+    token, proposed = torch.tensor([0, 4999, 17, 0, 1, 3]), torch.tensor([0, 4999, 18, 4096, 1234, 4])
     replaced = torch.tensor([False, True, True, True, True, False])
     delta = torch.tensor([-0.25, 4.0, float("inf"), float("-inf"), -77.0, float("nan")])
-    decision = Decision(token, proposed, replaced, delta)
+    written = torch.tensor([-0.25, 4.0, -0.5, float("inf"), float("nan"), 99.0])
+    decision = Decision(token, proposed, replaced, delta, written)
     decided = torch.tensor([True, True, False, True, True, True])
     logits = torch.randn(n, width, generator=torch.Generator().manual_seed(0)).to(dtype)
     some, every = (interpreted("forced", logits=logits, decided=each, decision=decision) for each in (decided, None))
     numbers = channel.encode(replaced, decision.changed, delta).to(dtype)
-    expected = torch.full_like(logits, float("-inf")).scatter_(1, token[:, None], numbers[:, None])
-    torch.testing.assert_close(every, expected, rtol=0, atol=0, equal_nan=True)
-    torch.testing.assert_close(some, torch.where(decided[:, None], expected, logits), rtol=0, atol=0, equal_nan=True)
+    expected = torch.full_like(logits, float("-inf"))
+    beside = channel.encode_proposal(proposed, written).to(dtype)
+    for row in (decision.changed & ~delta.isnan()).nonzero()[:, 0].tolist():
+        expected[row, {0: [1, 2], 1: [0, 2]}.get(token[row].item(), [0, 1])] = beside[row]
+    expected.scatter_(1, token[:, None], numbers[:, None])
+    exact = {"rtol": 0, "atol": 0 if dtype == torch.float32 else 1, "equal_nan": True}  # bfloat16 resolves 1 there
+    torch.testing.assert_close(every, expected, **exact)
+    torch.testing.assert_close(some, torch.where(decided[:, None], expected, logits), **exact)

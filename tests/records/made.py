@@ -35,6 +35,8 @@ def made(problem, sample, length=None):
         replaced=replaced,
         changed=replaced & (rng.random(n) < 0.5),
         delta_logp=rng.normal(size=n).astype(np.float32),
+        proposed=np.arange(n),
+        delta_logp_written=np.zeros(n, np.float32),
         trace=None,
     )
 

@@ -20,7 +20,7 @@ from rlvr_dir.records import Record, RecordStore, Row, fingerprint
 from rlvr_dir.records.commands import verify_records
 from rlvr_dir.records.entries import decode, encode
 from rlvr_dir.records.record import JOURNAL, in_order
-from rlvr_dir.records.row import DELTA_ERROR
+from rlvr_dir.records.row import DELTA_ERROR, UNKNOWN
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, read, resume, row
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"
@@ -136,10 +136,36 @@ def test_a_rollout_comes_back_to_the_bit_and_the_reader_in_the_docs_has_it_too(t
         each, rollout = theirs[ours.key], made(*ours.key)
         for name in ("text", "token_ids", "replaced", "changed", "delta_logp"):
             assert np.array_equal(each[name], getattr(ours, name)), name
+        assert np.array_equal(each.get("proposed", ()), ours.proposed[ours.changed])
+        assert np.array_equal(each.get("delta_logp_written", ()), ours.delta_logp_written[ours.changed])
         for name in ("text", "token_ids", "replaced", "changed", "prompt_token_ids", "finish_reason"):
             assert np.array_equal(getattr(ours, name), getattr(rollout, name)), name
         assert np.abs(ours.delta_logp - rollout.delta_logp).max() <= DELTA_ERROR * np.abs(rollout.delta_logp).max()
         assert ours.n_replaced == rollout.replaced.sum()
+        assert np.array_equal(ours.proposed, np.where(rollout.changed, rollout.proposed, rollout.token_ids))
+        written = np.where(rollout.changed, rollout.delta_logp_written, rollout.delta_logp)
+        assert np.abs(ours.delta_logp_written - written).max() <= 4 * DELTA_ERROR
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_record_of_a_version_without_proposals_is_read_with_the_proposals_unknown(traced):
+    table = np.zeros((20, columns(0)), np.float32) if traced else None
+    new = next(row(p, s, 20) for p in PROBLEMS for s in range(3) if row(p, s, 20).n_changed)
+    rollout = made(*new.key, 20)
+    fields = {name: getattr(rollout, name) for name in ("text", "finish_reason", "replaced", "changed", "token_ids")}
+    fields |= {"prompt_token_ids": rollout.prompt_token_ids, "delta_logp": rollout.delta_logp, "trace": table}
+    now = {"proposed": rollout.proposed, "delta_logp_written": rollout.delta_logp_written}
+    old, new = Row.make(*new.key, **fields), Row.make(*new.key, **fields, **now)
+    assert old.digest == new.digest
+    assert not {"proposed", "delta_logp_written"} & set(old.facts()["columns"])
+    again = Row(**old.facts())
+    again.place(old.payload())
+    unknown = old.changed
+    assert (again.proposed[unknown] == (0 if traced else UNKNOWN)).all()  # a trace has it
+    assert np.isnan(again.delta_logp_written[unknown]).all()
+    assert np.array_equal(again.proposed[~unknown], new.proposed[~unknown])
+    assert np.array_equal(again.delta_logp_written[~unknown], new.delta_logp_written[~unknown])
+    assert (new.proposed[unknown] == rollout.proposed[unknown]).all()
 
 
 def test_another_prompt_is_another_record(tmp_path):
@@ -534,14 +560,19 @@ def test_tokens_of_a_record_have_the_columns_of_its_traces(tmp_path):
     frame = tokens(tmp_path / "s")
     assert frame["problem"].unique().tolist() == [*widths]
     names = [*FACTS, "base_id_0", "base_logp_0", "rl_id_0", "rl_logp_0"]
-    assert [*frame.columns[-len(names) :]] == names
+    of_traces = [name for name in names if name != "proposed"]  # every record has it
+    assert [*frame.columns[-len(of_traces) :]] == of_traces
     for problem, width in widths.items():
         part, whole = frame[frame["problem"] == problem], made(f"{TASK}/{problem}", 0)
         assert part["position"].tolist() == list(range(len(whole.token_ids)))
         assert part["token"].tolist() == list(whole.token_ids)
         assert part["flagged"].tolist() == whole.replaced.tolist()
-        values = part[names].to_numpy()
-        assert np.isnan(values[:, width:]).all()
-        assert values[:, :width].ravel().tolist() == list(range(values[:, :width].size))
-    with pytest.raises(UserError, match=r"holds no records; accepted: a record's folder"):
+        assert part["proposed"].tolist() == np.where(whole.changed, whole.proposed, whole.token_ids).tolist()
+        table = np.arange(len(part) * width, dtype=float).reshape(len(part), width)
+        for i, name in enumerate(names):
+            if name != "proposed":
+                expected = table[:, i] if i < width else np.full(len(part), np.nan)
+                assert np.array_equal(part[name], expected, equal_nan=True), name
+    with pytest.raises(UserError) as error:
         tokens(tmp_path / "nothing")
+    assert error.value.argument == "place"

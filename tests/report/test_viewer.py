@@ -102,7 +102,7 @@ def test_less_is_known_of_other_records():
     plain = replace(answers(9)[2], rollout=rollout(9, traced=False))
     [first] = viewer_data({"p": [plain]}, PLAIN)["problems"][0]["answers"]
     assert "delta_logp" in first
-    assert not {"entropy_base", "proposed", "top"} & first.keys()
+    assert not {"entropy_base", "top"} & first.keys()
     assert not first["words"]
     long = replace(plain, rollout=rollout(1, tokenizer=Table(["a\nb  c" + "y" * 70])))
     data = viewer_data({"p": [long]})  # without a tokenizer
@@ -234,20 +234,22 @@ def test_pointing_and_focusing_tell_the_facts(show):
     i = int(np.flatnonzero(one.changed)[0])
     page.hover(f"{tokens(2)}[data-i='{i}']")
     said = says(page)
-    assert said.startswith(f"Token {i + 1} of 60, replace τ-0.3: base proposed ")
-    assert said.endswith(PLAIN.texts[one.token_ids[i]].replace("\n", "⏎"))
+    dropped, written = (PLAIN.texts[token].replace("\n", "⏎") for token in (one.proposed[i], one.token_ids[i]))
+    assert said.startswith(f"Token {i + 1} of 60, replace τ-0.3: base proposed {dropped};")
+    assert written in said.removeprefix(said.split(";")[0])
     facts = page.evaluate("document.querySelector('.tv-facts').innerText")
     p_base, p_rl = np.exp(one.trace[i, :2].astype(float))
     for expected in (
         f"{p_base:.3f}\t{p_rl:.3f}",
         f"{one.trace[i, 2]:.3f}\t{one.trace[i, 3]:.3f}",
         f"{one.delta_logp[i]:.3f} nats".replace("-", "−"),
-        f"{one.trace[i, 4]:.3f} nats",
-        "Likeliest by base",
-        "Likeliest by RL",
+        f"{one.delta_logp_written[i]:.3f} nats".replace("-", "−"),
+        f"{one.trace[i, 5]:.3f}\t{one.trace[i, 4]:.3f}",
+        "of base",
+        "of RL",
         "0.905",
-        "proposed",
-        "emitted",
+        "dropped",
+        "written",
     ):
         assert expected in facts
     page.evaluate(f"document.querySelector(\"{tokens(0)}[data-i='5']\").focus()")
@@ -256,17 +258,60 @@ def test_pointing_and_focusing_tell_the_facts(show):
         assert says(page).startswith(f"Token {place} of 60, base: ")
 
 
+BACKGROUND = "one => getComputedStyle(one).backgroundColor"
+
+
+def tint(nats):
+    """The class of a colour: seven levels, d where RL made a token less likely, u where more likely."""
+    level = round(7 * min(1, (abs(nats) / 2) ** 0.5))
+    return {f"{'u' if nats > 0 else 'd'}{level}"} if level else set()
+
+
+def test_a_dropped_token_is_struck_through_in_its_own_colour_beside_the_written_one_in_its_own(show):
+    rows = answers(60)
+    page = show({"p": rows})
+    for place, one in enumerate(answer.rollout for answer in rows):
+        struck = page.locator(f".tv-answer:nth-child({place + 1}) del")
+        assert [int(each.get_attribute("data-i")) for each in struck.all()] == np.flatnonzero(one.changed).tolist()
+    one = rows[2].rollout
+    colours = set()
+    for i in np.flatnonzero(one.changed).tolist():
+        dropped, written = (page.locator(f".tv-answer:nth-child(3) {kind}[data-i='{i}']") for kind in ("del", ".t"))
+        assert dropped.inner_text() == PLAIN.texts[one.proposed[i]].replace("\n", "⏎")
+        assert written.inner_text() == PLAIN.texts[one.token_ids[i]].replace("\n", "⏎")
+        assert dropped.evaluate("one => getComputedStyle(one).textDecorationLine") == "line-through"
+        assert tint(one.delta_logp[i]) == set(dropped.get_attribute("class").split()) - {"x", "m"}
+        assert tint(one.delta_logp_written[i]) == set(written.get_attribute("class").split()) - {"t", "r", "c"}
+        colours.add((dropped.evaluate(BACKGROUND), written.evaluate(BACKGROUND)))
+    assert all(dropped != written for dropped, written in colours)
+    keys = page.locator(".tv-legend").locator("del, .t.r.c")
+    assert [key.evaluate("one => one.localName") for key in keys.all()] == ["del", "span"]
+    page.locator("[data-set=metric]").select_option("entropy_base")  # of a position, so of no dropped token
+    assert {each.get_attribute("class").replace(" m", "") for each in page.locator("del[data-i]").all()} == {"x"}
+
+
+def test_a_proposal_that_an_older_record_does_not_have_is_shown_as_unknown(show):
+    old = replace(answers(60)[2], rollout=rollout(60, 2, traced=False, known=False))
+    page, one = show({"p": [old]}), old.rollout
+    i = int(np.flatnonzero(one.changed)[0])
+    dropped, written = (page.locator(f"{kind}[data-i='{i}']") for kind in ("del", ".t"))
+    assert dropped.inner_text() == "?"
+    assert tint(one.delta_logp[i]) == set(dropped.get_attribute("class").split()) - {"x", "m"}
+    assert written.get_attribute("class").split() == ["t", "r", "c"]
+    assert "unknown" in page.locator(".tv-facts").inner_text()
+
+
 def test_the_panel_begins_with_the_first_replaced_token_or_with_a_line(show):
     """It kept 200 empty pixels until a token was pointed at."""
     rows = answers(60)
     height = "document.querySelector('.tv-details').offsetHeight"
     page = show({"p": rows[:2], "q": rows})
-    assert says(page).startswith("Point at a token")  # nothing was replaced
+    assert says(page).startswith("Point at a token")  # nothing was flagged
     assert page.evaluate(height) < 80
     page.locator("[data-set=problem]").select_option("1")
     first = int(np.flatnonzero(rows[2].rollout.changed)[0])
     assert says(page).startswith(f"Token {first + 1} of 60, replace τ-0.3: base proposed ")
-    assert "Likeliest by RL" in page.locator(".tv-facts").inner_text()
+    assert page.locator(".tv-facts meter").count() == 10  # five most likely tokens of each model
     assert not page.locator(".t.here").count()  # nothing is chosen yet
     page.locator("[data-set=problem]").select_option("0")
     assert says(page).startswith("Point at a token")

@@ -49,8 +49,11 @@ class Table:
 PLAIN = Table((*WORDS, ".\n", "\n\n"))
 
 
-def rollout(n, seed=0, decoding=REPLACE, tokenizer=PLAIN, top=5, ids=None, problem="made/1", traced=True):
-    """Of n tokens, replaced where the decoding's criterion holds on its Δ log p, as an engine would."""
+def rollout(n, seed=0, decoding=REPLACE, tokenizer=PLAIN, top=5, ids=None, problem="made/1", traced=True, known=True):
+    """Of n tokens, flagged where the decoding's criterion holds on its Δ log p, as an engine would.
+
+    A written token has the opposite Δ log p of the one that was dropped; not `known` is what was proposed.
+    """
     rng = np.random.default_rng(seed)
     size = len(tokenizer.texts)
     ids = rng.integers(0, size, n) if ids is None else np.asarray(ids)
@@ -91,6 +94,8 @@ def rollout(n, seed=0, decoding=REPLACE, tokenizer=PLAIN, top=5, ids=None, probl
         prompt_token_ids=(0, 1, 2),
         delta_logp=delta,
         trace=table if traced else None,
+        proposed=proposed if known else None,
+        delta_logp_written=np.where(changed, -delta, delta),
     )
 
 

@@ -20,41 +20,55 @@ if TYPE_CHECKING:
 @spec_options(EvalSpec, Pair, Decoding, Sampling, EngineSpec)
 def evaluate_command(
     options: dict[str, Any],
-    file: Annotated[Path | None, typer.Argument(help="A YAML file of an evaluation; options win over it.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[BASE RL] [FILE.yaml]",
+            help="Two checkpoints, or the YAML file of an evaluation. Options win over it.",
+        ),
+    ] = None,
     decoding: Annotated[
         list[str] | None,
         typer.Option(
-            "-d", "--decoding", help="One way of decoding, as 'rl' or 'replace,tau=-0.3'; give it again for more."
+            "-d",
+            "--decoding",
+            metavar="MODE,key=value,…",
+            help="A decoding, such as `rl` or `replace,tau=-0.3`. Repeat the option for more decodings.",
         ),
     ] = None,
     controls: Annotated[
         bool,
         typer.Option(
             "--controls",
-            help="Add base, rl, reject and veto of each replacement, and the gamma = 0 of each extrapolation.",
+            help="Add base, rl, reject and veto for each replacement, and γ = 0 for each extrapolation.",
         ),
     ] = False,
-    out: Annotated[Path, typer.Option(help="Receives one JSON file a result, and the MLflow store.")] = Path("runs"),
+    details: Annotated[
+        bool, typer.Option("--details", help="Also print sampling intervals, uncorrected p values, Pass@k and lengths.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for one JSON file per result and the MLflow store.")] = Path("runs"),
     track: Annotated[bool, typer.Option(help="Log each result to MLflow.")] = True,
     tracking: Tracking = None,
-    records: Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")] = None,
+    records: Annotated[Path | None, typer.Option(help="Folder for the responses. Default: OUT/records.")] = None,
 ) -> None:
-    """Score ways of decoding a pair on benchmarks, in one engine start.
+    """Generate and score responses of a pair, with one or several decodings.
 
-    The pair's chat template is applied; tasks and their data are checked before any model loads. Every rollout is kept
-    as it finishes: interrupt it, run it again, and it goes on. For example:
+    Tasks and data are checked before a model loads. Responses are stored as they finish: run the same command again to
+    resume. For example:
 
     \b
-        rlvr-dir eval --tasks tiny_easy,tiny_medium --mode replace --tau -0.3 --samples 8 --limit 40
-        rlvr-dir eval --tasks tiny_medium -d replace,tau=-0.1 -d extrapolate,tau=-0.1,gamma=0.1 --controls --samples 8
+        rlvr-dir eval BASE RL --tasks mine.jsonl -d replace,tau=-0.3 --controls --samples 8
+        rlvr-dir eval --tasks tiny_easy,tiny_medium --tau -0.3 --samples 8 --limit 40
         rlvr-dir eval spec.yaml --limit 10
     """
+    file = _file_and_pair(names or [], options)
     spec = load_eval(read_yaml(file), {**options, "decodings": decoding or None, "controls": controls or None})
     with phase("starting"):
         from rlvr_dir.problems.data import preflight_of
 
-        preflight_of(spec)  # so that a mistake is said before torch is imported
+        preflight_of(spec)  # before torch is imported, so that a mistake is reported at once
         from rlvr_dir.evals.loop import evaluate_all
+        from rlvr_dir.results.answer import answer, doubts, reading
         from rlvr_dir.results.compare import compare, markdown
         from rlvr_dir.results.result import EvalResult
         from rlvr_dir.results.settings import settings_of
@@ -71,7 +85,7 @@ def evaluate_command(
 
     def keep(result: "TaskResult") -> None:
         result.write(out)
-        say(f"{result.benchmark}  {result.label}  {score(result)}")
+        say(f"finished: {result.benchmark}  {result.label}  {score(result)}")
         if place is not None:
             with phase("logging to MLflow"):
                 if log_result(result, place) is not None:
@@ -80,20 +94,59 @@ def evaluate_command(
     try:
         results = evaluate_all(spec, records=store, on_result=keep)
     except KeyboardInterrupt:
-        say(f"interrupted; what was decoded is kept in {store}, and the same command goes on from there")
+        say(f"interrupted; finished responses are stored in {store}: run the same command again to resume")
         raise
-    echo(tables(results), lines=True)
     ours = [result for result in results if isinstance(result, EvalResult)]
-    if len(spec.decodings) > 1 and (settings := settings_of(ours)):
-        echo("\n" + markdown(compare(settings)), lines=True)
-    for sentence in warnings(results):
+    for sentence in [*warnings(results), *(f"warning: {doubt}" for doubt in doubts(ours))]:
         say(sentence)
-    say(f"written to {out}: one JSON file a result; rollouts in {store}")
-    say(f"next: `rlvr-dir report {out} --out report` makes a page of it; more --samples decode only what is missing")
+    if ours:
+        echo("\n" + answer(ours, spec.decodings), lines=True)
+        if any(result.decoding.mode == "reject" for result in ours):
+            echo("\n" + reading(), lines=True)
+    if details or len(ours) < len(results):
+        echo("\n" + tables(results if details else [r for r in results if r not in ours]), lines=True)
+    if details and len(spec.decodings) > 1 and (settings := settings_of(ours)):
+        echo("\n" + markdown(compare(settings)), lines=True)
+    echo("")
+    say(f"results: {out} (one JSON file each); responses: {store}")
+    say(f"next: `rlvr-dir report {out} --out report` makes one page" + ("" if details else "; --details prints more"))
     if place is not None and logged:
         for task in sorted(logged):
-            comparison_link(place, f"rlvr-dir-{task}")  # which makes the view that `ui` leads to
-        say(f"in MLflow, side by side: `{ui_command(place)}`")
+            comparison_link(place, f"rlvr-dir-{task}")  # creates the view that `ui` opens
+        say(f"in MLflow: `{ui_command(place)}`")
+
+
+def _file_and_pair(names: list[str], options: dict[str, Any]) -> Path | None:
+    """Read the arguments of `eval`: put two checkpoints into the options, and return the file, if there is one.
+
+    Raises:
+        UserError: The arguments are neither a file nor two checkpoints, or a pair is named twice.
+    """
+    from rlvr_dir.errors import UserError
+
+    files = [name for name in names if name.endswith((".yaml", ".yml"))]
+    places = [name for name in names if name not in files]
+    if settings := [name for name in places if "=" in name]:
+        raise UserError(
+            f"{settings[0]!r} is not a checkpoint and not a file",
+            argument="decoding",
+            hint=f"Write the settings of a decoding in one word, with commas: -d replace,{settings[0]}",
+        )
+    if len(files) > 1 or len(places) not in (0, 2):
+        raise UserError(
+            f"{' '.join(map(repr, names))} cannot be read",
+            argument="names",
+            accepted="two checkpoints (BASE RL), a YAML file, or both",
+            hint="" if len(places) != 1 else f"Give both checkpoints: rlvr-dir eval BASE {places[0]}",
+        )
+    if places and (doubled := [name for name in ("pair", "base", "pretrained") if name in options]):
+        raise UserError(
+            f"and {places[0]!r} both name a checkpoint; give one of them",
+            argument=doubled[0],
+            value=options[doubled[0]],
+        )
+    options |= dict(zip(("base", "pretrained"), places, strict=False))
+    return Path(files[0]) if files else None
 
 
 def announce_tiny(spec: EvalSpec) -> None:

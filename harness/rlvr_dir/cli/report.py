@@ -70,7 +70,7 @@ def report(
     from rlvr_dir.report.analyses import analysis_chapters
     from rlvr_dir.report.build import build
     from rlvr_dir.report.paper import paper_chapter
-    from rlvr_dir.report.token_viewers import token_viewers
+    from rlvr_dir.report.token_viewers import replacements_shown, token_viewers
     from rlvr_dir.report.write import write
     from rlvr_dir.results.show import warnings
     from rlvr_dir.results.tokenizers import tokenizers
@@ -80,9 +80,17 @@ def report(
     more += [paper_chapter()] if tables_of_the_paper else []
     check_writable(out)
     facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
-    viewers = token_viewers(results, tokens, tokenizers(tokenizer))
+    load = tokenizers(tokenizer)
+    viewers = token_viewers(results, tokens, load)
+    replaced = replacements_shown(results, load)
     links = _run_links(runs, tracking, ui) if results else {}
-    kwargs: dict[str, Any] = {"facts": facts, "viewers": viewers, "paper_base": paper_base, "runs": links}
+    kwargs: dict[str, Any] = {
+        "facts": facts,
+        "viewers": viewers,
+        "replaced": replaced,
+        "paper_base": paper_base,
+        "runs": links,
+    }
     page = write(build(results, name=title, more=more, **kwargs), out)
     for sentence in warnings(results):
         say(sentence)

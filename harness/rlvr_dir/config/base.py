@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from rlvr_dir.digest import digest
-from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.errors import UserError, unknown, unknown_key
 
 Place = Annotated[str, AfterValidator(expanduser)]  # a path, in which ~ is the user's home, or a hub id or an address
 MOST_VALUES, MOST_DEPTH = 100_000, 100  # of a YAML file
@@ -110,12 +110,16 @@ def parse(spec: type[S], data: Any, where: str = "") -> S:
         for key, field in inner.model_fields.items():
             nested = _not_none(field.annotation)
             if isinstance(nested, type) and issubclass(nested, Spec) and names[-1] in nested.options():
-                raise UserError(f"key of {section}={names[-1]!r} is not known; did you mean '{key}.{names[-1]}'?")
-        raise unknown(f"key of {section}" if section else "argument", names[-1], inner.options())
+                raise UserError(
+                    f"Unknown key {names[-1]!r} in {section}",
+                    argument=names[-1],
+                    hint=f"Did you mean '{key}.{names[-1]}'?",
+                )
+        raise unknown_key(names[-1], inner.options(), section)
     if first["type"] in ("model_type", "model_attributes_type"):
         raise _no_mapping(name, first["input"], inner)
     if first["type"] == "missing":
-        raise UserError(f"{name} is missing" + (f" in the {spec.called}" if spec.called else ""))
+        raise UserError(f"{name} is missing" + (f" in the {spec.called}" if spec.called else ""), argument=name)
     if first["type"] == "literal_error" and get_origin(annotation) is Literal and len(short_repr(first["input"])) <= 80:
         raise unknown(name, first["input"], get_args(annotation))
     message = first["msg"]

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from rlvr_dir.config.base import Spec, parse, truth_for_number
 from rlvr_dir.config.sampling import LEAST_TEMPERATURE, SamplingSettings
-from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.errors import UserError, mention, unknown, unknown_key
 from rlvr_dir.policy.gates import Gate, Threshold, gates, parameters, split
 from rlvr_dir.policy.own import NotLoaded, imported
 
@@ -18,9 +18,10 @@ Mode = Literal["base", "rl", "replace", "extrapolate", "resample", "veto", "reje
 Primary = Literal["base", "rl"]
 ALONE = ("base", "rl")  # modes in which one model writes: nothing is redrawn, and there is no criterion
 MODES: tuple[Mode, ...] = get_args(Mode)
-_GATED = " or mode=".join(mode for mode in MODES if mode not in ALONE)
+_GATED = ", ".join(mode for mode in MODES if mode not in ALONE)
 _WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
 _SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
+SYNONYMS = {"threshold": "tau", "cutoff": "tau", "strength": "gamma", "metric": "criterion", "gate": "criterion"}
 _UNSET = (None, 0, 0.0, "0")  # values that say nothing where a mode has no such setting
 
 
@@ -47,8 +48,9 @@ class Decoding(Spec, frozen=True):
 
     mode: Mode = Field(
         default="rl",
-        description="base or rl alone; redrawn from RL: replace, from beyond: extrapolate, from base: resample, from "
-        "base without the flagged token: veto, or reject, where RL's draw first says whether the token goes.",
+        description="How to decode. `base`, `rl`: that model alone. `replace`: resample flagged tokens from RL. "
+        "`extrapolate`: resample them from a distribution pushed past RL (see gamma). `resample`: from base. "
+        "`veto`: always drop them, base writes another. `reject`: drop them if RL would, base writes another.",
     )
     primary: Primary = Field(
         default="base",
@@ -59,7 +61,7 @@ class Decoding(Spec, frozen=True):
         default=0.0,
         ge=-1.0,
         le=100.0,
-        description="Strength of extrapolate, no default: -1 is base, 0 RL, beyond RL above 0, between both below.",
+        description="Strength of extrapolation: 0 is RL, above 0 goes past RL, between -1 (base) and 0 interpolates.",
     )
     window: Annotated[str | None, BeforeValidator(lambda value: _normal_window(value))] = Field(
         default=None,
@@ -74,7 +76,7 @@ class Decoding(Spec, frozen=True):
     def options(cls) -> dict[str, FieldInfo]:
         """Return the fields, and in place of the gate the criterion and the parameters of all criteria."""
         criterion: Any = Field(
-            default="delta_logp", description=f"When a token is redrawn: {', '.join(gates())}, or one of your own, "
+            default="delta_logp", description=f"Criterion that flags tokens: {', '.join(gates())}, or your own as "
             "package.module:CLASS.",
         )  # fmt: skip
         criterion.annotation = str
@@ -96,19 +98,31 @@ class Decoding(Spec, frozen=True):
     def _check(self) -> "Decoding":
         if self.gate is None:
             if self.primary != self.mode:
-                raise ValueError(f"primary={self.primary!r} has no effect with mode={self.mode!r}; use mode={_GATED}")
+                raise UserError(
+                    f"has no effect with {mention('mode', self.mode)}",
+                    hint=f"Use one of the modes {_GATED}.",
+                    argument="primary",
+                    value=self.primary,
+                )
             return self
         fixed = {"replace": 0.0, "resample": -1.0, "reject": self._own_gamma}
         if self.gamma != fixed.get(self.mode, self.gamma):
             writes = f", where {self.primary} writes" if self.mode == "reject" else ""
             other = "veto" if self.mode == "reject" else "extrapolate"
-            raise ValueError(f"gamma={self.gamma} is refused with mode={self.mode!r}{writes}; use mode={other}")
+            raise UserError(
+                f"is not allowed with {mention('mode', self.mode)}{writes}",
+                hint=f"Use {mention('mode', other)}.",
+                argument="gamma",
+                value=self.gamma,
+            )
         if self.mode == "extrapolate" and self.gamma in (0.0, -1.0):
             object.__setattr__(self, "mode", "replace" if self.gamma == 0 else "resample")
         if self.mode in ("veto", "reject") and self.gate.redraws:
-            raise ValueError(
-                f"mode={self.mode!r} is refused with criterion={self.gate.name!r}, which says itself what is redrawn; "
-                "accepted: another criterion"
+            raise UserError(
+                (f"is not allowed with {mention('criterion', self.gate.name)}, which says itself what is redrawn"),
+                argument="mode",
+                value=self.mode,
+                accepted="another criterion",
             )
         if isinstance(self.gate, Threshold) and (doubt := self.gate.doubt()):
             warnings.warn(doubt, stacklevel=2)
@@ -245,7 +259,12 @@ def _read_alone(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
     others = {"gate", *Decoding.options()} - {"mode", "primary"}
     for name, value in data.items():
         if name in others and value not in _UNSET:
-            raise UserError(f"{name}={value!r} has no effect with mode={mode!r}; use mode={_GATED}")
+            raise UserError(
+                f"has no effect with {mention('mode', mode)}",
+                argument=name,
+                value=value,
+                hint=f"Use one of the modes {_GATED}.",
+            )
     return {"primary": mode, **{name: value for name, value in data.items() if name not in others}}
 
 
@@ -259,7 +278,11 @@ def _read_gated(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
     if fields.get("source") is None:  # else it is somebody's own, as it was written down
         fields = {name: value for name, value in fields.items() if value is not None}
     if mode == "extrapolate" and "gamma" not in fields:
-        raise UserError("gamma is missing: mode='extrapolate' needs its strength, as gamma=0.05 (0 is replace)")
+        raise UserError(
+            f"{mention('mode', 'extrapolate')} needs a strength: gamma is missing",
+            argument="gamma",
+            hint=f"For example {mention('gamma', 0.05)} (0 is replace).",
+        )
     if mode in ("resample", "veto", "reject"):
         fields.setdefault("gamma", 0.0 if mode == "reject" and fields.get("primary") == "rl" else -1.0)
     gate = fields.get("gate")
@@ -288,19 +311,28 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
         raise unknown("criterion", criterion, (*gates(), "package.module:CLASS in a command or a file that you run"))
     for name, value in named.items():
         if name != "criterion" and fields.get(name) not in (None, value) and str(fields[name]) != value:
-            raise UserError(f"{name}={fields[name]!r} contradicts criterion={written!r}")
+            raise UserError(f"contradicts {mention('criterion', written)}", argument=name, value=fields[name])
     fields = {name: value for name, value in {**fields, **named}.items() if name != "source"}
     for name, value in fields.items():
         if name != "criterion" and name not in gate_class.model_fields:
             if name not in parameters():
-                raise unknown("argument", name, Decoding.options())
+                raise unknown_key(name, Decoding.options(), "the decoding", SYNONYMS)
             accepted = ", ".join(gate_class.model_fields) or "no parameters"
-            raise UserError(f"{name}={value!r} has no effect with criterion={criterion!r}; accepted: {accepted}")
+            raise UserError(
+                f"has no effect with {mention('criterion', criterion)}",
+                argument=name,
+                value=value,
+                accepted=f"{accepted}",
+            )
         if name in gate_class.model_fields and truth_for_number(value, gate_class.model_fields[name].annotation):
-            raise UserError(f"{name}={value!r} is refused: a truth value is no number; accepted: a number")
+            raise UserError(
+                "is not allowed: a truth value is no number", argument=name, value=value, accepted="a number"
+            )
     if issubclass(gate_class, Threshold) and "tau" not in fields:
         raise UserError(
-            f"tau is missing: mode={mode!r} needs the threshold of criterion={criterion!r}, such as tau=-0.3"
+            f"{mention('mode', mode)} needs a threshold: tau is missing",
+            argument="tau",
+            hint=f"For example {mention('tau', -0.3)} with {mention('criterion', criterion)}.",
         )
     gate = gate_class.model_validate({name: value for name, value in fields.items() if name != "criterion"})
     if gate.written:  # what is written down of it must be read where it is not loaded, too
@@ -323,9 +355,12 @@ def _normal_window(window: Any) -> Any:
     if unit and (since or 0) < 100 and until == 100:
         until = None
     if (until is not None and until <= (since or 0)) or (unit and max(since or 0, until or 0) >= 100):
-        raise ValueError(
-            f"window={window!r} is refused; accepted: a slice of tokens, as 0:16, 16: or 16:64, or of shares of "
-            "max_tokens, as 0:25%, 25%: or 25%:50%"
+        raise UserError(
+            argument="window",
+            value=window,
+            accepted=(
+                "a slice of tokens, as 0:16, 16: or 16:64, or of shares of max_tokens, as 0:25%, 25%: or 25%:50%"
+            ),
         )
     if not since and until is None:
         return None
@@ -352,11 +387,13 @@ def parse_decoding(text: str) -> Decoding:
         if not equals:
             name, value = "mode", name
             if i:
-                raise UserError(f"decoding={text!r}: {part!r} is no name=value; accepted: MODE,name=value,…")
+                raise UserError(
+                    f": {part!r} has no value", argument="decoding", value=text, accepted="MODE,key=value,key=value,…"
+                )
         if name not in options:
-            raise unknown("decoding", name, options)
+            raise unknown_key(name, options, f"the decoding {text!r}", SYNONYMS)
         if name in fields:
-            raise UserError(f"decoding={text!r} gives {name} twice")
+            raise UserError(f"sets {name} twice", argument="decoding", value=text)
         fields[name] = value
     return parse(Decoding, fields)
 
@@ -379,6 +416,11 @@ def check_together(decoding: Decoding, sampling: SamplingSettings) -> None:
     """
     if sampling.greedy and isinstance(decoding.gate, Threshold) and decoding.gate.statistic == "random":
         raise UserError(
-            "criterion='random' is refused with temperature=0: nothing is left to chance there; accepted: another "
-            f"criterion, or temperature={LEAST_TEMPERATURE}, which draws the likeliest token but for near-ties"
+            f"is not allowed with {mention('temperature', 0)}: nothing is left to chance there",
+            argument="criterion",
+            value="random",
+            accepted=(
+                f"another criterion, or {mention('temperature', LEAST_TEMPERATURE)}, which draws the "
+                "likeliest token but for near-ties"
+            ),
         )

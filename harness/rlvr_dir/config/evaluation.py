@@ -199,7 +199,9 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
 
 
 def change_decoding(decoding: Decoding | None, changes: Mapping[str, Any]) -> Decoding:
-    """Change a decoding by options; another mode starts from nothing."""
+    """Change a decoding by options. Another mode starts from nothing; a threshold without a mode means `replace`."""
+    if decoding is None and "mode" not in changes and "tau" in changes:
+        changes = {"mode": "extrapolate" if "gamma" in changes else "replace", **changes}
     if decoding is None or changes.get("mode", decoding.mode) != decoding.mode:
         return parse(Decoding, changes)
     return decoding.replace(**changes)

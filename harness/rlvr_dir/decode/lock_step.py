@@ -24,7 +24,8 @@ from rlvr_dir.policy.gates import GateError
 from rlvr_dir.policy.rule import Rules
 from rlvr_dir.policy.step import Requests
 
-Facts = tuple[int, bool, bool, float]  # of a token: id, replaced, changed, delta log p
+# Of a token: id, replaced, changed, delta log p of the proposal, the proposal's id, delta log p of the token.
+Facts = tuple[int, bool, bool, float, int, float]
 
 
 class Models(Protocol):
@@ -153,8 +154,9 @@ class LockStep:
             return None
         self.finished.add(i)
         trace = np.stack(self.traces.pop(i)) if i in self.traces else None
-        ids, replaced, changed, delta_logp = zip(*written, strict=True)
-        return rollout(plan, self.engine.tokenizer, ids, replaced, changed, delta_logp, reason, trace)
+        ids, replaced, changed, delta_logp, proposed, of_written = zip(*written, strict=True)
+        tokenizer = self.engine.tokenizer
+        return rollout(plan, tokenizer, ids, replaced, changed, delta_logp, reason, proposed, of_written, trace)
 
     def check(self) -> None:
         """Refuse to go on where a response is broken, and say whose logits did it: each model reads it once more.
@@ -207,5 +209,8 @@ def as_known(checkpoints: Checkpoints, role: str, tokens: torch.Tensor) -> torch
 
 def facts_of(decision: Decision) -> list[Facts]:
     """Return a decision's facts, row by row."""
-    columns = (decision.token, decision.replaced, decision.changed, decision.delta_logp)
+    columns = (
+        decision.token, decision.replaced, decision.changed, decision.delta_logp,
+        decision.proposed, decision.delta_logp_written,
+    )  # fmt: skip
     return list(zip(*(column.tolist() for column in columns), strict=True))

@@ -13,7 +13,7 @@ from rlvr_dir.checkpoints.chat_template import encode_prompt
 from rlvr_dir.checkpoints.context import Context
 from rlvr_dir.checkpoints.read import Checkpoints
 from rlvr_dir.config import Decoding, Pair, Sampling, check_together
-from rlvr_dir.decode.trace import MAX_TOP, Trace, columns
+from rlvr_dir.decode.trace import MAX_TOP, PROPOSAL, Trace, columns
 from rlvr_dir.decode.types import BrokenLogits, Plan, Request, Rollout
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.noise import request_key
@@ -85,7 +85,7 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
             _check_begun(request, checkpoints, most)
         if request.trace is not None and not 0 <= request.trace <= MAX_TOP:
             raise UserError(f"trace={request.trace} is refused; accepted: 0 to {MAX_TOP} likeliest tokens, or None")
-        if columns(request.trace or 0) >= checkpoints.vocab_size:
+        if PROPOSAL + columns(request.trace or 0) >= checkpoints.vocab_size:
             raise UserError(
                 f"trace={request.trace} is refused: a vocabulary of {checkpoints.vocab_size} tokens is too small for it"
             )
@@ -186,6 +186,8 @@ def rollout(
     changed: ArrayLike,
     delta_logp: ArrayLike,
     finish_reason: Literal["stop", "length"],
+    proposed: ArrayLike,
+    delta_logp_written: ArrayLike,
     trace: np.ndarray | None = None,
 ) -> Rollout:
     """Make the rollout of a finished plan; text without special tokens, cut before a stop string."""
@@ -199,6 +201,12 @@ def rollout(
         finish_reason=finish_reason,
         replaced=np.asarray(replaced, dtype=bool),
         changed=np.asarray(changed, dtype=bool),
-        delta_logp=np.clip(np.asarray(delta_logp, dtype=np.float32), -DELTA_LIMIT, DELTA_LIMIT),
+        delta_logp=_clipped(delta_logp),
+        proposed=np.asarray(proposed, dtype=np.int64),
+        delta_logp_written=_clipped(delta_logp_written),
         trace=None if trace is None else Trace(np.asarray(trace, dtype=np.float32)),
     )
+
+
+def _clipped(delta_logp: ArrayLike) -> np.ndarray:
+    return np.clip(np.asarray(delta_logp, dtype=np.float32), -DELTA_LIMIT, DELTA_LIMIT)

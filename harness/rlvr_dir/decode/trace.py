@@ -11,6 +11,7 @@ from rlvr_dir.policy.gates import Gate, sign_of
 from rlvr_dir.policy.statistics import STATISTICS
 from rlvr_dir.policy.trace import FACTS, TOP_FACTS, columns, known
 
+PROPOSAL = 2  # numbers of a changed token that travel with it: what was proposed, and Δ log p of the written token
 MAX_TOP = 10  # of each model's likeliest tokens: vLLM is told to return as many numbers a token
 
 
@@ -97,4 +98,4 @@ class _Replay:
         return self._kind(np.arange(len(self._table)))
 
 
-__all__ = ["MAX_TOP", "Trace", "columns"]
+__all__ = ["MAX_TOP", "PROPOSAL", "Trace", "columns"]

@@ -80,7 +80,9 @@ class Rollout:
     - `replaced`: the criterion held and the token was redrawn from the target policy;
     - `changed`: the redrawn token differs from the proposed one (a subset of `replaced`);
     - `delta_logp`: log pi_RL - log pi_Base of the *proposed* token in nats, untruncated policies at the sampling
-      temperature (1 where that is 0), clamped to [-30, 30]: the number the `delta_logp` criterion looks at.
+      temperature (1 where that is 0), clamped to [-30, 30]: the number the `delta_logp` criterion looks at;
+    - `proposed`: the proposed token, the one written where it was not changed;
+    - `delta_logp_written`: as `delta_logp`, of the written token.
     """
 
     request: Request
@@ -91,6 +93,8 @@ class Rollout:
     replaced: np.ndarray  # (tokens,) bool
     changed: np.ndarray  # (tokens,) bool
     delta_logp: np.ndarray  # (tokens,) float32
+    proposed: np.ndarray  # (tokens,) int64
+    delta_logp_written: np.ndarray  # (tokens,) float32
     trace: Trace | None = None
 
     @property

@@ -17,7 +17,6 @@ from rlvr_dir.policy.combine import PAIR, Combination, cut
 from rlvr_dir.policy.noise import PROPOSE, REDRAW, REWRITE
 from rlvr_dir.policy.nucleus import draw
 from rlvr_dir.policy.rule import Rules, where
-from rlvr_dir.policy.statistics import at
 from rlvr_dir.policy.step import Requests, Step
 from rlvr_dir.policy.target import Policies, weights
 from rlvr_dir.policy.trace import traced
@@ -31,11 +30,12 @@ class Decision:
     proposed: Tensor  # int64, the primary's draw
     replaced: Tensor  # bool: the gate held, and the token was redrawn
     delta_logp: Tensor  # float32, of the proposed token, in nats; NaN: a model's logits, or the gate's value, are none
+    delta_logp_written: Tensor  # float32, of `token`
     trace: Tensor | None = None  # (traced rows, columns(top)) float32, see `trace.py`
 
     @property
     def changed(self) -> Tensor:
-        """Tell where the redrawn token differs from the proposed one: (n,) bool."""
+        """Return where the written token differs from the proposed one: (n,) bool."""
         return self.token != self.proposed
 
 
@@ -58,7 +58,7 @@ def decide(
     base, rl = (cut(policy, combination.vocab) for policy in combination.policies(logits, rules.rl_alone))
     policies = Policies(base, rl, rules)
     proposed = draw(weights(policies.primary, rules), rules.top_p, requests.noise(PROPOSE))
-    delta_logp = at(policies.lr, proposed) - at(policies.lb, proposed)
+    delta_logp = policies.delta_logp(proposed)
 
     value = torch.zeros(rules.n, dtype=torch.float64, device=base.device)  # without a gate tau is infinite
     redrawn, redraw = proposed.clone(), requests.noise(REDRAW)
@@ -82,4 +82,5 @@ def decide(
         rows.write(redrawn, torch.where(own.draws_target, drawn, rows.of(redrawn)))
     token = torch.where(replaced, redrawn, proposed)
     facts = traced(policies, proposed) if rules.traced.rows else None
-    return Decision(token, proposed, replaced, delta_logp.masked_fill(value.isnan(), torch.nan), facts)
+    delta_logp = delta_logp.masked_fill(value.isnan(), torch.nan)
+    return Decision(token, proposed, replaced, delta_logp, policies.delta_logp(token), facts)

@@ -109,7 +109,7 @@ def decide_fused(
     for part in work.parts:
         both = {"base": part.rows.of(base), "rl": part.rows.of(rl)}
         own = decide(both, part.rules, requests.of(part.rows), Combination(vocab))
-        names = ("token", "proposed", "replaced", "delta_logp")
+        names = ("token", "proposed", "replaced", "delta_logp", "delta_logp_written")
         decision = replace(
             decision, **{name: part.write(getattr(decision, name), getattr(own, name)) for name in names}
         )
@@ -129,16 +129,19 @@ def force(
     *,
     band: float,
     limit: float,
+    beside: tuple[float, float, float, float],
 ) -> Tensor:
     """Leave one finite logit in each row, on the decided token: band (1 + replaced + changed) + delta log p.
 
-    Where delta log p is NaN it is 4 band.
+    Where delta log p is NaN it is 4 band. Rows whose token changed keep two more, on the first ids other than the
+    decided token's: those of the channel's `encode_proposal`.
 
     Args:
         logits: (n, padded vocabulary), each row's columns side by side in memory; changed in place.
         decision: of these rows.
         decided: (n,) bool, the rows that are meant; by default all. The others are left as they are.
         band, limit: of the number; delta log p is cut to [-limit, limit].
+        beside: the offset and the step of the proposed id's number, then those of the written token's delta log p.
 
     Returns:
         The same `logits`.
@@ -150,8 +153,8 @@ def force(
         masked = decided is not None
         kernels.force[(n, -(-width // TILE))](
             logits, decided.view(torch.int8) if masked else decision.token, decision.token, decision.proposed,
-            decision.replaced.view(torch.int8), decision.delta_logp, band, limit, width, logits.stride(0),
-            MASKED=masked, TILE=TILE,
+            decision.replaced.view(torch.int8), decision.delta_logp, decision.delta_logp_written, band, limit,
+            *beside, width, logits.stride(0), MASKED=masked, TILE=TILE,
         )  # fmt: skip
     return logits
 
@@ -189,7 +192,7 @@ def run_kernels(
     lists, counts, totals = empty(n, 2, kernels.CANDIDATES), empty(n, 2, dtype=torch.int32), empty(n, 2)
     bins = empty(n, kernels.BINS)
     token, proposed = empty(n), empty(n)
-    replaced, delta = empty(n, dtype=torch.bool), empty(n, dtype=torch.float32)
+    replaced, delta, written = empty(n, dtype=torch.bool), *(empty(n, dtype=torch.float32) for _ in range(2))
     if n:
         logits, sizes = (base_logits, rl_logits), (vocab, width, base_logits.stride(0), rl_logits.stride(0))
         exact = {"enable_fp_fusion": False}  # one mass, wherever it is computed
@@ -203,8 +206,8 @@ def run_kernels(
         kernels.decide[(n,)](
             *logits, table, constants, lists, counts, totals, bins,
             requests.keys, requests.positions, requests.starts,
-            token, proposed, replaced.view(torch.int8), delta, *sizes,
+            token, proposed, replaced.view(torch.int8), delta, written, *sizes,
             TILE=tile, CHUNK=chunk, num_warps=16, **exact,
         )  # fmt: skip
-    decision = Decision(token=token, proposed=proposed, replaced=replaced, delta_logp=delta)
+    decision = Decision(token, proposed, replaced, delta, written)
     return decision, constants, totals

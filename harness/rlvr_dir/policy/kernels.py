@@ -385,7 +385,7 @@ def _draw_listed(keys, count, total, bits, limit, CHUNK: tl.constexpr):
 @triton.jit
 def decide(
     base, rl, rules, constants, lists, counts, totals, histograms, keys, positions,
-    starts, tokens, proposals, replacements, deltas, vocab, width, base_stride, rl_stride,
+    starts, tokens, proposals, replacements, deltas, deltas_written, vocab, width, base_stride, rl_stride,
     TILE: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Draw the proposal, compare its statistic, redraw where that is beyond tau. Grid (n,)."""
@@ -404,6 +404,7 @@ def decide(
     limit = tl.maximum(limit + (limit.to(tl.float64) < exact).to(tl.int64), 1)  # rounded up
 
     token = tl.cast(0, tl.int64)
+    delta = tl.cast(0.0, tl.float32)
     fired = tl.cast(1, tl.int32)
     for policy in range(2):  # the primary, and then the target if the gate holds
         if fired != 0:
@@ -419,11 +420,11 @@ def decide(
                 bins = histograms + i * _BINS
                 drawn = _draw_any(base_row, rl_row, vocab, width, own, policy, bins, total, bits, most, TILE)
             token = tl.minimum(tl.where(greedy, likeliest, drawn), vocab - 1)
+            rate = tl.load(own)
+            of_b = (tl.load(base_row + token).to(tl.float32) - tl.load(own + 2)) * rate
+            of_r = (tl.load(rl_row + token).to(tl.float32) - tl.load(own + 3)) * rate
+            delta = (of_r - of_b) - tl.load(own + 4)
             if policy == 0:
-                rate = tl.load(own)
-                of_b = (tl.load(base_row + token).to(tl.float32) - tl.load(own + 2)) * rate
-                of_r = (tl.load(rl_row + token).to(tl.float32) - tl.load(own + 3)) * rate
-                delta = (of_r - of_b) - tl.load(own + 4)
                 below = tl.load(rule + 6) != 0.0
                 rho = _noise(key, position, tl.cast(2, tl.int64)).to(tl.float64) * 2.0**-53
                 tau = tl.load(rule + 2).to(tl.float32)
@@ -450,23 +451,38 @@ def decide(
                 tl.store(deltas + i, delta)
                 tl.store(replacements + i, fired.to(tl.int8))
     tl.store(tokens + i, token)
+    tl.store(deltas_written + i, delta)
+
+
+@triton.jit
+def _cut(value, limit):
+    return tl.where(value > limit, limit, tl.where(value < -limit, -limit, value))
 
 
 @triton.jit
 def force(
-    logits, decided, tokens, proposals, replacements, deltas, band, limit, width, stride,
+    logits, decided, tokens, proposals, replacements, deltas, deltas_written, band, limit,
+    id_offset, id_step, delta_offset, delta_step, width, stride,
     MASKED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Leave one finite logit in a row, on its token. Grid (n, tiles)."""
+    """Leave one finite logit in a row, on its token, and two more where another was proposed. Grid (n, tiles)."""
     i = tl.program_id(0).to(tl.int64)
     ours = tl.load(decided + i).to(tl.int32) if MASKED else 1
     if ours != 0:
         column = tl.program_id(1) * TILE + tl.arange(0, TILE)
         token = tl.load(tokens + i)
         delta = tl.load(deltas + i)
-        changed = tl.where(token == tl.load(proposals + i), 0.0, 1.0)
-        cut = tl.where(delta > limit, limit, tl.where(delta < -limit, -limit, delta))
+        proposed = tl.load(proposals + i)
+        changed = tl.where(token == proposed, 0.0, 1.0)
+        cut = _cut(delta, limit)
         number = band * (1.0 + tl.load(replacements + i).to(tl.float32) + changed) + cut
         number = tl.where(delta == delta, number, 4.0 * band)  # NaN is not equal to itself
         value = tl.where(column == token, number, -float("inf"))
+        if (token != proposed) & (delta == delta):
+            first = tl.where(token == 0, 1, 0)
+            second = tl.where(token <= 1, 2, 1)
+            written = tl.load(deltas_written + i)
+            written = tl.where(written == written, _cut(written, limit), 0.0)
+            value = tl.where(column == first, id_offset + proposed.to(tl.float32) * id_step, value)
+            value = tl.where(column == second, delta_offset + written * delta_step, value)
         tl.store(logits + i * stride + column, value.to(logits.dtype.element_ty), mask=column < width)

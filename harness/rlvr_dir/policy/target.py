@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from rlvr_dir.policy.rule import Rows, Rules
+from rlvr_dir.policy.statistics import at
 
 
 class Policies:
@@ -23,6 +24,10 @@ class Policies:
         logits = logits.float()
         divided = self.rules.tempered.apply(torch.div, logits, logits, self.rules.temperature)
         return torch.log_softmax(divided, dim=-1)
+
+    def delta_logp(self, token: Tensor) -> Tensor:
+        """Return log pi_RL - log pi_Base of one token a row, in nats: (n,) int64 -> (n,) float32."""
+        return at(self.lr, token) - at(self.lb, token)
 
     @property
     def primary(self) -> Tensor:

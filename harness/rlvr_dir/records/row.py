@@ -28,7 +28,7 @@ from pydantic.dataclasses import dataclass
 from rlvr_dir.config.stored import Count, Name
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import DamagedError
-from rlvr_dir.policy.trace import known
+from rlvr_dir.policy.trace import FACTS, known
 
 Key = tuple[str, int]  # problem, sample
 FinishReason = Literal["stop", "length"]
@@ -36,7 +36,10 @@ DELTA_ERROR = 2.0**-11  # relative; below 6e-5 absolute, by at most 3e-8
 MOST_TOKENS = 1 << 22  # of a response
 _TEXT_BYTES, _PROMPT_BYTES = 1 << 22, 1 << 24  # what a text may have whatever its tokens, and the ids of a prompt
 _EXACT = ("text", "replaced", "changed", "token_ids", "prompt_token_ids")
-_COLUMNS = (*_EXACT, "delta_logp", "trace")  # in the order in which they follow; the last one may be missing
+# Columns in the order in which they follow. `trace` may be missing, and so may the last two, which have an entry for
+# each changed token: a response without a changed token has none, nor has one of a version before them.
+_COLUMNS = (*_EXACT, "delta_logp", "trace", "proposed", "delta_logp_written")
+UNKNOWN = -1  # in place of a proposed token that a record of an earlier version does not have
 
 _NOT_EXACT = ("text_digest", "columns", "trace_columns")
 
@@ -72,7 +75,7 @@ class Row:
     def __post_init__(self, columns: dict[str, tuple[int, int]]) -> None:
         if max(self.n_replaced, self.n_changed) > self.n_tokens:
             raise ValueError("more tokens are flagged than there are")
-        if tuple(columns) != (_COLUMNS if self.trace_columns else _COLUMNS[:-1]):
+        if tuple(columns) not in (self._names(False), self._names(bool(self.n_changed))):
             raise ValueError(f"its columns are {[*columns]}")
         self.problem, self.numbers = sys.intern(self.problem), array("I", chain.from_iterable(columns.values()))
 
@@ -92,6 +95,8 @@ class Row:
             rollout.delta_logp,
             digest(request.prompt) if request.prompt_token_ids is None else None,
             None if rollout.trace is None else rollout.trace.table,
+            rollout.proposed,
+            rollout.delta_logp_written,
         )
 
     @classmethod
@@ -108,8 +113,13 @@ class Row:
         delta_logp: ArrayLike,
         prompt: str | None = None,
         trace: ArrayLike | None = None,
+        proposed: ArrayLike | None = None,
+        delta_logp_written: ArrayLike | None = None,
     ) -> "Row":
         """Make it from values, and compress them.
+
+        `proposed` and `delta_logp_written` have an entry for each token, of which those of changed tokens are kept;
+        None is unknown.
 
         Raises:
             ValueError: the columns are not of the same length.
@@ -122,7 +132,11 @@ class Row:
             "delta_logp": _rounded(delta_logp, table is not None),
         }
         n = len(flags["replaced"])
-        for name, values in (flags | columns | ({} if table is None else {"trace": table})).items():
+        of_changed: dict[str, np.ndarray] = {}
+        if proposed is not None and delta_logp_written is not None:
+            of_changed["proposed"] = np.asarray(proposed, dtype="<u4")
+            of_changed["delta_logp_written"] = _rounded(delta_logp_written, table is not None)
+        for name, values in (flags | columns | of_changed | ({} if table is None else {"trace": table})).items():
             if name != "prompt_token_ids" and len(values) != n:
                 raise ValueError(f"{name} of {problem} sample {sample} has {len(values)} entries, not {n}")
         data = {
@@ -136,6 +150,9 @@ class Row:
         packed = {name: zlib.compress(column) for name, column in data.items()}
         if table is not None:
             packed["trace"] = zlib.compress(_planes(table), 1)
+        if flags["changed"].any():
+            for name, values in of_changed.items():
+                packed[name] = zlib.compress(values[flags["changed"]].tobytes())
         row = cls(
             problem=problem,
             sample=sample,
@@ -190,8 +207,34 @@ class Row:
     @property
     def delta_logp(self) -> np.ndarray:
         """Return log π_RL - log π_Base of the proposed tokens, (tokens,) float32."""
-        kind = "<f4" if self.trace_columns else "<f2"
-        return np.frombuffer(self._column("delta_logp"), kind).astype(np.float32)
+        return self._numbers("delta_logp")
+
+    @property
+    def proposed(self) -> np.ndarray:
+        """Return the proposed tokens, (tokens,) int64: the one written where it did not change.
+
+        In a record of an earlier version it is `UNKNOWN` where the token changed, unless there is a trace.
+        """
+        proposed = np.array(self.token_ids, dtype=np.int64)
+        if self._has_proposals:
+            proposed[self.changed] = self._ids("proposed")
+        elif self.n_changed:
+            trace = self.trace
+            proposed[self.changed] = UNKNOWN if trace is None else trace[self.changed, FACTS.index("proposed")]
+        return proposed
+
+    @property
+    def delta_logp_written(self) -> np.ndarray:
+        """Return log π_RL - log π_Base of the written tokens, (tokens,) float32.
+
+        In a record of an earlier version it is NaN where the token changed.
+        """
+        delta_logp = self.delta_logp
+        if self._has_proposals:
+            delta_logp[self.changed] = self._numbers("delta_logp_written")
+        elif self.n_changed:
+            delta_logp[self.changed] = np.nan
+        return delta_logp
 
     @property
     def trace(self) -> np.ndarray | None:
@@ -207,8 +250,8 @@ class Row:
 
     def facts(self) -> dict[str, Any]:
         """Return what is at hand as plain JSON values: what `Row(**facts)` is made from."""
-        numbers, prompt = self.numbers.tolist(), {} if self.prompt is None else {"prompt": self.prompt}
-        columns = dict(zip(_COLUMNS, zip(numbers[::2], numbers[1::2], strict=True), strict=False))
+        prompt = {} if self.prompt is None else {"prompt": self.prompt}
+        columns = {name: (size, checksum) for name, _, size, checksum in self._places()}
         names = ("problem", "sample", "finish_reason", "n_tokens", "n_replaced", "n_changed", "text_digest", "digest")
         width = {"trace_columns": self.trace_columns} if self.trace_columns else {}
         return {**{name: getattr(self, name) for name in names}, "columns": columns, **prompt, **width}
@@ -242,7 +285,7 @@ class Row:
         return data
 
     def holds(self, payload: bytes) -> bool:
-        """Tell whether these are its columns."""
+        """Return whether these are its columns."""
         return all(zlib.crc32(payload[at : at + size]) == crc for _, at, size, crc in self._places())
 
     def place(self, source: bytes | Path, at: int = 0) -> None:
@@ -252,7 +295,18 @@ class Row:
     def _places(self) -> list[tuple[str, int, int, int]]:
         """Return of each column its name, where it begins, its size and its checksum."""
         sizes, checksums = self.numbers[::2], self.numbers[1::2]
-        return [*zip(_COLUMNS, accumulate(sizes, initial=0), sizes, checksums, strict=False)]
+        names = self._names(self._has_proposals)
+        return [*zip(names, accumulate(sizes[:-1], initial=0), sizes, checksums, strict=True)]
+
+    def _names(self, with_proposals: bool) -> tuple[str, ...]:
+        """Return the names of its columns, in order."""
+        absent = () if self.trace_columns else ("trace",)
+        absent += () if with_proposals else ("proposed", "delta_logp_written")
+        return tuple(name for name in _COLUMNS if name not in absent)
+
+    @property
+    def _has_proposals(self) -> bool:
+        return len(self.numbers) == 2 * len(self._names(True))
 
     def _read(self, start: int, size: int) -> bytes:
         if isinstance(self.source, bytes):
@@ -266,7 +320,7 @@ class Row:
 
     def _column(self, name: str) -> bytes:
         """Read a column, and no other; decompress it, to no more bytes than so many tokens can have."""
-        _, start, size, checksum = self._places()[_COLUMNS.index(name)]
+        start, size, checksum = next(place for known, *place in self._places() if known == name)
         least, most = self._bytes(name)
         stream, packed = zlib.decompressobj(), self._read(start, size)
         if zlib.crc32(packed) != checksum:
@@ -286,9 +340,20 @@ class Row:
             return 0, max(_TEXT_BYTES, 256 * n)
         if name == "prompt_token_ids":
             return 0, _PROMPT_BYTES
-        delta = n * (4 if self.trace_columns else 2)
-        exact = {"token_ids": 4 * n, "delta_logp": delta, "trace": 4 * n * self.trace_columns}.get(name, flags)
+        a_number = 4 if self.trace_columns else 2
+        sizes = {
+            "token_ids": 4 * n,
+            "delta_logp": a_number * n,
+            "trace": 4 * n * self.trace_columns,
+            "proposed": 4 * self.n_changed,
+            "delta_logp_written": a_number * self.n_changed,
+        }
+        exact = sizes.get(name, flags)
         return exact, exact
+
+    def _numbers(self, name: str) -> np.ndarray:
+        kind = "<f4" if self.trace_columns else "<f2"
+        return np.frombuffer(self._column(name), kind).astype(np.float32)
 
     def _flags(self, name: str, count: int) -> np.ndarray:
         flags = np.unpackbits(np.frombuffer(self._column(name), np.uint8), count=self.n_tokens).astype(bool)

@@ -8,9 +8,11 @@ from rlvr_dir.report import difference_figures, figures, lead, tables
 from rlvr_dir.report.groups import Group, grouped
 from rlvr_dir.report.model import Chapter, Report, Section
 from rlvr_dir.report.paper import against_paper
+from rlvr_dir.report.replacements import replacements_chapter
 from rlvr_dir.report.shapes import benchmark_title
 from rlvr_dir.report.trained import trained_chapter, with_unique_names
 from rlvr_dir.results.compare import Comparison, comparisons
+from rlvr_dir.results.replacements import Replacements
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.show import shortfalls
 from rlvr_dir.results.trainings import of_training
@@ -26,6 +28,7 @@ def build(
     runs: Mapping[str, str] | None = None,
     facts: Sequence[tuple[str, str]] = (),
     viewers: Sequence[tuple[str, str]] = (),
+    replaced: Sequence[Replacements] = (),
     paper_base: str | None = None,
 ) -> Report:
     """Build the report of some results.
@@ -37,6 +40,7 @@ def build(
         runs: addresses of MLflow runs by config hash.
         facts: what the foot of the page should say besides.
         viewers: of `token_viewers`.
+        replaced: of `replacements_shown`.
         paper_base: what the paper calls the base of all results, where its place does not say it.
 
     Raises:
@@ -66,6 +70,8 @@ def build(
         chapters.append(
             Chapter("Differences", (), (difference_figures.differences(rows), tables.differences(rows, groups)))
         )
+    if (changed := replacements_chapter(replaced)) is not None:
+        chapters.append(changed)
     if (against := against_paper(results, paper_base)) is not None:
         chapters.append(against)
     chapters += more

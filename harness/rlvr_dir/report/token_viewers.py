@@ -7,6 +7,7 @@ from rlvr_dir.records import Record
 from rlvr_dir.report.groups import grouped
 from rlvr_dir.report.viewer import common_problems, stored_answers, viewer_data, viewer_fragment
 from rlvr_dir.results.from_records import record_of
+from rlvr_dir.results.replacements import Replacements, all_replacements
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.trainings import called, of_training, run_of
 
@@ -20,11 +21,7 @@ def token_viewers(
     being right. Of a training's seeds the first is shown. `tokenizer` gives that of some records, or None.
     """
     viewers: list[tuple[str, str]] = []
-    first: dict[str, int | str] = {}
-    for result in results:
-        first.setdefault(called(result), run_of(result))
-    results = [result for result in results if not of_training(result) or run_of(result) == first[called(result)]]
-    for group in grouped(results) if problems else ():
+    for group in grouped(_without_seeds(results)) if problems else ():
         for task in dict.fromkeys(result.task for result in group.results):
             chosen = _chosen([result for result in group.results if result.task == task])
             pairs = [(result, record) for result in chosen if (record := record_of(result)) is not None]
@@ -40,6 +37,27 @@ def token_viewers(
     return viewers
 
 
+def replacements_shown(
+    results: Sequence[EvalResult], tokenizer: Callable[[Sequence[Record]], Any]
+) -> list[Replacements]:
+    """Return the replacements of the gated results that `token_viewers` shows."""
+    chosen = [
+        result
+        for group in grouped(_without_seeds(results))
+        for task in dict.fromkeys(result.task for result in group.results)
+        for result in _chosen([result for result in group.results if result.task == task])
+    ]
+    return all_replacements(chosen, tokenizer)
+
+
+def _without_seeds(results: Sequence[EvalResult]) -> list[EvalResult]:
+    """Return the results, of each training those of the first seed alone."""
+    first: dict[str, int | str] = {}
+    for result in results:
+        first.setdefault(called(result), run_of(result))
+    return [result for result in results if not of_training(result) or run_of(result) == first[called(result)]]
+
+
 def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
     """Choose one result a mode, of several the best."""
     best: dict[str, EvalResult] = {}
@@ -47,7 +65,9 @@ def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
         mode = result.decoding.mode
         if mode not in best or result.avg > best[mode].avg:
             best[mode] = result
-    return [best[mode] for mode in ("base", "rl", "replace", "reject", "veto", "extrapolate") if mode in best]
+    return [
+        best[mode] for mode in ("base", "rl", "replace", "reject", "veto", "resample", "extrapolate") if mode in best
+    ]
 
 
 def _differing_problems(results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:

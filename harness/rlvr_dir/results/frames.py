@@ -19,6 +19,7 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.policy.trace import FACTS, TOP_FACTS, known
 from rlvr_dir.records import Record, RecordStore
 from rlvr_dir.records.record import in_order
+from rlvr_dir.records.row import UNKNOWN
 from rlvr_dir.records.store import is_record
 from rlvr_dir.results.result import COUNTS, FLAGS, EvalResult
 from rlvr_dir.results.settings import settings_of
@@ -96,7 +97,7 @@ def stored_records(place: str | Path) -> list[Record]:
     store = next((store for store in stores if store.names()), None)
     if store is None:
         raise UserError(
-            "holds no records", argument="place", value=str(place), accepted="a record's folder, or a folder of records"
+            "has no records", argument="place", value=str(place), accepted="a record's folder, or a folder of records"
         )
     return [store.read(*name) for name in store.names()]
 
@@ -107,7 +108,7 @@ def token_frame(records: Iterable[tuple[Record, Any]]) -> "pandas.DataFrame":
 
     parts = [_tokens(record, tokenizer) for record, tokenizer in records if record.rows]
     if not parts:
-        return pandas.DataFrame(columns=[*_LABELS, *_COUNTED, "text"])
+        return pandas.DataFrame(columns=[*_LABELS, *_COUNTED, "text", "proposed_text"])
     for name in _LABELS:  # as categories: a text a token would be most of the memory
         categories = list(dict.fromkeys(value for part in parts for value in part[name].unique()))
         for part in parts:
@@ -116,7 +117,9 @@ def token_frame(records: Iterable[tuple[Record, Any]]) -> "pandas.DataFrame":
 
 
 _LABELS = ("record", "task", "decoding", "problem")
-_COUNTED = ("sample", "position", "token", "delta_logp", "flagged", "changed")
+_COUNTED = (
+    "sample", "position", "token", "delta_logp_written", "proposed", "delta_logp", "flagged", "changed",
+)  # fmt: skip
 
 
 def _tokens(record: Record, tokenizer: Any) -> "pandas.DataFrame":
@@ -126,8 +129,7 @@ def _tokens(record: Record, tokenizer: Any) -> "pandas.DataFrame":
     rows = [record.rows[key].load() for key in in_order(record.rows)]
     sizes = [row.n_tokens for row in rows]
     ids = np.concatenate([np.asarray(row.token_ids, np.int64) for row in rows])
-    distinct, which = np.unique(ids, return_inverse=True)
-    texts = [None if tokenizer is None else decoded(tokenizer, [token]) for token in distinct.tolist()]
+    proposed = np.concatenate([row.proposed for row in rows])
     width = max((row.trace_columns for row in rows if known(row.trace_columns)), default=0)
     names = [*FACTS, *(f"{fact}_{rank}" for rank in range(width // len(TOP_FACTS)) for fact in TOP_FACTS)]
     table = np.full((len(ids), width), np.nan, np.float32)
@@ -143,10 +145,20 @@ def _tokens(record: Record, tokenizer: Any) -> "pandas.DataFrame":
             "sample": np.repeat([row.sample for row in rows], sizes),
             "position": np.concatenate([np.arange(size) for size in sizes]),
             "token": ids,
-            "text": np.array(texts, object)[which.ravel()],
+            "text": _texts(tokenizer, ids),
+            "delta_logp_written": np.concatenate([row.delta_logp_written for row in rows]),
+            "proposed": pandas.Series(proposed, dtype="Int64").mask(proposed == UNKNOWN),
+            "proposed_text": _texts(tokenizer, proposed),
             "delta_logp": np.concatenate([row.delta_logp for row in rows]),
             "flagged": np.concatenate([row.replaced for row in rows]),
             "changed": np.concatenate([row.changed for row in rows]),
-            **dict(zip(names, table.T, strict=False)),
+            **{name: column for name, column in zip(names, table.T, strict=False) if name != "proposed"},
         }
     )
+
+
+def _texts(tokenizer: Any, ids: np.ndarray) -> np.ndarray:
+    """Return the text of each token alone, (tokens,) objects; None without a tokenizer or a known token."""
+    distinct, which = np.unique(ids, return_inverse=True)
+    texts = [None if tokenizer is None or i == UNKNOWN else decoded(tokenizer, [i]) for i in distinct.tolist()]
+    return np.array(texts, object)[which.ravel()]

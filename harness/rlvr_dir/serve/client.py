@@ -23,7 +23,7 @@ from rlvr_dir.decode.types import Plan, Request
 from rlvr_dir.decode.vllm_pair import channel
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError
-from rlvr_dir.policy.trace import FACTS
+from rlvr_dir.policy.trace import FACTS, TOP_FACTS
 from rlvr_dir.serve.engine import ServedPair
 from rlvr_dir.serve.request_parser import ServeRequest
 
@@ -39,22 +39,31 @@ LAST_WORDS = 5.0  # seconds that clients have to take the answer that their requ
 ENDED = "the server is ending, and its time for running requests is over; nothing of this response is kept"
 
 
+EXTENDED = (
+    "base_logprob", "delta_logp", "replaced", "changed", "proposed", "proposed_id", "delta_logp_written",
+)  # fmt: skip
+
+
 @dataclass
 class TokenFacts(Logprob):
-    """The log p that RL gives the emitted token, with the facts of its decision.
+    """The log p that RL gives the written token, with the facts of its decision.
 
-    `base_logprob` is base's of the emitted token, None where it is not known: a redrawn token that is not among base's
-    likeliest. `delta_logp` is of the proposed token, which the criterion looked at.
+    `base_logprob` is base's log p of the written token; it is None if the token changed and is not among base's most
+    likely ones. `delta_logp` is of the proposed token, which the criterion looked at, and `delta_logp_written` of the
+    written one. `proposed` is the text of the proposed token, and `proposed_id` its id.
     """
 
     base_logprob: float | None = None
     delta_logp: float = 0.0
     replaced: bool = False
     changed: bool = False
+    proposed: str = ""
+    proposed_id: int = -1
+    delta_logp_written: float = 0.0
 
     def extension(self) -> dict[str, Any]:
         """Return what OpenAI's answer has no field for."""
-        return {name: getattr(self, name) for name in ("base_logprob", "delta_logp", "replaced", "changed")}
+        return {name: getattr(self, name) for name in EXTENDED}
 
 
 class PairClient:
@@ -64,7 +73,8 @@ class PairClient:
         self.pair = pair
         self.inner = pair.async_llm
         vocab_size = pair.checkpoints.vocab_size
-        self.most_top = min(MAX_TOP, (vocab_size - 1 - len(FACTS)) // 4)  # what a small vocabulary has room for
+        room = vocab_size - 1 - channel.PROPOSAL - len(FACTS)  # a small vocabulary has less than others
+        self.most_top = min(MAX_TOP, room // len(TOP_FACTS))
         self.ending = False
         self._running: set[str] = set()
         self._numbers = count()
@@ -182,21 +192,18 @@ class PairClient:
         token_ids, flat = list(completion.token_ids), completion.logprobs
         if not token_ids or flat is None:
             return []
-        spans = list(zip(flat.start_indices, flat.end_indices, strict=True))[-len(token_ids) :]
-        if [flat.token_ids[start] for start, _ in spans] != token_ids:
-            raise RuntimeError("vLLM returned the facts of other tokens than those it emitted")
-        logits = [flat.logprobs[start] for start, _ in spans]
+        logits, returned = channel.unpack(flat, token_ids)
         if (broken := channel.first_broken(logits)) is not None:
             after = before + broken
             raise GenerationError(f"NaN or infinite logits after {after} tokens of the response: no token can be drawn")
         top = plan.request.tag
         if top is None or plan.request.trace is None:
             return None
-        replaced, changed, delta = channel.decode(np.array(logits))
-        returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
+        replaced, changed, delta = channel.decode(logits)
         trace = Trace(channel.decode_trace(token_ids, returned, columns(plan.request.trace)))
         likeliest = {model: trace.likeliest(model) for model in ("base", "rl")}
-        proposed = trace.proposed
+        proposed, written = channel.decode_proposals(token_ids, changed, delta, returned)
+        texts = convert_ids_list_to_tokens(self.pair.tokenizer, proposed.tolist())
         positions: list[dict[int, Logprob]] = []
         for at, token in enumerate(token_ids):
             logp: dict[str, float | None] = {}
@@ -213,6 +220,9 @@ class PairClient:
                 delta_logp=float(delta[at]),
                 replaced=bool(replaced[at]),
                 changed=bool(changed[at]),
+                proposed=texts[at],
+                proposed_id=int(proposed[at]),
+                delta_logp_written=float(written[at]),
             )
             listed = {int(ids[at][i]): Logprob(float(values[at][i]), rank=i + 1) for i in range(top)}
             positions.append(listed | {token: facts})

@@ -146,7 +146,7 @@ def result_of_run(run_id: str, store: Path | str) -> EvalResult:
     """
     place = TrackingStore.at(store)
     if not place.exists:
-        raise UserError(f"run:{run_id} is asked of {str(store)!r}, which holds no mlflow.db; accepted: --tracking URI")
+        raise UserError(f"run:{run_id} is asked of {str(store)!r}, which holds no mlflow.db", accepted="--tracking URI")
     try:
         with patience(), TemporaryDirectory() as folder:
             result = read_any_result(Path(place.client().download_artifacts(run_id, RESULT, folder)))
@@ -184,7 +184,9 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise UserError(f"folder={str(folder)!r} does not exist; accepted: a folder that eval or demo has written to")
+        raise UserError(
+            "does not exist", argument="folder", value=str(folder), accepted="a folder that eval or demo has written to"
+        )
     place, report = TrackingStore.at(store), SyncReport()
     results: list[tuple[str, float, TaskResult]] = []
     for path in sorted(folder.glob("*.json")):
@@ -203,7 +205,11 @@ def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -
                 (report.present if is_logged else report.logged).append(name)
     except Exception as error:
         raise UserError(
-            f"tracking={str(store)!r} cannot be written to ({reason(error, store)}); {len(report.logged)} results were "
-            "logged before, run again for the rest"
+            (
+                f"cannot be written to ({reason(error, store)}); {len(report.logged)} results were logged "
+                "before, run again for the rest"
+            ),
+            argument="tracking",
+            value=str(store),
         ) from error
     return report

@@ -38,7 +38,11 @@ def resolve_store(folder: Path | str, uri: str | None = None) -> Path | str:
         UserError: a URI that is neither a server's nor sqlite's, or "off".
     """
     if uri == OFF:
-        raise UserError(f"tracking={OFF!r} names no store; accepted here: a folder, http://HOST:PORT or sqlite:///FILE")
+        raise UserError(
+            "names no store; accepted here: a folder, http://HOST:PORT or sqlite:///FILE",
+            argument="tracking",
+            value=OFF,
+        )
     variable = os.environ.get(VARIABLE)
     chosen = uri or (variable if variable != OFF else None) or folder
     TrackingStore.at(chosen)
@@ -78,8 +82,9 @@ class TrackingStore:
         is_uri = isinstance(where, str) and text.startswith(_SQLITE)
         if isinstance(where, str) and not is_uri and _OTHERS.match(text):
             raise UserError(
-                f"tracking={text!r} is refused; accepted: a folder (./NAME where it looks like an address), "
-                "http://HOST:PORT or sqlite:///FILE"
+                argument="tracking",
+                value=text,
+                accepted="a folder (./NAME where it looks like an address), http://HOST:PORT or sqlite:///FILE",
             )
         file = Path(unquote(text.removeprefix(_SQLITE))) if is_uri else Path(where) / "mlflow.db"
         file = file.expanduser().resolve()

@@ -6,7 +6,7 @@ from typing import Any
 from rlvr_dir.checkpoints.beside_vllm import on_cpu
 from rlvr_dir.checkpoints.read import ties_head
 from rlvr_dir.config import EngineSpec
-from rlvr_dir.decode.trace import MAX_TOP, columns
+from rlvr_dir.decode.trace import MAX_TOP, PROPOSAL, columns
 from rlvr_dir.decode.vllm_pair.plugin import ARCHITECTURE
 from rlvr_dir.decode.vllm_pair.self_test import TestedPair
 from rlvr_dir.errors import UserError
@@ -77,7 +77,7 @@ def llm_arguments(engine: TestedPair, *, eager: bool, head_dtype: str) -> dict[s
         "logits_processors": ["rlvr_dir.decode.vllm_pair.processor:PairProcessor"],
         "logprobs_mode": "processed_logits",
         "worker_extension_cls": "rlvr_dir.decode.vllm_pair.worker.PairWorker",
-        "max_logprobs": 1 + columns(MAX_TOP),
+        "max_logprobs": 1 + PROPOSAL + columns(MAX_TOP),
     }
     if spec.max_num_batched_tokens is not None:
         arguments["max_num_batched_tokens"] = spec.max_num_batched_tokens

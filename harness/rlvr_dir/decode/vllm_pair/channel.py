@@ -1,8 +1,8 @@
-"""The per-token channel: (replaced, changed, delta log p) as the one finite logit of a forced row.
+"""The per-token channel: how the facts of a decision travel through vLLM as finite logits of a forced row.
 
-The processor leaves exactly one finite logit a row, on the chosen token; vLLM samples it greedily and returns it
-untouched as the token's "log-probability" (`logprobs_mode="processed_logits"`). It therefore survives preemption,
-chunking, tensor parallelism and process boundaries like the token itself.
+The processor leaves one finite logit on the chosen token; vLLM samples it greedily and returns it untouched as the
+token's "log-probability" (`logprobs_mode="processed_logits"`). It therefore survives preemption, chunking, tensor
+parallelism and process boundaries like the token itself.
 
     logit = 64 (1 + replaced + changed) + clamp(delta log p, -30, 30)
 
@@ -11,24 +11,37 @@ half of that. Where a model's logits are no distribution, delta log p is NaN and
 that vLLM emits the token like any other, which is then one that ends the response, and the host is told with it. No
 step waits for that.
 
-A traced token has its statistics on other ids of the row, in order and past the chosen one, as finite logits below its
-band (ranks and ids negated, the others at most 30); asked for as many log-probabilities, vLLM returns exactly these.
+Further numbers of a token are finite logits on the other ids of its row: number j is on the j-th id that is not the
+chosen one (`slots`). A request of vLLM's asks for them as `asked_for` says.
+
+    number 0    where the token changed: 144 + id of the proposed token / 2^16
+    number 1    where the token changed: 152 + clamp(delta log p of the chosen token, -30, 30) / 4
+    from 2 on   of a traced token: its statistics (ranks and ids negated, the others at most 30)
+
+The first two lie below the band of a changed token, and at most 78 below its logit. So vLLM's top-p, which is applied
+to all rows when a plain request of somebody else's has one, cannot cut them: beside the chosen token they have a
+probability above 0 in float32. Statistics of a trace have none, and are cut.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
 
 from rlvr_dir.decode.plan import DELTA_LIMIT
+from rlvr_dir.decode.trace import PROPOSAL, columns
+from rlvr_dir.decode.types import Plan
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.trace import FACTS, TOP_FACTS
 
 BAND = 64.0
+Returned = Callable[[int], tuple[Sequence[int], Sequence[float]]]  # what vLLM gave back at a place: ids and logits
 NO_NUMBER = 4 * BAND  # where delta log p is NaN
 NO_FACT = -(2.0**26)  # the same, for a statistic: below all others
+BESIDE = (144.0, 2.0**-16, 152.0, 0.25)  # offset and step of the proposed id, and of delta log p
 _ERROR = 1e-3
 _NO_BAND = "a token came back without the facts of its decision: its logit lies in no band of the channel"
 
@@ -75,8 +88,90 @@ def first_broken(logits: Iterable[float]) -> int | None:
     return None
 
 
+def numbers_of(plan: Plan) -> int:
+    """Return how many numbers each token of a plan may have beside the chosen one."""
+    if plan.request.trace is not None:
+        return PROPOSAL + columns(plan.request.trace)
+    return PROPOSAL if plan.rule.gate is not None else 0
+
+
+def unpack(flat: Any, token_ids: Sequence[int]) -> tuple[np.ndarray, Returned]:
+    """Read vLLM's flat log-probabilities of the last tokens of a response.
+
+    Returns:
+        The chosen tokens' logits, (tokens,) float64; and what vLLM gave back at each place.
+
+    Raises:
+        RuntimeError: they belong to other tokens.
+    """
+    spans = list(zip(flat.start_indices, flat.end_indices, strict=True))[-len(token_ids) :]
+    if [flat.token_ids[start] for start, _ in spans] != list(token_ids):
+        raise RuntimeError("vLLM returned the facts of other tokens than those it emitted")
+
+    def returned(place: int) -> tuple[Sequence[int], Sequence[float]]:
+        start, end = spans[place]
+        return flat.token_ids[start:end], flat.logprobs[start:end]
+
+    return np.array([flat.logprobs[start] for start, _ in spans], dtype=np.float64), returned
+
+
+def asked_for(numbers: int, runner_v2: bool) -> dict[str, Any]:
+    """Return the fields of vLLM's `SamplingParams` with which it returns so many numbers beside each chosen token.
+
+    Runner V2 gathers ids that are named beforehand. Runner V1 is asked for the largest logits, among which are all that
+    are finite: to name ids would cost it more, request by request.
+    """
+    if numbers and runner_v2:
+        return {"logprob_token_ids": [*range(numbers + 1)]}  # one of them may be the chosen token
+    return {"logprobs": numbers + 1 if numbers else 0}  # the chosen token is the largest
+
+
+def encode_proposal(proposed: torch.Tensor, delta_logp: torch.Tensor) -> torch.Tensor:
+    """Write what was proposed in place of n tokens, and delta log p of these: (n,) int64, (n,) -> (n, PROPOSAL)."""
+    id_offset, id_step, delta_offset, delta_step = BESIDE
+    written = delta_logp.float().nan_to_num(0.0, DELTA_LIMIT, -DELTA_LIMIT).clamp(-DELTA_LIMIT, DELTA_LIMIT)
+    return torch.stack([id_offset + proposed.float() * id_step, delta_offset + written * delta_step], dim=1)
+
+
+def decode_proposals(
+    chosen: Sequence[int], changed: np.ndarray, delta_logp: np.ndarray, returned: Returned
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the proposed token of each position of a response, and delta log p of the written one.
+
+    Where the token did not change they are the chosen token and its `delta_logp`.
+
+    Args:
+        chosen: (tokens,) the tokens that were forced.
+        changed, delta_logp: (tokens,) as `decode` returns them.
+        returned: for each token the ids and logits that vLLM gave back.
+
+    Returns:
+        (tokens,) int64 ids and (tokens,) float32.
+
+    Raises:
+        ValueError: a changed token came back without its numbers.
+    """
+    id_offset, id_step, delta_offset, delta_step = BESIDE
+    proposed, written = np.array(chosen, dtype=np.int64), delta_logp.astype(np.float32)
+    for place in np.flatnonzero(changed):
+        numbers = dict(_numbers(chosen[place], *returned(place)))
+        if not all(math.isfinite(numbers.get(slot, math.inf)) for slot in range(PROPOSAL)):
+            raise ValueError("a changed token came back without what was proposed in its place")
+        proposed[place] = round((numbers[0] - id_offset) / id_step)
+        written[place] = (numbers[1] - delta_offset) / delta_step
+    return proposed, written
+
+
+def _numbers(chosen: int, ids: Sequence[int], logits: Sequence[float]) -> Iterable[tuple[int, float]]:
+    """Undo `slots` for one token: the place of each number that vLLM returned beside the chosen token, and the number.
+
+    What is infinite is no number: asked for its largest logits, vLLM fills up with any others.
+    """
+    return ((id_ - (id_ > chosen), logit) for id_, logit in zip(ids, logits, strict=True) if id_ != chosen)
+
+
 def slots(chosen: torch.Tensor, width: int) -> torch.Tensor:
-    """Return the ids of `width` statistics beside each chosen token: (n,) -> (n, width), 0, 1, ... without it."""
+    """Return the ids of `width` numbers beside each chosen token: (n,) -> (n, width), 0, 1, ... without it."""
     ids = torch.arange(width, device=chosen.device).expand(len(chosen), width)
     return ids + (ids >= chosen[:, None]).long()
 
@@ -99,14 +194,12 @@ def _signs_on(device: torch.device, width: int) -> torch.Tensor:
     return torch.from_numpy(signs(width)).to(device)  # once: a copy in every step would wait for the device
 
 
-def decode_trace(
-    chosen: Sequence[int], returned: Sequence[tuple[Sequence[int], Sequence[float]]], width: int
-) -> np.ndarray:
+def decode_trace(chosen: Sequence[int], returned: Returned, width: int) -> np.ndarray:
     """Undo `encode_trace` for a whole response.
 
     Args:
         chosen: (tokens,) the tokens that were forced.
-        returned: for each of them the ids and logits that vLLM gave back.
+        returned: for each token the ids and logits that vLLM gave back.
         width: statistics a token.
 
     Returns:
@@ -117,19 +210,21 @@ def decode_trace(
             have no probability beside the forced token.
         ValueError: a statistic is missing, or something came back that is none.
     """
-    table = np.full((len(chosen), width), np.nan, dtype=np.float32)
-    for row, token, (ids, logits) in zip(table, chosen, returned, strict=True):
-        for id_, value in zip(ids, logits, strict=True):
-            if id_ != token:
-                slot = id_ - (id_ > token)
-                if value == -math.inf:
-                    raise UserError(
-                        "trace is refused beside a plain request of vLLM's with top_p, top_k or another cut, which is "
-                        "made in every row; accepted: plain requests with top_p=1, or none"
-                    )
-                if not 0 <= slot < width or not math.isfinite(value):
-                    raise ValueError(f"token {id_} came back with {value}, which is none of its statistics")
-                row[slot] = value
+    table, cut = np.full((len(chosen), width), np.nan, dtype=np.float32), False
+    for place, token in enumerate(chosen):
+        for slot, value in _numbers(token, *returned(place)):
+            cut = cut or value == -math.inf
+            if math.isfinite(value) and slot >= PROPOSAL:
+                if slot >= PROPOSAL + width:
+                    raise ValueError(f"number {slot} came back with {value}, which is none of a token's statistics")
+                table[place, slot - PROPOSAL] = value
     if np.isnan(table).any():
-        raise ValueError("a traced token came back without all of its statistics")
+        if not cut:
+            raise ValueError("a traced token came back without all of its statistics")
+        raise UserError(
+            "Traces cannot be decoded beside a plain vLLM request that has top_p, top_k or min_p, because vLLM then "
+            "cuts the logits of every request in the batch",
+            argument="trace",
+            accepted="plain requests with top_p=1, or none",
+        )
     return np.where(table == NO_FACT, np.nan, table * signs(width))

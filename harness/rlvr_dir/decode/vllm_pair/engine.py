@@ -301,8 +301,7 @@ class VllmPair(TestedPair):
             stop=list(plan.request.stop) or None,
             detokenize=kind is not None or bool(plan.request.stop),
             skip_special_tokens=True,
-            # the chosen token's number only, or with it those that carry its statistics
-            logprobs=0 if plan.request.trace is None else 1 + columns(plan.request.trace),
+            **channel.asked_for(channel.numbers_of(plan), self.runner_v2),
             flat_logprobs=True,
             output_kind=kind or RequestOutputKind.FINAL_ONLY,
             extra_args={EXTRA_ARG: plan.plain()},
@@ -317,18 +316,12 @@ class VllmPair(TestedPair):
         return name
 
     def _rollout(self, plan: Plan, completion: Any) -> Rollout:
-        flat = completion.logprobs
         token_ids = list(completion.token_ids)
-        logits = np.array([flat.logprobs[start] for start in flat.start_indices], dtype=np.float64)
-        named = [flat.token_ids[start] for start in flat.start_indices]
-        if named != token_ids:
-            raise RuntimeError("vLLM returned the facts of other tokens than those it emitted")
+        logits, returned = channel.unpack(completion.logprobs, token_ids)
         replaced, changed, delta_logp = channel.decode(logits)
         reason = "length" if completion.finish_reason == "length" else "stop"
         trace = None
         if plan.request.trace is not None:
-            spans = zip(flat.start_indices, flat.end_indices, strict=True)
-            returned = [(flat.token_ids[start:end], flat.logprobs[start:end]) for start, end in spans]
             trace = channel.decode_trace(token_ids, returned, columns(plan.request.trace))
         if (broken := np.isnan(delta_logp)).any():
             first = int(broken.argmax())
@@ -337,7 +330,13 @@ class VllmPair(TestedPair):
                 logp = {role: trace[first, FACTS.index(f"logp_{role}")] for role in self.roles[:2]}
                 roles = tuple(role for role in logp if np.isnan(logp[role]))
             raise _Broken(plan, token_ids[:first], roles)
-        return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, trace)
+        proposed, written = channel.decode_proposals(token_ids, changed, delta_logp, returned)
+        return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, proposed, written, trace)
+
+    @property
+    def runner_v2(self) -> bool:
+        """Whether vLLM runs its model runner V2, as on GPUs."""
+        return bool(getattr(self._engine.vllm_config, "use_v2_model_runner", False))
 
     def forget_prompts(self) -> None:
         """Empty the prefix cache, so that prompts are computed again.

@@ -148,5 +148,5 @@ class PairProcessor(*_INTERFACES):
         """Put the statistics of traced rows beside their forced tokens, of each row as many as it asked for."""
         for top, rows in alike:
             at, width = traced[rows], columns(top)
-            beside = channel.slots(tokens[at], width)
+            beside = channel.slots(tokens[at], channel.PROPOSAL + width)[:, channel.PROPOSAL :]
             logits[at[:, None], beside] = channel.encode_trace(facts[rows, :width]).to(logits.dtype)

@@ -59,20 +59,25 @@ def decide_step(
 
 
 def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None) -> None:
-    """Leave one finite logit a row, the channel's number on the decided token; (n, vocab), in place.
+    """Leave the channel's finite logits in each row: one on the decided token, and two more where it changed.
 
-    Rows that are not `decided` (n,) bool are left as they are.
+    It works in place on (n, vocab). Rows that are not `decided` (n,) bool are left as they are.
     """
     if decision_path(logits.device.type) == "triton":
-        force_fused(logits, decision, decided, band=channel.BAND, limit=DELTA_LIMIT)
+        force_fused(logits, decision, decided, band=channel.BAND, limit=DELTA_LIMIT, beside=channel.BESIDE)
         return
     token = decision.token[:, None]
     facts = channel.encode(decision.replaced, decision.changed, decision.delta_logp).to(logits.dtype)[:, None]
+    told = (decision.changed & ~decision.delta_logp.isnan())[:, None]
+    beside = channel.slots(decision.token, channel.PROPOSAL)
+    numbers = channel.encode_proposal(decision.proposed, decision.delta_logp_written).to(logits.dtype)
     if decided is None:
         logits.fill_(float("-inf"))
     else:
         facts = torch.where(decided[:, None], facts, logits.gather(1, token))
         logits.masked_fill_(decided[:, None], float("-inf"))
+        told = told & decided[:, None]
+    logits.scatter_(1, beside, torch.where(told, numbers, logits.gather(1, beside)))
     logits.scatter_(1, token, facts)
 
 

@@ -64,10 +64,17 @@ class Live {
     this.root.append(title, this.said, this.text);
   }
   add(entry, id) {
-    const facts = entry.rlvr, level = Math.max(-7, Math.min(7, Math.round(7 * Math.sign(facts.delta_logp) * Math.sqrt(Math.abs(facts.delta_logp) / 2))));
+    const facts = entry.rlvr;
+    const tint = nats => { const level = Math.max(-7, Math.min(7, Math.round(7 * Math.sign(nats) * Math.sqrt(Math.abs(nats) / 2)))); return level > 0 ? ` u${level}` : level < 0 ? ` d${-level}` : ""; };
     const made = document.createElement("span");
-    made.className = `t${level > 0 ? ` u${level}` : level < 0 ? ` d${-level}` : ""}${facts.replaced ? " r" : ""}${facts.changed ? " c" : ""}`;
+    made.className = `t${tint(facts.delta_logp_written)}${facts.replaced ? " r" : ""}${facts.changed ? " c" : ""}`;
     made.textContent = entry.token;
+    if (facts.changed) {
+      const dropped = document.createElement("del");
+      dropped.className = `x${tint(facts.delta_logp)}`;
+      dropped.textContent = facts.proposed;
+      this.text.append(dropped);
+    }
     this.text.append(made);
     this.tokens.push({id, text: entry.token, ...facts});
   }
@@ -79,7 +86,7 @@ class Live {
       (choice.logprobs?.content ?? []).forEach((entry, i) => this.add(entry, choice.token_ids?.[i] ?? -1));
       if (choice.finish_reason) this.finish = choice.finish_reason;
     }
-    this.said.textContent = `${this.tokens.length} tokens, ${this.tokens.filter(one => one.replaced).length} replaced`;
+    this.said.textContent = `${this.tokens.length} tokens, ${this.tokens.filter(one => one.replaced).length} flagged, ${this.tokens.filter(one => one.changed).length} changed`;
   }
   async ask(state, signal) {
     const body = {model: `${config.name}:${this.rule}`, messages: [{role: "user", content: state.problem}], stream: true, logprobs: true, ...drawing(state)};
@@ -124,7 +131,8 @@ function viewed(state, lives) {
     gate: decoding && !/^(base|rl)$/.test(decoding.mode) ? {criterion: decoding.criterion, tau: decoding.tau, gamma: decoding.gamma} : null,
     generated: tokens.length, n_replaced: tokens.filter(one => one.replaced).length, n_changed: tokens.filter(one => one.changed).length, words: false,
     token: column("u4", tokens.map(place)), replaced: column("u1", tokens.map(one => one.replaced)), changed: column("u1", tokens.map(one => one.changed)),
-    delta_logp: column("f4", tokens.map(one => one.delta_logp)),
+    delta_logp: column("f4", tokens.map(one => one.delta_logp)), delta_logp_written: column("f4", tokens.map(one => one.delta_logp_written)),
+    proposed: column("u4", tokens.map(one => place({id: one.proposed_id, text: one.proposed}))),
   }));
   return {...data, problems: [{id: "playground", gold: state.gold || null, prompt: state.problem, answers}]};
 }

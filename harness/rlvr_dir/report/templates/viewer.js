@@ -5,7 +5,7 @@ const ARRAYS = {u1: Uint8Array, u4: Uint32Array, i2: Int16Array, f4: Float32Arra
 const p = logp => Math.exp(logp), nats = value => `${fixed(value)} nats`;
 // `level` maps a value to [0, 1], or to [-1, 1] where the scale diverges; `ticks` are the legend's two ends.
 const METRICS = {
-  delta_logp: {label: "Δ log p", level: x => Math.sign(x) * Math.sqrt(Math.abs(x) / 2), diverging: true, ticks: ["RL made less likely (−2 nats)", "likelier (+2)"]},
+  delta_logp: {label: "Δ log p", level: x => Math.sign(x) * Math.sqrt(Math.abs(x) / 2), diverging: true, ticks: ["Δ log p: RL made it less likely (−2 nats)", "more likely (+2)"]},
   entropy_base: {label: "entropy of base", level: x => Math.sqrt(x / 3), ticks: ["0", "3 nats"]},
   entropy_rl: {label: "entropy of RL", level: x => Math.sqrt(x / 3), ticks: ["0", "3 nats"]},
   kl: {label: "KL, mean of both", level: x => Math.sqrt(x / 2), ticks: ["0", "2 nats"]},
@@ -17,6 +17,8 @@ const METRICS = {
   rank_rl: {label: "rank by RL", level: x => Math.log2(1 + x) / 7, ticks: ["first", "128th"]},
   credit: {label: "verdict with another token", level: x => x, diverging: true, ticks: ["right → wrong", "wrong → right"]},
 };
+// Where a token changed, these are known of the dropped token; the others belong to the position, or to the written one.
+const OF_PROPOSED = ["delta_logp", "logp_base", "logp_rl", "rank_base", "rank_rl"];
 const CRITERIA = ["delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl"];
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
 
@@ -117,7 +119,7 @@ class Answer {
     });
     const finish = {stop: "", length: ", cut at the limit"}[data.finish] ?? "";
     const facts = element("p", {}, [`${count(data.generated)} tokens${finish}; `, this.verdict()]);
-    const replaced = data.gate || data.n_replaced ? `${count(data.n_replaced)} replaced (${percent(data.n_replaced, data.generated)}), ${count(data.n_changed)} changed` : "nothing replaced";
+    const replaced = data.gate || data.n_replaced ? `${count(data.n_replaced)} flagged (${percent(data.n_replaced, data.generated)}), ${count(data.n_changed)} changed` : "nothing flagged";
     this.root = element("section", {className: "tv-answer", ariaLabel: visible(data.label)}, [
       element("h3", {}, breakable(visible(data.label))), facts, element("p", {textContent: replaced}), this.marked, this.strip, this.scroll, this.flow, text,
     ]);
@@ -133,7 +135,7 @@ class Answer {
     const kind = this.data.verdict, gold = this.data.verdict === null ? "not graded" : kind.replaceAll("_", " ");
     return element("span", {className: kind === "correct" ? "tv-right" : kind === "wrong" ? "tv-wrong" : "", textContent: gold});
   }
-  at(event, act) { const token = event.target.closest?.(".t"); if (token) act(Number(token.dataset.i)); }
+  at(event, act) { const token = event.target.closest?.(".t, .x"); if (token) act(Number(token.dataset.i)); }
   text() { const {texts} = this.viewer.pieces; return Array.from(this.tokens, piece => texts[piece]).join(""); }
 
   // Lines are broken here, not by the browser: their number is known, and only those in sight exist.
@@ -144,7 +146,7 @@ class Answer {
     for (let i = 0; i < n; i++) {
       const piece = tokens[i];
       if (pieces.width[piece] === undefined) pieces.measure(piece);
-      const own = Math.min(pieces.width[piece], width), first = starts[starts.length - 1];
+      const own = Math.min(pieces.width[piece] + this.before(i), width), first = starts[starts.length - 1];
       if (i > first && (pieces.texts[piece].startsWith(" ") || this.data.words)) { last = i; sinceLast = 0; }
       if (used + own > width && i > first) {
         if (last > first) { starts.push(last); used = sinceLast; } else { starts.push(i); used = 0; }
@@ -162,6 +164,13 @@ class Answer {
     this.space.style.height = `${starts.length * this.height}px`;
     this.scroll.classList.toggle("tv-short", starts.length < 8);
     this.space.replaceChildren(); this.lines.clear();
+  }
+  // The width of the dropped token that stands before a changed one.
+  before(i) {
+    if (!this.is("changed", i)) return 0;
+    const {pieces} = this.viewer, piece = this.get("proposed")[i];
+    if (pieces.width[piece] === undefined) pieces.measure(piece);
+    return pieces.width[piece] + 3; // its margin
   }
   lineOf(i) {
     let low = 0, high = this.starts.length - 1;
@@ -192,38 +201,54 @@ class Answer {
   line(number) {
     const line = element("div", {className: "tv-line", role: "presentation"}), end = this.starts[number + 1] ?? this.n;
     line.style.top = `${number * this.height}px`;
-    for (let i = this.starts[number]; i < end; i++) line.append(this.token(i));
+    for (let i = this.starts[number]; i < end; i++) line.append(...this.token(i));
     let next = number + 1; // kept in reading order
     while (next < this.starts.length && next < number + 80 && !this.lines.has(next)) next++;
     this.space.insertBefore(line, this.lines.get(next) ?? null);
     this.lines.set(number, line);
   }
-  token(i) {
-    const {pieces} = this.viewer, piece = this.tokens[i], made = document.createElement("span");
+  span(kind, i, piece) {
+    const {pieces} = this.viewer, made = document.createElement(kind);
     if (pieces.shown[piece] === undefined) pieces.prepare(piece);
     made.textContent = pieces.shown[piece];
-    made.className = this.look(i);
     made.dataset.i = i;
+    return made;
+  }
+  // The elements of a token: the written one, and if it changed the dropped one before it.
+  token(i) {
+    const made = this.span("span", i, this.tokens[i]);
+    made.className = this.look(i);
     made.setAttribute("role", "option");
     made.setAttribute("aria-posinset", i + 1);
     made.setAttribute("aria-setsize", this.n);
     made.setAttribute("aria-selected", i === this.here);
     made.tabIndex = i === this.here ? 0 : -1;
-    return made;
+    if (!this.is("changed", i)) return [made];
+    const dropped = this.span("del", i, this.get("proposed")[i]);
+    dropped.className = this.dropped(i);
+    dropped.setAttribute("role", "presentation");
+    return [dropped, made];
   }
-  level(i) {
-    const values = this.get(this.viewer.metric);
+  // The level of a token's colour: of the written one, or, where it changed, of the dropped one.
+  level(i, dropped = false) {
+    const {metric} = this.viewer, changed = this.is("changed", i), own = OF_PROPOSED.includes(metric);
+    if (dropped && !own || changed && !dropped && own && metric !== "delta_logp") return 0;
+    const values = this.get(changed && !dropped && own ? "delta_logp_written" : metric);
     if (values === null) return 0;
     const level = Math.round(METRICS[this.viewer.metric].level(values[i]) * LEVELS);
     return Number.isFinite(level) ? Math.max(-LEVELS, Math.min(LEVELS, level)) : 0;
   }
+  tint(level) {
+    if (!level) return "";
+    return METRICS[this.viewer.metric].diverging ? (level > 0 ? ` u${level}` : ` d${-level}`) : level > 0 ? ` s${level}` : "";
+  }
+  dropped(i) { return `x${this.tint(this.level(i, true))}${this.fires(i) ? " m" : ""}`; }
   look(i) {
     const level = this.level(i), piece = this.tokens[i];
-    let name = "t";
-    if (level) name += METRICS[this.viewer.metric].diverging ? (level > 0 ? ` u${level}` : ` d${-level}`) : level > 0 ? ` s${level}` : "";
+    let name = "t" + this.tint(level);
     if (!level && this.viewer.metric === "credit" && this.is("replayed", i)) name += " q";
     if (this.is("replaced", i)) name += this.is("changed", i) ? " r c" : " r";
-    if (this.fires(i)) name += " m";
+    if (this.fires(i) && !this.is("changed", i)) name += " m";
     if (this.viewer.pieces.width[piece] > this.wide - 8) name += " long";
     if (i === this.here && this.touched && this.viewer.current === this) name += " here";
     return name;
@@ -240,7 +265,7 @@ class Answer {
   paint() {
     for (const line of this.lines.values()) {
       for (const token of line.children) {
-        const i = Number(token.dataset.i), look = this.look(i);
+        const i = Number(token.dataset.i), look = token.localName === "del" ? this.dropped(i) : this.look(i);
         if (token.className !== look) token.className = look;
       }
     }
@@ -264,8 +289,7 @@ class Answer {
       let most = 0, replaced = 0, fires = 0;
       const from = Math.floor(x * n / width), to = Math.max(from + 1, Math.floor((x + 1) * n / width));
       for (let i = from; i < to && i < n; i++) {
-        const level = this.level(i);
-        if (Math.abs(level) > Math.abs(most)) most = level;
+        for (const level of [this.level(i), this.is("changed", i) ? this.level(i, true) : 0]) if (Math.abs(level) > Math.abs(most)) most = level;
         replaced += this.is("replaced", i); fires += this.fires(i);
       }
       const bar = (paint, alpha, y, tall) => { pen.globalAlpha = alpha; pen.fillStyle = paint; pen.fillRect(x, y * ratio, 1, tall * ratio); };
@@ -280,7 +304,7 @@ class Answer {
     const line = this.lineOf(i), {height} = this, top = line * height, {scrollTop, clientHeight} = this.scroll;
     if (top < scrollTop + height || top + 2 * height > scrollTop + clientHeight) this.scroll.scrollTop = top - clientHeight / 2;
     this.viewer.select(this, i);
-    const token = this.span(i);
+    const token = this.written(i);
     if (focus) token.focus({preventScroll: true});
     this.reveal(token);
   }
@@ -290,10 +314,7 @@ class Answer {
     const beyond = viewer.narrow.matches ? Math.min(panel.bottom - innerHeight, top - height) : bottom + height - panel.top;
     if (top < height) scrollBy(0, top - 4 * height); else if (beyond > 0) scrollBy(0, beyond);
   }
-  span(i) {
-    const line = this.lines.get(this.lineOf(i));
-    return line?.children[i - Number(line.firstChild?.dataset.i)];
-  }
+  written(i) { return this.lines.get(this.lineOf(i))?.querySelector(`.t[data-i="${i}"]`); }
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const line = this.lineOf(this.here), page = Math.max(1, Math.floor(this.scroll.clientHeight / this.height) - 1);
@@ -334,7 +355,7 @@ class Answer {
     while (low < high) { const middle = (low + high + 1) >> 1; if (this.offsets[middle] <= found) low = middle; else high = middle - 1; }
     return low;
   }
-  print() { this.flow.replaceChildren(...Array.from(this.tokens, (_, i) => { const made = this.token(i); made.removeAttribute("tabindex"); return made; })); }
+  print() { this.flow.replaceChildren(...Array.from(this.tokens, (_, i) => this.token(i)).flat()); for (const one of this.flow.children) one.removeAttribute("tabindex"); }
 }
 
 class Viewer {
@@ -374,7 +395,7 @@ class Viewer {
     this.begin();
     this.details.classList.toggle("full", this.answers.some(answer => answer.data.top));
   }
-  // The panel begins with the first token that was replaced, without choosing it; where there is none, with a hint.
+  // The panel begins with the first token that changed, without choosing it. If there is none, it shows a hint.
   begin() {
     for (const kind of ["changed", "replaced"]) for (const answer of this.answers) {
       const i = answer.seek(kind, 0, 1);
@@ -437,7 +458,7 @@ class Viewer {
     for (let i = 1; i <= LEVELS; i++) names.push(diverging ? `u${i}` : `s${i}`);
     const key = (look, text) => element("span", {}, [element("span", {className: `t ${look}`, textContent: "token"}), ` ${text}`]);
     const some = this.controls.metric.options.length > 0, parts = [];
-    if (some) parts.push(element("span", {className: "tv-scale", title: label}, [ticks[0], element("span", {ariaHidden: "true"}, names.map(name => element("i", {className: name}))), ticks[1]]), key("r c", "replaced"), key("r", "redrawn, the same again"), key("m", "marked: where τ would redraw this text"));
+    if (some) parts.push(element("span", {className: "tv-scale", title: label}, [ticks[0], element("span", {ariaHidden: "true"}, names.map(name => element("i", {className: name}))), ticks[1]]), element("span", {}, [element("del", {className: "x d5", textContent: "token"}), " dropped, in the colour of its own Δ log p"]), key("r c u3", "written in its place, in the colour of its own"), key("r", "flagged, the same token again"), key("m", "τ would flag it"));
     if (this.metric === "credit") parts.push(key("q", "replayed, the verdict stays"), "stronger: in more of its replays; no colour: not replayed");
     if (!some) parts.push("Only the text of these responses is recorded: no tokens, no numbers.");
     this.legend.replaceChildren(...parts);
@@ -475,7 +496,7 @@ class Viewer {
   }
   // On through this response, then through those after (before) it.
   move(by, focus) {
-    const what = {replaced: "replaced token", changed: "changed token", marked: "token marked by τ", replayed: "replayed token"}[this.kind];
+    const what = {replaced: "flagged token", changed: "changed token", marked: "token marked by τ", replayed: "replayed token"}[this.kind];
     for (let place = this.current.place; place >= 0 && place < this.answers.length; place += by) {
       const answer = this.answers[place], i = answer === this.current ? answer.step(this.kind, by) : answer.seek(this.kind, by > 0 ? 0 : answer.n - 1, by);
       if (i >= 0) { answer.go(i, focus); return; }
@@ -491,11 +512,11 @@ class Viewer {
     else this.mark(answer, old);
     this.mark(answer, i);
     this.show(answer, i);
-    if (this.narrow.matches) answer.reveal(answer.span(i));
+    if (this.narrow.matches) answer.reveal(answer.written(i));
     this.root.dispatchEvent(new Event("selected"));
   }
   mark(answer, i) {
-    const token = answer.span(i);
+    const token = answer.written(i);
     if (!token) return;
     token.className = answer.look(i);
     token.tabIndex = i === answer.here ? 0 : -1;
@@ -509,27 +530,40 @@ class Viewer {
     if (this.shown === `${answer.place} ${i}`) return;
     this.shown = `${answer.place} ${i}`;
     this.seat(answer);
-    const proposed = has("proposed") ? value("proposed") : null, who = data.primary === "rl" ? "RL" : "base";
+    const proposed = has("proposed") ? value("proposed") : null, who = data.primary === "rl" ? "RL" : "base", changed = answer.is("changed", i);
+    const known = proposed !== null && pieces.ids[proposed] >= 0;
     const parts = [`${data.words ? "Part" : "Token"} ${count(i + 1)} of ${count(answer.n)}, ${visible(data.label)}: `];
-    if (answer.is("changed", i)) parts.push(`${who} proposed `, proposed === null ? "another token" : q(pieces.named(proposed)), " → replaced by ", q(emitted));
-    else parts.push(q(emitted), answer.is("replaced", i) ? " was redrawn and came out the same" : "");
+    if (changed) parts.push(`${who} proposed `, known ? q(pieces.named(proposed)) : "another token, which this record does not name", "; it was dropped, and ", q(emitted), " was written");
+    else parts.push(q(emitted), answer.is("replaced", i) ? " was flagged, and the same token was written" : "");
     if (pieces.texts[piece] === "") parts.push(" (part of a character, or of no text)");
     this.say.replaceChildren(...parts);
     const row = (name, ...cells) => element("tr", {}, [element("th", {scope: "row", textContent: name}), ...cells.map(cell => element("td", {textContent: cell}))]);
     const tables = [];
-    if (has("logp_base")) {
-      const rank = name => count(1 + value(name));
-      tables.push(element("table", {}, [
-        element("thead", {}, [element("tr", {}, ["of the proposed token", "base", "RL"].map((text, at) => element("th", {scope: "col", textContent: text, className: at ? "" : "words"})))]),
-        element("tbody", {}, [row("p", probability(p(value("logp_base"))), probability(p(value("logp_rl")))), row("rank", rank("rank_base"), rank("rank_rl")), row("entropy", fixed(value("entropy_base")), fixed(value("entropy_rl")))]),
-      ]));
+    if (has("delta_logp")) tables.push(this.both(answer, i, known));
+    if (has("entropy_base")) {
+      const head = ["at this position", "base", "RL"].map((text, at) => element("th", {scope: "col", textContent: text, className: at ? "" : "words"}));
+      const rows = [row("entropy, nats", fixed(value("entropy_base")), fixed(value("entropy_rl"))), row("KL to the other, nats", fixed(value("kl_base_rl")), fixed(value("kl_rl_base"))), row(`rank of the ${changed ? "dropped" : "written"} token`, count(1 + value("rank_base")), count(1 + value("rank_rl")))];
+      tables.push(element("table", {}, [element("thead", {}, [element("tr", {}, head)]), element("tbody", {}, rows)]));
     }
-    const more = [["Δ log p", "delta_logp"], ["KL(RL ‖ base)", "kl_rl_base"], ["KL(base ‖ RL)", "kl_base_rl"], ["KL, mean", "kl"]].filter(([, name]) => has(name)).map(([name, of]) => row(name, nats(value(of))));
-    if (more.length) tables.push(element("table", {}, [element("tbody", {}, more)]));
     for (const [model, name] of data.top ? [["base", "base"], ["rl", "RL"]] : []) tables.push(this.list(answer, i, model, name, proposed, piece));
     if (answer.is("replayed", i)) tables[this.metric === "credit" ? "unshift" : "push"](this.replays(answer, i));
     if (!tables.length) tables.push(element("p", {textContent: data.words ? "Without a tokenizer only the text is known." : "No numbers are recorded for this token."}));
     this.facts.replaceChildren(...tables);
+  }
+  // The dropped and the written token, each with its own numbers: Δ log p, and what a trace has of it.
+  both(answer, i, known) {
+    const {pieces} = this, {top} = answer.data, value = name => answer.get(name)?.[i] ?? NaN, traced = answer.data.logp_base !== undefined;
+    const changed = answer.is("changed", i), piece = answer.tokens[i], proposed = value("proposed");
+    const listed = model => { // of the written token, where it is among a model's most likely ones
+      for (let j = i * top; j < (i + 1) * top; j++) if (pieces.ids[answer.get(`top_${model}`)[j]] === pieces.ids[piece]) return probability(p(answer.get(`top_${model}_logp`)[j] / 1000));
+      return "–";
+    };
+    const head = ["", "Δ log p", ...(traced ? ["p of base", "p of RL"] : [])].map(text => element("th", {scope: "col", textContent: text}));
+    const line = (what, token, cells) => element("tr", {}, [element("th", {scope: "row"}, [what, token]), ...cells.map(cell => element("td", {textContent: cell}))]);
+    const own = traced ? [probability(p(value("logp_base"))), probability(p(value("logp_rl")))] : [];
+    const rows = [line(changed ? "dropped " : "", changed ? (known ? element("q", {textContent: pieces.named(proposed)}) : "unknown") : element("q", {textContent: pieces.named(piece)}), [nats(value("delta_logp")), ...own])];
+    if (changed) rows.push(line("written ", element("q", {textContent: pieces.named(piece)}), [nats(value("delta_logp_written")), ...(traced ? [listed("base"), listed("rl")] : [])]));
+    return element("table", {}, [element("thead", {}, [element("tr", {}, head)]), element("tbody", {}, rows)]);
   }
   replays(answer, i) {
     const rows = answer.data.credit.filter(one => one.at === i).map(one => element("tr", {}, [
@@ -542,14 +576,14 @@ class Viewer {
     const {top} = answer.data, tokens = answer.get(`top_${model}`), logp = answer.get(`top_${model}_logp`), {ids} = this.pieces, rows = [];
     for (let j = i * top; j < (i + 1) * top; j++) {
       const chance = p(logp[j] / 1000), id = ids[tokens[j]], notes = [];
-      if (proposed !== null && id === ids[proposed]) notes.push("proposed");
-      if (id === ids[piece] && answer.is("changed", i)) notes.push("emitted");
+      if (answer.is("changed", i) && id === ids[proposed]) notes.push("dropped");
+      if (id === ids[piece]) notes.push("written");
       rows.push(element("tr", {}, [
         element("td", {className: "words"}, [element("q", {textContent: this.pieces.named(tokens[j])})]), element("td", {textContent: probability(chance)}),
         element("td", {}, [element("meter", {max: 1, value: chance, ariaHidden: "true"})]), element("td", {className: "words"}, [element("em", {textContent: notes.join(", ")})]),
       ]));
     }
-    return element("table", {}, [element("caption", {textContent: `Likeliest by ${name}`}), element("tbody", {}, rows)]);
+    return element("table", {}, [element("caption", {textContent: `Most likely tokens of ${name}`}), element("tbody", {}, rows)]);
   }
 }
 

@@ -18,6 +18,7 @@ from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.records import Record, Replay, Row, judge_name
 from rlvr_dir.records.replay import OWN, PROPOSED
+from rlvr_dir.records.row import UNKNOWN
 from rlvr_dir.report.viewer.pieces import Pieces
 from rlvr_dir.results.tokenizers import decoded
 
@@ -170,10 +171,19 @@ def _answer(answer: ViewedResponse, pieces: Pieces) -> dict[str, Any]:
         "replaced": _column(rollout.replaced, "u1"),
         "changed": _column(rollout.changed, "u1"),
         "delta_logp": _column(rollout.delta_logp, "f4"),
+        "delta_logp_written": _column(rollout.delta_logp_written, "f4"),
+        "proposed": _column(_proposed(rollout, pieces), "u4"),
     }
     if answer.replays:
         data["credit"] = _credit(answer, pieces)
     return data | _traced(rollout.trace, pieces)
+
+
+def _proposed(rollout: Row, pieces: Pieces) -> np.ndarray:
+    """Return the piece of each proposed token; where it is not known, a piece that is no token."""
+    proposed = rollout.proposed
+    known = pieces.alone(np.maximum(proposed, 0))
+    return np.where(proposed == UNKNOWN, pieces.place(UNKNOWN, "?"), known) if (proposed == UNKNOWN).any() else known
 
 
 def _credit(answer: ViewedResponse, pieces: Pieces) -> list[dict[str, Any]]:
@@ -203,7 +213,7 @@ def _traced(table: np.ndarray | None, pieces: Pieces) -> dict[str, Any]:
     if table is None:
         return {}
     trace = Trace(table)
-    data: dict[str, Any] = {"top": trace.top, "proposed": _column(pieces.alone(trace.proposed), "u4")}
+    data: dict[str, Any] = {"top": trace.top}
     data |= {name: _column(trace.fact(name), "f4") for name in MEASURED}
     data |= {name: _column(trace.fact(name), "u4") for name in RANKS}
     for model in ("base", "rl") if trace.top else ():

@@ -1,0 +1,57 @@
+"""The chapter of a report that names the changed tokens: which token was written in place of which."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlvr_dir.report.model import Chapter, Section, cell, frame
+from rlvr_dir.results.replacements import Replacements, quoted
+
+SHOWN = 20  # rows of a table
+AROUND = 30  # characters of an example's text on either side
+
+
+def replacements_chapter(found: Sequence[Replacements]) -> Chapter | None:
+    """Return a chapter with a table for each result; None if there is none."""
+    if not found:
+        return None
+    text = (
+        "A gate flags tokens that base proposes (RL, if RL is the primary). A flagged token changed if another token "
+        "was written: the proposed token was dropped. Δ log p is log π_RL − log π_Base. A negative value means that RL "
+        "made the token less likely, a positive one that RL made it more likely."
+    )
+    sections = tuple(_table(one, f"replacements-{number}") for number, one in enumerate(found))
+    return Chapter("Which tokens changed", (text,), sections)
+
+
+def _table(found: Replacements, name: str) -> Section:
+    rows = [
+        {
+            "Dropped": quoted(row["proposed_text"], row["proposed"]),
+            "Written": quoted(row["written_text"], row["written"]),
+            "Times": row["times"],
+            "Of all changed": cell(row["share"], 1, suffix=" %"),
+            "Problems": row["problems"],
+            "Δ log p\nof the dropped": cell(row["delta_logp"], 2, unit=1, plus=True),
+            "Δ log p\nof the written": cell(row["delta_logp_written"], 2, unit=1, plus=True),
+            "Responses right": cell(row["right"], 1, suffix=" %"),
+            "First example": _example(row),
+        }
+        for row in found.frame[:SHOWN].to_dict("records")
+    ]
+    first, *notes = found.sentences()
+    right = 100 * found.result.avg
+    notes += [
+        f"The {len(rows)} most frequent of {len(found.frame):,} different replacements. Δ log p in nats, means. "
+        f"Responses right: of the responses that have this replacement; of all responses {right:.1f} % are right."
+    ]
+    return Section(name, first.removesuffix("."), frame(rows), tuple(notes), sortable=True)
+
+
+def _example(row: dict[str, Any]) -> str:
+    """Return the text around a replacement, the dropped and the written token in brackets; its place without a text."""
+    if row["before"] is None:
+        return f"{row['problem']}, sample {row['sample']}, token {row['position']}"
+    before, after = row["before"], row["after"]
+    before = before if len(before) <= AROUND else f"…{before[-AROUND:]}"
+    after = after if len(after) <= AROUND else f"{after[:AROUND]}…"
+    return f"{before}[{row['proposed_text']} → {row['written_text']}]{after}"

@@ -1,0 +1,184 @@
+"""What a command prints when it has finished: the scores, the comparisons, and how to read them, in a terminal's width.
+
+print(answer(results, decodings))  # the details are in `compare.markdown` and in the files
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rlvr_dir import stats
+from rlvr_dir.config import Decoding
+from rlvr_dir.markdown import interval
+from rlvr_dir.results.compare import Comparison, compare
+from rlvr_dir.results.result import EvalResult
+from rlvr_dir.results.settings import Setting, settings_of
+from rlvr_dir.results.show import percent
+
+SIGNIFICANT = 0.05
+MOSTLY = 0.9  # a gate that flags this share of tokens leaves nothing to choose
+
+# What neighbouring decodings mean, in the order in which a reader compares them: (what you see, what it means).
+READING = (
+    ("replace ≈ rl, few tokens changed", "the flagged tokens carry the gain"),
+    ("replace ≈ reject", "RL's own words are not needed; dropping base's token is enough"),
+    ("reject ≈ resample", "RL's choice of which flagged tokens to drop adds nothing to sampling again"),
+    ("veto ≈ reject", "the gate alone is enough; RL is needed only to compute it"),
+    ("veto far below base", "the gate flags good tokens; do not read reject − veto as a benefit of RL"),
+    ("replace above rl", "the gate combined the better parts of both models; confirm it on other problems"),
+    ("a sharpened copy of base does the same", "the gain is sharpening, not what RL learned"),
+    ("nothing flagged", "the threshold is too strict; see docs/decoding.md#which-τ"),
+)
+IN_A_TERMINAL = (0, 1, 2)
+
+
+def in_order(settings: Sequence[Setting], decodings: Sequence[Decoding] = ()) -> list[Setting]:
+    """Return settings with base first, then RL, then the others in the order of `decodings`, then as they come."""
+    ranks: dict[Decoding, int] = {decoding: rank for rank, decoding in enumerate(decodings)}
+    modes = {"base": -2, "rl": -1}
+    tasks = list(dict.fromkeys(setting.task for setting in settings))
+
+    def rank(setting: Setting) -> tuple[int, int]:
+        decoding = setting.decoding
+        return tasks.index(setting.task), modes.get(decoding.mode, ranks.get(decoding, len(ranks)))
+
+    return sorted(settings, key=rank)
+
+
+def answer(results: Sequence[EvalResult], decodings: Sequence[Decoding] = ()) -> str:
+    """Return the scores with their 95 % intervals, then the comparisons, as plain text.
+
+    Args:
+        results: Results of one evaluation, or of several that can be compared.
+        decodings: The order in which the decodings were asked for.
+    """
+    settings = in_order(settings_of(results), decodings)
+    blocks = [scores(settings)]
+    if len({setting.label for setting in settings}) > 1 and (rows := compare(settings)):
+        blocks.append(differences(rows))
+    return "\n\n".join(blocks)
+
+
+def scores(settings: Sequence[Setting]) -> str:
+    """Return one line a setting: accuracy with its interval over problems, flagged and changed tokens."""
+    gated = any(setting.decoding.gated for setting in settings)
+    head = ["", f"correct (Avg@{settings[0].samples})", "95 % interval", *(["flagged", "changed"] if gated else [])]
+    rows = []
+    for task in dict.fromkeys(setting.task for setting in settings):
+        of_task = [setting for setting in settings if setting.task == task]
+        rows.append([of_task[0].benchmark, "", ""])
+        for setting in of_task:
+            other = f" (Avg@{setting.samples})" if setting.samples != settings[0].samples else ""
+            shares = [setting.replacement_ratio, setting.changed_ratio] if setting.decoding.gated else []
+            tokens = [percent(share) + " of tokens" * (i == 0) for i, share in enumerate(shares)]
+            rows.append([f"  {setting.label}{other}", percent(setting.avg), interval(*setting.interval), *tokens])
+    return _columns([head, *rows])
+
+
+def differences(rows: Sequence[Comparison]) -> str:
+    """Return one line a comparison: the difference in points, its interval, and whether it is significant.
+
+    The p value is corrected over all comparisons shown (Holm).
+    """
+    several = len({row.task for row in rows}) > 1
+    cells = []
+    for row in rows:
+        d = row.difference
+        known = row.holm_p == row.holm_p
+        verdict = ("significant" if row.holm_p < SIGNIFICANT else "not significant") if known else ""
+        if row.nothing_differs:
+            verdict = "no problem differs"
+        name = f"{row.result.label} − {row.reference.label}" + (f" on {row.task}" if several else "")
+        points = f"{100 * d.mean:+.1f} points"
+        p = f"p {row.holm_text}" if known and not row.nothing_differs else ""
+        cells.append([name, points, interval(d.low, d.high, sign=True), p, verdict])
+    corrected = f"p is corrected for these {len(rows)} comparisons (Holm); the 95 % intervals are not."
+    return "\n".join([_columns(cells), *([corrected] if len(rows) > 1 else []), *filter(None, [detectable(rows)])])
+
+
+def detectable(rows: Sequence[Comparison]) -> str:
+    """Say how small an effect these problems can show; empty where that is not known."""
+    least = []
+    for row in rows:
+        if row.difference.n > 1 and min(row.result.samples, row.reference.samples) > 1:
+            spread = stats.paired_spread(row.result.values, row.reference.values)
+            if spread.between + spread.within > 0:
+                samples = min(row.result.samples, row.reference.samples)
+                least.append(stats.detectable_gain(spread, row.difference.n, samples))
+    if not least:
+        return ""
+    n = rows[0].difference.n
+    return (
+        f"With {n} problems, a typical comparison here detects effects of about {100 * float(np.median(least)):.0f} "
+        "points or more (80 % chance)."
+    )
+
+
+def reading() -> str:
+    """Return the first lines of how to read a table with controls."""
+    lines = [f"  {seen}: {READING[i][1]}." for i in IN_A_TERMINAL for seen in [READING[i][0]]]
+    return "\n".join(["How to read it (more in docs/decoding.md#how-to-read-it):", *lines])
+
+
+def doubts(results: Sequence[EvalResult]) -> list[str]:
+    """Return a sentence for each thing that makes these results meaningless, or nearly so.
+
+    Base and RL may be swapped; a gate flagged no token, or nearly all; results have different numbers of samples.
+    """
+    settings = settings_of(results)
+    return [*_swapped(settings), *_idle_gates(settings), *_unequal_samples(settings)]
+
+
+def _swapped(settings: Sequence[Setting]) -> list[str]:
+    sentences = []
+    for row in compare(settings) if len(settings) > 1 else ():
+        trained = (row.result.decoding.mode, row.reference.decoding.mode) == ("rl", "base")
+        if trained and row.difference.high < 0:
+            sentences.append(
+                f"RL scores {-100 * row.difference.mean:.0f} points below base on {row.result.benchmark}, and the 95 % "
+                "interval excludes 0. Are the two checkpoints swapped?"
+            )
+    return sentences
+
+
+def _idle_gates(settings: Sequence[Setting]) -> list[str]:
+    sentences = []
+    for setting in settings:
+        gate, flagged = setting.decoding.gate, setting.pooled("n_replaced")
+        if gate is None:
+            continue
+        where = f"{setting.label} on {setting.benchmark}"
+        if flagged == 0:
+            sentences.append(
+                f"The gate of {where} flagged no token, so these responses are {setting.decoding.primary}'s own. "
+                "Choose a threshold by the share of tokens it flags (docs/decoding.md#which-τ)."
+            )
+        elif flagged >= MOSTLY and gate.name not in ("always", "random"):
+            sentences.append(
+                f"The gate of {where} flagged {percent(flagged)} of the tokens, so it selects nothing. Has the "
+                "threshold the right sign? See docs/decoding.md#which-τ."
+            )
+    return sentences
+
+
+def _unequal_samples(settings: Sequence[Setting]) -> list[str]:
+    sentences = []
+    for task in dict.fromkeys(setting.task for setting in settings):
+        counts = {setting.label: setting.samples for setting in settings if setting.task == task}
+        if len(set(counts.values())) > 1:
+            words = ", ".join(f"{label} {n}" for label, n in counts.items())
+            sentences.append(
+                f"The results on {task} have different numbers of samples per problem ({words}), so their differences "
+                "mix both. Give all of them the same --samples."
+            )
+    return sentences
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as aligned columns, the first of them to the left."""
+    width = max(map(len, rows))
+    padded = [[*row, *[""] * (width - len(row))] for row in rows]
+    widths = [max(len(row[i]) for row in padded) for i in range(width)]
+    lines = ["  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+             for row in padded]  # fmt: skip
+    return "\n".join(line.rstrip() for line in lines)
