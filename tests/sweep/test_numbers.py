@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rlvr_dir import stats
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.digest import installed
 from rlvr_dir.markdown import duration
@@ -27,7 +28,6 @@ from rlvr_dir.sweep.outcome import Places
 from rlvr_dir.sweep.points import listed_points
 from rlvr_dir.sweep.run import open_sweep, pace, status
 from rlvr_dir.sweep.training import folder_of, seeds_of
-from rlvr_dir.tiny import checkpoints
 from rlvr_dir.train.folder import TrainingFolder, write_json
 from tests.records.made import made as made_rollout
 from tests.records.made import resume
@@ -390,7 +390,7 @@ def test_what_the_records_hold_is_counted_where_it_would_be_decoded_alike(tmp_pa
     spec = sweep()
     [benchmark], (base, rl, veto) = preflight_of(spec).values(), (Decoding(mode="base"), Decoding(mode="rl"), VETO)
     names = [f"tiny_easy/{key}" for key in [*benchmark.golds][:5]]
-    weights = {role: fingerprint(*model) for role, model in checkpoints("tiny").models.items()}
+    weights = {role: fingerprint(*model) for role, model in resolve("tiny").models.items()}
     here = {"backend": "transformers", **installed("torch", "transformers")}
     alike, lengths = {"weights": weights, "data": benchmark.data, "sampling": spec.sampling.per_response}, []
     for changes in (

@@ -37,9 +37,14 @@ def opened(tmp_path, **changes):
     return begun
 
 
+def points_of(begun):
+    """The points that are left, by number."""
+    return sorted((entry for entry in begun.todo() if entry.point is not None), key=lambda entry: entry.number)
+
+
 def test_what_failed_is_kept_until_the_next_run(tmp_path):
     begun = opened(tmp_path)
-    points = [entry for entry in begun.todo() if entry.point is not None]
+    points = points_of(begun)
     begun.fail(points[2], "RuntimeError: no")
     [failure] = begun.folder.read_failures()
     assert (failure.number, bool(failure.reference), failure.reason) == (2, False, "RuntimeError: no")
@@ -230,7 +235,7 @@ def test_the_best_point_is_the_first_of_the_best_by_the_metrics_goal(tmp_path):
     for goal, number in (("maximize", 1), ("minimize", 0)):
         begun = opened(tmp_path / goal, metric={"name": "avg_at_2", "goal": goal})
         assert begun.best() is None
-        points = [entry for entry in begun.todo() if entry.point is not None]
+        points = points_of(begun)
         for entry, value in zip(points, (0.25, 0.75, 0.75, 0.25), strict=True):
             begun.complete(entry, [result_of(entry, begun.spec, value)])
         assert begun.best().number == number

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import EngineSpec, Pair, zoo
 from rlvr_dir.config.zoo import ZooPair
 from rlvr_dir.errors import UserError
 from rlvr_dir.markdown import markdown_table
-from rlvr_dir.tiny import checkpoints
 
 Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are not here and the hub cannot be asked
 
@@ -69,7 +69,7 @@ class Examined:
 
 def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") -> Examined:
     """Check a pair, or `tiny`; by its `name` the zoo says more of it."""
-    engine, pair = engine or EngineSpec(), checkpoints(pair)
+    engine, pair = engine or EngineSpec(), resolve(pair)
     name = name or Path(pair.rl).name
     examined = partial(Examined, name, pair, listed=zoo().get(name.partition("@")[0]))
     with warnings.catch_warnings(record=True) as caught:

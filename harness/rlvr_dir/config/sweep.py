@@ -198,7 +198,7 @@ class SweepSpec(Presentation, Search, frozen=True):
 
     @property
     def pairs(self) -> dict[str, Pair | str]:
-        """Return the pairs by name; `rlvr_dir.checkpoints.places.checkpoints` resolves them."""
+        """Return the pairs by name; `rlvr_dir.checkpoints.resolve` knows where the one called `tiny` is."""
         return dict(self.pair)
 
     @property

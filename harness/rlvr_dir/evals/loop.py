@@ -275,10 +275,10 @@ def opened(spec: EvalSpec, engine: Engine | None = None) -> Iterator[Engine]:
         yield engine
         return
     with phase("starting"):
+        from rlvr_dir.checkpoints.resolve import resolve
         from rlvr_dir.decode import open_engine
-        from rlvr_dir.tiny import checkpoints
 
-        engine = open_engine(checkpoints(spec.pair), spec.engine, lazily=True)
+        engine = open_engine(resolve(spec.pair), spec.engine, lazily=True)
     try:
         yield engine
     finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import Decoding, ProblemPart, Sampling
 from rlvr_dir.config.pair import places_of
 from rlvr_dir.config.sweep import RATIO, SweepSpec
@@ -30,7 +31,6 @@ from rlvr_dir.sweep.outcome import Confirmation, Places
 from rlvr_dir.sweep.points import Point
 from rlvr_dir.sweep.taus import find_taus, stored_taus, wanted
 from rlvr_dir.sweep.track import SweepRun
-from rlvr_dir.tiny import checkpoints
 
 if TYPE_CHECKING:  # which brings torch, and a sweep that is only looked at does not wait for it
     from rlvr_dir.decode import Engine
@@ -126,7 +126,7 @@ class DecodingObjective:
         """
         if self._results is None:
             self._results = self.folder.read_results()
-        several, models = len(self.spec.pairs) > 1, checkpoints(self.spec.pairs[entry.pair]).model_dump()
+        several, models = len(self.spec.pairs) > 1, resolve(self.spec.pairs[entry.pair]).model_dump()
         own = {
             result.task: result
             for result in self._results
@@ -240,7 +240,7 @@ class DecodingObjective:
             from rlvr_dir.decode import open_engine
 
             self.close()
-            self._engine = open_engine(checkpoints(self.spec.pairs[pair]), self.spec.engine, lazily=True)
+            self._engine = open_engine(resolve(self.spec.pairs[pair]), self.spec.engine, lazily=True)
             self._loaded = pair
         return self._engine
 

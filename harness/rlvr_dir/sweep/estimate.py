@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import Decoding, EngineSpec, Sampling
 from rlvr_dir.config.sampling import SamplingSettings
 from rlvr_dir.config.search import LISTED
@@ -26,7 +27,6 @@ from rlvr_dir.sweep.lists import Cost
 from rlvr_dir.sweep.matched import is_uniform
 from rlvr_dir.sweep.points import listed_points
 from rlvr_dir.sweep.taus import EVENTS, Taus, gate_of, stored_taus, wanted
-from rlvr_dir.tiny import checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class _PairRecords:
         Raises:
             UserError: the checkpoints or the problems are not on this machine.
         """
-        weights = {role: fingerprint(*model) for role, model in checkpoints(spec.pairs[pair]).models.items()}
+        weights = {role: fingerprint(*model) for role, model in resolve(spec.pairs[pair]).models.items()}
         if missing := [name for name in weights.values() if not name.startswith("weights:") and "@" not in name]:
             raise UserError(f"{missing[0]} is not here")
         self._problems: dict[tuple[str, str | None], list[str]] = {}
