@@ -72,9 +72,9 @@ def view(
         spec = load_eval({}, {**options, "decodings": decodings, "samples": sample + 1, "limit": first})
         check_output(out)
         check_writable(store)
-        from rlvr_dir.tiny import checkpoints
+        from rlvr_dir.checkpoints.resolve import resolve
 
-        load = tokenizers(tokenizer, checkpoints(spec.pair))  # a wrong one is refused before anything is decoded
+        load = tokenizers(tokenizer, resolve(spec.pair))  # a wrong one is refused before anything is decoded
         many = _decoded(spec, store, top, problem or ())
     else:
         load = tokenizers(tokenizer)
