@@ -15,7 +15,6 @@ from rlvr_dir.results.answer import READING
 from rlvr_dir.results.compare import Comparison, comparison_kind, comparisons
 from rlvr_dir.results.replacements import Replacements
 from rlvr_dir.results.result import EvalResult
-from rlvr_dir.results.settings import Setting
 from rlvr_dir.results.show import shortfalls
 from rlvr_dir.results.trainings import of_training
 
@@ -96,10 +95,10 @@ def build(
     headline, *below = lines or [nothing]
     below += [f"{sentence}." for sentence in shortfalls(results)]
     kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
-    first: Sequence[Setting] = groups[0].settings if groups else ()
+    first = [setting for group in groups[:1] for setting in group.settings if setting.task == group.tasks[0]]
     return Report(
         name, headline, tuple(below), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers),
-        tiles=tuple(lead.tiles([setting for setting in first if setting.task == first[0].task])),
+        tiles=tuple(lead.tiles(first)),
         reading=READING if any(comparison_kind(row) == "token" for row in rows) else (),
     )  # fmt: skip
 
