@@ -71,6 +71,7 @@ def view(
         rlvr-dir view 3f2a 9c01 --problem tiny_medium-007
     """
     with phase("starting"):
+        from rlvr_dir.checkpoints.resolve import resolve
         from rlvr_dir.report.viewer import stored_answers, viewer_data, viewer_html
         from rlvr_dir.results.tokenizers import tokenizers
 
