@@ -62,7 +62,7 @@ endef
 test: style $(CHROMIUM) ## Format check, lint, types, and the tests of one environment: 8–16 minutes on two cores
 	$(call checked,-m "not whole")
 
-test-all: style $(CHROMIUM) $(VERL)/.installed $(INSPECT)/.installed ## The same with every test: verl, Inspect, PostgreSQL; 22–37 minutes
+test-all: style $(CHROMIUM) $(VERL)/.installed $(INSPECT)/.installed ## The same with every test: verl, Inspect; 22–37 minutes
 	$(call checked)
 
 screenshots: $(CHROMIUM) ## Take the README's picture of the playground again

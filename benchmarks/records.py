@@ -348,9 +348,10 @@ def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 def _sweep(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     """Ask a sweep of 400 points what is left, a second time; `each_cpu_ms` is to complete a point and ask again."""
-    from rlvr_dir.sweep.outcome import Outcome, Places
+    from rlvr_dir.report.sweep import CompleteTrial
+    from rlvr_dir.sweep.outcome import Places
+    from rlvr_dir.sweep.run import open_sweep
     from rlvr_dir.sweep.specs import load
-    from rlvr_dir.sweep.sweep import open_sweep
 
     values = {"values": [-(i + 1) / POINTS for i in range(POINTS // 4)]}
     varied = {"decode.tau": values, "decode.gamma": {"values": [0.0, 0.05, 0.1, 0.2]}}
@@ -361,8 +362,8 @@ def _sweep(store: Path, settings: dict[str, int]) -> dict[str, Any]:
     with _spent() as spent:
         assert len(sweep.todo()) == len(left) > POINTS
     with _spent() as ended:
-        for point in left[:20]:
-            sweep.complete(Outcome(point, (), {"avg_at_2": 0.5}))
+        for entry in left[:20]:
+            sweep.trials[entry] = CompleteTrial(entry.pair, entry.number, entry.point, "", (), {"avg_at_2": 0.5})
             sweep.todo()
     return {**spent, "each_cpu_ms": 1e3 * ended["cpu"] / 20}
 

@@ -35,9 +35,8 @@ from rlvr_dir.results.settings import settings_of
 from rlvr_dir.sweep.estimate import _speed
 from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.outcome import Places
-from rlvr_dir.sweep.run import best, status
+from rlvr_dir.sweep.run import best, open_sweep, status
 from rlvr_dir.sweep.specs import load
-from rlvr_dir.sweep.sweep import open_sweep
 from rlvr_dir.sweep.taus import stored_taus
 from rlvr_dir.tracking.training import metrics_of, scores_of
 from rlvr_dir.train import TrainSpec

@@ -106,7 +106,7 @@ def test_a_folder_that_takes_nothing_is_said_before_anything_begins(tmp_path):
 
 # Where something else than `write_file` may write: into folders of its own that are gone afterwards, and logs.
 ELSEWHERE = {
-    "checkpoints/expo.py", "decode/vllm_pair/start.py", "sweep/run.py", "tracking/log.py", "train/folder.py",
+    "checkpoints/expo.py", "decode/vllm_pair/start.py", "tracking/log.py", "train/folder.py",
     "train/verl/run.py",
 }  # fmt: skip
 

@@ -18,8 +18,8 @@ from rlvr_dir.records import Record
 from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.result import read_any_result
 from rlvr_dir.sweep.outcome import Places
+from rlvr_dir.sweep.run import open_sweep
 from rlvr_dir.sweep.specs import load
-from rlvr_dir.sweep.sweep import open_sweep
 from rlvr_dir.train.spec import load_train
 from rlvr_dir.train.training import inputs
 from tests.commands import refused

@@ -7,7 +7,8 @@ import pytest
 
 from rlvr_dir.grading import grade_many
 from rlvr_dir.problems import data
-from rlvr_dir.problems.data import find_benchmark, preflight
+from rlvr_dir.problems.benchmark import BENCHMARKS, GROUPS
+from rlvr_dir.problems.data import find_benchmark, preflight, tasks_dir
 from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, declared
 from tests.facts import refuses
 
@@ -27,6 +28,17 @@ def test_a_local_folder_by_setting_and_by_variable(tmp_path, monkeypatch):
     assert found[7] == {"id": "p7", "problem": "7?", "answer": "7"}
     monkeypatch.setenv("RLVR_DIR_DATA", str(tmp_path))
     assert data.find_benchmark("aime24").problems is found
+
+
+def test_a_group_has_the_same_benchmarks_for_lm_eval_and_for_us():
+    """A benchmark that is added to ours is in no group by that."""
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False)
+    assert set(manager.all_groups) == set(GROUPS)
+    for group, members in GROUPS.items():
+        assert tuple(manager.task_index[group].cfg["task"]) == members
+        assert set(members) <= set(BENCHMARKS)
 
 
 @pytest.mark.parametrize("n", [29, 31])

@@ -7,22 +7,29 @@ import signal
 import time
 from pathlib import Path
 
+import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
-from rlvr_dir.sweep.points import key, listed_points
 from tests.broken import alive
 from tests.records.made import stored, stored_count
 
-pytestmark = pytest.mark.whole(reason="minutes of sweeps that are killed, and PostgreSQL")
+pytestmark = pytest.mark.whole(reason="minutes of sweeps that are killed")
 
 PATIENCE = 120  # seconds for anything a sweep does
 LARGER = {"limit": 6, "sampling": {"samples": 4, "max_tokens": 40}}
-RESPONSES = 10 * 6 * 4  # four points, base, RL, two rejects and two vetoes, of six problems
+RESPONSES = 6 * 4  # of each decoding
 
 
 def children(pid):
+    """The processes that any thread of a process has started."""
     try:
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [
+            int(each)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for each in (task / "children").read_text().split()
+        ]
     except OSError:
         return []
 
@@ -42,46 +49,88 @@ def wait_for_a_moment(pid, out, rng, seconds):
     time.sleep(rng.random() * 0.02)
 
 
-def check(study, out, spec, responses):
-    """Every point is complete, nothing failed, no response has been decoded twice."""
-    assert sorted(key(t.point) for t in study.complete(references=False)) == sorted(map(key, listed_points(spec)))
-    assert len(study.complete(references=True)) == 6
-    assert {trial.state for trial in study} == {"complete"}
-    found = stored(out / "records")
+def once(records):
+    """Every response of every record has been decoded exactly once; how many there are."""
+    found = stored(records)
     for name, keys in found.items():
         assert len(keys) == len(set(keys)), f"record {name} has a response twice"
-    assert sum(map(len, found.values())) == responses
+    return sum(map(len, found.values()))
 
 
-@pytest.mark.parametrize("storage", ["journal", "postgresql"])
-def test_workers_and_parents_killed_leave_every_point_complete_once(host, look, tmp_path, request, storage):
-    rng = random.Random(3)
-    out = tmp_path / "out"
-    killed = {"parent": 0, "worker": 0}
-    url = storage if storage == "journal" else request.getfixturevalue("postgresql")
-    changes = {**LARGER, "workers": {"count": 2}, "retries": 20, "storage": url}
+GRID = {**LARGER, "parameters": {"decode.tau": {"values": [-0.3, -0.1]}, "decode.gamma": {"values": [0.0, 0.1]}}}
+TPE = {
+    **LARGER, "method": "tpe", "run_cap": 6, "batch": 2,
+    "parameters": {"decode.tau": {"min": -1.0, "max": -0.05}}, "decode": {"mode": "replace"},
+}  # fmt: skip
+KILLS, TRAINING_KILLS = 20, 5
+
+
+@pytest.mark.parametrize(("changes", "points"), [(GRID, 4), (TPE, 6)], ids=["grid", "tpe"])
+def test_killed_at_any_moment_it_ends_as_if_nothing_had_happened(host, look, tmp_path, changes, points):
+    """A search proposes the very points of one that nobody killed."""
+    rng, kills, out, undisturbed = random.Random(3), 0, tmp_path / "out", tmp_path / "undisturbed"
+    assert host.run(undisturbed, **changes) == 0
     while True:
         pid = host.start(out, **changes)
-        while alive(pid) and sum(killed.values()) < 5:
-            wait_for_a_moment(pid, out, rng, seconds=2)
-            workers = children(pid)
-            if workers and (killed["worker"] <= killed["parent"] or rng.random() < 0.3):
-                kill(rng.choice(workers))
-                killed["worker"] += 1
-            elif alive(pid):
-                kill(pid)
-                killed["parent"] += 1
-                for worker in workers:
-                    deadline = time.monotonic() + PATIENCE
-                    while alive(worker) and time.monotonic() < deadline:
-                        time.sleep(0.01)
-                    assert not alive(worker), "a worker outlived its parent"
-                break
-        status = host.answer()
-        if status == 0:
+        if kills < KILLS:
+            wait_for_a_moment(pid, out, rng, seconds=1.5)
+            kill(pid)
+        if (status := host.answer()) == 0:
             break
         assert status == -9
-    study, _ = look(out, **changes)
-    check(study, out, study.spec, RESPONSES)
-    assert killed["worker"]
-    assert killed["parent"]
+        kills += 1
+    assert kills >= KILLS / 2, "it was killed while it ran"
+    (study, folder), (expected, other) = look(out, **changes), look(undisturbed, **changes)
+    assert sum(entry.point is not None for entry in study.trials) == points
+    assert not folder.failed.is_file()
+    assert once(out / "records") == once(undisturbed / "records") == len(study.trials) * RESPONSES
+    assert numbers(study) == numbers(expected)
+    assert trials(folder) == trials(other)
+
+
+def numbers(study):
+    return {(str(entry.point), trial.label): (trial.number, trial.metrics) for entry, trial in study.trials.items()}
+
+
+def trials(folder):
+    """What Optuna has of each point, in its order for a search; a grid is written in the order of completion."""
+    storage = JournalStorage(JournalFileBackend(str(folder.journal)))
+    found = optuna.load_study(study_name="small", storage=storage).trials
+    facts = [(trial.params, trial.value, trial.state.name, trial.user_attrs) for trial in found]
+    return facts if "batch" in found[0].user_attrs else sorted(facts, key=str)
+
+
+def test_a_sweep_of_trainings_is_killed_with_its_workers(host, look, tmp_path):
+    """Two trainings at a time, in processes of their own, which end with the sweep."""
+    rng, kills, out, undisturbed = random.Random(5), 0, tmp_path / "out", tmp_path / "undisturbed"
+    changes = {"kind": "train", "workers": {"count": 2}, "seeds": [0]}
+    assert host.run(undisturbed, **changes) == 0
+    while True:
+        pid = host.start(out, **changes)
+        if kills < TRAINING_KILLS:
+            workers = wait_for_workers(pid, rng)
+            kill(pid)
+            for worker in workers:
+                while alive(worker):
+                    time.sleep(0.01)
+        if (status := host.answer()) == 0:
+            break
+        assert status == -9
+        kills += 1
+    assert kills >= TRAINING_KILLS / 2
+    (study, folder), (expected, _) = look(out, **changes), look(undisturbed, **changes)
+    assert not folder.failed.is_file()
+    assert numbers(study) == numbers(expected)
+    assert len(study.trials) == 3
+
+
+def wait_for_workers(pid, rng):
+    """Wait until workers run, and for any moment of their first seconds; their pids are returned."""
+    until = time.monotonic() + PATIENCE
+    while alive(pid) and not (found := children(pid)) and time.monotonic() < until:
+        time.sleep(0.01)
+    moment = time.monotonic() + rng.random() * 12
+    while alive(pid) and time.monotonic() < moment:
+        found = children(pid) or found
+        time.sleep(0.01)
+    return found

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rlvr_dir import stats
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.digest import installed
 from rlvr_dir.markdown import duration
@@ -20,16 +21,13 @@ from rlvr_dir.report.sweep import CompleteTrial, TrainingSummary, against
 from rlvr_dir.results.forwards import Answer
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.sweep.confirm import confirm
-from rlvr_dir.sweep.decoding import DecodingObjective, metrics
-from rlvr_dir.sweep.decodings import decoding_of
+from rlvr_dir.sweep.decoding import DecodingObjective
 from rlvr_dir.sweep.estimate import DecodingEstimate, TrialCost, estimate
 from rlvr_dir.sweep.lists import Cost
-from rlvr_dir.sweep.outcome import Outcome, Places
+from rlvr_dir.sweep.outcome import Places
 from rlvr_dir.sweep.points import listed_points
-from rlvr_dir.sweep.run import pace, progress_line, status
-from rlvr_dir.sweep.sweep import open_sweep
-from rlvr_dir.sweep.training import folder_of, outcome_of, seeds_of
-from rlvr_dir.tiny import checkpoints
+from rlvr_dir.sweep.run import open_sweep, pace, status
+from rlvr_dir.sweep.training import folder_of, seeds_of
 from rlvr_dir.train.folder import TrainingFolder, write_json
 from tests.records.made import made as made_rollout
 from tests.records.made import resume
@@ -69,13 +67,13 @@ def run(folder, **changes):
 
 def complete(spec, begun):
     found = {}
-    points = [*begun.objective.references(listed_points(spec)), *listed_points(spec)]
-    for i, point in enumerate(points):
-        decoding = decoding_of(spec, point, begun.objective._taus(point["pair"]))
+    entries = begun.objective.entries(listed_points(spec))
+    for i, entry in enumerate(sorted(entries, key=lambda entry: (entry.point is not None, entry.number))):
         ids = [str(k) for k in range(LIMIT)]
-        results = [drawn(decoding, task, ids, seconds=1.5 + i) for task in TASKS]
-        files = tuple(result.write(begun.folder.results).name for result in results)
-        begun.complete(Outcome(point, results, metrics(spec, results), files))
+        results = [drawn(entry.what[0], task, ids, seconds=1.5 + i) for task in TASKS]
+        for result in results:
+            result.write(begun.folder.results)
+        begun.complete(entry, results)
         found |= {(one.task, one.decoding.label()): one for one in results}
     return found
 
@@ -158,22 +156,22 @@ def score_of(one):
 
 def test_a_line_of_progress_has_the_point_the_best_so_far_and_the_time_left(tmp_path):
     spec, begun = run(tmp_path, limit=6)
-    points = [*begun.objective.references(listed_points(spec)), *listed_points(spec)]
+    entries = begun.objective.entries(listed_points(spec))
     lines, found = [], {}
 
-    def line(outcome):
-        lines.append(progress_line(begun, begun.describe(outcome), 30.0 / (len(lines) + 1)))
+    def line(entry):
+        lines.append(begun.progress_line(entry, 30.0 / (len(lines) + 1)))
 
     begun.on_complete = line
-    for number, point in enumerate(points):
-        decoding = decoding_of(spec, point, {})
-        found[number] = [drawn(decoding, task, list("012345")) for task in TASKS]
-        files = tuple(result.write(begun.folder.results).name for result in found[number])
-        begun.complete(Outcome(point, found[number], metrics(spec, found[number]), files))
+    for number, entry in enumerate(entries):
+        found[number] = [drawn(entry.what[0], task, list("012345")) for task in TASKS]
+        for result in found[number]:
+            result.write(begun.folder.results)
+        begun.complete(entry, found[number])
     best = None
     for number, said in enumerate(lines):
         results = found[number]
-        if number >= 6 and (best is None or mean_avg(results) > mean_avg(found[best])):
+        if entries[number].point is not None and (best is None or mean_avg(results) > mean_avg(found[best])):
             best = number
         words = [f"{number + 1}/10", f"tiny: {results[0].label}", *map(score_of, results)]
         if best is not None:
@@ -196,15 +194,18 @@ def test_what_is_only_scored_is_not_expected_to_take_as_long_as_what_was_decoded
 
 
 def test_the_time_left_of_a_search_counts_what_it_may_still_propose(tmp_path):
-    _, begun = run(tmp_path, method="tpe", run_cap=5)
+    _, begun = run(tmp_path, method="tpe", run_cap=5, batch=1)
     lines = []
-    begun.on_complete = lambda outcome: lines.append(progress_line(begun, [], 30.0 / (len(lines) + 1)))
-    [point] = begun.study.propose(1)
-    references = begun.objective.references([point])
-    for reference in references:
-        begun.complete(Outcome(reference, [], {"avg_at_4": 0.5}))
+    begun.on_complete = lambda entry: lines.append(begun.progress_line(entry, 30.0 / (len(lines) + 1)))
+    begun.study.open()
+    next(begun.study.batches())
+    entries = begun.todo()
+    references = [entry for entry in entries if entry.point is None]
+    for entry in references:
+        begun.complete(entry, [drawn(entry.what[0], task, list("012345")) for task in TASKS])
     left = 1 + 4  # the point, and four that are not proposed yet
-    assert lines[-1] == f"{len(references)}/{len(references) + left}  |  about {30 / len(references) * left:.0f} s left"
+    assert lines[-1].startswith(f"{len(references)}/{len(references) + left}  |  ")
+    assert lines[-1].endswith(f"  |  about {30 / len(references) * left:.0f} s left")
 
 
 def mean_avg(results):
@@ -371,7 +372,7 @@ def test_an_estimate_adds_what_is_missing():
     assert [row.missing for row in rows] == [0, 150, 80]
     cost = DecodingEstimate(rows, "3 points", 37.5, 4000, 25.0, ("A note.",), 42)
     text, total = cost.text(points=True), cost.total
-    assert (total.ways, total.responses, total.thresholds) == (3, 230, 42)
+    assert (total.jobs, total.responses, total.thresholds) == (3, 230, 42)
     assert total.tokens == round(37.5 * (230 + 42))
     assert text.startswith("3 points; with references 3 ways of decoding, 1,280 responses\n")
     counts = [[cell.strip() for cell in line.split("|")[3:5]] for line in text.splitlines() if line.startswith("| ")]
@@ -389,7 +390,7 @@ def test_what_the_records_hold_is_counted_where_it_would_be_decoded_alike(tmp_pa
     spec = sweep()
     [benchmark], (base, rl, veto) = preflight_of(spec).values(), (Decoding(mode="base"), Decoding(mode="rl"), VETO)
     names = [f"tiny_easy/{key}" for key in [*benchmark.golds][:5]]
-    weights = {role: fingerprint(*model) for role, model in checkpoints("tiny").models.items()}
+    weights = {role: fingerprint(*model) for role, model in resolve("tiny").models.items()}
     here = {"backend": "transformers", **installed("torch", "transformers")}
     alike, lengths = {"weights": weights, "data": benchmark.data, "sampling": spec.sampling.per_response}, []
     for changes in (
@@ -436,14 +437,14 @@ def test_a_sweep_of_trainings_is_counted_and_summed_up_from_its_files(tmp_path):
     begun = open_sweep(spec, Places.under(tmp_path, track=False), lambda text: None)
     begun.folder.make()
     store, seeds, random = begun.objective.store, spec.seeds, np.random.default_rng(2)
-    points = [*begun.objective.references(listed_points(spec)), *listed_points(spec)]
+    entries = begun.objective.entries(listed_points(spec))
     fresh = begun.objective.estimate()
-    assert (fresh.total.ways, fresh.total.responses, fresh.total.tokens) == (6, 6 * 3 * 16, 6 * 3 * 16 * 40)
+    assert (fresh.total.jobs, fresh.total.responses, fresh.total.tokens) == (6, 6 * 3 * 16, 6 * 3 * 16 * 40)
     assert "seeds done: 0; to be trained: 6, rollouts that are learned from have at most 11,520 tokens" in fresh.text(
         points=False
     )
     right = {}  # samples of 2, by point, seed and benchmark
-    for number, point in enumerate(points):
+    for number, entry in enumerate(entries):
         for seed in seeds if number else seeds[:1]:
             scores = {}
             for task in tasks:
@@ -453,13 +454,13 @@ def test_a_sweep_of_trainings_is_counted_and_summed_up_from_its_files(tmp_path):
                     "tokens": 20.0 + number + seed, "truncated": (number + seed) / 8,
                     "right": {str(i): int(count) for i, count in enumerate(counts)},
                 }  # fmt: skip
-            folder = TrainingFolder(folder_of(spec.training(point), store)).seed(seed)
+            folder = TrainingFolder(folder_of(entry.what, store)).seed(seed)
             folder.path.mkdir(parents=True)
             about = {"accuracy": [0.1], "length": [20.0], "seconds": 60.0 + 120 * seed, "machine": "one"}
             write_json(folder.done, {"scores": scores, **about})
     estimate = begun.objective.estimate()
     mean = (60 + 2 * (60 + 180)) / 5  # seconds of a seed
-    assert estimate.total == Cost(ways=1, responses=3 * 16, thresholds=0, tokens=3 * 16 * 40)
+    assert estimate.total == Cost(jobs=1, responses=3 * 16, thresholds=0, tokens=3 * 16 * 40)
     text = estimate.text(points=True)
     assert text.startswith("2 alpha = 2 points; with plain DAPO 3 trainings x 2 seeds\n")
     assert f"seeds done: 5; to be trained: 1, {duration(mean)} of steps ({duration(mean)} a seed, as measured)" in text
@@ -469,22 +470,21 @@ def test_a_sweep_of_trainings_is_counted_and_summed_up_from_its_files(tmp_path):
         ["low_prob α0.2", "3", "48", "2/2"],
         ["low_prob α2", "3", "48", "2/2"],
     ]
-    for point in points[1:]:
-        results = seeds_of(spec.training(point), store)
-        begun.complete(outcome_of(spec, point, results))
+    begun.look()
     assert seeds_of(spec.plain_dapo, store) is None
     assert begun.summary().reference is None
     again = TrainingFolder(folder_of(spec.plain_dapo, store)).seed(1)
     again.path.mkdir()
     shutil.copy(TrainingFolder(folder_of(spec.plain_dapo, store)).seed(0).done, again.done)
     right |= {(0, 1, task): right[0, 0, task] for task in tasks}
-    begun.complete(outcome_of(spec, points[0], seeds_of(spec.plain_dapo, store)))
-    for number, trial in enumerate(begun.study):
+    begun.look()
+    for number, entry in enumerate(entries):
+        trial = begun.trials[entry]
         assert trial.metrics["avg_at_2"] == pytest.approx(
             np.mean([right[number, seed, task] for seed in seeds for task in tasks]) / 2
         )
         assert trial.metrics["truncated_share"] == pytest.approx((number + (0.5 if number else 0)) / 8)
-        assert trial.seeds["1"]["mean_tokens"] == pytest.approx(20 + number + bool(number))
+        assert trial.results[1].scores["tiny_easy"]["tokens"] == pytest.approx(20 + number + bool(number))
     summary = begun.summary()
     assert (summary.reference.label, summary.best[0].label) == ("DAPO", "low_prob α0.2")
     [said], best = summary.verdicts, np.mean([right[1, seed, task] for seed in seeds for task in tasks]) / 2

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import optuna
 import pytest
@@ -10,23 +11,34 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from rlvr_dir.config import Decoding
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import Busy, UserError
 from rlvr_dir.problems.data import find_benchmark
+from rlvr_dir.report.sweep import CompleteTrial
 from rlvr_dir.sweep.confirm import confirm
 from rlvr_dir.sweep.decoding import unused
 from rlvr_dir.sweep.estimate import estimate
 from rlvr_dir.sweep.folder import SweepFolder
-from rlvr_dir.sweep.outcome import Outcome, Places
+from rlvr_dir.sweep.outcome import Places
 from rlvr_dir.sweep.points import key
-from rlvr_dir.sweep.run import best, status
-from rlvr_dir.sweep.study import Study
-from rlvr_dir.sweep.sweep import open_sweep
+from rlvr_dir.sweep.run import best, open_sweep, run_sweep, status
 from tests.records.made import stored
 from tests.sweep.made import sweep
 
 
 def points_of(study):
-    return sorted(key(trial.point) for trial in study.complete(references=False))
+    return sorted(key(entry.point) for entry in study.trials if entry.point is not None)
+
+
+def references_of(study):
+    return [entry for entry in study.trials if entry.point is None]
+
+
+def facts_of(study):
+    """What is known of each point and reference: its number, metrics and facts."""
+    return {
+        (str(entry.point), trial.label): (trial.number, trial.metrics, trial.facts)
+        for entry, trial in study.trials.items()
+    }
 
 
 def once(records):
@@ -88,17 +100,17 @@ def test_result_files_that_are_missing_or_damaged_are_made_again_from_the_record
             name: old[name] for name in old if name not in ("seconds", "provenance")
         }
     assert {path: path.read_bytes() for path in grid.glob("records/*/*/journal.bin")} == journals
-    assert len(list(look(grid)[0])) == 10
+    assert len(look(grid)[0].trials) == 10
 
 
 def test_a_study_that_is_lost_costs_no_response(grid, host, look):
     study, folder = look(grid)
-    before = {key(trial.point): (trial.number, trial.metrics, trial.results) for trial in study}
+    before = facts_of(study)
     journals = {path: path.read_bytes() for path in grid.glob("records/*/*/journal.bin")}
     folder.journal.unlink()
     assert host.run(grid) == 0
     assert {path: path.read_bytes() for path in grid.glob("records/*/*/journal.bin")} == journals
-    assert {key(trial.point): (trial.number, trial.metrics, trial.results) for trial in look(grid)[0]} == before
+    assert facts_of(look(grid)[0]) == before
 
 
 def test_a_folder_without_its_records_still_says_what_came_out(grid, tmp_path, look):
@@ -112,7 +124,7 @@ def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
     spec = sweep(parameters={"decode.tau": {"values": [-0.3, -0.1, -0.2]}, "decode.gamma": {"values": [0.0, 0.1]}})
     found = estimate(spec, grid, grid / "records")
     assert found.size == "3 tau x 2 gamma = 6 points"
-    held = [6] * 6 + [0, 0] + [6] * 4 + [0, 0]  # base, RL, three vetoes and rejects, the points
+    held = [6] * 2 + [6] * 8 + [0] * 4  # base, RL, and each τ: replace, its reject and veto, extrapolate
     assert [row.responses_held for row in found.rows] == held
     assert found.missing == 24
     assert "24, about" in found.text(points=True)
@@ -123,7 +135,7 @@ def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
     labels = [
         "base",
         "rl",
-        *(f"{way} delta_logp at 10 % replaced" for way in ("veto", "reject", "replace", "extrapolate γ0.1")),
+        *(f"{entry} delta_logp at 10 % replaced" for entry in ("extrapolate γ0.1", "replace", "reject", "veto")),
     ]
     assert [row.label for row in found.rows] == labels
     assert not list(tmp_path.iterdir())
@@ -132,41 +144,78 @@ def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
 def test_a_changed_sweep_is_refused_with_the_difference(grid):
     folder = SweepFolder.of(sweep(), grid)
     with pytest.raises(UserError) as caught:
-        folder.create_or_verify(sweep(sampling={"samples": 3, "max_tokens": 40}))
-    assert "-sampling: {temperature: 1.0, top_p: 0.7, max_tokens: 40, seed: 0, samples: 2}" in str(caught.value)
-    assert "+sampling: {temperature: 1.0, top_p: 0.7, max_tokens: 40, seed: 0, samples: 3}" in str(caught.value)
-    fewer = sweep(parameters={"decode.tau": {"values": [-0.3]}, "decode.gamma": {"values": [0.0, 0.1]}})
-    for extend in (False, True):
-        with pytest.raises(UserError, match="begun with other settings"):
-            folder.create_or_verify(fewer, extend=extend)
-    with pytest.raises(UserError, match="--extend"):
-        folder.create_or_verify(sweep(parameters={**_more(-0.2)}))
-    folder.create_or_verify(
-        sweep(retries=1, engine={"backend": "transformers", "max_num_seqs": 7})
-    )  # changes no result
-    folder.create_or_verify(sweep())
+        folder.create_or_verify(sweep(sampling={"samples": 3, "max_tokens": 40}), print)
+    assert (caught.value.argument, caught.value.value) == ("sweep", "small")
+    assert "-sampling: {temperature: 1.0, top_p: 0.7, max_tokens: 40, seed: 0, samples: 2}" in caught.value.more
+    assert "+sampling: {temperature: 1.0, top_p: 0.7, max_tokens: 40, seed: 0, samples: 3}" in caught.value.more
+    said = []
+    free = sweep(batch=1, engine={"backend": "transformers", "max_num_seqs": 7})  # changes no result
+    folder.create_or_verify(free, said.append)
+    assert not said
+    folder.create_or_verify(sweep(parameters=_more(-0.2)), said.append)
+    assert len(said) == 1
+    assert "-0.2" in said[0]
+    folder.create_or_verify(sweep(), print)
 
 
 def test_a_sweep_of_an_older_version_is_refused_with_the_way_out(tmp_path):
     folder = SweepFolder.of(sweep(), tmp_path)
     folder.make()
-    folder.create_or_verify(sweep())
+    folder.create_or_verify(sweep(), print)
     (folder.path / "points").mkdir()
-    with pytest.raises(UserError, match=r"its trials \(points/\) are not read; accepted: move the folder away"):
+    with pytest.raises(UserError) as caught:
         folder.stored()
+    assert caught.value.value == str(folder.path)
 
 
 def _more(*taus):
     return {"decode.tau": {"values": [-0.3, -0.1, *taus]}, "decode.gamma": {"values": [0.0, 0.1]}}
 
 
-def test_extending_adds_points_and_repeats_none(host, look, tmp_path):
-    assert host.run(tmp_path, method="random", run_cap=2) == 0
-    assert host.run(tmp_path, method="random", run_cap=3) == 1  # refused
-    assert host.run(tmp_path, method="random", run_cap=3, extend=True) == 0
-    study, _ = look(tmp_path, method="random", run_cap=3)
-    assert len(points_of(study)) == 3
-    once(tmp_path / "records")
+def test_a_sweep_gains_and_loses_points_and_repeats_none(host, look, tmp_path):
+    few, more = {"parameters": _more()}, {"parameters": _more(-0.2)}
+    assert host.run(tmp_path, **few) == 0
+    responses = once(tmp_path / "records")
+    assert host.run(tmp_path, **more, controls=["reject"]) == 0
+    study, folder = look(tmp_path, **more, controls=["reject"])
+    assert len(points_of(study)) == 6
+    assert once(tmp_path / "records") == responses + 3 * 6, "the new points, and the reject of one of them"
+    assert len(list(folder.results.iterdir())) == 2 + 6 + 3, "without the vetoes, which are not asked for any more"
+    assert host.run(tmp_path, **few) == 0
+    study, folder = look(tmp_path, **few)
+    assert (len(points_of(study)), len(references_of(study))) == (4, 6)
+    assert once(tmp_path / "records") == responses + 3 * 6
+
+
+def test_the_study_is_one_trial_a_point_that_optuna_reads(grid, look):
+    """Other programs, as optuna-dashboard, read it with a storage of their own."""
+    study, folder = look(grid)
+    storage = JournalStorage(JournalFileBackend(str(folder.journal)))
+    assert optuna.get_all_study_names(storage) == ["small"]
+    shown = optuna.load_study(study_name="small", storage=storage)
+    points = {key(trial.point): trial for trial in study.trials.values() if trial.point is not None}
+    assert {key(trial.user_attrs["point"]) for trial in shown.trials} == points.keys()
+    assert len(shown.trials) == len(points) == 4
+    for trial in shown.trials:
+        point = points[key(trial.user_attrs["point"])]
+        assert trial.params == {name: point.point[name] for name in ("decode.tau", "decode.gamma")}
+        assert (trial.state.name, trial.value) == ("COMPLETE", point.metrics["avg_at_2"])
+        assert (trial.user_attrs["label"], trial.user_attrs["metrics"]) == (point.label, point.metrics)
+    assert shown.metric_names == ["avg_at_2"]
+    assert shown.best_trial.value == study.best().metrics["avg_at_2"]
+    assert not shown.trials_dataframe().empty
+
+
+def test_two_processes_on_one_sweep_do_its_work_once(host, tmp_path):
+    """The second is refused, and names the first, which goes on."""
+    host.start(tmp_path)
+    lock = SweepFolder.of(sweep(), tmp_path).lock
+    while not (lock.is_file() and lock.read_text().strip()):
+        time.sleep(0.01)
+    with pytest.raises(Busy):
+        run_sweep(sweep(), Places.under(tmp_path, track=False), say=lambda text: None)
+    assert host.answer() == 0
+    assert once(tmp_path / "records") == 10 * 3 * 2
 
 
 def test_one_sweep_draws_in_several_ways_and_prices_them_at_equal_forwards(host, look, tmp_path):
@@ -176,7 +225,7 @@ def test_one_sweep_draws_in_several_ways_and_prices_them_at_equal_forwards(host,
     assert "9 ways of decoding, 48 responses" in said
     assert host.run(tmp_path, **changes) == 0
     study, folder = look(tmp_path, **changes)
-    assert len(study.complete(references=True)) == 8
+    assert len(references_of(study)) == 8
     assert once(tmp_path / "records") == 3 * (7 * 2 + 2)
     told = json.loads((folder.path / "summary.json").read_text())
     labels = [entry["label"] for entry in told["entries"]]
@@ -220,8 +269,8 @@ def test_ratios_are_matched_and_refined_once(host, look, tmp_path):
     unrefined = json.loads((folder.path / "matched.json").read_text())["tiny"]
     assert [row["tau"] for row in unrefined] == [row["first"] or row["tau"] for row in refined]
     assert once(tmp_path / "records") == (26 + 3 * len(others)) * 12 * 2  # the controls are new, all else was decoded
-    begun = open_sweep(sweep(name="unrefined", **changes), Places.under(tmp_path, track=False))
-    assert all(map(begun.objective.is_current, begun.study.complete()))  # run again, it makes none again
+    begun, _ = look(tmp_path, name="unrefined", **changes)
+    assert not begun.todo()  # run again, it makes none again
 
 
 def test_a_search_asks_and_tells_and_knows_its_best_point(host, look, tmp_path):
@@ -235,14 +284,13 @@ def test_a_search_asks_and_tells_and_knows_its_best_point(host, look, tmp_path):
     assert host.run(tmp_path, **changes) == 0
     study, folder = look(tmp_path, **changes)
     assert len(points_of(study)) == 5
-    points = study.complete(references=False)
+    points = [entry for entry in study.trials.values() if entry.point is not None]
     journal = JournalStorage(JournalFileBackend(str(folder.journal)))
     shown = optuna.load_study(study_name="small", storage=journal)
     values = {trial.user_attrs["point"]["decode.tau"]: trial.value for trial in shown.trials}
     assert values == {trial.point["decode.tau"]: trial.metrics["replacement_ratio"] for trial in points}
     assert shown.direction.name == "MINIMIZE"
-    assert len(optuna.load_study(study_name="small references", storage=journal).trials) == 2 + 5 * 3
-    assert len(study.complete(references=True)) == 2 + 5 * 3  # each with its own controls
+    assert len(references_of(study)) == 2 + 5 * 3  # each with its own controls
     assert study.best().metrics["replacement_ratio"] == min(t.metrics["replacement_ratio"] for t in points)
     once(tmp_path / "records")
 
@@ -251,10 +299,12 @@ def test_the_winner_is_confirmed_with_new_seeds_and_elsewhere(grid):
     spec = sweep()
     folder, places = SweepFolder.of(spec, grid), Places.under(grid, track=False)
     begun = open_sweep(spec, places, lambda text: None)
-    with pytest.raises(UserError, match="on which the winner was chosen"):
+    with pytest.raises(UserError) as caught:
         confirm(begun, [0, 1])
-    with pytest.raises(UserError, match="seeds=5"):
+    assert (caught.value.argument, caught.value.value) == ("seeds", "0,1")
+    with pytest.raises(UserError) as caught:
         confirm(open_sweep(sweep(sampling={"temperature": 0}), Places.under(grid / "other", track=False)), [5])
+    assert caught.value.value == "5"
     confirm(begun, [5, 6], ["tiny_easy", "tiny_medium"], limit=2)
     rows = json.loads((folder.path / "confirm.json").read_text())
     assert [row["before"] is None for row in rows if row["minus"] == "rl"] == [False, True]
@@ -294,7 +344,7 @@ def test_a_declared_split_is_held_out_of_the_sweep_and_confirms_it():
     assert unused(spec, medium).select(ids) == ids
     assert spec.evaluation("tiny", [Decoding()]).problem_ids(ids) == chosen
     assert unused(whole := sweep(limit=None), easy) == whole.part, "the same, where there are no others"
-    with pytest.raises(UserError, match=r"confirm.split"):
+    with pytest.raises(UserError):
         sweep(confirm={"split": 1.5})
 
 
@@ -314,46 +364,26 @@ def test_what_confirms_a_sweep_has_no_family_that_chose(tmp_path, parts):
     assert unused(spec, find_benchmark(str(alone))) == spec.part, "the same, where one family has them all"
 
 
-def test_a_database_of_another_sweep_of_that_name_is_refused(grid, host, tmp_path):
-    storage = f"sqlite:///{tmp_path}/study.db"
-    assert host.run(tmp_path / "one", storage=storage, parameters={"decode.tau": {"values": [-0.1]}}) == 0
-    assert host.run(tmp_path / "two", storage=storage) == 1
-
-
-def test_workers_that_cannot_work_are_not_started_for_ever(host, look, tmp_path):
-    changes = {
-        "workers": {"count": 2},
-        "retries": 1,
-        "engine": {"backend": "transformers", "tensor_parallel_size": 2},
-    }
+def test_what_cannot_work_is_said(host, look, tmp_path):
+    changes = {"engine": {"backend": "transformers", "tensor_parallel_size": 2}}
     assert host.run(tmp_path, **changes) == 1
     study, folder = look(tmp_path, **changes)
-    assert not study.complete()
-    assert "tensor_parallel_size=2 is refused" in status(folder, study.spec)
+    assert not study.trials
+    assert all("tensor_parallel_size" in failure.reason for failure in folder.read_failures())
+    assert len(folder.read_failures()) == 2
 
 
-def test_a_metric_that_is_no_number_is_a_failed_point_and_a_bad_trial_hides_no_other(tmp_path, capsys):
-    spec = sweep()
-    asked = open_sweep(spec, Places.under(tmp_path, track=False))
-    asked.on_complete = lambda outcome: None
+def test_a_metric_that_is_no_number_is_a_failed_point(tmp_path):
+    asked = open_sweep(sweep(), Places.under(tmp_path, track=False), lambda text: None)
     asked.folder.make()
-    points, name = asked.points(), spec.metric.name
-    for point, metrics in zip(points, ({name: 40.0}, {name: float("nan")}, {}, {name: 30.0}), strict=True):
-        asked.complete(Outcome(point, [], metrics))
-    assert [asked.study.get(point).state for point in points] == ["complete", "failed", "failed", "complete"]
-    assert f"metric='{name}' has no finite value of {{" in asked.study.failed()[0].error
-    assert points[1] in asked.todo()  # tried again
-    journal = asked.folder.journal
-    journal.write_text(journal.read_text().replace('"avg_at_2":30.0', '"avg_at_2":"much"'))
-    study = Study(spec, asked.folder)
-    assert [trial.number for trial in study.complete()] == [0]
-    study.read()
-    said = capsys.readouterr().err
-    assert said.count("trial 3 of study 'small'") == 1  # once
-    assert said.startswith("warning: left out, its point is done again: ")
-    assert "2 failed" in status(asked.folder, spec)
-    again = open_sweep(spec, Places.under(tmp_path, track=False))
-    again.on_complete = lambda outcome: None
-    assert points[3] in again.todo()
-    again.complete(Outcome(points[3], [], {name: 30.0}))
-    assert [trial.number for trial in Study(spec, asked.folder).complete()] == [0, 3]
+    points = [entry for entry in asked.todo() if entry.point is not None]
+    asked.objective.trial = lambda entry, results: CompleteTrial(
+        "tiny", entry.number, entry.point, "point", (), results
+    )
+    for entry, metrics in zip(
+        points, ({"avg_at_2": 40.0}, {"avg_at_2": float("nan")}, {}, {"avg_at_2": 30.0}), strict=True
+    ):
+        asked.complete(entry, metrics)
+    assert [entry.number for entry in asked.trials] == [0, 3]
+    assert list(asked.failures) == points[1:3]
+    assert [failure.number for failure in asked.folder.read_failures()] == [1, 2]

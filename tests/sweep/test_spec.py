@@ -8,77 +8,74 @@ import yaml
 from rlvr_dir.config import Pair, Sampling, parse, read_yaml
 from rlvr_dir.config.sweep import SweepSpec
 from rlvr_dir.errors import UserError
-from rlvr_dir.sweep import decoding, sweeps_dir
-from rlvr_dir.sweep.decodings import decoding_of, references, sampling_of
+from rlvr_dir.sweep import sweeps_dir
+from rlvr_dir.sweep.entries import decoding_of, entries_of
 from rlvr_dir.sweep.folder import SweepFolder
-from rlvr_dir.sweep.outcome import Places
 from rlvr_dir.sweep.points import key, listed_points
 from rlvr_dir.sweep.specs import load
-from rlvr_dir.sweep.sweep import open_sweep
 from tests.sweep.made import sweep
 
 TAU = {"decode.tau": {"values": [-0.3, -0.1]}}
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "argument", "suggested"),
     [
-        ({"taks": ["x"]}, "key of sweep='taks'"),
-        ({"taks": ["x"]}, "did you mean 'tasks'?"),
-        ({"sampling": {"sample": 4}}, "did you mean 'samples'?"),
-        ({"engine": {"max_num_seq": 4}}, "did you mean 'max_num_seqs'?"),
-        ({"decode": {"criterium": "kl"}}, "did you mean 'criterion'?"),
-        ({"parameters": {"decode.tua": {"values": [1]}}}, "did you mean 'decode.tau'?"),
-        ({"parameters": {"decode.tau": {"value": [1]}}}, "did you mean 'values'?"),
-        ({"parameters": {"decode.tau": {"values": [-1], "min": -2, "max": 0}}}, "needs one of: values, min and max"),
-        ({"parameters": {"decode.tau": {"values": [-1], "ratio": [0.1]}}}, "needs one of: values, min and max, ratio"),
-        ({"parameters": {"decode.tau": {"min": -2}}}, "decode.tau.max is missing"),
-        ({"parameters": {"decode.tau": {"min": -2, "max": -1, "log": True}}}, "with log min above 0"),
-        ({"parameters": {"decode.tau": {"min": -2, "max": -1}}}, "method=grid"),
-        ({"parameters": {"decode.tau": {"values": [-1, -1.0]}}}, "names a value twice"),
-        (
-            {"parameters": {"decode.tau": {"values": ["low"]}}},
-            "values.0='low'",
-        ),
-        ({"parameters": {"decode.tau": {"ratio": [0.1, 2]}}}, "ratio.1=2"),
-        ({"parameters": {**TAU, "decode.criterion": {"values": ["logp", "kl"]}}}, "'logp' is not known"),
-        (
-            {"parameters": {**TAU, "decode.gamma": {"ratio": [0.1]}}},
-            "gamma='ratio'",
-        ),
+        ({"taks": ["x"]}, None, "tasks"),
+        ({"sampling": {"sample": 4}}, None, "samples"),
+        ({"engine": {"max_num_seq": 4}}, None, "max_num_seqs"),
+        ({"decode": {"criterium": "kl"}}, "decode", "criterion"),
+        ({"parameters": {}}, "parameters", ""),
+        ({"parameters": {"decode.tua": {"values": [1]}}}, "parameters", "decode.tau"),
+        ({"parameters": {"decode.tau": {"value": [1]}}}, "parameters.decode.tau", "values"),
+        ({"parameters": {"decode.tau": {"values": [-1], "min": -2, "max": 0}}}, "parameters.decode.tau", ""),
+        ({"parameters": {"decode.tau": {"values": [-1], "ratio": [0.1]}}}, "parameters.decode.tau", ""),
+        ({"parameters": {"decode.tau": [-1]}}, "parameters.decode.tau", ""),
+        ({"parameters": {"decode.tau": {"min": -2}}}, None, ""),
+        ({"parameters": {"decode.tau": {"min": -2, "max": -1, "log": True}}}, None, ""),
+        ({"parameters": {"decode.tau": {"min": -2, "max": -1}}}, "parameters.decode.tau", ""),
+        ({"parameters": {"decode.tau": {"values": [-1, -1.0]}}}, None, ""),
+        ({"parameters": {"decode.tau": {"values": ["low"]}}}, None, ""),
+        ({"parameters": {"decode.tau": {"ratio": [0.1, 2]}}}, None, ""),
+        ({"parameters": {**TAU, "decode.criterion": {"values": ["logp", "kl"]}}}, None, ""),
+        ({"parameters": {**TAU, "decode.gamma": {"ratio": [0.1]}}}, "parameters.decode.gamma", ""),
         (
             {"parameters": {"decode.tau": {"ratio": [0.1]}, "decode.primary": {"values": ["base", "rl"]}}},
-            "decode.primary is varied with a ratio of decode.tau",
+            "decode.primary", "",
         ),
-        ({"parameters": TAU, "decode": {"tau": -0.3}}, "both fixed (decode) and varied"),
-        ({"parameters": {"decode.gamma": {"values": [0.1]}}}, "tau is missing"),
-        ({"method": "grdi"}, "did you mean 'grid'?"),
-        ({"method": "tpe"}, "run_cap is missing"),
-        ({"metric": "avg_at_32"}, "did you mean 'avg_at_2'?"),
-        ({"metric": "pass_at_3"}, "metric='pass_at_3'"),
-        ({"metric": ["avg_at_2", "mean_tokens"]}, "metric="),
-        ({"metric": {"name": "avg_at_2", "goal": "max"}}, "accepted: maximize, minimize"),
-        ({"pair": "dapo32b"}, "did you mean 'dapo-32b'?"),
-        ({"pair": ["tiny", "tiny"]}, "has one name twice"),
-        ({"storage": "mysql://x"}, "storage='mysql://x'"),
-        ({"storage": "sqlite:///x.db", "workers": {"count": 2}}, "storage=sqlite"),
-        ({"samplings": [{"tempature": 0}]}, "did you mean 'temperature'?"),
-        ({"samplings": [{"top_p": 2}]}, "samplings.top_p=2 is refused"),
-        ({"samplings": [{"temperature": 0, "samples": 2}]}, "samples=2"),
-        ({"samplings": [{"temperature": 0, "decodings": "replace,criterion=random,tau=0.1"}]}, "criterion='random'"),
-        ({"name": "a/b"}, "it names a folder"),
-        ({"tasks": []}, "has no tasks"),
+        ({"parameters": {"decode.tau": {"ratio": [0.1]}}, "decode": {"window": "8:"}}, "decode.window", ""),
+        ({"parameters": TAU, "decode": {"tau": -0.3}}, "decode.tau", ""),
+        ({"parameters": {"decode.gamma": {"values": [0.1]}}}, None, ""),
+        ({"method": "grdi"}, None, "grid"),
+        ({"method": "tpe"}, "run_cap", ""),
+        ({"method": "tpe", "run_cap": 2, "pair": {"rl": ["tiny@4", "tiny@8"]}}, "method", ""),
+        ({"metric": "avg_at_32"}, "metric", "avg_at_2"),
+        ({"metric": "pass_at_3"}, "metric", ""),
+        ({"metric": ["avg_at_2", "mean_tokens"]}, None, ""),
+        ({"metric": {"name": "avg_at_2", "goal": "max"}}, None, ""),
+        ({"pair": "dapo32b"}, None, "dapo-32b"),
+        ({"pair": ["tiny", "tiny"]}, "pair", ""),
+        ({"references": "rl"}, "references", ""),
+        ({"controls": ["replaced"]}, None, ""),
+        ({"samplings": [{"tempature": 0}]}, None, "temperature"),
+        ({"samplings": [{"top_p": 2}]}, None, ""),
+        ({"samplings": [{"temperature": 0, "samples": 2}]}, None, ""),
+        ({"samplings": [{"temperature": 0, "decodings": "replace,criterion=random,tau=0.1"}]}, None, ""),
+        ({"name": "a/b"}, "name", ""),
+        ({"tasks": []}, "tasks", ""),
+        ({"storage": "journal"}, None, ""),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_mistake_is_one_sentence(changes, words):
+    ids=lambda value: str(value)[:60] if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_a_mistake_names_its_argument(changes, argument, suggested):
     with pytest.raises(UserError) as caught:
         sweep(**changes)
-    assert words in str(caught.value)
+    assert argument in (None, caught.value.argument)
+    assert suggested in str(caught.value)  # the spelling of a key, and no sentence
 
 
 def test_a_pairs_folder_is_a_pair(tmp_path):
-    with pytest.raises(UserError, match=r"has no folder base, and no pair\.json"):
+    with pytest.raises(UserError):
         sweep(pair=str(tmp_path))
     for role in ("base", "rl"):
         (tmp_path / role).mkdir()
@@ -93,18 +90,18 @@ def test_a_pairs_folder_is_a_pair(tmp_path):
         [(name, pair)] = spec.pairs.items()
         assert (name, type(pair), Path(pair.rl).name[:2].lower()) == (called, Pair, "rl")
         assert load(yaml.safe_load(yaml.safe_dump(spec.plain()))) == spec
-    with pytest.raises(UserError, match="pair='mine=tiny'"):
+    with pytest.raises(UserError) as caught:
         sweep(pair="mine=tiny")
+    assert (caught.value.argument, caught.value.accepted) == ("pair", "tiny")
 
 
 def test_a_pair_keeps_the_name_that_its_sweep_was_begun_with(tmp_path):
     pair, folder = {"base": "org/base", "rl": "org/RL-7B"}, SweepFolder(tmp_path)
-    assert list(folder.create_or_verify(sweep(pair=pair)).pairs) == ["RL-7B"]
-    assert list(folder.create_or_verify(sweep(pair={**pair, "name": "mine"})).pairs) == ["RL-7B"]
+    assert list(folder.create_or_verify(sweep(pair=pair), print).pairs) == ["RL-7B"]
+    assert list(folder.create_or_verify(sweep(pair={**pair, "name": "mine"}), print).pairs) == ["RL-7B"]
 
 
-def test_one_worker_may_use_sqlite_and_text_numbers_are_numbers():
-    assert sweep(storage="sqlite:///x.db").storage == "sqlite:///x.db"
+def test_text_numbers_are_numbers():
     assert sweep(parameters={"decode.tau": {"values": ["-1e-1"]}}).parameters["decode.tau"].values == (-0.1,)
 
 
@@ -112,18 +109,43 @@ def decodings(spec):
     return [decoding_of(spec, point, {}) for point in listed_points(spec)]
 
 
-def test_what_is_left_is_told_after_each_point_without_reading_all_of_them_again(tmp_path, monkeypatch):
-    read, decoding_of = [], decoding.decoding_of
-    monkeypatch.setattr(decoding, "decoding_of", lambda *given: read.append(given) or decoding_of(*given))
-    whole = open_sweep(sweep(), Places.under(tmp_path, track=False))
-    whole.folder.make()
-    left = whole.todo()
-    for number, point in enumerate(left, 1):
-        whole.fail(point, "why not")
-        whole.failures[key(point)] = 9
-        assert whole.todo() == left[number:]
-    assert len(read) == 4
-    assert [trial.number for trial in whole.study] == [*range(len(left) - 4), 0, 1, 2, 3]
+def references(spec):
+    return [entry.what for entry in entries_of(spec, listed_points(spec), {"tiny": {}}) if entry.point is None]
+
+
+def listed(**changes):
+    spec = sweep(**changes)
+    return [(each.number, each.what[0].label()) for each in entries_of(spec, listed_points(spec), {"tiny": {}})]
+
+
+def test_every_point_comes_before_its_controls():
+    assert listed() == [
+        (0, "base"), (1, "rl"),
+        (1, "extrapolate τ-0.3 γ0.1"), (0, "replace τ-0.3"), (3, "reject τ-0.3"), (2, "veto τ-0.3"),
+        (3, "extrapolate τ-0.1 γ0.1"), (2, "replace τ-0.1"), (5, "reject τ-0.1"), (4, "veto τ-0.1"),
+    ]  # fmt: skip
+    assert [label for _, label in listed(parameters=TAU)] == [
+        "base", "rl", "replace τ-0.3", "reject τ-0.3", "veto τ-0.3", "replace τ-0.1", "reject τ-0.1", "veto τ-0.1",
+    ]  # fmt: skip
+
+
+def test_a_sweep_has_the_controls_that_it_asks_for():
+    """Every list is the whole one without some of its controls; what is a point anyway stays."""
+    whole = [label for _, label in listed()]
+    for controls in (False, [], "reject", ["reject"], ["veto", "replace"], True):
+        names = [controls] if isinstance(controls, str) else controls
+        left_out = {True: (), False: ("reject", "veto")}.get(names) if isinstance(names, bool) else None
+        left_out = {"reject", "veto"} - set(names) if left_out is None else left_out
+        kept = [label for label in whole if not label.startswith(tuple(left_out))]
+        assert [label for _, label in listed(controls=controls)] == kept
+    only = {"parameters": {"decode.tau": {"values": [-0.3]}}, "decode": {"gamma": 0.1}}
+    for controls, labels in (
+        (["reject"], ["reject τ-0.3"]),
+        (["replace"], ["replace τ-0.3"]),
+        (True, ["replace τ-0.3", "reject τ-0.3", "veto τ-0.3"]),
+    ):
+        found = [label for _, label in listed(controls=controls, **only)]
+        assert found == ["base", "rl", "extrapolate τ-0.3 γ0.1", *labels]
 
 
 def test_a_grid_is_every_combination_and_gamma_0_is_plain_replacement():
@@ -133,20 +155,17 @@ def test_a_grid_is_every_combination_and_gamma_0_is_plain_replacement():
     assert len({key(point) for point in points}) == len(points) == 4
     labels = [spec.decoding(point).label() for point in points]
     assert labels == ["replace τ-0.3", "extrapolate τ-0.3 γ0.1", "replace τ-0.1", "extrapolate τ-0.1 γ0.1"]
-    wanted = [each["reference"]["mode"] for each in references(spec, "tiny", decodings(spec))]
-    assert wanted == ["base", "rl", *["veto", "reject"] * 2]  # the gamma = 0 controls are points of the grid
+    wanted = [decoding.mode for decoding, _ in references(spec)]
+    assert wanted == ["base", "rl", *["reject", "veto"] * 2]  # the gamma = 0 controls are points of the grid
 
 
 def test_other_samplings_are_references_of_their_own():
     others = [{"temperature": 0, "decodings": ["rl", "base"]}, {"top_p": 0.3}, {"temperature": 1.0}]
     spec = sweep(parameters=TAU, samplings=others, sampling={"samples": 4, "top_p": 0.9, "seed": 7})
-    plain = [point for point in references(spec, "tiny", decodings(spec)) if "sampling" not in point]
-    drawn = [point for point in references(spec, "tiny", decodings(spec)) if "sampling" in point]
-    assert plain == references(sweep(parameters=TAU), "tiny", decodings(spec))
-    said = [
-        (p["reference"]["mode"], sampling_of(spec, p).difference_from(spec.sampling), sampling_of(spec, p))
-        for p in drawn
-    ]
+    plain = [what for what in references(spec) if what[1] == spec.sampling]
+    assert [what[0] for what in plain] == [what[0] for what in references(sweep(parameters=TAU))]
+    drawn = [what for what in references(spec) if what[1] != spec.sampling]
+    said = [(decoding.mode, sampling.difference_from(spec.sampling), sampling) for decoding, sampling in drawn]
     assert said == [
         ("rl", "greedy", Sampling(temperature=0)),
         ("base", "greedy", Sampling(temperature=0)),
@@ -156,14 +175,14 @@ def test_other_samplings_are_references_of_their_own():
 
 def test_controls_are_added_where_the_grid_has_none():
     spec = sweep(decode={"primary": "rl", "gamma": 0.1}, parameters=TAU)
-    found = [each["reference"] for each in references(spec, "tiny", decodings(spec))]
-    assert [(r["mode"], r["primary"], r.get("tau")) for r in found] == [
+    found = [decoding for decoding, _ in references(spec)]
+    assert [(r.mode, r.primary, r.tau) for r in found] == [
         ("base", "base", None),
         ("rl", "rl", None),
-        ("veto", "rl", -0.3),
         ("replace", "rl", -0.3),
-        ("veto", "rl", -0.1),
+        ("veto", "rl", -0.3),
         ("replace", "rl", -0.1),
+        ("veto", "rl", -0.1),
     ]
 
 

@@ -7,7 +7,7 @@ import torch
 from tqdm import tqdm
 
 import rlvr_dir.sweep.confirm
-import rlvr_dir.sweep.worker
+import rlvr_dir.sweep.run
 import rlvr_dir.train.trl  # noqa: F401
 from rlvr_dir.config import EngineSpec, EvalSpec, Sampling
 from rlvr_dir.decode import open_engine

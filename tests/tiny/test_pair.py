@@ -9,8 +9,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from examples.tiny.measure import sample
 from examples.tiny.recipe import build
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import TINY_STEPS, Pair, find_pair
-from rlvr_dir.tiny import WEIGHTS, checkpoints, tiny_pair
+from rlvr_dir.tiny import WEIGHTS, tiny_pair
 from rlvr_dir.tiny.problems import tuning_problems
 from tests.facts import refuses
 
@@ -43,11 +44,11 @@ def test_base_and_rl_share_tokenizer_and_config():
 
 def test_the_rl_models_on_the_way_are_whole_and_lie_between_base_and_rl(models):
     pair = tiny_pair()
-    assert checkpoints(find_pair("tiny@8")) == pair, "the last step is the pair's own RL"
+    assert resolve(find_pair("tiny@8")) == pair, "the last step is the pair's own RL"
     base, rl = (flat(models[name]) for name in ("base", "rl"))
     before = 0.0
     for step in (2, 4, 6):
-        found = checkpoints(find_pair(f"tiny@{step}"))
+        found = resolve(find_pair(f"tiny@{step}"))
         assert found == Pair(base=pair.base, rl=str(WEIGHTS / f"step-{step}"))
         for file in Path(pair.rl).iterdir():
             if file.suffix != ".safetensors":
@@ -68,7 +69,7 @@ def flat(model):
 def test_an_installation_without_the_steps_says_so_in_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr("rlvr_dir.tiny.WEIGHTS", tmp_path)
     with refuses("tiny@4", "step-4", "examples/tiny"):
-        checkpoints(Pair(base="elsewhere", rl="tiny@4"))
+        resolve(Pair(base="elsewhere", rl="tiny@4"))
 
 
 @pytest.mark.parametrize(("task", "margin"), [("tiny_easy", 15.0), ("tiny_medium", 15.0)])

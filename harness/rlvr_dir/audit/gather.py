@@ -21,6 +21,7 @@ from rlvr_dir.audit.outcomes import rank_name
 from rlvr_dir.audit.tokens import TOP, traced_tokens
 from rlvr_dir.audit.weights import weight_changes
 from rlvr_dir.checkpoints.low_rank import write_low_rank
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.checkpoints.weights import INDEX
 from rlvr_dir.config import Decoding, EvalSpec, Pair
 from rlvr_dir.config.base import read_jsonl
@@ -40,7 +41,6 @@ from rlvr_dir.results import EvalResult, frame
 from rlvr_dir.results.replacements import Replacements
 from rlvr_dir.sweep.matched import is_uniform
 from rlvr_dir.sweep.taus import gate_of
-from rlvr_dir.tiny import checkpoints
 
 ALONE = (Decoding(mode="base"), Decoding(mode="rl"))
 
@@ -125,7 +125,7 @@ def gather(
     Raises:
         UserError: another process writes a record, or the disk is full.
     """
-    pair = checkpoints(spec.pair)
+    pair = resolve(spec.pair)
     evidence = Evidence(pair, same=pair.models["base"] == pair.models["rl"])
     if "weights" in groups:
         try:
@@ -282,7 +282,7 @@ def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records
     Raises:
         UserError: the two models do not fit together.
     """
-    evidence = Evidence(checkpoints(spec.pair))
+    evidence = Evidence(resolve(spec.pair))
     decoded = decoded_groups(groups, questions, evidence)
     if not decoded:
         return []

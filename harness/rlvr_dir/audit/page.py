@@ -17,7 +17,7 @@ from rlvr_dir.audit.run import THIS, Audit
 from rlvr_dir.audit.tokens import OWNERS
 from rlvr_dir.config.pair import model_name
 from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
-from rlvr_dir.report.model import Cell, Chapter, Report, Section, cell, frame
+from rlvr_dir.report.model import Cell, Chapter, Report, Section, Tile, cell, frame
 from rlvr_dir.report.replacements import replacements_table
 from rlvr_dir.report.tables import place
 from rlvr_dir.results.settings import few_families_words
@@ -61,14 +61,35 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
     missing, chapters = audit.analysis.facts["missing"], list[Chapter]()
     for group in dict.fromkeys(claim.group for claim in audit.claims):
         why_not = {name: missing[name][group] for name in audit.columns if group in missing[name]}
-        table = () if len(why_not) == len(audit.columns) else (claim_table(audit, group),)
+        table = () if len(why_not) == len(audit.columns) else claim_tables(audit, group)
         if group == "tokens" and audit.replaced is not None and len(audit.replaced.frame):
             table = (replacements_table(audit.replaced, "replacements"), *table)
         paragraphs = tuple(f"Not measured for {name}: {why}" for name, why in why_not.items())
         chapters.append(Chapter(TITLES[group], paragraphs, table))
     headline, *lead = lines(audit)
     made = tuple((name, str(audit.analysis.facts[name])) for name in ("date", "minutes"))
-    return Report(title, headline, tuple(lead), front, tuple(chapters), facts=(*facts, *made))
+    return Report(
+        title, headline, tuple(lead), front, tuple(chapters), facts=(*facts, *made), tiles=tuple(tiles(audit))
+    )
+
+
+TILES = {  # the large numbers of the page, by the names of their claims
+    "outcomes/avg/base": ("Base, correct", "base"), "outcomes/avg/rl": ("RL, correct", "rl"),
+    "outcomes/gain": ("RL's gain", "mixed"),
+    "interventions/reached/delta_logp": ("Base's tokens to change until it matches RL", "mixed"),
+    "tokens/same_top/rl": ("Positions with the same most likely token", "mixed"),
+    "weights/equal_bf16": ("Weights identical in bfloat16", "mixed"),
+}  # fmt: skip
+
+
+def tiles(audit: Audit) -> list[Tile]:
+    """Return the large numbers of the audited pair, those that were measured."""
+    cells = {claim.name: _number(claim, audit.estimates[claim.name, THIS]) for claim in audit.claims}
+    return [
+        Tile(title, cells[name].text, cells[name].small, kind)
+        for name, (title, kind) in TILES.items()
+        if name in cells and cells[name].value is not None
+    ]
 
 
 def lines(audit: Audit) -> list[str]:
@@ -123,17 +144,26 @@ def summary(audit: Audit) -> list[str]:
     ]
 
 
-def claim_table(audit: Audit, group: str) -> Section:
-    """Make the table of a group: a row a claim, a column a pair, who published it, and how it is measured."""
-    rows = []
+def claim_tables(audit: Audit, group: str) -> tuple[Section, ...]:
+    """Return the tables of a group: the rows with a published number first, then the others.
+
+    Each has one row per claim, one column per pair, and how the claim is measured.
+    """
+    published: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
     for claim in (claim for claim in audit.claims if claim.group == group):
         numbers = {name: _number(claim, audit.estimates[claim.name, name]) for name in audit.columns}
         link = f"https://arxiv.org/abs/{claim.sources[0].arxiv}" if claim.sources else ""
-        published = Cell(claim.published, link=link)
         sentence, how = claim.words(audit.analysis.facts["samples"])
-        rows.append({"Measured": sentence, **numbers, "Published": published, "How": how})
+        if claim.sources:
+            source = Cell(claim.published, link=link)
+            published.append({"Measured": sentence, **numbers, "Published": source, "How": how})
+        else:
+            others.append({"Measured": sentence, **numbers, "How": how})
     note = "Published: the source, its models and its number; “no number” means that the paper states none."
-    return Section(group, f"{len(rows)} rows", frame(rows), (note,))
+    sections = [Section(group, "Beside published numbers", frame(published), (note,))] if published else []
+    sections += [Section(f"{group}-further" if published else group, "Further rows", frame(others))] if others else []
+    return tuple(sections)
 
 
 def _number(claim: Claim, estimate: Estimate) -> Cell:

@@ -22,6 +22,7 @@ from rlvr_dir.audit import interventions, outcomes, tokens, weights
 from rlvr_dir.audit.claim import GROUPS, Claim, Frame
 from rlvr_dir.audit.gather import Cost, Evidence, Questions, costs, decoded_groups, gather
 from rlvr_dir.checkpoints.read import check_place
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import EvalSpec, Pair, load_eval, parse
 from rlvr_dir.errors import DamagedError, UserError, mention, unknown
 from rlvr_dir.files import check_writable, write_file
@@ -31,7 +32,6 @@ from rlvr_dir.progress import say
 from rlvr_dir.report.rows import estimate
 from rlvr_dir.results.replacements import Replacements
 from rlvr_dir.stats import Estimate
-from rlvr_dir.tiny import checkpoints
 
 if TYPE_CHECKING:
     import pandas
@@ -92,7 +92,7 @@ class Request:
         if THIS in self.beside:
             raise UserError("is the audited pair's own column", argument="beside", value=THIS, accepted="another name")
         for spec in (spec for specs in self.columns.values() for spec in specs):
-            for role, model in checkpoints(spec.pair).models.items():
+            for role, model in resolve(spec.pair).models.items():
                 check_place(role, model.place, model.revision)
         return Questions({}) if list(self.rows) == ["weights"] else Questions.of(self.spec)
 
@@ -325,7 +325,7 @@ def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
 
 def unmeasured(request: Request, questions: Questions) -> list[str]:
     """Say which groups questions without right answers leave out, of every pair; nothing where there are none."""
-    missing = Evidence(checkpoints(request.spec.pair))
+    missing = Evidence(resolve(request.spec.pair))
     decoded_groups(request.rows, questions, missing)
     return [f"{', '.join(missing.missing)} not measured: {why}" for why in dict.fromkeys(missing.missing.values())]
 

@@ -16,11 +16,11 @@ from typing import Any, Literal
 
 from rlvr_dir.checkpoints.changed import ChangedWeights, changed_weights
 from rlvr_dir.checkpoints.memory import ModelShape, dtype_of
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import EngineSpec, Pair, zoo
 from rlvr_dir.config.zoo import ZooPair
 from rlvr_dir.errors import UserError
 from rlvr_dir.markdown import markdown_table
-from rlvr_dir.tiny import checkpoints
 
 Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are not here and the hub cannot be asked
 
@@ -96,7 +96,7 @@ def _side_by_side(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") -> Examined:
     """Check whether a pair can be decoded, and describe both checkpoints. The list of pairs is consulted by `name`."""
-    engine, pair = engine or EngineSpec(), checkpoints(pair)
+    engine, pair = engine or EngineSpec(), resolve(pair)
     name = name or Path(pair.rl).name
     examined = partial(Examined, name, pair, listed=zoo().get(name.partition("@")[0]))
     with warnings.catch_warnings(record=True) as caught:

@@ -114,8 +114,8 @@ def analyse_texts(
     Log-probabilities, Δ log p, entropies, KL and ranks of each token."""
     with phase("starting"):
         from rlvr_dir.analysis.texts import score_texts
+        from rlvr_dir.checkpoints.resolve import resolve
         from rlvr_dir.decode import open_engine
-        from rlvr_dir.tiny import checkpoints
 
     if options.get("backend") not in (None, "auto", "transformers"):
         raise UserError(f"backend={options['backend']!r} is refused: text is scored by transformers; leave it out")
@@ -131,7 +131,7 @@ def analyse_texts(
         raise UserError(f"{file} cannot be read ({type(error).__name__}); accepted: a file of JSON lines") from None
     if out is not None:
         check_output(out)
-    engine = open_engine(checkpoints(spec.pair), spec.engine)
+    engine = open_engine(resolve(spec.pair), spec.engine)
     try:
         lines = (json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), temperature))
         if out is None:

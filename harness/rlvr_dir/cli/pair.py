@@ -144,9 +144,9 @@ def _new_checkpoint(base: str, rl: str, out: Path, doing: str) -> Iterator[Pair]
     check_writable(out)
     with phase(doing):
         from rlvr_dir.checkpoints.read import check_place
-        from rlvr_dir.tiny import checkpoints
+        from rlvr_dir.checkpoints.resolve import resolve
 
-        pair = checkpoints(parse(Pair, {"base": base, "rl": rl}))
+        pair = resolve(parse(Pair, {"base": base, "rl": rl}))
         for role, model in pair.models.items():
             check_place(role, *model)
         yield pair

@@ -14,9 +14,9 @@ from rlvr_dir.progress import phase, say
 if TYPE_CHECKING:
     from rlvr_dir.config.search import Search
     from rlvr_dir.sweep.folder import SweepFolder
-    from rlvr_dir.sweep.sweep import Sweep
+    from rlvr_dir.sweep.run import Sweep
 
-app = group("Grids and searches over ways of decoding, or trainings.")
+app = group("Grids and searches over decodings, or trainings.")
 
 OUT = Path("runs")
 SweepOut = Annotated[Path, typer.Option(help="Receives sweeps/NAME, the records and the MLflow store.")]
@@ -54,10 +54,8 @@ def sweep_list(
 def sweep_run(
     file: Annotated[str, typer.Argument(help="A YAML file, or the name of a sweep that ships with rlvr-dir.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print points, what the records hold, and what is missing; run nothing.")
-    ] = False,
-    extend: Annotated[
-        bool, typer.Option("--extend", help="Add the points that the file has more than before.")
+        bool,
+        typer.Option("--dry-run", help="Print what is cached, what is to generate and what it takes; run nothing."),
     ] = False,
     change: Annotated[
         list[str] | None, typer.Option("--set", help="Change a key, as sampling.samples=8; give it again for more.")
@@ -66,16 +64,17 @@ def sweep_run(
     records: Records = None,
     track: Track = True,
 ) -> None:
-    """Run a sweep, or go on with it after an interruption.
+    """Run a sweep, or resume it after an interruption.
 
-    A file may also name several sweeps, which then run one after the other.
+    A file may also name several sweeps, which then run one after the other. A sweep that has other points now than when
+    it was last run is continued: everything that was decoded is read again.
 
     \b
         rlvr-dir sweep run tiny_tau_gamma
         rlvr-dir sweep run sweeps/dapo32b_tau_gamma.yaml --dry-run
         rlvr-dir sweep run paper --dry-run
     """
-    if sweeps := _listed_sweeps(file, change or [], extend):
+    if sweeps := _listed_sweeps(file, change or []):
         if dry_run:
             _show_costs(sweeps, out, records)
             return
@@ -87,22 +86,22 @@ def sweep_run(
     estimate = _open(spec, out, records).objective.estimate()
     echo(estimate.text(points=dry_run), err=not dry_run, lines=True)
     if not dry_run:
-        _run(spec, out, records, track, extend=extend)
+        _run(spec, out, records, track)
 
 
-def _listed_sweeps(file: str, changes: list[str], extend: bool) -> dict[str, str]:
-    """Return the sweeps that a file names, with what each makes; none where it is a sweep itself."""
+def _listed_sweeps(file: str, changes: list[str]) -> dict[str, str]:
+    """Return the sweeps that a file names, with what each makes; none if it is a sweep itself."""
     data = read_yaml(_file_of(file))
     if not isinstance(data, dict) or "sweeps" not in data:
         return {}
     from rlvr_dir.sweep.lists import SweepList, check_options
 
-    check_options(changes, extend)
+    check_options(changes)
     return parse(SweepList, data).sweeps
 
 
 def _show_costs(sweeps: dict[str, str], out: Path, records: Path | None) -> None:
-    """Print what is left of several sweeps, a line each, and all of them."""
+    """Print a line for each of several sweeps with what is left to run, and their sum."""
     from rlvr_dir.sweep.lists import cost_table
 
     costs = {
@@ -113,14 +112,14 @@ def _show_costs(sweeps: dict[str, str], out: Path, records: Path | None) -> None
 
 @app.command("resume")
 def sweep_resume(name: SweepName, out: SweepOut = OUT, records: Records = None, track: Track = True) -> None:
-    """Go on with a sweep as it was begun."""
+    """Resume a sweep as it was begun."""
     spec, place = _stored(name, out)[1], _place(name, out)
     _run(spec, place, records, track)
 
 
 @app.command("status")
 def sweep_status(name: SweepName, out: SweepOut = OUT) -> None:
-    """Show trials done and failed, and the best so far."""
+    """Show complete and failed trials, and the best so far."""
     from rlvr_dir.sweep.run import status
 
     echo(status(*_stored(name, out)), lines=True)
@@ -160,16 +159,6 @@ def sweep_confirm(
     echo(confirm(sweep, parse_numbers("seeds", seeds), chosen, limit=limit), lines=True)
 
 
-@app.command("work")
-def sweep_work(name: SweepName, out: SweepOut = OUT, records: Records = None) -> None:
-    """Join a running sweep from another machine.
-
-    It must see the sweep's folder and storage (PostgreSQL)."""
-    from rlvr_dir.sweep.worker import join
-
-    join(_stored(name, out)[0].path, records)
-
-
 def read(file: str, changes: list[str]) -> "Search":
     """Read the sweep of a file or of a shipped name, with `a.b=value` changes.
 
@@ -196,12 +185,18 @@ def _file_of(name: str) -> Path:
         if path.is_file():
             return path
     names = sorted(path.stem for path in sweeps_dir().rglob("*.yaml"))
-    near = "".join(f"; did you mean {each!r}?" for each in nearest(name, names, 1))
-    raise UserError(f"sweep={name!r} is no file, and none that ships: {', '.join(names)}{near}")
+    near = nearest(name, names, 1)
+    raise UserError(
+        "is neither a file nor a sweep that ships with rlvr-dir",
+        argument="sweep",
+        value=name,
+        accepted=f"a YAML file, or one of {', '.join(names)}",
+        hint=f"Did you mean {near[0]!r}?" if near else "",
+    )
 
 
 def _place(name: str, out: Path) -> Path:
-    """Return the `out` of a sweep; where it is named by its folder, `OUT/sweeps/NAME`, that folder's."""
+    """Return the `out` of a sweep: the given one, or that of its folder, if it is named by that (`OUT/sweeps/NAME`)."""
     path = Path(name)
     return path.resolve().parents[1] if (path / "sweep.yaml").is_file() else out
 
@@ -214,34 +209,34 @@ def _stored(name: str, out: Path) -> "tuple[SweepFolder, Search]":
     spec = folder.stored()
     if spec is None:
         stored = ", ".join(sorted(path.parent.name for path in out.glob("sweeps/*/sweep.yaml"))) or "none"
-        raise UserError(f"sweep={name!r} has not been begun in {str(out)!r}; there are: {stored}")
+        raise UserError(f"has not been run in {str(out)!r}", argument="sweep", value=name, accepted=stored)
     if (path := folder.path.resolve()).name != spec.name:
         own = str(path.with_name(spec.name))
-        raise UserError(f"sweep={name!r} is the folder of sweep {spec.name!r}; accepted: {own!r}")
+        raise UserError(f"is the folder of the sweep {spec.name!r}", argument="sweep", value=name, accepted=own)
     return folder, spec
 
 
 def _open(spec: "Search", out: Path, records: Path | None, track: bool = False) -> "Sweep":
     with phase("starting"):
         from rlvr_dir.sweep.outcome import Places
-        from rlvr_dir.sweep.sweep import open_sweep
+        from rlvr_dir.sweep.run import open_sweep
 
     return open_sweep(spec, Places.under(out, records=records, track=track), say)
 
 
-def _run(spec: "Search", out: Path, records: Path | None, track: bool, *, extend: bool = False) -> None:
+def _run(spec: "Search", out: Path, records: Path | None, track: bool) -> None:
     from rlvr_dir.sweep.run import run_sweep
 
     sweep = _open(spec, out, records, track)
     folder = sweep.folder.path
     try:
-        summary = run_sweep(spec, sweep.places, extend=extend, say=say)
+        summary = run_sweep(spec, sweep.places, say=say)
     except KeyboardInterrupt:
-        say(f"interrupted; the same command goes on, or `rlvr-dir sweep resume {folder}`")
+        say(f"interrupted; run the same command again to resume, or `rlvr-dir sweep resume {folder}`")
         raise
     echo(summary.terminal_text(), lines=True)
     say(f"written to {folder}: summary.md with all tables and figures, summary.json, results")
     if summary.failed:
         count = f"{summary.failed} points failed"
-        say(f"{count}; `rlvr-dir sweep status {folder}` says why, and the same command tries again")
+        say(f"{count}; `rlvr-dir sweep status {folder}` prints why, and the same command tries them again")
         raise typer.Exit(1)

@@ -71,6 +71,7 @@ def view(
         rlvr-dir view 3f2a 9c01 --problem tiny_medium-007
     """
     with phase("starting"):
+        from rlvr_dir.checkpoints.resolve import resolve
         from rlvr_dir.report.viewer import stored_answers, viewer_data, viewer_html
         from rlvr_dir.results.tokenizers import tokenizers
 
@@ -87,10 +88,8 @@ def view(
         raise UserError("has no effect on stored records", argument=name, value=value, hint="Give --tasks to decode.")
     check_output(out)
     if decodes:
-        from rlvr_dir.tiny import checkpoints
-
         check_writable(store)
-        load = tokenizers(tokenizer, checkpoints(load_eval({}, options).pair))  # refused before anything is decoded
+        load = tokenizers(tokenizer, resolve(load_eval({}, options).pair))  # refused before anything is decoded
         decodings = [parse_decoding(each) for each in dict.fromkeys(decoding or ())]
         many = _decoded(options, decodings, store, top, problem or (), limit, sample)
     else:
@@ -173,16 +172,16 @@ def _decoded(
 
 def _evaluated(spec: EvalSpec, store: Path) -> "dict[str, list[Record]]":
     """Return the finished records that a store has of a spec's models and tasks, by task."""
+    from rlvr_dir.checkpoints.resolve import resolve
     from rlvr_dir.problems.data import preflight_of
     from rlvr_dir.records import RecordStore
     from rlvr_dir.records.config import fingerprint
-    from rlvr_dir.tiny import checkpoints
 
     folder = RecordStore(store)
     if not (names := folder.names()):
         return {}
     tasks = {benchmark.facts.of or benchmark.name for benchmark in preflight_of(spec).values()}
-    weights = {role: fingerprint(*model) for role, model in checkpoints(spec.pair).models.items()}
+    weights = {role: fingerprint(*model) for role, model in resolve(spec.pair).models.items()}
     records = [folder.read(*name) for name in names if name[1] in tasks]
     ours = [
         record

@@ -22,6 +22,7 @@ def read_kwargs(written: Any) -> Any:
     if not isinstance(written, str):
         return written
     refused = UserError(
+        "cannot be read",
         argument="chat_template_kwargs",
         value=written,
         accepted="NAME=VALUE, as enable_thinking=false, or a JSON object",

@@ -126,7 +126,7 @@ def preset(named: Any) -> Pair | None:
     return parse(Pair, zoo()[name].at(checkpoint or None))
 
 
-TINY: Literal["tiny"] = "tiny"  # the embedded pair; `rlvr_dir.tiny.checkpoints` knows where its weights are
+TINY: Literal["tiny"] = "tiny"  # the embedded pair; `rlvr_dir.checkpoints.resolve` knows where its weights are
 TINY_STEPS = (2, 4, 6, 8)  # of its RL, whose model is kept; the last is the pair's own RL
 TINY_BASE = f"{TINY}@base"
 TINY_RL = tuple(f"{TINY}@{step}" for step in TINY_STEPS)

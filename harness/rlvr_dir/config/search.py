@@ -95,13 +95,6 @@ class Objective(Spec, frozen=True):
     goal: Literal["maximize", "minimize"] = Field(default="maximize", description="Or minimize.")
 
 
-class Workers(Spec, frozen=True):
-    """How many work at the same time; `gpus_each` gives every one its own GPUs."""
-
-    count: int = Field(default=1, ge=1, description="That work at the same time.")
-    gpus_each: int = Field(default=0, ge=0, description="GPUs of each.")
-
-
 class Search(Spec, frozen=True):
     """The part of a sweep that says which points there are and which of them is best.
 
@@ -110,7 +103,6 @@ class Search(Spec, frozen=True):
 
     called: ClassVar[str] = "sweep"
     by_ratio: ClassVar[str] = ""  # the parameter that may be a `Ratio`
-    grows: ClassVar[tuple[str, ...]] = ()  # further lists that may be extended
 
     kind: str = ""
     name: str = Field(description="Names the sweep's folder.")
@@ -124,9 +116,6 @@ class Search(Spec, frozen=True):
     run_cap: int | None = Field(default=None, ge=1, description="Points at most.")
     batch: int = Field(default=8, ge=1, description="Of a search: points decoded together.")
     seed: int = Field(default=0, ge=0, lt=2**32, description="Of the search, not of the noise.")
-    workers: Workers = Field(default_factory=Workers)
-    storage: str = Field(default="journal", description="journal, postgresql://..., or sqlite:///... (one worker).")
-    retries: int = Field(default=3, ge=0, description="Of a point that failed.")
 
     @model_validator(mode="before")
     @classmethod
@@ -143,11 +132,16 @@ class Search(Spec, frozen=True):
     @classmethod
     def _read_parameters(cls, parameters: Any) -> dict[str, Parameter]:
         if not isinstance(parameters, Mapping) or not parameters:
-            raise UserError("the sweep has no parameters")
+            raise UserError(
+                "must name what the sweep varies",
+                argument="parameters",
+                value=parameters,
+                accepted="a mapping, such as {decode.tau: {values: [-0.3, -0.1]}}",
+            )
         fields = cls.parameter_fields()
         for name in parameters:
             if name not in fields:
-                raise unknown("key of parameters", name, fields)
+                raise unknown("parameters", name, fields)
         return {name: _parameter(name, value, fields[name], name == cls.by_ratio) for name, value in parameters.items()}
 
     @model_validator(mode="after")
@@ -182,12 +176,6 @@ class Search(Spec, frozen=True):
         """Return what was asked, for people who look at the sweep's run in MLflow."""
         raise NotImplementedError
 
-    @classmethod
-    def choices(cls, name: str) -> tuple[Any, ...]:
-        """Return all that a parameter can be; none where it is a number or a text."""
-        kind = kind_of(cls.parameter_fields()[name])
-        return (False, True) if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
-
     def check(self) -> None:
         """Refuse what one field alone cannot tell.
 
@@ -196,34 +184,23 @@ class Search(Spec, frozen=True):
         """
         if not _NAME.fullmatch(self.name):
             raise UserError(
-                "is not allowed: it names a folder",
+                "cannot be the name of a folder",
                 argument="name",
                 value=self.name,
-                accepted="letters, digits, '.', '_', '-'",
+                accepted="letters, digits, '.', '_' and '-'",
             )
         for name, parameter in self.parameters.items():
             if isinstance(parameter, Range) and self.method == "grid":
                 raise UserError(
-                    f"parameters.{name} has a range, and {mention('method', 'grid')} needs values; or use "
-                    f"{mention('method', 'random')}"
+                    "has a range, and a grid needs values",
+                    argument=f"parameters.{name}",
+                    value=parameter.model_dump(),
+                    accepted="{values: [...]}",
+                    hint="Or set method: random, or tpe.",
                 )
         if self.method != "grid" and self.run_cap is None:
             raise UserError(
-                f"run_cap is missing: {mention('method', self.method)} needs the number of points to try",
-                argument="run_cap",
-            )
-        scheme = self.storage.partition(":")[0]
-        if scheme not in ("journal", "postgresql", "sqlite") and not self.storage.startswith("$"):
-            raise unknown("storage", self.storage, ("journal", "postgresql://...", "sqlite:///..."))
-        if scheme == "sqlite" and self.workers.count > 1:
-            raise UserError(
-                (
-                    f"is not allowed with {self.workers.count} workers: it cannot lock rows, so two workers "
-                    "take one point"
-                ),
-                argument="storage",
-                value="sqlite",
-                accepted="journal (one machine), postgresql://... (many)",
+                f"{mention('method', self.method)} needs run_cap, the number of points to try", argument="run_cap"
             )
 
     def size(self) -> str:
@@ -277,7 +254,8 @@ def _parameter(name: str, value: Any, field: FieldInfo, by_ratio: bool) -> Param
     if isinstance(value, Parameter):
         return value
     if not isinstance(value, Mapping):
-        raise UserError(argument=where, value=value, accepted=f"{{values: [...]}}{' or {min: …, max: …}' * numeric}")
+        accepted = "{values: [...]}" + " or {min: …, max: …}" * numeric
+        raise UserError("is not a mapping", argument=where, value=value, accepted=accepted)
     kinds: dict[str, type[Parameter]] = {"values": Numbers if numeric else Values}
     if numeric:
         kinds |= {"min": Range, "max": Range, "log": Range}
@@ -285,9 +263,9 @@ def _parameter(name: str, value: Any, field: FieldInfo, by_ratio: bool) -> Param
         kinds |= {"ratio": Ratio, "refine": Ratio}
     for key in value:
         if key not in kinds:
-            raise unknown(f"key of {where}", key, kinds)
-    named = {kinds[key] for key in value}
-    if len(named) != 1:
+            raise unknown(where, key, kinds)
+    asked = {kinds[key] for key in value}
+    if len(asked) != 1:
         ways = ["values", *(["min and max"] if numeric else []), *(["ratio"] if by_ratio else [])]
-        raise UserError(f"{where} needs one of: {', '.join(ways)}")
-    return parse(named.pop(), value, where=f"{where}.")
+        raise UserError("needs exactly one kind of values", argument=where, value=dict(value), accepted=", ".join(ways))
+    return parse(asked.pop(), value, where=f"{where}.")

@@ -1,4 +1,4 @@
-"""A sweep of decodings: ways of decoding to be tried on benchmarks, how they are chosen, and what counts as better.
+"""A sweep of decodings: which are tried on which benchmarks, how they are chosen, and what counts as better.
 
     spec = parse(SweepSpec, read_yaml("sweeps/tiny_tau_gamma.yaml"))
 
@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_serializer, model_validator
 from pydantic.fields import FieldInfo
 
-from rlvr_dir.config.base import Spec, parse, short_repr
+from rlvr_dir.config.base import Spec, parse
 from rlvr_dir.config.checkpoints import checkpoints_of
 from rlvr_dir.config.decoding import Decoding, check_together, parse_decoding
 from rlvr_dir.config.engine import EngineSpec
@@ -29,9 +29,9 @@ from rlvr_dir.config.presentation import Presentation
 from rlvr_dir.config.sampling import Sampling, merge_sampling
 from rlvr_dir.config.search import LISTED, Ratio, Search
 from rlvr_dir.errors import UserError, unknown
-from rlvr_dir.policy.gates import gates
 
 TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
+Control = Literal["replace", "reject", "veto"]
 _PASS = re.compile(r"pass_at_([0-9]+)")
 
 
@@ -48,7 +48,7 @@ def _read_pairs(value: Any) -> dict[str, Any]:
         named = [_read_pair(pair) for pair in (value if isinstance(value, list | tuple) else [value])]
     names = [name for name, _ in named]
     if len(set(names)) < len(names):
-        raise UserError(f"pair: {', '.join(names)} has one name twice")
+        raise UserError("names a pair twice", argument="pair", value=names, hint="Write NAME=FOLDER to name one.")
     return dict(named)
 
 
@@ -63,7 +63,7 @@ def _read_pair(value: Any) -> tuple[str, Any]:
         name, _, place = value.partition("=")
     pair = find_pair(place)
     if isinstance(pair, str):
-        raise UserError(f"is not allowed: {pair!r} has a name", argument="pair", value=value, accepted=f"{pair}")
+        raise UserError(f"would rename {pair!r}, which has a name", argument="pair", value=value, accepted=pair)
     named = Path(place).expanduser().resolve() / "rl" if isinstance(place, str) and not name else Path(pair.rl)
     return name or model_name(str(named)), pair
 
@@ -79,7 +79,7 @@ def _write_pairs(pairs: Mapping[str, Pair | str]) -> list[Any]:
 def _read_references(value: Any) -> tuple[Decoding, ...]:
     """Read further references; base and RL are references anyway."""
     if not isinstance(value or (), list | tuple):
-        raise ValueError(f"references={short_repr(value)} is refused; accepted: a list of decodings")
+        raise UserError("is not a list", argument="references", value=value, accepted="a list of decodings")
     decodings = [
         parse_decoding(text) if isinstance(text, str) else parse(Decoding, text, where="references.")
         for text in value or ()
@@ -87,15 +87,19 @@ def _read_references(value: Any) -> tuple[Decoding, ...]:
     return tuple(decoding for decoding in decodings if decoding.mode not in ("base", "rl"))
 
 
+def _read_controls(value: Any) -> Any:
+    """Read which controls are decoded: all, none, or those of some modes."""
+    return (value,) if isinstance(value, str) else value
+
+
 def _read_decode(value: Any) -> dict[str, Any]:
     """Read what all points have in common."""
     if not isinstance(value or {}, Mapping):
-        raise ValueError(
-            f"decode={short_repr(value)} is refused; accepted: a mapping of {', '.join(Decoding.options())}"
-        )
+        accepted = f"a mapping of {', '.join(Decoding.options())}"
+        raise UserError("is not a mapping", argument="decode", value=value, accepted=accepted)
     for key in value or {}:
         if key not in Decoding.options():
-            raise unknown("key of decode", key, Decoding.options())
+            raise unknown("decode", key, Decoding.options())
     return dict(value or {})
 
 
@@ -145,14 +149,13 @@ class ConfirmationSplit(Spec, frozen=True):
 class SweepSpec(Presentation, Search, frozen=True):
     """A whole sweep; pairs are names (`tiny`, a preset) or checkpoints.
 
-    Base and RL are always decoded as references, and so are the controls of every point: reject and veto of a
+    Base and RL are always decoded as references. So are the `controls` of every point, after it: reject and veto of a
     replacement, the gamma = 0 of an extrapolation. `references` are more of them, and `samplings` are decodings that
     are drawn otherwise. `equal_forwards` adds to the summary what one model does with as many forwards.
     """
 
     called: ClassVar[str] = Search.called
     by_ratio: ClassVar[str] = TAU
-    grows: ClassVar[tuple[str, ...]] = ("references", "samplings")
 
     kind: Literal["decode"] = Field(default="decode", description="decode, or train: a sweep of trainings.")
     pair: Annotated[dict[str, NamedPair], BeforeValidator(_read_pairs), PlainSerializer(_write_pairs)] = Field(
@@ -173,6 +176,9 @@ class SweepSpec(Presentation, Search, frozen=True):
     references: Annotated[tuple[Decoding, ...], BeforeValidator(_read_references)] = Field(
         default=(), description="Further decodings; base and rl are always there."
     )
+    controls: Annotated[bool | tuple[Control, ...], BeforeValidator(_read_controls)] = Field(
+        default=True, description="Controls of each point: true, false, or a list of replace, reject, veto."
+    )
     samplings: tuple[OtherSampling, ...] = Field(
         default=(), description="References drawn otherwise: [{temperature: 0.6, decodings: [rl]}]."
     )
@@ -185,11 +191,6 @@ class SweepSpec(Presentation, Search, frozen=True):
         """Return what a decoding can be asked with, a loaded criterion's own parameters among it."""
         return {f"decode.{name}": info for name, info in Decoding.options().items()}
 
-    @classmethod
-    def choices(cls, name: str) -> tuple[Any, ...]:
-        """Return all that a parameter can be; none where it is a number or a text."""
-        return tuple(gates()) if name == "decode.criterion" else super().choices(name)
-
     @property
     def metrics(self) -> tuple[str, ...]:
         """Return the metrics there are, Avg@N first."""
@@ -197,7 +198,7 @@ class SweepSpec(Presentation, Search, frozen=True):
 
     @property
     def pairs(self) -> dict[str, Pair | str]:
-        """Return the pairs by name; `rlvr_dir.tiny.checkpoints` knows the one called `tiny`."""
+        """Return the pairs by name; `rlvr_dir.checkpoints.resolve` knows where the one called `tiny` is."""
         return dict(self.pair)
 
     @property
@@ -212,17 +213,17 @@ class SweepSpec(Presentation, Search, frozen=True):
 
     @property
     def extrapolates(self) -> bool:
-        """Tell whether a point's mode is `extrapolate` where nothing says otherwise: a gamma is named."""
+        """Whether a point's mode is `extrapolate` by default, because a gamma is named."""
         return "decode.gamma" in self.parameters or bool(self.decode.get("gamma"))
 
     @property
     def matched(self) -> bool:
-        """Tell whether thresholds are asked for by the replacement ratio they reach."""
+        """Whether thresholds are given by the replacement ratio that they are to reach."""
         return isinstance(self.parameters.get(TAU), Ratio)
 
     @property
     def refined(self) -> bool:
-        """Tell whether such thresholds are found again on the text that replacing leads to."""
+        """Whether such thresholds are refined on the text that replacing leads to."""
         tau = self.parameters.get(TAU)
         return isinstance(tau, Ratio) and tau.refine
 
@@ -247,8 +248,8 @@ class SweepSpec(Presentation, Search, frozen=True):
         Raises:
             UserError: a value is refused.
         """
-        ways = [(decoding, other.applied_to(self.sampling)) for other in self.samplings for decoding in other.decodings]
-        return [(decoding, sampling) for decoding, sampling in dict.fromkeys(ways) if sampling != self.sampling]
+        asked = [(each, other.applied_to(self.sampling)) for other in self.samplings for each in other.decodings]
+        return [(decoding, sampling) for decoding, sampling in dict.fromkeys(asked) if sampling != self.sampling]
 
     @property
     def part(self) -> ProblemPart:
@@ -277,7 +278,7 @@ class SweepSpec(Presentation, Search, frozen=True):
             UserError: naming the first thing that does not fit.
         """
         if not self.tasks:
-            raise UserError("the sweep has no tasks")
+            raise UserError("must name at least one benchmark", argument="tasks", value=self.tasks)
         super().check()
         for decoding, sampling in self.other_samplings:
             check_together(decoding, sampling)
@@ -285,23 +286,29 @@ class SweepSpec(Presentation, Search, frozen=True):
         for name in self.parameters:
             key = name.removeprefix("decode.")
             if key in self.decode:
-                raise UserError(f"decode.{key} is both fixed (decode) and varied (parameters); give one of them")
+                raise UserError(
+                    "is both fixed (decode) and varied (parameters)",
+                    argument=name,
+                    value=self.decode[key],
+                    hint="Remove one of them.",
+                )
         if self.matched and ("decode.window" in self.parameters or self.decode.get("window")):
             raise UserError(
-                "decode.window is not allowed with a ratio of decode.tau, a share of all tokens", accepted="values"
+                f"cannot be combined with a ratio of {TAU}, which is a share of all tokens",
+                argument="decode.window",
+                value=self.decode.get("window"),
+                hint=f"Give values of {TAU}.",
             )
         if self.matched and "decode.primary" in self.parameters:
             raise UserError(
-                (
-                    "decode.primary is varied with a ratio of decode.tau: a threshold is found on the text of "
-                    "one of them"
-                ),
-                accepted="decode.primary fixed, in a sweep for each",
+                f"cannot be varied with a ratio of {TAU}, because a threshold is found on the text of one of them",
+                argument="decode.primary",
+                value=self.parameters["decode.primary"].listed,
+                hint="Fix it under decode, in a sweep for each.",
             )
         if len(self.pair) > 1 and self.method not in LISTED:
-            raise UserError(
-                f"searches one pair; accepted with several: {', '.join(LISTED)}", argument="method", value=self.method
-            )
+            accepted = f"with several pairs: {', '.join(LISTED)}"
+            raise UserError("searches one pair only", argument="method", value=self.method, accepted=accepted)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a threshold of the unusual sign is said once it is decoded
             for point in self.covering_points():
@@ -328,7 +335,7 @@ def check_metric(name: str, metrics: Sequence[str], samples: int) -> None:
 
 
 def in_percent(name: str) -> bool:
-    """Tell whether a metric is a fraction, which is shown in percent."""
+    """Return whether a metric is a fraction, which is shown in percent."""
     from rlvr_dir.stats.metrics import METRICS
 
     return all(metric.unit == 100 for metric in METRICS if metric.name == name)

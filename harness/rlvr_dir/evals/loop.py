@@ -27,6 +27,7 @@ from rlvr_dir.decode import Engine, Request, Rollout
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.digest import installed
 from rlvr_dir.evals.jobs import Job, jobs_of
+from rlvr_dir.evals.order import points_first
 from rlvr_dir.grading import Verdict, grade_many
 from rlvr_dir.problems.benchmark import Benchmark
 from rlvr_dir.problems.data import preflight_of
@@ -50,7 +51,9 @@ def evaluate(
     progress: bool = True,
     on_result: Callable[[EvalResult], None] | None = None,
 ) -> list[EvalResult]:
-    """Evaluate every decoding on every task in one engine stream: results in that order, decoding by decoding.
+    """Evaluate every decoding on every task in one engine stream, and return results in that order.
+
+    Each decoding is run before its controls, so that an interrupted evaluation has whole comparisons.
 
     Args:
         engine: an open engine, whose pair is then evaluated; else that of `spec.pair` is opened, loads its weights only
@@ -92,7 +95,9 @@ def evaluate_all(
         context |= {"part": spec.part.words} if spec.part.words else {}
         store = RecordStore(records) if records else None
         results: dict[int, EvalResult | LmEvalResult] = {}
-        for done in run_jobs(engine, jobs, store, progress=progress):
+        place = {decoding: n for n, decoding in enumerate(points_first(spec.decodings))}
+        ordered = sorted(jobs, key=lambda job: place[job.decoding])
+        for done in run_jobs(engine, ordered, store, progress=progress):
             result = results[jobs.index(done.job)] = done.result(context)
             if on_result is not None:
                 on_result(result)
@@ -270,10 +275,10 @@ def opened(spec: EvalSpec, engine: Engine | None = None) -> Iterator[Engine]:
         yield engine
         return
     with phase("starting"):
+        from rlvr_dir.checkpoints.resolve import resolve
         from rlvr_dir.decode import open_engine
-        from rlvr_dir.tiny import checkpoints
 
-        engine = open_engine(checkpoints(spec.pair), spec.engine, lazily=True)
+        engine = open_engine(resolve(spec.pair), spec.engine, lazily=True)
     try:
         yield engine
     finally:

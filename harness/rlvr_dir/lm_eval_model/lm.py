@@ -18,6 +18,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import simple_parse_args_string
 
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import Decoding
 from rlvr_dir.decode import Engine, Request, open_engine
 from rlvr_dir.errors import UserError
@@ -30,7 +31,7 @@ from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, instance_key
 from rlvr_dir.problems.task import Response, gold_of
 from rlvr_dir.progress import showing
 from rlvr_dir.records import Key, RecordStore
-from rlvr_dir.tiny import TINY_TASKS, WEIGHTS, checkpoints
+from rlvr_dir.tiny import TINY_TASKS, WEIGHTS
 
 
 class RlvrDirLM(LM):
@@ -61,7 +62,7 @@ class RlvrDirLM(LM):
             if args is None:
                 announce_tiny(self.args.spec, model_args)
             with showing(progress):
-                engine = open_engine(checkpoints(self.args.spec.pair), self.args.spec.engine, lazily=True)
+                engine = open_engine(resolve(self.args.spec.pair), self.args.spec.engine, lazily=True)
             atexit.register(engine.close)  # lm-eval never closes a model
         self.engine = engine
         self._templated: set[str] = set()

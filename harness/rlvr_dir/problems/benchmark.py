@@ -16,12 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from rlvr_dir.config import Presentation, parse, read_yaml
 from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.config.presentation import DEFAULT_GRADER
 from rlvr_dir.config.stored import is_number, is_text
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError
+from rlvr_dir.files import shipped
 from rlvr_dir.grading import Gold
 from rlvr_dir.tiny import TINY_TASKS
 from rlvr_dir.tiny.problems import BENCHMARK_SIZE
@@ -57,7 +60,22 @@ SOURCES: dict[str, HubSource] = {
 # The responses to a benchmark by other answers: of lists `answers` in <name>_answers.jsonl any one counts.
 TWINS: dict[str, str] = {"minerva_r1zero": "minerva"}
 BENCHMARKS: tuple[str, ...] = (*SOURCES, *TWINS, *TINY_TASKS)
-GROUPS: dict[str, tuple[str, ...]] = {"rlvr_math": tuple(SOURCES)}
+
+
+class _GroupLoader(yaml.SafeLoader):
+    """Reads the file of a group of lm-eval's, without the functions that it names."""
+
+
+_GroupLoader.add_constructor("!function", lambda loader, node: None)
+
+
+def _members(group: str) -> tuple[str, ...]:
+    """Return the benchmarks of a group, from the file that lm-eval reads, too."""
+    text = (shipped("tasks") / f"{group}.yaml").read_text(encoding="utf-8")
+    return tuple(yaml.load(text, _GroupLoader)["task"])
+
+
+GROUPS: dict[str, tuple[str, ...]] = {"rlvr_math": _members("rlvr_math")}
 TASKS: tuple[str, ...] = (*BENCHMARKS, *GROUPS)
 
 

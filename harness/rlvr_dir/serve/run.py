@@ -138,13 +138,13 @@ def _end_at_once(signum: int, _: object) -> None:
 
 
 async def _serve(served: Served, announce: Callable[[str], None]) -> None:
+    from rlvr_dir.checkpoints.resolve import resolve
     from rlvr_dir.decode.vllm_pair.start import LEVEL
     from rlvr_dir.serve.engine import ServedPair
-    from rlvr_dir.tiny import checkpoints
 
     settings, address = served.spec, served.address
     name = pair_name(settings, address.name)
-    pair = ServedPair(checkpoints(settings.pair), settings.engine, asyncio.get_running_loop(), served.limits)
+    pair = ServedPair(resolve(settings.pair), settings.engine, asyncio.get_running_loop(), served.limits)
     arguments = _arguments(served, name, pair.pair.rl)
     listening, sock = _bind(arguments)
     try:

@@ -1,16 +1,16 @@
-"""Sweeps: ways of decoding, or trainings, chosen by a grid or a search; nothing is done twice.
+"""Sweeps: decodings, or trainings, chosen by a grid or a search; nothing is run twice.
 
     from rlvr_dir.sweep.outcome import Places
     from rlvr_dir.sweep.run import run_sweep
     from rlvr_dir.sweep.specs import load
     run_sweep(load(yaml.safe_load(text)), Places.under(Path("runs")))
 
-`run.py` takes a sweep from its spec to its summary, `sweep.py` says what is left to do, `study.py` what was tried;
-`decoding.py` and `training.py` do the points. Optuna's storage lists the trials, the records (or the folders of
-trainings) hold what was done. Both survive `kill -9` at any moment; the same command goes on from there.
+`run.py` takes a sweep from its spec to its summary, `entries.py` lists what there is to run, and `decoding.py` and
+`training.py` run it. The records, or the folders of trainings, keep what was run. They survive `kill -9` at any moment;
+the same command resumes the sweep. `study.py` writes Optuna's study from the results, for people and for searches.
 
-The words: a *point* is a set of values of the sweep's parameters, a *reference* what points are compared with; a
-*trial* is one that was tried, a *study* is Optuna's list of them.
+A *point* is a set of values of the sweep's parameters, and a *reference* is what points are compared with. A *trial* is
+a complete or failed point, and a *study* is Optuna's list of them.
 """
 
 from pathlib import Path

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlvr_dir import stats
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.files import write_file
 from rlvr_dir.records.lock import Lock
 from rlvr_dir.report.markdown import as_text, table
 from rlvr_dir.report.model import Section, cell, frame
 from rlvr_dir.results.settings import Setting
 from rlvr_dir.stats import Estimate
-from rlvr_dir.sweep.sweep import Sweep
+from rlvr_dir.sweep.run import Sweep
 from rlvr_dir.sweep.track import SweepRun
 
 
@@ -30,27 +30,30 @@ def confirm(sweep: Sweep, seeds: Sequence[int], tasks: Sequence[str] | None = No
     Raises:
         UserError: a seed is the sweep's own, every seed is alike (greedy), or there is no winner yet.
     """
-    option, spec, folder = f"seeds={','.join(map(str, seeds))}", sweep.spec, sweep.folder
+    option, spec, folder = {"argument": "seeds", "value": ",".join(map(str, seeds))}, sweep.spec, sweep.folder
     if getattr(getattr(spec, "sampling", None), "greedy", False):
         raise UserError(
-            f"{option} is refused: the sweep is greedy (temperature=0), and every seed gives the same tokens; "
-            "accepted: a sweep that samples"
+            f"cannot confirm a greedy sweep ({mention('temperature', 0)}), in which every seed gives the same tokens",
+            **option,
         )
     if set(spec.seeds) & set(seeds) or len(set(seeds)) < len(seeds) or not seeds:
+        own = ", ".join(map(str, spec.seeds))
         raise UserError(
-            f"{option} is refused; accepted: different ones, and none of the sweep's own "
-            f"({', '.join(map(str, spec.seeds))}), on which the winner was chosen"
+            "cannot confirm the winner",
+            accepted=f"different seeds, without those on which the winner was chosen ({own})",
+            **option,
         )
     lock = Lock(folder.lock, f"sweep {spec.name!r}")
     try:
+        sweep.look()
         summary = sweep.summary()
         if not summary.best:
-            raise UserError(f"sweep {spec.name!r} has no best point to be confirmed")
+            raise UserError("has no best point yet", argument="sweep", value=spec.name, hint="Run the sweep first.")
         run = SweepRun(spec, folder, sweep.places.tracking)
         confirmations = [
             (entry.pair, confirmation)
             for entry in summary.best
-            for confirmation in sweep.objective.confirm(entry, summary, seeds, tasks, limit, run)
+            for confirmation in sweep.objective.confirm(entry, summary, seeds, tasks, limit, run, sweep.say)
         ]
         comparisons = stats.family((confirmation.winner, confirmation.control) for _, confirmation in confirmations)
         before = {(_key(row.result), _key(row.reference)): row.difference.mean for row in summary.comparisons}

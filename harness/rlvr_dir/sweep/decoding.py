@@ -5,15 +5,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import product
 from math import hypot, isfinite
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import Decoding, ProblemPart, Sampling
+from rlvr_dir.config.pair import places_of
 from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import make_folder
 from rlvr_dir.grading import grader_name
-from rlvr_dir.problems.benchmark import Benchmark
+from rlvr_dir.problems.benchmark import GROUPS, Benchmark
 from rlvr_dir.problems.data import preflight, preflight_of
 from rlvr_dir.report.sweep import CompleteTrial, DecodingSummary
 from rlvr_dir.results import EvalResult
@@ -21,32 +24,32 @@ from rlvr_dir.results.compare import comparisons
 from rlvr_dir.results.result import refuse_lm_eval_tasks
 from rlvr_dir.results.settings import Setting, settings_of
 from rlvr_dir.results.show import score
-from rlvr_dir.sweep.decodings import decoding_of, references, sampling_of
+from rlvr_dir.sweep.entries import Drawn, Entry, entries_of
 from rlvr_dir.sweep.estimate import DecodingEstimate, estimate
 from rlvr_dir.sweep.folder import SweepFolder
-from rlvr_dir.sweep.outcome import Confirmation, Outcome, Outcomes, Places
-from rlvr_dir.sweep.points import Point, key
-from rlvr_dir.sweep.study import Trial
-from rlvr_dir.sweep.taus import Taus, find_taus, stored_taus, wanted
+from rlvr_dir.sweep.outcome import Confirmation, Places
+from rlvr_dir.sweep.points import Point
+from rlvr_dir.sweep.taus import find_taus, stored_taus, wanted
 from rlvr_dir.sweep.track import SweepRun
-from rlvr_dir.tiny import checkpoints
 
 if TYPE_CHECKING:  # which brings torch, and a sweep that is only looked at does not wait for it
     from rlvr_dir.decode import Engine
 
-_ERROR = re.compile(r"avg_at_\d+_se(_sampling)?")  # standard errors, of benchmarks that share no problem
 _ORDER = ("base", "rl", "replace", "reject", "veto", "extrapolate", "resample")  # of references
+Complete = Callable[[Entry[Drawn], Sequence[EvalResult]], None]
+Fail = Callable[[Entry[Drawn], str], None]
+_ERROR = re.compile(r"avg_at_\d+_se(_sampling)?")  # standard errors, of benchmarks that share no problem
 
 
 class DecodingObjective:
     """Gives the loop lists of decodings, in an engine that is changed only with the pair."""
 
-    def __init__(self, spec: SweepSpec, places: Places, say: Callable[[str], None], *, progress: bool) -> None:
-        self.spec, self.places, self.say, self.progress = spec, places, say, progress
+    def __init__(self, spec: SweepSpec, places: Places, *, progress: bool = False) -> None:
+        self.spec, self.places, self.progress = spec, places, progress
         self.store, self.folder = places.records, SweepFolder.of(spec, places.out)
         self._engine: Engine | None = None
         self._loaded = ""  # the pair of the engine
-        self._decodings: dict[str, Decoding] = {}  # of points, by key
+        self._results: list[EvalResult] | None = None
 
     def check(self) -> None:
         """Refuse tasks that cannot be had, and those of lm-eval's.
@@ -68,106 +71,103 @@ class DecodingObjective:
         refuse_lm_eval_tasks(benchmarks, "swept")
         return estimate(self.spec, self.places.out, self.places.records)
 
-    # Points
+    # What there is to run
 
-    def references(self, points: Sequence[Point]) -> list[Point]:
-        """Return base, RL, controls, and what else is asked for, of each pair."""
-        wanted_references: list[Point] = []
-        for pair in self.spec.pairs:
-            taus, decodings = self._taus(pair), list[Decoding]()
-            for point in points:
-                if point["pair"] == pair:
-                    name = key(point)  # its decoding is made once: a search asks again after each of its points
-                    self._decodings[name] = self._decodings.get(name) or decoding_of(self.spec, point, taus)
-                    decodings.append(self._decodings[name])
-            wanted_references += references(self.spec, pair, decodings)
-        return wanted_references
+    def prepare(self, points: Sequence[Point]) -> None:
+        """Find the thresholds for the wanted ratios of some points, unless they have been found already."""
+        for pair in dict.fromkeys(point["pair"] for point in points):
+            if not wanted(self.spec).keys() <= stored_taus(self.spec, self.folder, pair).keys():
+                find_taus(self.spec, self.folder, pair, self._open(pair), self.store, progress=self.progress)
 
-    def run(self, points: Sequence[Point], outcomes: Outcomes) -> None:
-        """Decode what is missing of all points in one stream, and complete each when its last benchmark is there.
+    def entries(self, points: Sequence[Point]) -> list[Entry[Drawn]]:
+        """Return the points and their references, without points whose threshold has not been found yet."""
+        taus = {pair: stored_taus(self.spec, self.folder, pair) for pair in self.spec.pairs}
+        return entries_of(self.spec, points, taus)
+
+    def run(self, entries: Sequence[Entry[Drawn]], complete: Complete, fail: Fail) -> None:
+        """Decode entries in one stream for each pair and sampling; each is complete with its last benchmark.
+
+        Its result files are written together, when it is complete.
 
         Raises:
-            UserError: what the engine or the record store refuses; points that are complete by then stay so.
+            UserError: what the engine or the record store refuses; what was complete before stays complete.
         """
-        spec, pair = self.spec, points[0]["pair"]
-        taus = self._taus(pair)
-        by_sampling: dict[Sampling, dict[Decoding, list[Point]]] = {spec.sampling: {}}
-        for point in points:  # several points may be other words for one decoding
-            decodings = by_sampling.setdefault(sampling_of(spec, point), {})
-            decodings.setdefault(decoding_of(spec, point, taus), []).append(point)
-        try:
-            for sampling, points_of in by_sampling.items():
-                if points_of:
-                    self._decode(pair, sampling, points_of, outcomes)
-        except UserError:
-            self.close()  # it may be in the middle of other responses
-            raise
-
-    def _decode(
-        self, pair: str, sampling: Sampling, points_of: dict[Decoding, list[Point]], outcomes: Outcomes
-    ) -> None:
         from rlvr_dir.evals import evaluate
 
-        spec, tasks = self.spec, len(preflight_of(self.spec))
-        results: dict[Decoding, list[EvalResult]] = {decoding: [] for decoding in points_of}
+        tasks, streams = len(preflight_of(self.spec)), dict[tuple[str, Sampling], dict[Decoding, list[Entry[Drawn]]]]()
+        for entry in entries:  # several points may be the same decoding
+            decoding, sampling = entry.what
+            streams.setdefault((entry.pair, sampling), {}).setdefault(decoding, []).append(entry)
+        for (pair, sampling), own in streams.items():
+            found: dict[Decoding, list[EvalResult]] = {decoding: [] for decoding in own}
 
-        def complete(result: EvalResult) -> None:
-            done = results[result.decoding]
-            done.append(result)
-            if len(done) == tasks:
-                files = tuple(result.write(self.folder.results).name for result in done)
-                for point in points_of[result.decoding]:
-                    outcomes.complete(Outcome(point, done, metrics(spec, done), files))
+            def done(result: EvalResult, own: Any = own, found: Any = found) -> None:
+                results = found[result.decoding]
+                results.append(result)
+                if len(results) == tasks:
+                    for each in results:
+                        each.write(self.folder.results)
+                    for entry in own[result.decoding]:
+                        complete(entry, results)
 
-        evaluation = spec.evaluation(pair, list(points_of), sampling=sampling)
-        evaluate(evaluation, engine=self._open(pair), records=self.store, progress=self.progress, on_result=complete)
+            evaluation = self.spec.evaluation(pair, list(own), sampling=sampling)
+            try:
+                engine = self._open(pair)
+                evaluate(evaluation, engine=engine, records=self.store, progress=self.progress, on_result=done)
+            except UserError:
+                self.close()  # it may be in the middle of other responses
+                raise
 
-    def results(self, trial: Trial) -> list[EvalResult] | None:
-        """Return the results of a trial."""
-        return self.folder.results_of(trial.results)
+    def stored(self, entry: Entry[Drawn], *, current: bool) -> list[EvalResult] | None:
+        """Return the results of an entry, in the order of the benchmarks; None if one is missing.
 
-    def is_current(self, trial: Trial) -> bool:
-        """Tell whether results are there, and of the benchmarks, graders and criteria as they are now."""
-        benchmarks = {benchmark.name: benchmark for benchmark in preflight_of(self.spec).values()}
-        results, point = self.results(trial), trial.point
-        for result in results or ():
-            tau = result.decoding.tau if RATIO in point else None
-            if "reference" not in point and result.decoding != self.spec.decoding(point, tau):
-                return False  # its own file has changed
-        return results is not None and all(_is_of(result, benchmarks[result.task]) for result in results)
+        With `current`, all must be of the benchmarks, graders and criteria as they are now. Without, no benchmark is
+        read.
+        """
+        if self._results is None:
+            self._results = self.folder.read_results()
+        several, models = len(self.spec.pairs) > 1, resolve(self.spec.pairs[entry.pair]).model_dump()
+        own = {
+            result.task: result
+            for result in self._results
+            if (result.decoding, result.sampling) == entry.what and (not several or result.models == places_of(models))
+        }
+        if not current:
+            found = [own[name] for name in _names(self.spec.tasks) if name in own]
+            return found if len(found) == len(_names(self.spec.tasks)) else None
+        benchmarks = preflight_of(self.spec).values()
+        found = [own[b.name] for b in benchmarks if b.name in own and _is_of(own[b.name], b)]
+        return found if len(found) == len(benchmarks) else None
 
     # The summary
 
-    def entry(self, point: Point, results: Sequence[Any], number: int, metrics: dict[str, float]) -> CompleteTrial:
-        """Return a point or a reference with its label, and how it is drawn otherwise than the sweep."""
-        drawn = sampling_of(self.spec, point).difference_from(self.spec.sampling)
+    def trial(self, entry: Entry[Drawn], results: Sequence[EvalResult]) -> CompleteTrial:
+        """Return a complete point or reference, with its label and how it is drawn otherwise than the sweep."""
+        drawn = entry.what[1].difference_from(self.spec.sampling)
         label = results[0].decoding.label() + (f" ({drawn})" if drawn else "")
         facts = {
             "decoding": results[0].decoding.model_dump(mode="json"),
             "results": {result.task: result.config_hash for result in results},
         }
-        varied, scores = None if "reference" in point else point, [Setting.of([result]) for result in results]
-        more: dict[str, Any] = {"scores": scores, "drawn": drawn, "facts": facts}
-        return CompleteTrial(point["pair"], number, varied, label, tuple(results), metrics, **more)
+        more: dict[str, Any] = {"scores": [Setting.of([result]) for result in results], "drawn": drawn, "facts": facts}
+        means = metrics(self.spec, results)
+        return CompleteTrial(entry.pair, entry.number, entry.point, label, tuple(results), means, **more)
 
-    def summary(self, entries: list[CompleteTrial], **counts: Any) -> DecodingSummary:
-        """Return the summary, references first."""
+    def summary(self, trials: list[CompleteTrial], **counts: Any) -> DecodingSummary:
+        """Return the summary of complete trials, references first."""
 
-        def place(entry: CompleteTrial) -> tuple[bool, bool, int]:
-            mode = entry.results[0].decoding.mode
-            return (
-                entry.point is not None,
-                bool(entry.drawn),
-                _ORDER.index(mode) if entry.point is None else entry.number,
-            )
+        def place(trial: CompleteTrial) -> tuple[bool, bool, int]:
+            mode, point = trial.results[0].decoding.mode, trial.point is not None
+            order = _ORDER.index(mode) if mode in _ORDER else len(_ORDER)
+            return point, bool(trial.drawn), trial.number if point else order
 
-        entries = sorted(entries, key=place)
-        results = [result for entry in entries for result in entry.results]
+        trials = sorted(trials, key=place)
+        results = [result for trial in trials for result in trial.results]
         return DecodingSummary(
             spec=self.spec,
-            entries=entries,
+            entries=trials,
             comparisons=comparisons(settings_of(results, usual=self.spec.sampling)),
-            matched=[row for entry in entries if (row := self._matched(entry))],
+            matched=[row for trial in trials if (row := self._matched(trial))],
             results=lambda: results,
             **counts,
         )
@@ -190,7 +190,7 @@ class DecodingObjective:
 
     def confirm(
         self, best: CompleteTrial, summary: Any, seeds: Sequence[int], tasks: Sequence[str] | None, limit: int | None,
-        run: SweepRun,
+        run: SweepRun, say: Callable[[str], None],
     ) -> Iterator[Confirmation]:  # fmt: skip
         """Decode the winner, base, RL and its control; `limit` takes the first of the unused problems.
 
@@ -216,7 +216,7 @@ class DecodingObjective:
         for result in results:
             result.write(self.folder.path / "confirm")
             run.child(result)
-            self.say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {score(result)}")
+            say(f"{result.benchmark}  {result.label}  seed {result.sampling.seed}  {score(result)}")
         settings = {(setting.task, setting.decoding): setting for setting in settings_of(results)}
         own = {benchmark.name for benchmark in preflight_of(spec).values()}
         for task in dict.fromkeys(result.task for result in results):
@@ -234,26 +234,25 @@ class DecodingObjective:
             self._engine.close()
             self._engine = None
 
-    def _taus(self, pair: str) -> Taus:
-        """Return the thresholds of a pair; where the sweep asks for ratios, those that are missing are found."""
-        taus = stored_taus(self.spec, self.folder, pair)
-        if not wanted(self.spec).keys() <= taus.keys():
-            taus = find_taus(self.spec, self.folder, pair, self._open(pair), self.store, progress=self.progress)
-        return taus
-
     def _open(self, pair: str) -> "Engine":
         """Return the pair's engine; its weights are loaded when something has to be decoded."""
         if self._engine is None or self._loaded != pair:
             from rlvr_dir.decode import open_engine
 
             self.close()
-            self._engine = open_engine(checkpoints(self.spec.pairs[pair]), self.spec.engine, lazily=True)
+            self._engine = open_engine(resolve(self.spec.pairs[pair]), self.spec.engine, lazily=True)
             self._loaded = pair
         return self._engine
 
 
+def _names(tasks: Sequence[str]) -> list[str]:
+    """Return the names of the benchmarks of some tasks, whose files need not be here."""
+    names = [name for task in tasks for name in GROUPS.get(task, (task,))]
+    return list(dict.fromkeys(Path(name.partition("=")[0]).stem if name.endswith(".jsonl") else name for name in names))
+
+
 def _is_of(result: EvalResult, benchmark: Benchmark) -> bool:
-    """Tell whether a result is of a benchmark and a grader as they are now."""
+    """Return whether a result is of a benchmark and a grader as they are now."""
     provenance = result.provenance
     if provenance.get("data") not in (None, benchmark.data):
         return False

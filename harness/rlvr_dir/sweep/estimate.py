@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import Decoding, EngineSpec, Sampling
 from rlvr_dir.config.sampling import SamplingSettings
 from rlvr_dir.config.search import LISTED
@@ -20,13 +21,12 @@ from rlvr_dir.markdown import duration, markdown_table
 from rlvr_dir.problems.benchmark import GROUPS, benchmark_size
 from rlvr_dir.problems.data import NoDataError, preflight_of
 from rlvr_dir.records import Record, RecordStore, fingerprint
-from rlvr_dir.sweep.decodings import decoding_of, references, sampling_of
+from rlvr_dir.sweep.entries import controls_of, decoding_of, entries_of
 from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.lists import Cost
 from rlvr_dir.sweep.matched import is_uniform
-from rlvr_dir.sweep.points import Point, listed_points
+from rlvr_dir.sweep.points import listed_points
 from rlvr_dir.sweep.taus import EVENTS, Taus, gate_of, stored_taus, wanted
-from rlvr_dir.tiny import checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class DecodingEstimate:
     def total(self) -> Cost:
         """Return what is left to decode, at most."""
         tokens = round(self.length * (self.missing + self.thresholds))
-        return Cost(ways=len(self.rows), responses=self.missing, thresholds=self.thresholds, tokens=tokens)
+        return Cost(jobs=len(self.rows), responses=self.missing, thresholds=self.thresholds, tokens=tokens)
 
     def text(self, *, points: bool) -> str:
         """Write it as a person reads it; `points` lists them one by one."""
@@ -148,7 +148,8 @@ def estimate(spec: SweepSpec, out: Path, records: Path) -> DecodingEstimate:
             )
     if spec.method not in LISTED:
         controls = max(
-            len(spec.decoding(point, 0.0 if RATIO in point else None).controls()) for point in spec.covering_points()
+            len(controls_of(spec, spec.decoding(point, 0.0 if RATIO in point else None)))
+            for point in spec.covering_points()
         )
         kinds = ("to be proposed", *["its control"] * controls)
         rows += [TrialCost(next(iter(spec.pairs)), kind, responses, 0) for kind in kinds * (spec.run_cap or 0)]
@@ -162,21 +163,16 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
     """List what is known to be decoded and how it is drawn, references first; and labels of points without a threshold
     as yet.
     """
-    points: list[Point] = []
+    points = [point for point in listed_points(spec) if point["pair"] == pair]
+    entries = entries_of(spec, points, dict.fromkeys(spec.pairs, taus))
     labels: list[str] = []
-    for point in listed_points(spec):
-        if point["pair"] == pair:
-            decoding = spec.decoding(point, 0.0) if RATIO in point else None
-            if decoding and not is_uniform(gate_of(decoding)) and (decoding.criterion, point[RATIO]) not in taus:
-                for way in (*decoding.controls(), decoding):
-                    words = " ".join(filter(None, (way.mode, way.strength, way.criterion)))
-                    labels.append(f"{words} at {100 * point[RATIO]:g} % replaced")
-            else:
-                points.append(point)
-    decodings = [decoding_of(spec, point, taus) for point in points]
-    points = [*references(spec, pair, decodings), *points]
-    ways = [(decoding_of(spec, point, taus), sampling_of(spec, point)) for point in points]
-    return list(dict.fromkeys(ways)), list(dict.fromkeys(labels))
+    for point in points:
+        if decoding_of(spec, point, taus) is None:
+            decoding = spec.decoding(point, 0.0)
+            for each in (decoding, *controls_of(spec, decoding)[::-1]):
+                words = " ".join(filter(None, (each.mode, each.strength, each.criterion)))
+                labels.append(f"{words} at {100 * point[RATIO]:g} % replaced")
+    return list(dict.fromkeys(entry.what for entry in entries if entry.pair == pair)), list(dict.fromkeys(labels))
 
 
 def _responses(spec: SweepSpec) -> int:
@@ -205,7 +201,7 @@ class _PairRecords:
         Raises:
             UserError: the checkpoints or the problems are not on this machine.
         """
-        weights = {role: fingerprint(*model) for role, model in checkpoints(spec.pairs[pair]).models.items()}
+        weights = {role: fingerprint(*model) for role, model in resolve(spec.pairs[pair]).models.items()}
         if missing := [name for name in weights.values() if not name.startswith("weights:") and "@" not in name]:
             raise UserError(f"{missing[0]} is not here")
         self._problems: dict[tuple[str, str | None], list[str]] = {}

@@ -1,15 +1,18 @@
-"""A sweep's folder, `OUT/sweeps/NAME`: what was asked, what came out, and that nobody changes the one under the other.
+"""The folder of a sweep, `OUT/sweeps/NAME`: what was asked for, and what came out.
 
-sweep.yaml       the sweep, everything said; resuming reads it, and another sweep under this name is refused
-study.journal    Optuna's trials, those of references too (unless `storage` is a database)
-results/         one JSON file an evaluation, references included: what the records say, made again where it is missing
+sweep.yaml       the sweep with every key; `sweep resume` reads it
+study.journal    Optuna's trials, which are written from the results
+results/         one JSON file an evaluation, references included; made again from the records if it is missing
 matched.json     the thresholds found for wanted replacement ratios
-summary.md, summary.json, *.svg    what is said of it all
-lock, study.lock, workers/         who runs it, who writes the journal, and what its workers print
+summary.md, summary.json, *.svg    the tables and figures
+lock             which process runs the sweep
+failed.json      what failed in the last run, and why
 """
 
 import difflib
-from collections.abc import Collection, Iterable
+import json
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +21,40 @@ import yaml
 from rlvr_dir.config import read_yaml
 from rlvr_dir.config.presentation import DEFAULT_GRADER
 from rlvr_dir.config.search import Search
+from rlvr_dir.config.stored import Count, Flag, Stored, Text
 from rlvr_dir.config.sweep import SweepSpec
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.files import make_folder, write_file
 from rlvr_dir.policy.own import not_loaded
+from rlvr_dir.report.sweep import CompleteTrial
 from rlvr_dir.results import EvalResult
 from rlvr_dir.results.result import read_result
 from rlvr_dir.sweep.specs import load
 
-# What may change between two runs of one sweep: it changes neither a token nor which points there are.
-FREE = ("workers", "retries", "batch", "equal_forwards")
+# What may change between two runs of one sweep. The first change no token and no point; the others change which points
+# and references there are, and a sweep may have others tomorrow: what was decoded is kept, and is read again.
+FREE = ("workers", "batch", "equal_forwards")
+POINTS = ("parameters", "method", "metric", "run_cap", "seed", "decode", "references", "samplings", "controls")
 FREE_ENGINE = (
     "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_gib", "self_test", "workers",
     "ray_address", "enforce_eager",
 )  # fmt: skip
+# Keys that older versions wrote. Engines are started by Ray now (`engine.workers`), and trials are kept in the folder.
+REMOVED = ("storage", "retries")
+
+
+class Failure(Stored, frozen=True):
+    """A point or a reference that failed, in `failed.json`; `number` is its place."""
+
+    number: Count
+    reference: Flag
+    reason: Text
+
+
+class Failures(Stored, frozen=True):
+    """The content of `failed.json`."""
+
+    failed: tuple[Failure, ...] = ()
 
 
 class SweepFolder:
@@ -40,8 +63,7 @@ class SweepFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.spec, self.journal, self.lock = path / "sweep.yaml", path / "study.journal", path / "lock"
-        self.results, self.workers = path / "results", path / "workers"
-        self.matched = path / "matched.json"
+        self.results, self.matched, self.failed = path / "results", path / "matched.json", path / "failed.json"
 
     @classmethod
     def of(cls, spec: Search, out: Path) -> "SweepFolder":
@@ -49,114 +71,112 @@ class SweepFolder:
         return cls(out / "sweeps" / spec.name)
 
     def make(self) -> None:
-        """Create what is missing."""
-        for folder in (self.path, self.results, self.workers):
+        """Create the folders that do not exist yet."""
+        for folder in (self.path, self.results):
             make_folder(folder)
 
     def stored(self) -> Search | None:
-        """Return the sweep this folder belongs to; None for a new one.
+        """Return the sweep that this folder belongs to; None for a new one. Keys of older versions are left out.
 
         Raises:
-            UserError: its `sweep.yaml` cannot be read, or names a criterion of somebody's own that nobody has named; or
-                it was begun when trials had files of their own.
+            UserError: its `sweep.yaml` cannot be read, names a criterion of the user's own that is not loaded, or is
+                of a sweep that was begun when trials had files of their own.
         """
         if not self.spec.is_file():
             return None
         if (old := self.path / "points").is_dir():
             raise UserError(
-                f"sweep={str(self.path)!r} was begun by an older version of rlvr-dir, and its trials ({old.name}/) "
-                "are not read; accepted: move the folder away and run the sweep again, which decodes nothing twice"
+                f"was begun by an older version of rlvr-dir, whose trials ({old.name}/) cannot be read",
+                argument="sweep",
+                value=str(self.path),
+                hint="Move the folder away and run the sweep again. No response is decoded twice.",
             )
         data = read_yaml(self.spec)
         if own := not_loaded(data):
             raise UserError(
-                f"sweep={str(self.path)!r} has criterion={own[0]!r}, which is loaded only where you name it; accepted: "
-                "the file that the sweep was run from, in place of its name"
+                f"uses criterion={own[0]!r}, which is loaded only when you name it",
+                argument="sweep",
+                value=str(self.path),
+                hint="Pass the file that the sweep was run from, in place of its name.",
             )
-        return load(data)
+        removed = REMOVED if data.get("kind") == "train" else (*REMOVED, "workers")
+        return load({name: value for name, value in data.items() if name not in removed})
 
-    def create_or_verify(self, spec: Search, *, extend: bool = False) -> Search:
-        """Write the sweep down, or check it against the one that is; return it, its pairs called as they were.
+    def create_or_verify(self, spec: Search, say: Callable[[str], None]) -> Search:
+        """Write the sweep down, or check it against the one that is here; return it, with pairs named as they were.
+
+        A sweep that has other points now is continued; `say` is told what changed.
 
         Raises:
-            UserError: it is another sweep than the one begun here; with `extend`, more than points were added.
+            UserError: it is another sweep than the one that was begun here.
         """
         old = self.stored()
-        check(old, spec, str(self.spec), extend=extend)
+        if old is not None:
+            self._check(old, spec)
+            if changed := _difference(_identity(old, FREE), _identity(spec, FREE)):
+                lines = "\n".join(changed)
+                say(f"the points of this sweep have changed; what was decoded before is kept, and read again:\n{lines}")
         if isinstance(old, SweepSpec):
             spec = spec.model_copy(update={"pair": old.pair})
-        write_file(self.spec, dump(spec))
+        write_file(self.spec, yaml.safe_dump(spec.plain(), sort_keys=False, allow_unicode=True))
         return spec
 
-    def tidy(self, names: Collection[str]) -> None:
-        """Remove results that belong to no point any more, others than those of some names."""
+    def _check(self, old: Search, new: Search) -> None:
+        """Raise UserError, with the lines that differ, if more than the points of the sweep have changed."""
+        changed = _difference(_identity(old, (*FREE, *POINTS)), _identity(new, (*FREE, *POINTS)))
+        if changed:
+            raise UserError(
+                f"was begun with other settings ({self.spec})",
+                changed,
+                argument="sweep",
+                value=new.name,
+                hint="Give the changed sweep another name, or undo the change:",
+            )
+
+    def tidy(self, trials: Iterable[CompleteTrial]) -> None:
+        """Remove the result files of points that the sweep does not have any more. Their responses are kept."""
+        names = {result.file_name for trial in trials for result in trial.results if isinstance(result, EvalResult)}
         for path in self.results.glob("*.json"):
             if path.name not in names:
                 path.unlink()
 
-    def results_of(self, names: Iterable[str]) -> list[EvalResult] | None:
-        """Return results by their files' names; None where a file is missing or damaged."""
-        try:
-            return [read_result(self.results / Path(name).name) for name in names]
-        except DamagedError:
-            return None
+    def read_results(self) -> list[EvalResult]:
+        """Return all results, the newest last. A damaged file is left out; the next run makes it again."""
+        results: list[EvalResult] = []
+        for path in sorted(self.results.glob("*.json"), key=lambda path: path.stat().st_mtime):
+            with suppress(DamagedError):
+                results.append(read_result(path))
+        return results
+
+    def write_failures(self, failures: Sequence[Failure]) -> None:
+        """Write what failed in this run."""
+        plain = Failures(failed=tuple(failures)).model_dump(mode="json")
+        write_file(self.failed, json.dumps(plain, indent=1).encode())
+
+    def read_failures(self) -> tuple[Failure, ...]:
+        """Return what failed in the last run; raises DamagedError."""
+        return Failures.from_file(self.failed).failed if self.failed.is_file() else ()
 
 
-def dump(spec: Search) -> str:
-    """Return a sweep as YAML."""
-    return yaml.safe_dump(spec.plain(), sort_keys=False, allow_unicode=True)
-
-
-def check(old: Search | None, new: Search, where: str, *, extend: bool) -> None:
-    """Refuse to go on with a changed sweep.
-
-    Raises:
-        UserError: with the lines that differ.
-    """
-    if old is None or _identity(old) == _identity(new):
-        return
-    lines = difflib.unified_diff(_lines(old), _lines(new), "begun", "now", lineterm="", n=0)
-    diff = [line for line in lines if not line.startswith("@@")]
-    if not _adds_points(old, new):
-        raise UserError(
-            f"sweep {new.name!r} was begun with other settings ({where}); give the changed sweep another name, or undo "
-            "the change:",
-            diff,
-        )
-    if not extend:
-        raise UserError(f"sweep {new.name!r} has more points now ({where}); add them with --extend:", diff)
-
-
-def _identity(spec: Search) -> dict[str, Any]:
-    data = {name: value for name, value in spec.plain().items() if name not in FREE}
+def _identity(spec: Search, free: Sequence[str]) -> dict[str, Any]:
+    """Return what two runs of a sweep must have in common."""
+    data = {name: value for name, value in spec.plain().items() if name not in free}
     if "engine" in data:
         data["engine"] = {name: value for name, value in data["engine"].items() if name not in FREE_ENGINE}
     if "pair" in data:  # what a pair is called changes no token
         data["pair"] = [{**pair, "name": None} if isinstance(pair, dict) else pair for pair in data["pair"]]
-    if "grader" in data:  # results of another grader are made again where trials are read
+    if "grader" in data:  # results of another grader are made again from the records
         data["grader"] = data["grader"] or DEFAULT_GRADER
     return data
 
 
-def _lines(spec: Search) -> list[str]:
-    return yaml.safe_dump(_identity(spec), sort_keys=False, default_flow_style=None, width=200).splitlines()
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return the lines in which two sweeps differ, as a diff without its context. The order of keys does not count."""
+    if old == new:
+        return []
+    lines = difflib.unified_diff(_lines(old), _lines(new), "begun", "now", lineterm="", n=0)
+    return [line for line in lines if not line.startswith("@@")]
 
 
-def _adds_points(old: Search, new: Search) -> bool:
-    """Tell whether the new sweep only has more values of listed parameters, a higher `run_cap`, or more references."""
-    if type(old) is not type(new) or set(old.parameters) != set(new.parameters):
-        return False
-    if old.method == "grid":
-        for name, parameter in old.parameters.items():
-            other = new.parameters[name]
-            if type(parameter) is not type(other) or not set(parameter.listed) <= set(other.listed):
-                return False
-        parameters = old.parameters
-    else:
-        parameters = new.parameters
-    capped = new.run_cap is not None and (old.run_cap is None or new.run_cap < old.run_cap)
-    lists = {name: getattr(old, name) for name in old.grows}
-    if capped or not all(set(values) <= set(getattr(new, name)) for name, values in lists.items()):
-        return False
-    like = new.model_copy(update={"parameters": parameters, "run_cap": old.run_cap, **lists})
-    return _identity(like) == _identity(old)
+def _lines(data: dict[str, Any]) -> list[str]:
+    return yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=200).splitlines()

@@ -24,7 +24,7 @@ class SweepList(Spec, frozen=True):
 class Cost:
     """Hold what is left to do of a sweep, at most."""
 
-    ways: int
+    jobs: int  # decodings, or seeds of trainings
     responses: int
     thresholds: int  # responses from which thresholds are refined, beside these
     tokens: int
@@ -37,7 +37,7 @@ def cost_table(costs: Mapping[str, tuple[str, Cost]]) -> str:
         [name, makes, *(f"{getattr(cost, count):,}" for count in names)] for name, (makes, cost) in costs.items()
     ]
     rows.append(["all", "", *(f"{sum(getattr(cost, count) for _, cost in costs.values()):,}" for count in names)])
-    head = ["sweep", "makes", "ways", "responses", "for thresholds", "tokens, at most"]
+    head = ["sweep", "makes", "jobs", "responses", "for thresholds", "tokens, at most"]
     note = (
         "Every response as long as it may be; for thresholds at most; of trainings the rollouts that are learned from "
         "alone, without those that dynamic sampling throws away, updates and validations. What the records hold is not "
@@ -46,7 +46,12 @@ def cost_table(costs: Mapping[str, tuple[str, Cost]]) -> str:
     return "\n".join([markdown_table(head, rows, left=2), "", note])
 
 
-def check_options(changes: Sequence[str], extend: bool) -> None:
-    """Refuse what is said of one sweep; raises UserError."""
-    if changes or extend:
-        raise UserError("--set and --extend change one sweep, and this file names several; accepted: neither")
+def check_options(changes: Sequence[str]) -> None:
+    """Refuse changes of one sweep for a list of them; raises UserError."""
+    if changes:
+        raise UserError(
+            "changes one sweep, and this file names several",
+            argument="set",
+            value=list(changes),
+            hint="Run the sweep that you want to change by its own name.",
+        )

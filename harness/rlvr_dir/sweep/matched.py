@@ -33,7 +33,7 @@ class MatchedTau(Stored, frozen=True):
 
 
 def is_uniform(gate: Gate) -> bool:
-    """Tell whether a criterion compares a uniform number: then its threshold is the ratio, whatever the values."""
+    """Return whether a criterion compares a uniform number. Its threshold is then the ratio, whatever the values."""
     return gate.statistic == "random"
 
 
@@ -53,17 +53,20 @@ def tau_for(gate: Threshold, values: ArrayLike, ratio: float) -> MatchedTau:
     MatchedTau(criterion='kl', tau=0.3, wanted=0.25, expected=0.25, first=None)
     """
     if not 0 < ratio < 1:
-        raise UserError(f"ratio={ratio} is refused; accepted: a fraction between 0 and 1")
+        raise UserError("is out of range", argument="ratio", value=ratio, accepted="a fraction between 0 and 1")
     below, criterion = gate.holds_below, gate.words
     if is_uniform(gate):
         return MatchedTau(criterion=criterion, tau=ratio if below else 1 - ratio, wanted=ratio, expected=ratio)
     x = np.asarray(values, dtype=np.float64).ravel()
     if not x.size or np.isnan(x).any():
-        raise UserError(f"values of {criterion}: accepted: one number a position, at least one")
+        raise UserError(f"No threshold of {criterion} can be found, because some token has no value of it.")
     sign = 1.0 if below else -1.0
     finite = x[np.isfinite(x)]
     if not finite.size:
-        raise UserError(f"values of {criterion}: no token has the sign of Δ log p that is asked for; accepted: another")
+        raise UserError(
+            f"No threshold of {criterion} can be found, because no token has that sign of Δ log p.",
+            hint="Use another criterion.",
+        )
     edges, counts = np.unique(sign * finite, return_counts=True)  # f holds where sign * value < sign * tau
     cumulated = np.concatenate([[0.0], np.cumsum(counts) / x.size])  # beyond none, one, ... all of the different values
     i = int(np.argmin(np.abs(cumulated - ratio)))

@@ -1,18 +1,17 @@
-"""What a sweep and its objective, which does the points, hand to each other: places, outcomes, confirmations."""
+"""What a sweep and its objective hand to each other: where files are kept, and confirmations."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 from rlvr_dir import stats
-from rlvr_dir.sweep.points import Point
 from rlvr_dir.tracking import tracking_place
+
+BUSY = 75  # exit status (EX_TEMPFAIL) of a process that would train what another process is training
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where a sweep's files, the rollouts, the trainings and the MLflow runs go; `tracking` None logs nothing."""
+    """Where a sweep's files, responses, trainings and MLflow runs are kept; `tracking` None logs nothing."""
 
     out: Path
     records: Path
@@ -20,7 +19,7 @@ class Places:
 
     @classmethod
     def under(cls, out: Path, *, records: Path | None = None, track: bool = True) -> "Places":
-        """Return the usual places in one folder; MLflow's is RLVR_DIR_TRACKING_URI where that is set."""
+        """Return the usual places in one folder. MLflow's place is RLVR_DIR_TRACKING_URI if that is set."""
         return cls(out, records or out / "records", tracking_place(out, track=track))
 
     @property
@@ -30,32 +29,8 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a point: its results and its metrics by name.
-
-    `files` are those of the results in the sweep's folder, `seeds` the metrics of each seed of a training.
-    """
-
-    point: Point
-    results: Sequence[Any]
-    metrics: dict[str, float]
-    files: tuple[str, ...] = ()
-    seeds: dict[str, dict[str, float]] = field(default_factory=dict)
-
-
-class Outcomes(Protocol):
-    """Receives what came of each point, or why it failed."""
-
-    def complete(self, outcome: Outcome) -> None:
-        """Keep a point that is complete."""
-
-    def fail(self, point: Point, reason: str) -> None:
-        """Keep that a point failed."""
-
-
-@dataclass(frozen=True)
 class Confirmation:
-    """The winner and a control on one benchmark, done again; `problems` says whether it was chosen on them."""
+    """The winner and a control on one benchmark, run again; `problems` says whether they chose the winner."""
 
     winner: stats.Scores
     control: stats.Scores

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.config.search import Parameter, Range, Search
 
 Point = dict[str, Any]  # pair, and a value by parameter name; `decode.tau.ratio` where the threshold is to be found
@@ -30,12 +29,6 @@ def listed_points(spec: Search) -> list[Point]:
     else:
         return []
     return [{"pair": pair, **point} for pair in spec.pairs for point in drawn]
-
-
-def reference(pair: str, decoding: Decoding, sampling: Sampling | None = None) -> Point:
-    """Return a reference as a point of the study of references; `sampling` where it is not the sweep's own."""
-    own = {} if sampling is None else {"sampling": sampling.model_dump(mode="json")}
-    return {"pair": pair, "reference": decoding.model_dump(mode="json"), **own}
 
 
 def _grid(spec: Search) -> Iterator[Point]:

@@ -3,43 +3,221 @@
     from rlvr_dir.sweep.specs import load
     run_sweep(load(yaml.safe_load(text)), Places.under(Path("runs")))
 
-It is a list over a store: what is held is read, what is not is computed, and running it again is resuming it. It may be
-killed at any moment. With several workers each does its own share of the list first, then whatever others have not.
+A sweep is a list over a store. What is cached is read, what is not is computed, and running the sweep again resumes it,
+at whatever moment it was killed. Optuna's study is written from the results.
 """
 
-import os
-import subprocess
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
+from rlvr_dir import stats
 from rlvr_dir.config.search import LISTED, Search
+from rlvr_dir.config.sweep import SweepSpec
 from rlvr_dir.errors import Busy, UserError
 from rlvr_dir.files import check_writable
 from rlvr_dir.markdown import duration
-from rlvr_dir.program import program
 from rlvr_dir.records.lock import Lock
-from rlvr_dir.report.sweep import SweepSummary
-from rlvr_dir.sweep.folder import SweepFolder
-from rlvr_dir.sweep.outcome import Outcome, Places
+from rlvr_dir.report.sweep import CompleteTrial, SweepSummary
+from rlvr_dir.sweep.entries import Entry
+from rlvr_dir.sweep.folder import Failure, SweepFolder
+from rlvr_dir.sweep.outcome import Places
 from rlvr_dir.sweep.points import Point, key
-from rlvr_dir.sweep.sweep import Sweep, open_sweep
+from rlvr_dir.sweep.specs import TrainingSweep
+from rlvr_dir.sweep.study import Study
 from rlvr_dir.sweep.track import SweepRun
 from rlvr_dir.text import visible
 
-_PAUSE = 0.3  # seconds between two looks at what others do
-_RECENT = 6  # points that say how long one takes
+if TYPE_CHECKING:
+    from rlvr_dir.sweep.decoding import DecodingObjective
+    from rlvr_dir.sweep.training import TrainingObjective
+
+PAUSE = 0.3  # seconds after which a store that another process was writing is asked again
+_RECENT = 6  # completions from which the time that the rest takes is estimated
+
+
+class Sweep:
+    """A sweep of decodings or of trainings: what there is to run, and what came of it.
+
+    `objective` runs entries and keeps what it did in a store of its own, so that running one again costs nothing.
+    `trials` has what is complete, `failures` what failed in this run and why.
+    """
+
+    def __init__(
+        self,
+        spec: Any,
+        places: Places,
+        say: Callable[[str], None],
+        objective: "DecodingObjective | TrainingObjective",
+    ) -> None:
+        self.spec, self.places, self.say, self.objective = spec, places, say, objective
+        self.folder = SweepFolder.of(spec, places.out)
+        self.study = Study(spec, self.folder)
+        self.trials: dict[Entry[Any], CompleteTrial] = {}
+        self.failures: dict[Entry[Any], str] = {}
+        self.on_complete: Callable[[CompleteTrial], None] = lambda trial: None
+        self._waited: set[str] = set()
+        self._listed: list[Entry[Any]] = []
+        self._known: int | None = None  # points of which the list is made
+
+    # What there is to run
+
+    def entries(self) -> list[Entry[Any]]:
+        """Return all points and references that are known by now, in the order in which they are run."""
+        points = self.study.points
+        if len(points) != self._known:
+            self._listed, self._known = self.objective.entries(points), len(points)
+        return self._listed
+
+    def todo(self) -> list[Entry[Any]]:
+        """Return the entries that are not complete and have not failed in this run."""
+        return [entry for entry in self.entries() if entry not in self.trials and entry not in self.failures]
+
+    def look(self, *, current: bool = False) -> None:
+        """Read what is complete of all that is known by now. Changes nothing.
+
+        With `current`, results of a benchmark, grader or criterion that has changed since do not count.
+        """
+        for entry in self.entries():
+            if entry in self.trials:
+                continue
+            if (results := self.objective.stored(entry, current=current)) is not None:
+                if (reason := self._keep(entry, results)) and current:
+                    self.fail(entry, reason)
+            elif current and entry.point is not None and key(entry.point) in self.study.complete_before:
+                self.study.complete_before.discard(key(entry.point))
+                why = "its results are missing, or its benchmark, grader or criterion has changed"
+                self.say(f"trial {entry.number} is made again, because {why}")
+
+    def run(self) -> None:
+        """Complete what is not complete. What fails is named, and the rest is run all the same.
+
+        Raises:
+            UserError: everything is refused, so it is not the points' fault.
+        """
+        for points in self.study.batches():
+            self.objective.prepare(points)
+            self._known = None  # thresholds may have been found
+            self.look(current=True)
+            self._run(self.todo())
+            failed = {key(entry.point) for entry in self.failures if entry.point is not None}
+            self.study.tell_batch(self.trials.values(), failed)
+
+    def _run(self, entries: Sequence[Entry[Any]]) -> None:
+        """Run entries together. If they are refused, run each half of them, so that only what is wrong fails."""
+        while left := [each for each in entries if each not in self.trials and each not in self.failures]:
+            try:
+                self.objective.run(left, self.complete, self.fail)
+                return
+            except Busy as error:  # another process writes one of the records, or trains the same
+                if str(error) not in self._waited:
+                    self._waited.add(str(error))
+                    self.say(f"waiting: {error}")
+                time.sleep(PAUSE)
+            except UserError as error:
+                left = [entry for entry in left if entry not in self.trials]
+                if len(left) == 1:
+                    self.fail(left[0], str(error))
+                    if len(self.failures) > 1 and not self.trials:
+                        raise
+                    return
+                self._run(left[: len(left) // 2])
+                self._run(left[len(left) // 2 :])
+                return
+
+    # What came of an entry
+
+    def complete(self, entry: Entry[Any], results: Sequence[Any]) -> None:
+        """Keep an entry that is complete, and call `on_complete`. Without the sweep's metric it has failed."""
+        if reason := self._keep(entry, results):
+            self.fail(entry, reason)
+        else:
+            self.on_complete(self.trials[entry])
+
+    def _keep(self, entry: Entry[Any], results: Sequence[Any]) -> str:
+        """Keep a complete entry; return why it is none."""
+        trial, name = self.objective.trial(entry, results), self.spec.metric.name
+        if entry.point is not None and not isfinite(trial.metrics.get(name, float("nan"))):
+            return f"metric={name!r} has no finite value for {trial.label}"
+        self.trials[entry] = trial
+        self.study.tell(trial)
+        return ""
+
+    def fail(self, entry: Entry[Any], reason: str) -> None:
+        """Keep that an entry failed, also for `sweep status`."""
+        self.say(f"failed: {reason}")
+        self.failures[entry] = reason[:300]
+        failed = [
+            Failure(number=entry.number, reference=entry.point is None, reason=reason)
+            for entry, reason in sorted(self.failures.items(), key=lambda item: _place(item[0].point, item[0].number))
+        ]
+        self.folder.write_failures(failed)
+
+    # What can be said of it
+
+    def best(self, pair: str | None = None) -> CompleteTrial | None:
+        """Return the best complete point (of a pair), the first of equal ones; None if no point is complete."""
+        points = [trial for trial in self.trials.values() if trial.point is not None and pair in (None, trial.pair)]
+        sign, name = 1.0 if self.spec.metric.goal == "maximize" else -1.0, self.spec.metric.name
+        return max(sorted(points, key=lambda t: t.number), key=lambda t: sign * t.metrics[name], default=None)
+
+    def best_so_far(self) -> str:
+        """Return a line that names the best point, with its 95 % interval; empty if no point is complete."""
+        best = self.best()
+        return f"best so far: {best.label} {_score(best.scores[0])}" if best else ""
+
+    def progress_line(self, trial: CompleteTrial, seconds: float) -> str:
+        """Return a line with what is complete, the best point so far, and the time left at `seconds` an entry."""
+        over, pending = len(self.trials), len(self.todo())
+        if self.spec.method not in LISTED:
+            pending += max(0, (self.spec.run_cap or 0) - len(self.study.points))
+        rest = f"about {duration(seconds * pending)} left" if pending else ""
+        words = [f"{over}/{over + pending}", f"{trial.pair}: {trial.label}", *map(_score, trial.scores)]
+        return "  |  ".join(filter(None, [*words, self.best_so_far(), rest]))
+
+    @property
+    def states(self) -> dict[str, int]:
+        """Count the points that are complete, and those that failed."""
+        states = {"complete": self.trials, "failed": self.failures}
+        return {name: sum(entry.point is not None for entry in entries) for name, entries in states.items()}
+
+    def summary(self) -> SweepSummary:
+        """Return the summary of everything that is complete."""
+        places = {entry: entry.number for entry in self.entries()}
+        trials = [replace(trial, number=places.get(entry, trial.number)) for entry, trial in self.trials.items()]
+        trials.sort(key=lambda trial: _place(trial.point, trial.number))
+        best = [(trial.pair, trial.number) for pair in self.spec.pairs if (trial := self.best(pair))]
+        chosen = [trial for trial in trials if trial.point is not None and (trial.pair, trial.number) in best]
+        return self.objective.summary(trials, best=chosen, states=self.states, failed=len(self.failures))
+
+
+def _place(point: Point | None, number: int) -> tuple[bool, int]:
+    """Return the sort key of tables, in which references come first."""
+    return point is not None, number
+
+
+def open_sweep(spec: Search, places: Places, say: Callable[[str], None] = print, *, progress: bool = False) -> Sweep:
+    """Return a sweep, whose models are not loaded yet."""
+    if isinstance(spec, TrainingSweep):
+        from rlvr_dir.sweep.training import TrainingObjective
+
+        return Sweep(spec, places, say, TrainingObjective(spec, places, say))
+    from rlvr_dir.sweep.decoding import DecodingObjective
+
+    assert isinstance(spec, SweepSpec)
+    return Sweep(spec, places, say, DecodingObjective(spec, places, progress=progress))
 
 
 def run_sweep(
-    spec: Search, places: Places, *, extend: bool = False, say: Callable[[str], None] = print, progress: bool = True
+    spec: Search, places: Places, *, say: Callable[[str], None] = print, progress: bool = True
 ) -> SweepSummary:
     """Run what is left of a sweep to its end, and write its summary, which is returned.
 
     Raises:
         UserError: the sweep was begun with other settings, another process runs it, its folders cannot be written to
-            (nothing was begun), or an engine refuses.
+            (then nothing was begun), or an engine refuses everything.
     """
     sweep = open_sweep(spec, places)
     sweep.objective.check()
@@ -48,34 +226,29 @@ def run_sweep(
     check_writable(folder.path, sweep.objective.store)
     lock = Lock(folder.lock, f"sweep {spec.name!r}")
     try:
-        spec = folder.create_or_verify(spec, extend=extend)
+        spec = folder.create_or_verify(spec, say)
+        folder.failed.unlink(missing_ok=True)
         sweep = open_sweep(spec, places, say, progress=progress)
-        sweep.study.create(extend=extend)
-        sweep.study.resume()
-        _invalidate_stale(sweep)
+        sweep.study.open()
         run = SweepRun(spec, folder, places.tracking)
         began, times = time.monotonic(), [time.monotonic()]
 
-        def complete(outcome: Outcome) -> None:
+        def complete(trial: CompleteTrial) -> None:
             times.append(time.monotonic())
-            for result in outcome.results:
+            for result in trial.results:
                 run.child(result)
-            say(progress_line(sweep, sweep.describe(outcome), pace(times)))
+            say(sweep.progress_line(trial, pace(times)))
 
         sweep.on_complete = complete
         try:
-            if spec.workers.count == 1:
-                work(sweep)
-            elif sweep.todo():  # which finds thresholds by ratio, once for all workers
-                sweep.objective.close()
-                _run_workers(sweep)
+            sweep.run()
         except BaseException:
             run.attach(status="KILLED")
             raise
         finally:
             sweep.objective.close()
-        folder.tidy({name for trial in sweep.study for name in trial.results})
         summary = replace(sweep.summary(), seconds=time.monotonic() - began)
+        folder.tidy(summary.entries)
         summary.write(folder.path)
         run.close(summary)
         return summary
@@ -83,192 +256,43 @@ def run_sweep(
         lock.release()
 
 
-def work(sweep: Sweep, number: int = 0, count: int = 1, parent: int | None = None) -> None:
-    """Complete points until none is left, or `parent` has ended.
-
-    One worker alone takes all that can run together. Of several, `number` of `count`, each begins with its own share;
-    then come those that nobody has completed, one by one, without those that another process is at.
-
-    Raises:
-        UserError: what an engine or a store refuses, whatever the point.
-    """
-    shared, own_share, searches = count > 1, True, sweep.spec.method not in LISTED
-    proposed: list[Point] = []  # here, and not complete yet
-    while parent is None or os.getppid() == parent:
-        sweep.study.read()
-        if searches:
-            proposed = [point for point in proposed if sweep.study.get(point) is None]
-            proposed += sweep.study.propose((1 if shared else sweep.spec.at_once) - len(proposed))
-        todo = sweep.todo()
-        if shared and searches:  # what others have proposed is theirs, while there is more
-            by_others = set(map(key, sweep.points())) - set(map(key, proposed))
-            todo = [point for point in todo if key(point) not in by_others] or todo
-        if not todo:
-            return
-        if not shared or own_share:
-            own_share = False
-            if (share := todo[number::count]) and _run_points(sweep, share):
-                continue
-        start = os.getpid() % len(todo)  # workers look at different places
-        if not (shared and any(_run_points(sweep, [point]) for point in [*todo[start:], *todo[:start]])):
-            time.sleep(_PAUSE)
-
-
-def _run_points(sweep: Sweep, points: Sequence[Point]) -> bool:
-    """Run points pair by pair: all references, and as many points as run together. False: another process is at them.
-
-    Where some of them are refused, each is run on its own, so that the one that fails takes no other along.
-
-    Raises:
-        UserError: two are refused before any is complete, so it is not the points' fault.
-    """
-    for pair in dict.fromkeys(point["pair"] for point in points):
-        own = [point for point in points if point["pair"] == pair]
-        varied = [point for point in own if "reference" not in point]
-        batch = [*(point for point in own if "reference" in point), *varied[: sweep.spec.at_once]]
-        try:
-            sweep.objective.run(batch, sweep)
-        except Busy:
-            return False
-        except UserError as error:
-            sweep.study.read()
-            if len(batch) == 1:
-                sweep.say(f"failed: {error}")
-                sweep.fail(batch[0], str(error))
-                if len(sweep.failures) > 1 and not sweep.study.complete():
-                    raise
-                continue
-            for point in batch:
-                if (trial := sweep.study.get(point)) is None or trial.state == "failed":
-                    _run_points(sweep, [point])
-    return True
-
-
-def _invalidate_stale(sweep: Sweep) -> None:
-    """Have points be done again whose results are missing, or of a benchmark that has changed."""
-    for trial in sweep.study.complete():
-        if not sweep.objective.is_current(trial):
-            reason = "its results are missing, or of other problems, grading or criteria; made again"
-            sweep.say(f"trial {trial.number}: {reason}")
-            sweep.invalidate(trial, reason)
-
-
 def pace(times: Sequence[float]) -> float:
-    """Return the seconds that a point takes, from the start and the completions until now.
+    """Return the seconds that an entry takes, from the times of the start and of the completions until now.
 
-    What is held is only scored, and quick: where the last few points were quicker than all were, the rest is as they.
+    A cached entry is only scored, and quick: if the last few entries were quicker than all of them on average, the rest
+    is expected to be as quick.
     """
     recent = times[-_RECENT - 1 :]
     return min((times[-1] - times[0]) / (len(times) - 1), (recent[-1] - recent[0]) / (len(recent) - 1))
-
-
-def progress_line(sweep: Sweep, words: Sequence[str], seconds: float) -> str:
-    """Say in a line which point is complete, which is best so far, and how long the rest takes at `seconds` a point."""
-    over, pending = len(sweep.study.complete()), len(sweep.todo())
-    if sweep.spec.method not in LISTED:
-        pending += max(0, (sweep.spec.run_cap or 0) - len(sweep.points()))
-    rest = f"about {duration(seconds * pending)} left" if pending else ""
-    return "  |  ".join(filter(None, [f"{over}/{over + pending}", *words, sweep.best_so_far(), rest]))
-
-
-# Several workers
-
-
-def _run_workers(sweep: Sweep) -> None:
-    """Have workers do everything; one that fails is started again.
-
-    Raises:
-        UserError: they fail again and again.
-    """
-    spec, folder = sweep.spec, sweep.folder
-    seen = {key(trial.point) for trial in sweep.study.complete()}
-    running = {number: _start(sweep, number) for number in range(spec.workers.count)}
-    failures = 0
-    try:
-        while running:
-            time.sleep(_PAUSE)
-            ended = {number: process.returncode for number, process in running.items() if process.poll() is not None}
-            sweep.study.read()
-            for trial in sweep.study.complete():
-                if key(trial.point) not in seen and (results := sweep.objective.results(trial)) is not None:
-                    seen.add(key(trial.point))
-                    sweep.on_complete(Outcome(trial.point, results, trial.metrics))
-            for number, code in ended.items():
-                del running[number]
-                if not code:
-                    continue
-                failures += 1
-                log = folder.workers / f"{number}.log"
-                sweep.say(
-                    f"worker {number} {f'was killed by signal {-code}' if code < 0 else f'failed; {log} says why'}"
-                )
-                if failures > spec.workers.count * (spec.retries + 1):
-                    raise UserError(
-                        f"{failures} workers have failed; the last lines of {folder.workers}/*.log say why. What is "
-                        "complete is kept, and the same command tries again"
-                    )
-                running[number] = _start(sweep, number)
-    finally:
-        for process in running.values():
-            process.terminate()
-        for process in running.values():
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            process.kill()
-            process.wait()
-
-
-def _start(sweep: Sweep, number: int) -> "subprocess.Popen[bytes]":
-    worker = program("rlvr_dir.sweep.worker", sweep.folder.path, sweep.places.records, number, os.getpid())
-    with (sweep.folder.workers / f"{number}.log").open("ab") as log:
-        return subprocess.Popen(
-            worker["args"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=worker["env"] | gpus(sweep.spec, number),
-        )
-
-
-def gpus(spec: Search, number: int) -> dict[str, str]:
-    """Return the environment that gives worker `number` its own GPUs, of those that this process may see.
-
-    Raises:
-        UserError: there are not so many.
-    """
-    count = spec.workers.gpus_each
-    if not count:
-        return {}
-    visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible_gpus.split(",") if visible_gpus else [str(i) for i in range(count * spec.workers.count)]
-    own = names[number * count : (number + 1) * count]
-    if len(own) < count:
-        raise UserError(
-            f"workers: {spec.workers.count} x {count} GPUs are asked for, and CUDA_VISIBLE_DEVICES names {len(names)}"
-        )
-    return {"CUDA_VISIBLE_DEVICES": ",".join(own)}
 
 
 # To look at one
 
 
 def status(folder: SweepFolder, spec: Search) -> str:
-    """Return how many points are in which state, what failed, and the best so far. Changes nothing."""
-    sweep = _begun(folder, spec)
-    counts = ", ".join(f"{count} {name}" for name, count in sweep.study.states().items() if count) or "no trial yet"
-    references = len(sweep.study.complete(references=True))
+    """Return how many points are in which state, what failed in the last run, and the best so far. Changes nothing."""
+    sweep, failed = begun(folder, spec), folder.read_failures()
+    states = {**sweep.states, "failed": sum(not failure.reference for failure in failed)}
+    counts = ", ".join(f"{count} {name}" for name, count in states.items() if count) or "no trial yet"
+    references = sum(entry.point is None for entry in sweep.trials)
     lines = [f"{spec.name}: {spec.size()}; {counts}; references: {references} complete"]
-    for trial in sweep.study.failed():
-        lines.append(f"failed: {'reference' if trial.is_reference else 'trial'} {trial.number}: {visible(trial.error)}")
-    if best := sweep.best_so_far():
-        lines.append(best)
-    return "\n".join(lines)
+    for failure in failed:
+        kind = "reference" if failure.reference else "trial"
+        lines.append(f"failed: {kind} {failure.number}: {visible(failure.reason)}")
+    return "\n".join([*lines, *filter(None, [sweep.best_so_far()])])
 
 
 def best(folder: SweepFolder, spec: Search) -> str:
     """Return the verdicts of the summary as it would be now."""
-    return "\n".join(_begun(folder, spec).summary().verdicts)
+    return "\n".join(begun(folder, spec).summary().verdicts)
 
 
-def _begun(folder: SweepFolder, spec: Search) -> Sweep:
-    return open_sweep(spec, Places.under(folder.path.parents[1], track=False))
+def begun(folder: SweepFolder, spec: Search) -> Sweep:
+    """Return a sweep with what is complete of it. Changes nothing."""
+    sweep = open_sweep(spec, Places.under(folder.path.parents[1], track=False))
+    sweep.look()
+    return sweep
+
+
+def _score(scores: stats.Scores) -> str:
+    return f"{scores.benchmark} {stats.Estimate(scores.avg, *scores.interval).text(1)}"

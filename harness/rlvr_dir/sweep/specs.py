@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
-from rlvr_dir.config.base import parse, short_repr
+from rlvr_dir.config.base import Spec, parse
 from rlvr_dir.config.search import LISTED, Search
 from rlvr_dir.config.sweep import SweepSpec
 from rlvr_dir.errors import UserError, unknown
@@ -29,13 +29,25 @@ SHARED = ("truncated_share", "mean_tokens")
 def _read_train(value: Any) -> dict[str, Any]:
     """Read what all points have in common: a file of `rlvr-dir train` without its seeds."""
     if not isinstance(value, Mapping):
-        raise UserError(f"train={value!r} is refused; accepted: what a file of `rlvr-dir train` says")
+        raise UserError(
+            "is not a mapping", argument="train", value=value, accepted="the keys of a file of `rlvr-dir train`"
+        )
     for name in ("seed", "seeds"):
         if name in value:
             raise UserError(
-                f"train.{name}={value[name]!r} is refused: all points have the same; accepted: seeds: [0, 1]"
+                "must be given for the whole sweep",
+                argument=f"train.{name}",
+                value=value[name],
+                accepted="seeds: [0, 1], beside train",
             )
     return dict(value)
+
+
+class Workers(Spec, frozen=True):
+    """How many work at the same time; `gpus_each` gives every one its own GPUs."""
+
+    count: int = Field(default=1, ge=1, description="That work at the same time.")
+    gpus_each: int = Field(default=0, ge=0, description="GPUs of each.")
 
 
 class TrainingSweep(Search, frozen=True):
@@ -49,6 +61,7 @@ class TrainingSweep(Search, frozen=True):
         default_factory=dict, description="A training's file, without seeds."
     )
     seeds: tuple[int, ...] = Field(default=(0,), description="A point is the mean over these.")
+    workers: Workers = Field(default_factory=Workers)
 
     @classmethod
     def parameter_fields(cls) -> Mapping[str, FieldInfo]:
@@ -78,7 +91,7 @@ class TrainingSweep(Search, frozen=True):
         dapo = self.train.get("dapo") or {}
         if not isinstance(dapo, Mapping):
             accepted = ", ".join(DapoSettings.model_fields)
-            raise UserError(f"train.dapo={short_repr(dapo)} is refused; accepted: a mapping of {accepted}")
+            raise UserError("is not a mapping", argument="train.dapo", value=dapo, accepted=f"a mapping of {accepted}")
         return dict(dapo)
 
     def _complete(self, dapo: dict[str, Any]) -> TrainSpec:
@@ -115,16 +128,30 @@ class TrainingSweep(Search, frozen=True):
         super().check()
         for name in self.parameters:
             if (key := name.removeprefix("train.")) in self._dapo:
-                raise UserError(f"{name} is both fixed (train.dapo.{key}) and varied (parameters); give one of them")
+                raise UserError(
+                    f"is both fixed (train.dapo.{key}) and varied (parameters)",
+                    argument=name,
+                    value=self._dapo[key],
+                    hint="Remove one of them.",
+                )
         if not self.plain_dapo.validation.tasks:
-            raise UserError("train.validation.tasks is missing: a point is judged by its score on benchmarks")
+            raise UserError(
+                "must name a benchmark, because points are compared by their scores",
+                argument="train.validation.tasks",
+                value=(),
+            )
         if self.metric.name not in self.metrics:
             raise unknown("metric", self.metric.name, self.metrics)
         points = listed_points(self) if self.method in LISTED else self.covering_points()
         trained = [self.training(point).same for point in points]
         for number, training in enumerate(trained):
             if self.method == "grid" and training in trained[:number]:
-                raise UserError(f"parameters: two points are the same training, {training.dapo.label}")
+                raise UserError(
+                    f"give the training {training.dapo.label} twice",
+                    argument="parameters",
+                    value=[*self.parameters],
+                    hint="Remove one of the values.",
+                )
 
 
 KINDS: dict[str, type[Search]] = {"decode": SweepSpec, "train": TrainingSweep}
@@ -137,7 +164,7 @@ def load(data: Mapping[str, Any]) -> Search:
         UserError: there is no such kind, or what `parse` refuses.
     """
     if not isinstance(data, Mapping):
-        raise UserError("the sweep is not a mapping of keys to values")
+        raise UserError("is not a mapping of keys to values", argument="sweep", value=data)
     if str(kind := data.get("kind", "decode")) not in KINDS:
         raise unknown("kind", kind, KINDS)
     return parse(KINDS[str(kind)], data)

@@ -1,362 +1,261 @@
-"""The study of a sweep: the list of its trials, in Optuna's storage.
+"""Optuna's study of a sweep: what people look at, and the memory of a search. It is written from the results.
 
-A journal file by default, PostgreSQL for many machines, sqlite for one worker. A trial is complete, with its metrics,
-or has failed, with the reason; the last one of a point counts. References are trials of a second study in the same
-storage, `NAME references`: in the first they would count as a search's own trials, and as Optuna's best.
+The study of a grid is written anew by every run. A search is a function of its study: the sampler is made anew, is
+asked for every batch again and told what came of it, so the points of a batch that a killed process was decoding are
+proposed again. A trial of a search carries the number and the size of its batch; a batch that was only partly written
+when the process was killed is proposed, and told, to its end.
 """
 
-import os
-import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from pydantic import Field
 
-from rlvr_dir.config import yaml_mapping
 from rlvr_dir.config.search import LISTED, Range, Search
-from rlvr_dir.config.stored import Count, Name, Number, Plain, Stored, Text
 from rlvr_dir.errors import DamagedError, UserError
-from rlvr_dir.files import disk_error
-from rlvr_dir.records.lock import flocked
-from rlvr_dir.sweep.folder import SweepFolder, check, dump
+from rlvr_dir.files import disk_error, write_file
+from rlvr_dir.report.sweep import CompleteTrial
+from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.points import Point, key, listed_points
-from rlvr_dir.sweep.specs import load
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
-# What Optuna raises of a journal that is none.
+# What Optuna raises when it reads a journal that it did not write.
 _UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
-_LONGEST_ENTRY = 1 << 20  # bytes
-_DOUBLES = 25  # points in a row that a search may propose again before it is said to be at its end
-_STATES = {"complete": TrialState.COMPLETE, "failed": TrialState.FAIL}
-
-
-class Trial(Stored, frozen=True):
-    """The last trial of a point, or of a reference; `number` is its place among those."""
-
-    point: Plain
-    state: Literal["complete", "failed"]
-    number: Count = 0
-    metrics: dict[str, Number] = Field(default_factory=dict)
-    results: tuple[Name, ...] = ()  # of decodings: their files in `results/`
-    seeds: Plain = Field(default_factory=dict)  # of a training: the metrics of each seed
-    error: Text | None = None
-
-    @property
-    def pair(self) -> str:
-        """The pair's name."""
-        return self.point["pair"]
-
-    @property
-    def is_reference(self) -> bool:
-        """Whether it is none of the points."""
-        return "reference" in self.point
+_ASKED = (
+    "parameters",
+    "method",
+    "metric",
+    "seed",
+    "decode",
+    "train",
+)  # a search that differs in one begins a new study
+_DOUBLES = 25  # points in a row that were proposed before, after which a search ends
 
 
 class Study:
-    """The trials of a sweep, by the key of their point, as they were when they were last `read`.
+    """The points of a sweep, and Optuna's trials of them.
 
-    Its two studies are made when the first trial is written, or by `create`: whoever only reads changes nothing.
+    It is only read until `open` is called.
     """
 
-    def __init__(self, spec: Search, folder: SweepFolder, *, worker: int = 0) -> None:
-        self.spec, self._folder, self._worker = spec, folder, worker
-        self._storage: Any = None
-        self._studies: dict[str, optuna.Study] = {}
-        self._names = {False: spec.name, True: f"{spec.name} references"}  # by whether a point is a reference
-        self._listed = {key(point): number for number, point in enumerate(listed_points(spec))}
-        self._running: dict[str, optuna.Trial] = {}
-        self._trials: dict[str, Trial] | None = None
-        self._read: set[tuple[str, int]] = set()
-        self._at_end = False
+    def __init__(self, spec: Search, folder: SweepFolder) -> None:
+        self.spec, self._folder = spec, folder
+        self._listed = listed_points(spec)
+        self._study: optuna.Study | None = None
+        self._writes = False
+        self.complete_before: set[str] = set()  # keys of the points that were complete when the study was opened
+        self._batch: tuple[int, list[Point]] = 0, []  # proposed, and not told yet
 
-    # The list of trials
-
-    def create(self, *, extend: bool = False) -> None:
-        """Make what is missing of it, and check that it is of this sweep.
+    def open(self) -> None:
+        """Create the study. That of a search is continued, unless the search asks for something else now.
 
         Raises:
-            UserError: the storage cannot be opened, or has another sweep of this name.
-            DamagedError: it cannot be read.
+            DamagedError: the journal cannot be read.
         """
+        _cut_torn_end(self._folder.journal)
+        storage, name = _storage(self._folder.journal), self.spec.name
         with self._checked():
-            for name in self._names.values():
-                self._studies[name] = optuna.create_study(
-                    study_name=name,
-                    storage=self._opened(),
-                    direction=self.spec.metric.goal,
-                    pruner=optuna.pruners.NopPruner(),
-                    load_if_exists=True,
-                )
-            study = self._studies[self.spec.name]
-            stored = study.user_attrs.get("sweep")
-            if stored is not None:
-                old = load(yaml_mapping(stored, "the sweep in its storage"))
-                check(old, self.spec, "its storage", extend=extend)
-            if stored != dump(self.spec):
-                study.set_user_attr("sweep", dump(self.spec))
-                study.set_metric_names([self.spec.metric.name])
-            # A resumed search, and every worker's, draws nothing that was drawn before.
-            study.sampler = _sampler(self.spec, len(study.get_trials(deepcopy=False)) + 1000 * self._worker)
-        self.read()
-
-    def read(self) -> None:
-        """Read what others have written since. What is no trial of this sweep is named once, and hides no other: its
-        point counts as not yet done.
-
-        Raises:
-            DamagedError: the storage cannot be read.
-        """
-        with self._checked():
-            if not self._studies and (self.spec.storage != "journal" or self._folder.journal.is_file()):
-                for name in {*optuna.get_all_study_names(self._opened())} & {*self._names.values()}:
-                    self._studies[name] = optuna.load_study(study_name=name, storage=self._opened())
-            self._trials = self._trials or {}
-            for name, study in self._studies.items():
-                for stored in study.get_trials(deepcopy=False):
-                    if stored.state.is_finished() and (name, stored.number) not in self._read:
-                        self._read.add((name, stored.number))
-                        self._take(self._trials, name, stored)
-
-    def _take(self, trials: dict[str, Trial], study: str, stored: FrozenTrial) -> None:
-        complete, outcome = stored.state == TrialState.COMPLETE, stored.user_attrs.get("outcome") or {}
-        if not (complete or "error" in outcome):  # proposed twice, or again because its process was killed
-            return
-        where, point = f"trial {stored.number} of study {study!r}", stored.user_attrs.get("point") or {}
-        number = self._listed.get(key(point), stored.number)
-        state = "complete" if complete else "failed"
-        try:
-            trial = Trial.from_plain({"number": number, **outcome, "point": point, "state": state}, where)
-            if (pair := point.get("pair")) not in self.spec.pairs:
-                raise DamagedError(f"{where}, its point: pair={pair!r} is none of the sweep's pairs")
-            if not trial.is_reference and self._listed and key(point) not in self._listed:
-                raise DamagedError(f"{where}: {key(point)} is none of the sweep's points")
-            if complete and not has_metric(self.spec, trial.point, trial.metrics):
-                raise DamagedError(f"{where} is complete and has no metric {self.spec.metric.name!r}")
-        except DamagedError as error:
-            print(f"warning: left out, its point is done again: {error}", file=sys.stderr)
-        else:
-            trials[key(point)] = trial
+            kwargs: dict[str, Any] = {"study_name": name, "storage": storage, "direction": self.spec.metric.goal}
+            study = optuna.create_study(**kwargs, load_if_exists=True)
+            stored = [trial for trial in study.get_trials(deepcopy=False) if "point" in trial.user_attrs]
+            complete = (trial.user_attrs["point"] for trial in stored if trial.state == TrialState.COMPLETE)
+            self.complete_before = set(map(key, complete))
+            asked = {name: value for name, value in self.spec.plain().items() if name in _ASKED}
+            if self.spec.method in LISTED or study.user_attrs.get("sweep", asked) != asked:
+                for old in optuna.get_all_study_names(storage):
+                    optuna.delete_study(study_name=old, storage=storage)
+                study = optuna.create_study(**kwargs)
+            study.set_user_attr("sweep", asked)
+            study.set_metric_names([self.spec.metric.name])
+            self._study, self._writes = study, True
 
     @property
-    def _by_point(self) -> dict[str, Trial]:
-        if self._trials is None:
-            self.read()
-        return self._trials or {}
+    def points(self) -> list[Point]:
+        """Return the points that are known by now: those that are listed, or that were proposed."""
+        told = [] if self.spec.method in LISTED else [trial.user_attrs["point"] for trial in self._trials()]
+        return list({key(point): point for point in (*self._listed, *told, *self._batch[1])}.values())
 
-    def get(self, point: Point) -> Trial | None:
-        """Return the trial of a point; None where it is not done."""
-        return self._by_point.get(key(point))
+    def batches(self) -> Iterator[list[Point]]:
+        """Yield the points that are run together: first all that are known, then batch by batch what a search proposes.
 
-    def __iter__(self) -> Iterator[Trial]:
-        return iter(sorted(self._by_point.values(), key=lambda trial: (not trial.is_reference, trial.number)))
-
-    def complete(self, *, references: bool | None = None) -> list[Trial]:
-        """Return the complete trials, references first; only those, or only the others."""
-        trials = [trial for trial in self if trial.state == "complete"]
-        return [trial for trial in trials if references in (None, trial.is_reference)]
-
-    def failed(self) -> list[Trial]:
-        """Return the trials of what failed and was not completed since."""
-        return [trial for trial in self if trial.state == "failed"]
-
-    def states(self) -> dict[str, int]:
-        """Count the points by state."""
-        states = [trial.state for trial in self if not trial.is_reference]
-        return {state: states.count(state) for state in ("complete", "failed")}
-
-    def best(self, pair: str | None = None) -> Trial | None:
-        """Return the best complete point (of a pair), the first of equal ones; None where there is none."""
-        trials = [trial for trial in self.complete(references=False) if pair in (None, trial.pair)]
-        sign = 1.0 if self.spec.metric.goal == "maximize" else -1.0
-        return max(trials, key=lambda trial: sign * trial.metrics[self.spec.metric.name], default=None)
-
-    def tell(self, point: Point, *, number: int | None = None, error: str | None = None, **outcome: Any) -> None:
-        """Write a trial: complete with its `metrics`, `results` and `seeds`, or failed with its `error`.
-
-        `number` is the place of a reference.
-
-        Raises:
-            UserError: the disk refuses.
+        After each batch of a search `tell_batch` has to be called.
         """
-        state, metrics = "failed" if error else "complete", dict(outcome.get("metrics", {}))
-        outcome |= {"error": error} if error else {}
-        outcome |= {} if number is None else {"number": number}
-        # A reference that is drawn otherwise may have fewer samples than the metric needs: its Avg stands for it.
-        value = None if error else metrics.get(self.spec.metric.name, next(iter(metrics.values()), 0.0))
-        study = self._study(references="reference" in point)
+        if points := self.points:
+            yield points
+        if self.spec.method in LISTED:
+            return
+        search = _Replay(self.spec, self._distributions())
+        while True:
+            trials = self._trials()
+            told = [trial for trial in trials if trial.user_attrs.get("batch") == search.batch]
+            before = told[0].number if told else len(trials)
+            search.learn(trial for trial in trials if "batch" not in trial.user_attrs and trial.number < before)
+            size = told[0].user_attrs["size"] if told else self.spec.at_once or 1
+            points = search.ask(size)
+            if len(told) < size:
+                if not points:
+                    return
+                self._batch = search.batch, points
+                yield points
+                told = [trial for trial in self._trials() if trial.user_attrs.get("batch") == search.batch]
+            search.learn(told)
+            search.next_batch()
+
+    def tell(self, trial: CompleteTrial) -> None:
+        """Write a complete point of a grid. Points of a search are written when their batch is complete."""
+        if self._writes and self.spec.method in LISTED and trial.point is not None:
+            self._add(trial.point, trial, {})
+
+    def tell_batch(self, complete: Iterable[CompleteTrial], failed: Collection[str]) -> None:
+        """Write what came of the proposed points of a search, in the order in which they were proposed.
+
+        `failed` has the keys of points. A point that failed in an earlier run and is complete now is written, too.
+        """
+        if self.spec.method in LISTED:
+            return
+        number, proposed = self._batch
+        states = {(key(trial.user_attrs["point"]), trial.state) for trial in self._trials()}
+        found = {key(trial.point): trial for trial in complete if trial.point is not None}
+        own = {key(point) for point in proposed}
+        for point in self.points:
+            name = key(point)
+            if name in found and (name, TrialState.COMPLETE) not in states:
+                self._add(point, found[name], {"batch": number, "size": len(own)} if name in own else {})
+            elif name in failed and name in own and (name, TrialState.FAIL) not in states:
+                self._add(point, None, {"batch": number, "size": len(own)})
+        self._batch = 0, []
+
+    def _add(self, point: Point, trial: CompleteTrial | None, attributes: Mapping[str, int]) -> None:
+        assert self._study is not None
+        kinds = self._distributions()
+        facts: dict[str, Any] = {"state": TrialState.FAIL}
+        if trial is not None:
+            facts = {"state": TrialState.COMPLETE, "value": trial.metrics[self.spec.metric.name]}
+        shown = {"label": trial.label, "metrics": trial.metrics} if trial else {}
+        facts |= {"params": {name: point[name] for name in kinds}, "distributions": kinds}
         try:
-            if (trial := self._running.pop(key(point), None)) is not None:
-                trial.set_user_attr("outcome", outcome)
-                study.tell(trial, value, state=_STATES[state])
-            else:
-                kinds = self._distributions(point)
-                attributes = {"point": dict(point), "outcome": outcome}
-                params = {name: point[name] for name in kinds}
-                kwargs: dict[str, Any] = {"params": params, "distributions": kinds, "user_attrs": attributes}
-                study.add_trial(create_trial(state=_STATES[state], value=value, **kwargs))
+            self._study.add_trial(create_trial(user_attrs={"point": dict(point), **shown, **attributes}, **facts))
         except OSError as failure:
             raise disk_error(failure, self._folder.journal, "every response that was stored is safe") from None
-        self.read()
 
-    # What a search proposes
-
-    def resume(self) -> None:
-        """Have points that a killed process of a search was at proposed again, first of all."""
-        study = self._study()
-        for trial in study.get_trials(deepcopy=False):
-            if trial.state == TrialState.RUNNING:
-                study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-                point = trial.user_attrs.get("point")
-                if point is not None and self.get(point) is None:  # nobody else has done it
-                    study.enqueue_trial(trial.params, user_attrs={"point": point})
-
-    def proposed(self) -> list[Point]:
-        """Return the points that a search has proposed so far."""
-        study = self._studies.get(self.spec.name)
-        trials: Sequence[FrozenTrial] = study.get_trials(deepcopy=False) if study else ()
-        points = [trial.user_attrs["point"] for trial in trials if "point" in trial.user_attrs]
-        return list({key(point): point for point in points}.values())
-
-    def propose(self, most: int) -> list[Point]:
-        """Return up to so many new points of a search; none where it has proposed all it may, or all there are."""
-        points: list[Point] = []
-        doubles, spec, study = 0, self.spec, self._study()
-        while spec.method not in LISTED and len(points) < most and not self._at_end:
-            waits = any(trial.state == TrialState.WAITING for trial in study.get_trials(deepcopy=False))
-            proposed = {key(point) for point in self.proposed()}
-            if not waits and len(proposed) >= (spec.run_cap or 0):
-                break
-            trial = study.ask(self._distributions())
-            point: Point = {"pair": next(iter(spec.pairs)), **trial.params}
-            if not waits and key(point) in proposed:  # nothing to learn
-                study.tell(trial, state=TrialState.FAIL)
-                doubles += 1
-                self._at_end = doubles == _DOUBLES
-                continue
-            trial.set_user_attr("point", point)
-            self._running[key(point)] = trial
-            points.append(point)
-        return points
-
-    def _distributions(self, point: Point | None = None) -> dict[str, BaseDistribution]:
-        """Return Optuna's idea of a search's parameters, or of a listed point's; of a reference there are none.
-
-        Of a listed point numbers are ranges, so that a grid can be extended. Categories cannot grow: of names they are
-        those that any sweep may have.
-        """
+    def _distributions(self) -> dict[str, BaseDistribution]:
+        """Return the parameters as Optuna knows them."""
         kinds: dict[str, BaseDistribution] = {}
-        for name, parameter in self.spec.varied().items() if "reference" not in (point or {}) else ():
+        for name, parameter in self.spec.varied().items():
             values = parameter.listed
             if isinstance(parameter, Range):
                 kinds[name] = FloatDistribution(parameter.min, parameter.max, log=parameter.log)
-            elif self.spec.method not in LISTED:
-                kinds[name] = CategoricalDistribution(values)
-            elif all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            elif self.spec.method in LISTED and all(type(value) in (int, float) for value in values):
                 kinds[name] = FloatDistribution(min(map(float, values)), max(map(float, values)))
-            elif point is not None and point[name] in (choices := self.spec.choices(name)):
-                kinds[name] = CategoricalDistribution(choices)
+            else:
+                kinds[name] = CategoricalDistribution(values)
         return kinds
 
-    # The storage
-
-    def _study(self, *, references: bool = False) -> optuna.Study:
-        """Return one of its studies, which it makes where they are missing."""
-        if not self._studies:
-            self.create()
-        return self._studies[self._names[references]]
-
-    def _opened(self) -> Any:
-        if self._storage is None:
-            self._storage = _open(self.spec.storage, self._folder.journal)
-        return self._storage
+    def _trials(self) -> list[FrozenTrial]:
+        """Return the trials that were written, in that order."""
+        with self._checked():
+            if self._study is None and self._folder.journal.is_file():
+                storage = _storage(self._folder.journal)
+                if self.spec.name in optuna.get_all_study_names(storage):
+                    self._study = optuna.load_study(study_name=self.spec.name, storage=storage)
+            trials = self._study.get_trials(deepcopy=False) if self._study else []
+            return [trial for trial in trials if trial.state.is_finished() and "point" in trial.user_attrs]
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
-        """Say in a sentence what Optuna raises of a storage that it did not write."""
+        """Raise one DamagedError for whatever Optuna raises when it reads a journal that it did not write."""
         try:
             yield
         except UserError:
             raise
         except _UNREADABLE as error:
-            where = self._folder.journal if self.spec.storage == "journal" else "the sweep's storage"
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
             raise DamagedError(
-                f"{where} is damaged, or was not written by Optuna ({reason}); move it away and run the sweep again: "
-                "no rollout is lost, none is decoded twice"
+                f"is damaged, or was not written by Optuna ({reason})",
+                argument="journal",
+                value=self._folder.journal,
+                hint="Move it away and run the sweep again: every response is kept, and no response is decoded twice.",
             ) from None
 
 
-def has_metric(spec: Search, point: Point, metrics: dict[str, float]) -> bool:
-    """Tell whether metrics have a finite value of the sweep's own; what is drawn otherwise may have fewer samples."""
-    return "sampling" in point or isfinite(metrics.get(spec.metric.name, float("nan")))
+class _Replay:
+    """A search that proposes its points batch by batch. The same answers make it propose the same points."""
+
+    def __init__(self, spec: Search, distributions: Mapping[str, BaseDistribution]) -> None:
+        startup = min(10, max(2, (spec.run_cap or 0) // 3))
+        sampler = optuna.samplers.TPESampler(seed=spec.seed, n_startup_trials=startup)
+        self._study = optuna.create_study(direction=spec.metric.goal, sampler=sampler)
+        self._kinds, self._pair, self._most = dict(distributions), next(iter(spec.pairs)), spec.run_cap or 0
+        self._known: set[str] = set()
+        self._learned: set[int] = set()
+        self._asked: dict[str, optuna.Trial] = {}
+        self.batch = 0
+
+    def ask(self, count: int) -> list[Point]:
+        """Return new points: `count`, or fewer where the search has proposed as many as it may or all there are."""
+        points, doubles = list[Point](), 0
+        while len(points) < count and len(self._known) < self._most and doubles < _DOUBLES:
+            trial = self._study.ask(self._kinds)
+            point: Point = {"pair": self._pair, **trial.params}
+            if key(point) in self._known:  # nothing can be learned from it
+                self._study.tell(trial, state=TrialState.FAIL)
+                doubles += 1
+                continue
+            doubles = 0
+            self._asked[key(point)] = trial
+            self._known.add(key(point))
+            points.append(point)
+        return points
+
+    def learn(self, trials: Iterable[FrozenTrial]) -> None:
+        """Tell the search what came of points, once each; of those too that another version of Optuna proposed."""
+        for stored in trials:
+            if stored.number in self._learned:
+                continue
+            self._learned.add(stored.number)
+            name = key(stored.user_attrs["point"])
+            if (trial := self._asked.pop(name, None)) is not None:
+                self._study.tell(trial, stored.value, state=stored.state)
+            else:
+                self._known.add(name)
+                self._study.add_trial(stored)
+
+    def next_batch(self) -> None:
+        """Begin another batch. What was asked for and never tried may be proposed again."""
+        for name, trial in self._asked.items():
+            self._study.tell(trial, state=TrialState.FAIL)
+            self._known.discard(name)
+        self._asked = {}
+        self.batch += 1
 
 
-def _sampler(spec: Search, salt: int) -> optuna.samplers.BaseSampler:
-    """Make the search, whose draws differ with `salt`."""
-    if spec.method in LISTED:
-        return optuna.samplers.RandomSampler()  # never asked
-    startup = min(10, max(2, (spec.run_cap or 0) // 3))
-    return optuna.samplers.TPESampler(seed=spec.seed + salt, n_startup_trials=startup)
-
-
-class _JournalLock(JournalFileOpenLock):
-    """Locks a journal for a writer, and cuts off what a full disk or a power cut has left of an entry before.
-
-    Optuna's own locks outlive a killed process, for half a minute.
-    """
-
-    def __init__(self, journal: Path) -> None:
-        super().__init__(str(journal))
-        self._journal, self._fd = journal, -1
+class _NoLock:
+    """Locks nothing, because the process that writes a study holds the sweep's own lock."""
 
     def acquire(self) -> bool:
-        """Wait for the lock."""
-        self._fd = flocked(self._journal.with_suffix(".lock"))
-        with self._journal.open("rb+") as file:
-            start = max(0, file.seek(0, os.SEEK_END) - _LONGEST_ENTRY)
-            file.seek(start)
-            end = file.read()
-            if not end.endswith(b"\n") and b"\n" in end:
-                file.truncate(start + end.rfind(b"\n") + 1)
+        """Return at once."""
         return True
 
     def release(self) -> None:
-        """Let the next one write."""
-        os.close(self._fd)
+        """Return at once."""
 
 
-def _open(storage: str, journal: Path) -> Any:
-    """Open the storage that a sweep names; environment variables in it are filled in: it need not hold a password.
+def _cut_torn_end(journal: Path) -> None:
+    """Cut off what a full disk or a power cut left of an entry; Optuna would continue in the same line."""
+    if journal.is_file() and not (text := journal.read_bytes()).endswith(b"\n"):
+        write_file(journal, text[: text.rfind(b"\n") + 1])
 
-    Raises:
-        UserError: the database cannot be reached, or its driver is not installed.
-    """
-    url = os.path.expandvars(storage)
-    if url == "journal":
-        return JournalStorage(JournalFileBackend(str(journal), _JournalLock(journal)))
-    if url.startswith("$"):
-        raise UserError(f"storage={storage!r}: that environment variable is not set")
-    if url.startswith("postgresql://"):  # SQLAlchemy's default driver is the old one
-        url = "postgresql+psycopg://" + url.removeprefix("postgresql://")
-    try:
-        return optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
-    except ImportError as error:
-        raise UserError(
-            f"storage: its driver is not installed ({error.name or 'psycopg'}); install rlvr-dir[postgres]"
-        ) from None
-    except Exception as error:  # SQLAlchemy's and each driver's own
-        reason = " ".join(str(error).split())[:160]
-        raise UserError(f"storage cannot be opened ({type(error).__name__}: {reason})") from None
+
+def _storage(journal: Path) -> JournalStorage:
+    return JournalStorage(JournalFileBackend(str(journal), _NoLock()))  # pyright: ignore[reportArgumentType]

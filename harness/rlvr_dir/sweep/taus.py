@@ -118,7 +118,10 @@ def gate_of(decoding: Decoding) -> Threshold:
     """
     if not isinstance(decoding.gate, Threshold):
         raise UserError(
-            f"criterion={decoding.criterion!r} has no threshold; accepted: others, or no ratio of decode.tau"
+            "has no threshold, so no ratio of decode.tau can be reached",
+            argument="criterion",
+            value=decoding.criterion,
+            hint="Use another criterion, or values of decode.tau.",
         )
     return decoding.gate
 

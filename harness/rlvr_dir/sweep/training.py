@@ -6,9 +6,14 @@ that was interrupted goes on from its checkpoint.
 
 import hashlib
 import json
+import os
+import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 from statistics import fmean
 from typing import Any
 
@@ -16,20 +21,27 @@ from rlvr_dir import stats
 from rlvr_dir.config.search import LISTED
 from rlvr_dir.errors import UserError
 from rlvr_dir.markdown import duration, markdown_table
+from rlvr_dir.program import program
 from rlvr_dir.report.sweep import CompleteTrial, TrainingSummary, against
 from rlvr_dir.results import EvalResult
 from rlvr_dir.results.load_results import read_training
 from rlvr_dir.results.trainings import TrainingPlace
+from rlvr_dir.sweep.entries import Entry
 from rlvr_dir.sweep.lists import Cost
-from rlvr_dir.sweep.outcome import Confirmation, Outcome, Outcomes, Places
+from rlvr_dir.sweep.outcome import BUSY, Confirmation, Places
 from rlvr_dir.sweep.points import Point, listed_points
 from rlvr_dir.sweep.specs import TrainingSweep
-from rlvr_dir.sweep.study import Trial
 from rlvr_dir.sweep.track import SweepRun
 from rlvr_dir.train.folder import SeedFolder, TrainingFolder
 from rlvr_dir.train.run import TrainerError, ValidationScores
 from rlvr_dir.train.spec import TrainSpec, check_machine, plain
 from rlvr_dir.train.training import benchmarks, inputs
+
+Complete = Callable[[Entry[TrainSpec], Sequence["SeedResult"]], None]
+Fail = Callable[[Entry[TrainSpec], str], None]
+
+
+_PAUSE = 1.0  # seconds after which a training that another process was at is tried again
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,17 +95,11 @@ def train_seeds(training: TrainSpec, store: Path, say: Callable[[str], None]) ->
     return seeds_of(training, store) or []
 
 
-def metrics(spec: TrainingSweep, scores: ValidationScores) -> dict[str, float]:
-    """Return the metrics of a seed by their names in sweeps: the unweighted mean over benchmarks."""
+def metrics(spec: TrainingSweep, results: Sequence[SeedResult]) -> dict[str, float]:
+    """Return the metrics of a training by their names in sweeps: means over benchmarks, then over seeds."""
     fields = dict(zip(spec.metrics, ("avg", "pass", "truncated", "tokens"), strict=True))
-    return {name: fmean(score[field] for score in scores.values()) for name, field in fields.items()}
-
-
-def outcome_of(spec: TrainingSweep, point: Point, results: Sequence[SeedResult]) -> Outcome:
-    """Return what came of a point: each metric's mean over its seeds, and those of each seed."""
-    seeds = {str(result.seed): metrics(spec, result.scores) for result in results}
-    means = {name: fmean(values[name] for values in seeds.values()) for name in next(iter(seeds.values()))}
-    return Outcome(point, results, means, seeds=seeds)
+    scores = [result.scores.values() for result in results]
+    return {name: fmean(fmean(score[f] for score in of_seed) for of_seed in scores) for name, f in fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ class TrainingEstimate:
         """Return the rollouts left to learn from, at most."""
         pending = [(spec, len(spec.seeds) - done) for spec, done in self.rows]
         return Cost(
-            ways=sum(seeds for _, seeds in pending),
+            jobs=sum(seeds for _, seeds in pending),
             responses=sum(spec.dapo.steps * spec.dapo.responses * seeds for spec, seeds in pending),
             thresholds=0,
             tokens=sum(spec.dapo.steps * spec.dapo.step_tokens * seeds for spec, seeds in pending),
@@ -170,51 +176,65 @@ class TrainingObjective:
         mean = sum(seconds) / len(seconds) if seconds else None
         return TrainingEstimate(spec.size(), rows, mean, self.store)
 
-    def references(self, points: Sequence[Point]) -> list[Point]:
-        """Return plain DAPO, unless a point is just that."""
-        among = any(self.spec.training(point).same == self.spec.plain_dapo.same for point in points)
-        return [] if among else [{"pair": next(iter(self.spec.pairs)), "reference": {"method": "none"}}]
+    def entries(self, points: Sequence[Point]) -> list[Entry[TrainSpec]]:
+        """Return plain DAPO, unless a point is just that, and the points."""
+        pair, plain_dapo = next(iter(self.spec.pairs)), self.spec.plain_dapo
+        entries = [Entry(pair, point, self.spec.training(point), number) for number, point in enumerate(points)]
+        among = any(entry.what.same == plain_dapo.same for entry in entries)
+        return [*([] if among else [Entry(pair, None, plain_dapo, 0)]), *entries]
 
-    def run(self, points: Sequence[Point], outcomes: Outcomes) -> None:
-        """Train, or go on, and complete each point with its metrics and each seed's.
+    def prepare(self, points: Sequence[Point]) -> None:
+        """Refuse to go on if a file's content has changed since points were trained; raises UserError."""
+        for entry in self.entries(points):
+            TrainingFolder(folder_of(entry.what, self.store)).check(inputs(self.spec.plain_dapo))
 
-        Raises:
-            UserError: the machine cannot do it, or another process trains the same.
-        """
-        for point in points:
-            try:
-                results = train_seeds(self.spec.training(point), self.store, self.say)
-            except TrainerError as error:
-                self.say(f"failed: {error}")
-                outcomes.fail(point, str(error))
-            else:
-                outcomes.complete(outcome_of(self.spec, point, results))
-
-    def results(self, trial: Trial) -> list[SeedResult] | None:
-        """Return the seeds of a point."""
-        return seeds_of(self.spec.training(trial.point), self.store)
-
-    def is_current(self, trial: Trial) -> bool:
-        """Tell whether all seeds are there.
+    def run(self, entries: Sequence[Entry[TrainSpec]], complete: Complete, fail: Fail) -> None:
+        """Train one after the other, or `workers` at a time in processes of their own.
 
         Raises:
-            UserError: a file has other content now than when they were trained.
+            UserError: this machine cannot do it.
+            Busy: another process trains the same.
         """
-        TrainingFolder(folder_of(self.spec.training(trial.point), self.store)).check(inputs(self.spec.plain_dapo))
-        return self.results(trial) is not None
+        if self.spec.workers.count == 1:
+            for entry in entries:
+                try:
+                    complete(entry, train_seeds(entry.what, self.store, self.say))
+                except TrainerError as error:
+                    fail(entry, str(error))
+            return
+        slots = SimpleQueue[dict[str, str]]()  # the environments of workers, each with GPUs of its own
+        for number in range(self.spec.workers.count):
+            slots.put(gpus(self.spec, number))
+        pool = ThreadPoolExecutor(self.spec.workers.count)
+        try:
+            futures = {pool.submit(_train_apart, entry.what, self.store, slots): entry for entry in entries}
+            for future in as_completed(futures):
+                entry, reason = futures[future], future.result()
+                results = self.stored(entry)
+                if results is None:
+                    fail(entry, reason)
+                else:
+                    complete(entry, results)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
-    def entry(self, point: Point, results: Sequence[Any], number: int, metrics: dict[str, float]) -> CompleteTrial:
+    def stored(self, entry: Entry[TrainSpec], *, current: bool = True) -> list[SeedResult] | None:
+        """Return the results of the seeds of an entry; None unless all are trained."""
+        return seeds_of(entry.what, self.store)
+
+    def trial(self, entry: Entry[TrainSpec], results: Sequence[SeedResult]) -> CompleteTrial:
         """Return a finished training with its label: `low_prob α0.2`, and what else the point sets."""
-        spec, varied = results[0].spec, None if "reference" in point else point
+        spec = results[0].spec
         in_label = ("train.method", "train.alpha", "train.top_p")
-        more = [f"{n.partition('.')[2]} {v}" for n, v in (varied or {}).items() if n not in (*in_label, "pair")]
+        more = [f"{n.partition('.')[2]} {v}" for n, v in (entry.point or {}).items() if n not in (*in_label, "pair")]
         facts = {
             "dapo": spec.dapo.model_dump(mode="json", exclude={"seed"}),
             "folder": str(results[0].folder.path.parent),
         }
         label = ", ".join([spec.dapo.label, *more])
-        entry = CompleteTrial(point["pair"], number, varied, label, tuple(results), metrics, facts=facts)
-        return replace(entry, scores=[*entry.trained.runs.values()])
+        means = metrics(self.spec, results)
+        trial = CompleteTrial(entry.pair, entry.number, entry.point, label, tuple(results), means, facts=facts)
+        return replace(trial, scores=[*trial.trained.runs.values()])
 
     def summary(self, entries: list[CompleteTrial], **counts: Any) -> TrainingSummary:
         """Return the summary, every training beside plain DAPO."""
@@ -240,26 +260,71 @@ class TrainingObjective:
 
     def confirm(
         self, best: CompleteTrial, summary: Any, seeds: Sequence[int], tasks: Sequence[str] | None, limit: int | None,
-        run: SweepRun,
+        run: SweepRun, say: Callable[[str], None],
     ) -> Iterator[Confirmation]:  # fmt: skip
         """Train the winner and plain DAPO with new seeds; they are validated on the sweep's problems."""
         if tasks or limit:
-            option = f"tasks={','.join(tasks)}" if tasks else f"limit={limit}"
+            argument, value = ("tasks", ",".join(tasks)) if tasks else ("limit", limit)
             raise UserError(
-                f"{option} is refused: new trainings are validated as the sweep's were; score their checkpoints "
-                "elsewhere with `rlvr-dir eval --pair FOLDER/seed-N`"
+                "cannot be changed, because new trainings are validated as the sweep's were",
+                argument=argument,
+                value=value,
+                hint="Score their checkpoints elsewhere with `rlvr-dir eval --pair FOLDER/seed-N`.",
             )
         if summary.reference is None or best is summary.reference:
-            raise UserError(f"sweep {self.spec.name!r}: the best point is plain DAPO itself; it has no lead to confirm")
+            raise UserError(
+                "has plain DAPO itself as its best point, so there is no lead to confirm",
+                argument="sweep",
+                value=self.spec.name,
+            )
         scores: list[Sequence[stats.Scores]] = []
         for entry in (best, summary.reference):
-            point = entry.point or {"pair": entry.pair, "reference": {"method": "none"}}
-            results = train_seeds(self.spec.training(point).replace(seeds=tuple(seeds)), self.store, self.say)
+            training = entry.results[0].spec.replace(seeds=tuple(seeds))
+            results = train_seeds(training, self.store, say)
             for result in results:
                 run.child(result)
-            scores.append(self.entry(point, results, 0, {}).scores)
+            scores.append(self.trial(Entry(entry.pair, entry.point, training, 0), results).scores)
         for winner, control in zip(*scores, strict=True):
             yield Confirmation(winner, control, "the same, on which it was chosen")
 
     def close(self) -> None:
         """Do nothing: a training ends what it starts."""
+
+
+def _train_apart(training: TrainSpec, store: Path, slots: "SimpleQueue[dict[str, str]]") -> str:
+    """Train in a process of its own, on GPUs of its own, and return the last line that it printed.
+
+    The process ends with the thread that started it, so the thread waits for it. If another process is at the same
+    training, it is waited for, too.
+    """
+    own = slots.get()
+    try:
+        worker = program("rlvr_dir.sweep.train_one", json.dumps(plain(training)), store, os.getpid())
+        kwargs: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "check": False}
+        while (done := subprocess.run(worker["args"], env=worker["env"] | own, **kwargs)).returncode == BUSY:
+            time.sleep(_PAUSE)
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"the training ended with status {done.returncode}, and printed nothing"
+    finally:
+        slots.put(own)
+
+
+def gpus(spec: TrainingSweep, number: int) -> dict[str, str]:
+    """Return the environment that gives worker `number` its own GPUs, of those that this process may see.
+
+    Raises:
+        UserError: there are not so many.
+    """
+    count = spec.workers.gpus_each
+    if not count:
+        return {}
+    visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible_gpus.split(",") if visible_gpus else [str(i) for i in range(count * spec.workers.count)]
+    own = names[number * count : (number + 1) * count]
+    if len(own) < count:
+        raise UserError(
+            f"needs {spec.workers.count} x {count} GPUs, and CUDA_VISIBLE_DEVICES names {len(names)}",
+            argument="workers.gpus_each",
+            value=count,
+        )
+    return {"CUDA_VISIBLE_DEVICES": ",".join(own)}

@@ -9,11 +9,11 @@ None of it needs torch. `examples/tiny`, in a checkout, made the weights, and ma
 
 from pathlib import Path
 
-from rlvr_dir.config import TINY, TINY_BASE, TINY_RL, Pair
+from rlvr_dir.config import TINY_BASE, TINY_RL, Pair
 from rlvr_dir.errors import UserError
 from rlvr_dir.tiny.problems import TINY_TASKS, benchmark
 
-__all__ = ["TINY_TASKS", "WEIGHTS", "benchmark", "checkpoint", "checkpoints", "tiny_pair"]
+__all__ = ["TINY_TASKS", "WEIGHTS", "benchmark", "checkpoint", "tiny_pair"]
 
 WEIGHTS = Path(__file__).resolve().parent / "weights"
 
@@ -32,18 +32,6 @@ def tiny_pair() -> Pair:
                 value="tiny",
             )
     return Pair(base=str(WEIGHTS / "base"), rl=str(WEIGHTS / "rl"))
-
-
-def checkpoints(pair: Pair | str) -> Pair:
-    """Return the checkpoints of a pair, where it, or one of its models, may also be named `tiny` or `tiny@STEP`.
-
-    Raises:
-        UserError: this installation came without the tiny weights.
-    """
-    if pair == TINY:
-        return tiny_pair()
-    tiny = Pair.model_validate(pair)
-    return tiny.replace(base=checkpoint(tiny.base), rl=checkpoint(tiny.rl))
 
 
 def checkpoint(name: str) -> str:

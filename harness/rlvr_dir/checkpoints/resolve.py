@@ -1,0 +1,16 @@
+"""Where the checkpoints of a pair are, if it is named after the tiny pair that ships with rlvr-dir."""
+
+from rlvr_dir.config import TINY, Pair
+from rlvr_dir.tiny import checkpoint, tiny_pair
+
+
+def resolve(pair: Pair | str) -> Pair:
+    """Return the places of a pair's checkpoints. It, or one of its models, may be named `tiny` or `tiny@STEP`.
+
+    Raises:
+        UserError: this installation came without the tiny weights.
+    """
+    if pair == TINY:
+        return tiny_pair()
+    named = Pair.model_validate(pair)
+    return named.replace(base=checkpoint(named.base), rl=checkpoint(named.rl))
