@@ -90,10 +90,10 @@ def evaluate_all(
     """
     benchmarks = preflight_of(spec) if benchmarks is None else benchmarks
     with showing(progress), opened(spec, engine) as engine:
-        jobs = jobs_of(spec, engine, benchmarks=benchmarks)
+        store = RecordStore(records) if records else None
+        jobs = jobs_of(spec, engine, benchmarks=benchmarks, store=store)
         context = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
         context |= {"part": spec.part.words} if spec.part.words else {}
-        store = RecordStore(records) if records else None
         results: dict[int, EvalResult | LmEvalResult] = {}
         place = {decoding: n for n, decoding in enumerate(points_first(spec.decodings))}
         ordered = sorted(jobs, key=lambda job: place[job.decoding])

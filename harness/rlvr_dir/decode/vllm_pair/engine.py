@@ -19,7 +19,7 @@ from rlvr_dir.decode.progress import Progress, reporting
 from rlvr_dir.decode.trace import columns
 from rlvr_dir.decode.types import BrokenLogits, Plan, Request, Rollout
 from rlvr_dir.decode.vllm_pair import batch_invariance, channel
-from rlvr_dir.decode.vllm_pair.arguments import llm_arguments, refuse, telling_args
+from rlvr_dir.decode.vllm_pair.arguments import freed_args, llm_arguments, refuse, telling_args
 from rlvr_dir.decode.vllm_pair.plugin import EXTRA_ARG
 from rlvr_dir.decode.vllm_pair.self_test import TestedPair, self_test
 from rlvr_dir.decode.vllm_pair.start import (
@@ -377,6 +377,7 @@ class VllmPair(TestedPair):
             self_test=self.self_test,
             **({"deterministic": True} if self.spec.deterministic else {}),  # others' records keep their hash
             **({"vllm_args": args} if (args := telling_args(self.spec)) else {}),
+            **({"freed_args": args} if (args := freed_args(self.spec)) else {}),
         )
 
     def close(self) -> None:
