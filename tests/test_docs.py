@@ -124,23 +124,28 @@ def test_commands_take_what_is_written(words):
         assert name in SWEEPS
 
 
-def test_the_example_of_the_python_page_runs(tmp_path, monkeypatch, capsys):
+def test_the_example_of_the_python_page_prints_what_stands_below_it(tmp_path, monkeypatch, capsys):
     from rlvr_dir import tokens
 
     monkeypatch.chdir(tmp_path)
-    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL)
+    page = (ROOT / "docs/python.md").read_text()
     names: dict[str, object] = {}
-    exec(code, names)
-    frame, every, compared = names["frame"], names["every"], capsys.readouterr().out
+    printed = []
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(code, names)
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == re.search(r"```text\n(.*?)```", page, re.DOTALL).group(1)
+    differences = names["differences"]
+    assert ((differences["low"] > 0) | (differences["high"] < 0)).all()  # each is seen
+    frame, every = names["frame"], names["every"]
     assert frame.groupby("setting")["correct"].mean().to_dict() == {one.label: one.avg for one in names["results"]}
-    assert "rl" in compared
     by = every.groupby(["decoding", "problem", "sample"], observed=True)
     counted = frame.set_index(["decoding", "problem", "sample"])
     assert by.size().to_dict() == counted["tokens"].to_dict()
     assert by["flagged"].sum().to_dict() == counted["replaced"].to_dict()
     assert by["changed"].sum().to_dict() == counted["changed"].to_dict()
     assert every.groupby(["record", "problem", "sample"], observed=True)["position"].first().eq(0).all()
-    for record in (tmp_path / "runs/records").glob("*/tiny_easy"):
+    for record in (tmp_path / "runs/records").glob("*/tiny_medium"):
         part = tokens(record)
         assert part["text"].tolist() == every[every["record"] == part["record"][0]]["text"].tolist()
         assert part["token"].tolist() == every[every["record"] == part["record"][0]]["token"].tolist()

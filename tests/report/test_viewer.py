@@ -14,11 +14,11 @@ from rlvr_dir.config import Decoding
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.records import RecordStore, Replay
-from rlvr_dir.report.viewer import common_problems, stored_answers, viewer_data, viewer_html
+from rlvr_dir.report.viewer import changed_first, common_problems, stored_answers, viewer_data, viewer_html
 from rlvr_dir.report.viewer.page import embedded
 from rlvr_dir.report.viewer.pieces import Pieces, segments
 from tests.chromium import settle
-from tests.facts import refuses
+from tests.facts import refuses, states
 from tests.records.made import PROBLEMS, TASK, fill
 from tests.report.viewer_pages import HOSTILE, PLAIN, WORDS, Table, answers, rollout
 
@@ -146,26 +146,71 @@ def test_stored_records_and_the_command(tmp_path):
     assert done.exit_code == 0
     assert f"written: {out}" in done.output
     assert run(app, ["view", str(snapshot.folder), "--out", str(out), "--problem", PROBLEMS[3]]).exit_code == 0
-    for wrong, said in (
-        ([], "give one of them"),
-        (["feed", "--tasks", TASK], "give one of them"),
-        (["--tasks", TASK, "--out", str(tmp_path)], "is a folder; accepted: a file"),
-        (["feed"], "is not in"),
-        ([str(snapshot.folder), "--problem", "nope"], "its problems begin with"),
-        ([str(snapshot.folder), "--sample", "7"], "share no problem with a sample 7"),
-        ([str(snapshot.folder), "--top-p", "0.9"], "--top-p 0.9 has no effect with records"),
-        ([str(snapshot.folder), "-d", "rl"], "'rl' has no effect with records"),
-        ([str(snapshot.folder), "--tokenizer", str(tmp_path)], "cannot be read"),
-        ([str(snapshot.folder), "--out", str(tmp_path)], "cannot be written"),
+    assert run(app, ["view", str(tmp_path), "--out", str(out)]).exit_code == 0  # a run
+    assert run(app, ["view", "--store", str(store.folder), "--out", str(out)]).exit_code == 0
+    for wrong, *facts in (
+        (["feed", "--tasks", TASK], "tasks", TASK),
+        (["--tasks", TASK, "--out", str(tmp_path)], "out", tmp_path),
+        (["feed"], "record", "feed"),
+        ([str(snapshot.folder), "--problem", "nope"], "problem", "nope"),
+        ([str(snapshot.folder), "--sample", "7"], "sample", "7"),
+        ([str(snapshot.folder), "--top-p", "0.9"], "top_p", "0.9"),
+        ([str(snapshot.folder), "-d", "rl"], "decoding", "rl"),
+        ([str(snapshot.folder), "--tokenizer", str(tmp_path)], "tokenizer", tmp_path),
+        ([str(snapshot.folder), "--out", str(tmp_path)], "out", tmp_path),
+        (["--store", str(tmp_path / "nothing")], "place", tmp_path / "nothing"),
     ):
         done = run(app, ["view", "--store", str(store.folder), "--out", str(out), *wrong])
-        assert isinstance(done.exception, UserError)
-        assert said in str(done.exception)
+        error = done.exception
+        assert isinstance(error, UserError)
+        assert error.argument in ("", facts[0])
+        assert states(error, *facts[1:])
 
     empty = tmp_path / "empty"
     done = run(app, ["view", "--tasks", TASK, "--store", str(empty), "--out", str(out), "--tokenizer", str(tmp_path)])
-    assert f"tokenizer '{tmp_path}' cannot be read" in str(done.exception)
+    assert isinstance(done.exception, UserError)
+    assert states(done.exception, tmp_path)
     assert not [*empty.rglob("journal*")]  # nothing was decoded
+
+
+def page_data(path):
+    inside = re.search(r'<script type="application/json">(.*?)</script>', path.read_text(), re.DOTALL).group(1)
+    return json.loads(inside)
+
+
+def test_the_problems_where_a_token_changed_come_first(tmp_path):
+    fill(tmp_path, samples=2)
+    [record] = [RecordStore(tmp_path).read(*name) for name in RecordStore(tmp_path).names()]
+    for sample in (0, 1):
+        changed = [problem for problem in PROBLEMS if record.rows[problem, sample].n_changed]
+        assert 0 < len(changed) < len(PROBLEMS)
+        others = [problem for problem in PROBLEMS if problem not in changed]
+        assert changed_first([record], sample) == [*changed, *others]
+        assert changed_first([record, record], sample) == [*changed, *others]
+
+
+def test_view_shows_what_was_evaluated_with_both_models_most_likely_tokens(typed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = ("--tasks", "tiny_medium", "--backend", "transformers", "--max-tokens", 60)
+    drawn = ("--top-p", 0.9, "--samples", 1, "--limit", 8)
+    done = typed("eval", *asked, *drawn, "-d", "base", "-d", "replace,tau=-0.2", "--records", "runs/records")
+    assert done.returncode == 0, done.stderr
+    store = RecordStore("runs/records")
+    before = {name: store.read(*name).digest() for name in store.names()}
+    done = typed("view", *asked, "--limit", 2)
+    assert done.returncode == 0, done.stderr
+    assert {name: store.read(*name).digest() for name in store.names()} == before  # nothing else was decoded
+    problems = page_data(tmp_path / "view.html")["problems"]
+    assert len(problems) == 2
+    for one in problems:
+        assert [answer["label"] for answer in one["answers"]] == ["base", "replace τ-0.2"]
+        assert [answer["top"] for answer in one["answers"]] == [5, 5]
+    assert problems[0]["answers"][1]["n_changed"] > 0
+    assert typed("view", "--limit", 2, "--out", "stored.html").returncode == 0
+    stored = page_data(tmp_path / "stored.html")["problems"]
+    assert [one["id"] for one in stored] == [one["id"] for one in problems]
+    for ours, theirs in zip(stored, problems, strict=True):
+        assert [answer["token"] for answer in ours["answers"]] == [answer["token"] for answer in theirs["answers"]]
 
 
 # ---- in a browser ----

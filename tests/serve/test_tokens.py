@@ -155,6 +155,9 @@ def test_logprobs_are_those_of_rl_with_base_and_the_decision_beside_them(client,
             logprobs, facts = [each.logprob for each in entries], [each.rlvr for each in entries]
             assert all(len(each.top_logprobs) == 2 for each in entries)
             assert all(each.top_logprobs[0].logprob >= each.logprob for each in entries)
+            for model in ("base", "rl"):
+                ids = np.array([[token for token, *_ in each["most_likely"][model]] for each in facts])
+                assert (ids == offline[rule, name, sample].trace.likeliest(model)[0][:, :2]).all()
         else:
             answer = client.completions.create(model="tiny", prompt=prompt, logprobs=0, **own)
             found = answer.choices[0].logprobs
@@ -164,6 +167,9 @@ def test_logprobs_are_those_of_rl_with_base_and_the_decision_beside_them(client,
         assert [each["replaced"] for each in facts] == rollout.replaced.tolist()
         assert [each["changed"] for each in facts] == rollout.changed.tolist()
         np.testing.assert_allclose([each["delta_logp"] for each in facts], rollout.delta_logp, atol=1e-3)
+        assert [each["proposed_id"] for each in facts] == rollout.proposed.tolist()
+        written = [each["delta_logp_written"] for each in facts]
+        np.testing.assert_allclose(written, rollout.delta_logp_written, atol=1e-3)
         kept = ~rollout.changed
         np.testing.assert_allclose(np.array(logprobs)[kept], rollout.trace.fact("logp_rl")[kept], atol=1e-3)
         base = np.array([np.nan if each["base_logprob"] is None else each["base_logprob"] for each in facts])

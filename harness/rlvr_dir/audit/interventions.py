@@ -142,12 +142,12 @@ REACHED = {
 }  # fmt: skip
 PAIRED = "Avg of both, paired by problem."
 GAIN = (
-    "0 % is base's accuracy, 100 % RL's; a dash where RL does not gain beyond chance. The threshold flags "
-    f"{100 * AT:g} % of the model's own answers; what that is here, flagged and changed, is in figures/accuracy.csv."
+    "0 % is base's accuracy, 100 % is RL's. A dash means that RL's gain is not significant. The threshold flags "
+    f"{100 * AT:g} % of the tokens of the model's own responses; figures/accuracy.csv has the shares seen here."
 )
 BETWEEN = (
-    "The least share of changed tokens that suffices; its interval ends at the first share that does so beyond chance, "
-    "at 100 % where none does. A dash where RL does not gain beyond chance."
+    "The smallest share of changed tokens that suffices. Its interval ends at the first share for which this is "
+    "significant, or at 100 %. A dash means that RL's gain is not significant."
 )
 
 
@@ -156,34 +156,42 @@ def _of(criterion: str) -> str:
 
 
 def flagged(criterion: str) -> str:
-    """Say by what tokens are flagged, and how many."""
+    """Return the words for a criterion and the share of tokens it flags."""
     return f"flagged by {CRITERIA[criterion]} ({100 * AT:g} %)"
 
 
 CLAIMS: tuple[Claim, ...] = (
-    *(Claim(f"interventions/replace/{criterion}", "points", "RL's gain that base has where RL redraws base's tokens "
+    *(Claim(f"interventions/replace/{criterion}", "points",
+        "Share of RL's gain recovered when RL resamples base's tokens "
         f"{flagged(criterion)}", GAIN, share_of_gain(f"replace {criterion}"), SOURCES[criterion], of_gain=True)
         for criterion in (*CHOSEN, "random")),
-    Claim("interventions/resample/delta_logp", "points", "RL's gain that base has where base redraws its own tokens "
+    Claim("interventions/resample/delta_logp", "points",
+        "Share of RL's gain recovered when base resamples its own tokens "
         f"{flagged('delta_logp')}", GAIN, share_of_gain("resample delta_logp"), of_gain=True),
-    *(Claim(f"interventions/reached/{criterion}", "points", "Changed tokens that make base as good as RL, redrawn from "
-        f"RL by {CRITERIA[criterion]}", BETWEEN, reached(f"replace {criterion}", "base", "rl"),
+    *(Claim(f"interventions/reached/{criterion}", "points",
+        "Share of base's tokens to change until it matches RL, resampled "
+        f"from RL by {CRITERIA[criterion]}", BETWEEN, reached(f"replace {criterion}", "base", "rl"),
         REACHED.get(criterion, ()), digits=2) for criterion in (*CHOSEN, "random")),
-    *(Claim(f"interventions/token/{criterion}", "points", f"What RL's tokens add: base's tokens {flagged(criterion)}",
-        f"Replace (RL decides whether a token goes, and writes) minus reject (RL decides, base writes). {PAIRED}",
+    *(Claim(f"interventions/token/{criterion}", "points",
+        f"Benefit of writing RL's token: base's tokens {flagged(criterion)}",
+        f"Replace (RL decides whether to drop the token, RL writes) minus reject (RL decides, base writes). {PAIRED}",
         difference(f"replace {criterion}", f"reject {criterion}"), **POINTS) for criterion in CHOSEN),
-    Claim("interventions/own_draw/delta_logp", "points", "What RL's decision adds to base's own second draw: base's "
-        f"tokens {flagged('delta_logp')}", f"Reject (RL decides, base writes) less resample (base does both). {PAIRED}",
+    Claim("interventions/own_draw/delta_logp", "points", "Benefit of RL deciding which tokens to drop, over resampling "
+        f"from base: base's tokens {flagged('delta_logp')}",
+        f"Reject (RL decides, base writes) minus resample (base does both). {PAIRED}",
         difference("reject delta_logp", "resample delta_logp"), **POINTS),
-    *(Claim(f"interventions/decision/{criterion}", "points", "What RL's decision adds to throwing all of them out: "
-        f"base's tokens {flagged(criterion)}", f"Reject (RL decides whether a token goes, base writes) minus veto (all "
-        f"go, base writes). Veto can do harm: see where it stands in the first picture. {PAIRED}",
+    *(Claim(f"interventions/decision/{criterion}", "points",
+        "Benefit of RL deciding which tokens to drop, over dropping "
+        f"all: base's tokens {flagged(criterion)}", f"Reject (RL decides, base writes) minus veto (all are dropped, "
+        f"base writes). Veto can do harm: compare it with base in the first chart. {PAIRED}",
         difference(f"reject {criterion}", f"veto {criterion}"), **POINTS) for criterion in CHOSEN),
-    *(Claim(f"interventions/in_rl/{_of(criterion)}", "points", "RL's gain that RL keeps where base redraws its tokens "
+    *(Claim(f"interventions/in_rl/{_of(criterion)}", "points",
+        "Share of RL's gain left when base resamples RL's tokens "
         f"{flagged(criterion)}", GAIN, share_of_gain(f"resample {criterion} on rl"),
         (Source(*SPARSE, "“collapses … to base levels”"),) if criterion == "js" else (), of_gain=True)
         for criterion in IN_RL),
-    *(Claim(f"interventions/lost/{_of(criterion)}", "points", "Changed tokens that make RL no better than base, "
-        f"redrawn from base by {CRITERIA[criterion]}", BETWEEN, reached(f"resample {criterion} on rl", "rl", "base"),
+    *(Claim(f"interventions/lost/{_of(criterion)}", "points",
+        "Share of RL's tokens to change until it is no better than base, "
+        f"resampled from base by {CRITERIA[criterion]}", BETWEEN, reached(f"resample {criterion} on rl", "rl", "base"),
         digits=2) for criterion in IN_RL),
 )  # fmt: skip

@@ -129,7 +129,7 @@ def rank_claim(rank: int, rescale: bool) -> Claim:
         return stats.share_of_gain(*means, samples=right[0].shape[1], families=families)
 
     how = "0 % is base's accuracy, 100 % RL's. Every matrix, embeddings too; vectors (norms, biases) are RL's."
-    sentence = f"RL's gain with ΔW of rank {rank} alone" + ", rescaled to ΔW's norm" * rescale
+    sentence = f"Share of RL's gain with only a rank-{rank} part of ΔW" + ", rescaled to the norm of ΔW" * rescale
     sources = (Source("2510.00553", "abstract", "8 models, rescaled", "over 99 %"),) if rank == 1 and rescale else ()
     return Claim(f"outcomes/{name.replace(' ', '/')}", "scores", sentence, how, of, sources, of_gain=True)
 
@@ -142,18 +142,19 @@ def _of_problems(hits: Any, families: Labels | None) -> Estimate:
 LIMIT = "2504.13837"
 CROSSING = Source(LIMIT, "abstract", "several families", "“when k is large”")
 COVERED = LIMIT, "Table 2", "AIME24, k = 1024"
-PROBLEMS = "Share of problems of which one sample of {k} at least is right: Pass@{k}."
-NONE = "A dash: at no k up to {k}."
+PROBLEMS = "Share of problems with at least one correct response among {k} samples: Pass@{k}."
+NONE = "A dash means: at no k up to {k}."
 CLAIMS: tuple[Claim, ...] = (
-    *(Claim(f"outcomes/avg/{model}", "scores", f"Right answers of {name}", "Avg@{k}: the mean over all samples.",
+    *(Claim(f"outcomes/avg/{model}", "scores", f"Responses of {name} that are correct",
+        "Avg@{k}: the mean over all samples.",
         score(model)) for model, name in MODELS.items()),
     Claim("outcomes/gain", "scores", "RL's gain", "Avg of RL minus that of base, paired by problem.", gain, **POINTS),
-    Claim("outcomes/gain/answers", "scores", "Of the gain: more responses hold an answer",
-        "The change in the share with an answer, at the mean share of right ones among these, (a₁ − a₀)(q₀ + q₁)/2. "
-        "The two parts add up.",
+    Claim("outcomes/gain/answers", "scores", "Part of the gain: more responses contain an answer",
+        "Change in the share of responses with an answer, times the mean accuracy among them: (a₁ − a₀)(q₀ + q₁)/2. "
+        "The two parts sum to the gain before rounding.",
         gain_part(0), **POINTS),
-    Claim("outcomes/gain/right", "scores", "Of the gain: more of the answers are right",
-        "The change in the share of right ones among answers, at the mean share with an answer, (q₁ − q₀)(a₀ + a₁)/2.",
+    Claim("outcomes/gain/right", "scores", "Part of the gain: more of the answers are correct",
+        "Change in the accuracy among responses with an answer, times their mean share: (q₁ − q₀)(a₀ + a₁)/2.",
         gain_part(1), **POINTS),
     *(Claim(f"outcomes/no_answer/{model}", "scores", f"Responses of {name} without an answer", "Share of responses.",
         share("no_box", model)) for model, name in MODELS.items()),
@@ -163,12 +164,13 @@ CLAIMS: tuple[Claim, ...] = (
         unit=1.0, suffix=" tokens") for model, name in MODELS.items()),
     *(Claim(f"outcomes/pass/{model}", "scores", f"Problems that {name} solves in {{k}} samples (Pass@{{k}})", PROBLEMS,
         pass_all(model)) for model, name in MODELS.items()),
-    Claim("outcomes/solved/base", "scores", "Problems that base alone solves in {k} samples", PROBLEMS,
+    Claim("outcomes/solved/base", "scores", "Problems that only base solves in {k} samples", PROBLEMS,
         solved(base=True, rl=False), (Source(*COVERED, "13.3 %"),)),
-    Claim("outcomes/solved/rl", "scores", "Problems that RL alone solves in {k} samples", PROBLEMS,
+    Claim("outcomes/solved/rl", "scores", "Problems that only RL solves in {k} samples", PROBLEMS,
         solved(base=False, rl=True), (Source(*COVERED, "0 %"),)),
-    Claim("outcomes/crossing", "scores", "k*: base's Pass@k is above RL's, beyond chance",
-        f"The first k, by lower bounds that hold for all k together. {NONE}", crossing(True), (CROSSING,), **COUNT),
-    Claim("outcomes/crossing/estimate", "scores", "k at which base's Pass@k is first above RL's here",
-        f"Chance alone gives one more often than not. {NONE}", crossing(False), **COUNT),
+    Claim("outcomes/crossing", "scores", "k* from which base's Pass@k is significantly above RL's",
+        f"The smallest such k, from lower bounds that hold for all k simultaneously. {NONE}",
+        crossing(True), (CROSSING,), **COUNT),
+    Claim("outcomes/crossing/estimate", "scores", "Smallest k at which base's Pass@k exceeds RL's in this sample",
+        f"Chance alone produces such a k more often than not. {NONE}", crossing(False), **COUNT),
 )  # fmt: skip

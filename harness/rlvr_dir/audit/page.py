@@ -17,15 +17,15 @@ from rlvr_dir.audit.run import THIS, Audit
 from rlvr_dir.audit.tokens import OWNERS
 from rlvr_dir.config.pair import model_name
 from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
-from rlvr_dir.report.model import Cell, Chapter, Report, Section, cell, frame
+from rlvr_dir.report.model import Cell, Chapter, Report, Section, Tile, cell, frame
 from rlvr_dir.report.tables import place
 from rlvr_dir.results.settings import few_families_words
 from rlvr_dir.stats import Estimate
 
 TITLES = {
-    "outcomes": "Outcomes: what both models get right",
-    "interventions": "Interventions: one model's tokens in the other's answers",
-    "tokens": "Tokens: what both models think of every token of their own answers",
+    "outcomes": "Outcomes: what each model gets right",
+    "interventions": "Interventions: replacing tokens of one model with the other's",
+    "tokens": "Tokens: how the two distributions differ on the models' own responses",
     "weights": "Weights: what training changed in the checkpoint",
 }
 BASES, RLS = "base's answers", "RL's answers"  # the panels of the picture of interventions
@@ -60,46 +60,69 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
     missing, chapters = audit.analysis.facts["missing"], list[Chapter]()
     for group in dict.fromkeys(claim.group for claim in audit.claims):
         why_not = {name: missing[name][group] for name in audit.columns if group in missing[name]}
-        table = () if len(why_not) == len(audit.columns) else (claim_table(audit, group),)
-        paragraphs = tuple(f"Not measured of {name}: {why}." for name, why in why_not.items())
+        table = () if len(why_not) == len(audit.columns) else claim_tables(audit, group)
+        paragraphs = tuple(f"Not measured for {name}: {why}" for name, why in why_not.items())
         chapters.append(Chapter(TITLES[group], paragraphs, table))
     headline, *lead = lines(audit)
     made = tuple((name, str(audit.analysis.facts[name])) for name in ("date", "minutes"))
-    return Report(title, headline, tuple(lead), front, tuple(chapters), facts=(*facts, *made))
+    return Report(
+        title, headline, tuple(lead), front, tuple(chapters), facts=(*facts, *made), tiles=tuple(tiles(audit))
+    )
+
+
+TILES = {  # the large numbers of the page, by the names of their claims
+    "outcomes/avg/base": ("Base, correct", "base"), "outcomes/avg/rl": ("RL, correct", "rl"),
+    "outcomes/gain": ("RL's gain", "mixed"),
+    "interventions/reached/delta_logp": ("Base's tokens to change until it matches RL", "mixed"),
+    "tokens/same_top/rl": ("Positions with the same most likely token", "mixed"),
+    "weights/equal_bf16": ("Weights identical in bfloat16", "mixed"),
+}  # fmt: skip
+
+
+def tiles(audit: Audit) -> list[Tile]:
+    """Return the large numbers of the audited pair, those that were measured."""
+    cells = {claim.name: _number(claim, audit.estimates[claim.name, THIS]) for claim in audit.claims}
+    return [
+        Tile(title, cells[name].text, cells[name].small, kind)
+        for name, (title, kind) in TILES.items()
+        if name in cells and cells[name].value is not None
+    ]
 
 
 def lines(audit: Audit) -> list[str]:
-    """Say what was compared, on what, and beside what, and the numbers that most ask for first; no verdicts."""
+    """Return the headline, then the main numbers, then what was compared and how to read the brackets."""
     facts, pair, beside = audit.analysis.facts, audit.pair, audit.columns[1:]
     name = model_name(pair.rl)
-    sentences = [f"What RL changed in {'the tiny pair' if name == 'tiny pair' else name}, beside what papers say."]
-    drawn = f"; {facts['questions']}, {facts['samples']} samples each, {facts['sampling']}"
-    sentences.append(f"Base is {place(pair.base)}, RL {place(pair.rl)}{drawn if facts['tasks'] else ''}.")
-    sentences += summary(audit)
+    sentences = [f"What RL changed in {'the tiny pair' if name == 'tiny pair' else name}", *summary(audit)]
+    drawn = f" Both were evaluated on {facts['questions']}, {facts['samples']} samples each, {facts['sampling']}."
+    sentences.append(f"Base is {place(pair.base)}, RL is {place(pair.rl)}.{drawn if facts['tasks'] else ''}")
     for name in facts["same"]:
-        sentences.append(f"Base and RL of {name} are one model: every number is that of no change, 0, or all, 100 %.")
-    sentences += [f"Beside it: {', '.join(beside)}."] if beside else []
+        sentences.append(f"Base and RL of {name} are the same model, so every number is that of no change.")
+    sentences += [f"Further columns: {', '.join(beside)}."] if beside else []
     units = [f"the {count} families of {name}" for name, count in facts["families"].items()]
     units += [f"the problems of {name}" for name in facts["tasks"] if units and name not in facts["families"]]
     sentences += few_families_words([name for name, count in facts["families"].items() if count < stats.FEW])
     return [
         *sentences,
-        f"Brackets are 95 % intervals over {' and '.join(units) or 'problems'}. Numbers only: whether a claim holds "
-        "here is left to the reader.",
+        f"Brackets are 95 % confidence intervals over {' and '.join(units) or 'problems'}. The page reports numbers "
+        "only; it does not judge whether a claim holds.",
     ]
 
 
 SUMMARY = (  # sentences of numbers by the names of their claims; one that lacks a number is left out
-    "Right answers: base {outcomes/avg/base}, RL {outcomes/avg/rl}, a gain of {outcomes/gain}, of which "
-    "{outcomes/gain/answers} because more responses hold an answer.",
-    "Base has {interventions/replace/delta_logp} of the gain where RL redraws base's tokens of low Δ log p "
-    f"({100 * AT:g} % of base's own are flagged), {{interventions/replace/random}} where it redraws as many by "
-    "chance, and {interventions/resample/delta_logp} where base redraws those of low Δ log p itself.",
-    "There RL's own tokens add {interventions/token/delta_logp}, and RL's decision which of them go "
-    "{interventions/own_draw/delta_logp} to base's own.",
-    "Both models' likeliest token is the same at {tokens/same_top/rl} of the positions of RL's answers, and half of "
-    "their Jensen–Shannon divergence (JS) is on {tokens/js_half/rl}.",
-    "{weights/equal_bf16} of the weights are the same in bfloat16; the first singular value of each ΔW holds "
+    "Base answers {outcomes/avg/base} correctly, RL {outcomes/avg/rl}. RL gains {outcomes/gain}; of these, "
+    "{outcomes/gain/answers} come from more responses with an answer.",
+    "Changing {interventions/reached/delta_logp} of base's tokens, those with the lowest Δ log p, is enough to "
+    "match RL.",
+    f"When RL resamples the {100 * AT:g} % of base's tokens with the lowest Δ log p, base recovers "
+    "{interventions/replace/delta_logp} of the gain. Resampling as many random tokens recovers "
+    "{interventions/replace/random}. Resampling the same tokens from base itself recovers "
+    "{interventions/resample/delta_logp}.",
+    "At these tokens, writing RL's token instead of another token of base's is worth {interventions/token/delta_logp}. "
+    "Letting RL decide which of them to drop is worth {interventions/own_draw/delta_logp} over resampling from base.",
+    "Both models have the same most likely token at {tokens/same_top/rl} of the positions in RL's responses. Half of "
+    "their Jensen–Shannon divergence (JS) is on {tokens/js_half/rl} of the positions.",
+    "{weights/equal_bf16} of the weights are identical in bfloat16. The first singular value of each ΔW contains "
     "{weights/first} of its energy.",
 )
 
@@ -116,17 +139,26 @@ def summary(audit: Audit) -> list[str]:
     ]
 
 
-def claim_table(audit: Audit, group: str) -> Section:
-    """Make the table of a group: a row a claim, a column a pair, who published it, and how it is measured."""
-    rows = []
+def claim_tables(audit: Audit, group: str) -> tuple[Section, ...]:
+    """Return the tables of a group: the rows with a published number first, then the others.
+
+    Each has one row per claim, one column per pair, and how the claim is measured.
+    """
+    published: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
     for claim in (claim for claim in audit.claims if claim.group == group):
         numbers = {name: _number(claim, audit.estimates[claim.name, name]) for name in audit.columns}
         link = f"https://arxiv.org/abs/{claim.sources[0].arxiv}" if claim.sources else ""
-        published = Cell(claim.published, link=link)
         sentence, how = claim.words(audit.analysis.facts["samples"])
-        rows.append({"Measured": sentence, **numbers, "Published": published, "How": how})
-    note = "Published: who says it, of which pair; “no number” where the paper says it without one that measures this."
-    return Section(group, f"{len(rows)} rows", frame(rows), (note,))
+        if claim.sources:
+            source = Cell(claim.published, link=link)
+            published.append({"Measured": sentence, **numbers, "Published": source, "How": how})
+        else:
+            others.append({"Measured": sentence, **numbers, "How": how})
+    note = "Published: the source, its models and its number; “no number” means that the paper states none."
+    sections = [Section(group, "Beside published numbers", frame(published), (note,))] if published else []
+    sections += [Section(f"{group}-further" if published else group, "Further rows", frame(others))] if others else []
+    return tuple(sections)
 
 
 def _number(claim: Claim, estimate: Estimate) -> Cell:

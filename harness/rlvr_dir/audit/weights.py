@@ -184,37 +184,38 @@ def _sample_of(weights: Frame, estimate: Estimate) -> Estimate:
 
 
 SUBNETWORKS = "2505.11711", "abstract", "10 models, 7 algorithms"
-SAME = "Share of all numbers in the files; counted, so it has no interval."
-LENGTH = "Frobenius norms, all these tensors together."
-SPECTRA = "of ΔW of each matrix; {} An interval is given where a sample of them was taken."
+SAME = "Share of all parameters. Every one is counted, so there is no interval."
+LENGTH = "Frobenius norms over all these tensors."
+SPECTRA = "of ΔW of each matrix; {} There is an interval only if a sample of matrices was drawn."
 SQUARES = f"Squares of singular values {SPECTRA.format('sums over matrices.')}"
 CLAIMS: tuple[Claim, ...] = (
-    Claim("weights/equal", "weights", "Weights that are the same", SAME, counted("equal"), digits=2),
-    Claim("weights/equal_bf16", "weights", "Weights that are the same in bfloat16", f"Both rounded first. {SAME}",
+    Claim("weights/equal", "weights", "Weights that are identical", SAME, counted("equal"), digits=2),
+    Claim("weights/equal_bf16", "weights", "Weights that are identical in bfloat16", f"Both are rounded first. {SAME}",
         counted("equal_bf16"), digits=2),
-    Claim("weights/within_atol", "weights", f"Weights that differ by {ATOL:g} at most", SAME, counted("within_atol"),
+    Claim("weights/within_atol", "weights", f"Weights that differ by at most {ATOL:g}", SAME, counted("within_atol"),
         (Source(*SUBNETWORKS, "70–95 %"),), digits=2),
-    Claim("weights/within_rtol", "weights", f"Weights that differ by {100 * RTOL:g} % of the larger at most", SAME,
+    Claim("weights/within_rtol", "weights", f"Weights that differ by at most {100 * RTOL:g} % of the larger", SAME,
         counted("within_rtol"), (Source("2606.07082", "§3", "Qwen3-8B, RLVR (SFT 8.1 %)", "77.2 %"),), digits=2),
     *(Claim(f"weights/change/{name}", "weights", f"‖ΔW‖ / ‖W‖, {words}", LENGTH, relative_change(*kinds), digits=3)
         for name, words, kinds in (("all", "all tensors", ()), ("attention", "attention", ("attention",)),
             ("mlp", "MLP", ("MLP",)), ("embeddings", "embeddings and head", ("embeddings and head",)),
             ("vectors", VECTORS, (VECTORS,)))),
-    Claim("weights/rank", "weights", "Numeric rank of ΔW over full rank",
+    Claim("weights/rank", "weights", "Numerical rank of ΔW, relative to full rank",
         f"Singular values above float32's precision {SPECTRA.format('mean over matrices.')}", rank_share("rank"),
         (Source(*SUBNETWORKS, "“nearly full-rank”"),)),
-    Claim("weights/effective_rank", "weights", "Effective rank of ΔW over full rank",
-        "How many directions its energy (squares of singular values) is spread over: exp of its entropy, "
+    Claim("weights/effective_rank", "weights", "Effective rank of ΔW, relative to full rank",
+        "Number of directions over which its energy (squared singular values) is spread: exp of the entropy "
         f"{SPECTRA.format('mean over matrices.')}", rank_share("effective_rank")),
-    Claim("weights/first", "weights", "Energy of ΔW in its first singular value",
+    Claim("weights/first", "weights", "Energy of ΔW in the first singular value of each matrix",
         SQUARES, energy_share("first"), (Source("2510.00553", "abstract"),)),
-    Claim("weights/eight", "weights", "Energy of ΔW in its first eight singular values",
+    Claim("weights/eight", "weights", "Energy of ΔW in the first eight singular values of each matrix",
         SQUARES, energy_share("eight")),
-    Claim("weights/hundredth", "weights", "Energy of ΔW in the first hundredth of its singular values",
-        f"One of them at least. {SQUARES}", energy_share("hundredth")),
-    Claim("weights/apart", "weights", "Tensors of one checkpoint alone, or of another shape", "Left out of all rows.",
+    Claim("weights/hundredth", "weights", "Energy of ΔW in the first 1 % of the singular values of each matrix",
+        f"At least one of them. {SQUARES}", energy_share("hundredth")),
+    Claim("weights/apart", "weights", "Tensors in only one checkpoint, or with different shapes",
+        "Excluded from all rows.",
         lambda weights: Estimate(int(weights.numbers.isna().sum())), **COUNT),
-    Claim("weights/spectra", "weights", "Matrices whose spectra were computed",
-        f"All that change; where that would take too long, a sample of these drawn with seed {SEED}.",
+    Claim("weights/spectra", "weights", "Matrices whose singular values were computed",
+        f"All matrices that changed, or a sample of them (seed {SEED}) if all would take too long.",
         lambda weights: Estimate(len(_spectra(weights))), **COUNT),
 )  # fmt: skip

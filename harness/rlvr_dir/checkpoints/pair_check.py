@@ -1,4 +1,4 @@
-"""Say of a pair whether it will run, and what will be warned of: no weights needed, none read.
+"""Whether a pair can be decoded, what both checkpoints are, and how many weights differ.
 
     found = examine(Pair(base="Qwen/Qwen2.5-7B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-7B"))
     print(found.verdict, found.why, found.warned)
@@ -8,12 +8,14 @@ disagree.
 """
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from rlvr_dir.checkpoints.changed import ChangedWeights, changed_weights
+from rlvr_dir.checkpoints.memory import ModelShape, dtype_of
 from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import EngineSpec, Pair, zoo
 from rlvr_dir.config.zoo import ZooPair
@@ -25,32 +27,44 @@ Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are 
 
 @dataclass(frozen=True)
 class Examined:
-    """Hold what was found of a pair."""
+    """What was found out about a pair.
+
+    `facts` has a row for each property of the checkpoints (`model`, `parameters`, ...), by role. `context` is the
+    longest prompt with its response in tokens, for the pair and for RL alone.
+    """
 
     name: str
     pair: Pair
     verdict: Verdict
-    why: str | None = None  # unless it runs
+    why: str | None = None  # why it does not run, or cannot be checked
     warned: tuple[str, ...] = ()
-    context: tuple[int, int] | None = None  # tokens of prompt and response: where all models are read, of RL alone
+    context: tuple[int, int] | None = None
     dtype: str | None = None  # in which it is decoded
     listed: ZooPair | None = None
+    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    weights: ChangedWeights | None = None
 
     def lines(self) -> list[str]:
-        """Say it, a line each."""
-        lines = [f"{self.name}: " + ", ".join(f"{role} {_place(*model)}" for role, model in self.pair.models.items())]
-        lines.append({"runs": "it runs", "refused": "it does not run", "unknown": "it cannot be told"}[self.verdict])
-        if self.why:
-            lines[-1] += f": {self.why}"
+        """Return the report for a terminal, one entry per line."""
+        lines = [f"{role:<6}{_place(*model)}" for role, model in self.pair.models.items()]
+        lines += ["", *_side_by_side(self.facts)] if self.facts else []
+        lines += [self.weights.sentence()] if self.weights else []
         lines += [f"warning: {warning}" for warning in self.warned]
-        if self.context and self.dtype:
+        if self.verdict == "runs" and self.context and self.dtype:
             both, alone = self.context
-            more = f", {alone:,} where RL alone is read" if alone != both else ""
-            lines.append(f"it is decoded in {self.dtype}, prompt and response of up to {both:,} tokens{more}")
+            more = f" ({alone:,} for RL alone)" if alone != both else ""
+            lines.append(
+                f"These two can be decoded together, in {self.dtype}, with up to {both:,} tokens of prompt and "
+                f"response{more}."
+            )
+        elif self.verdict == "unknown":
+            lines.append(f"Cannot check: {self.why}")
+        elif self.verdict == "refused":
+            lines.append(f"These two cannot be decoded together: {self.why}")
         if self.listed and self.listed.note:
-            lines.append(f"note: {self.listed.note}")
+            lines.append(f"Note: {self.listed.note}")
         if self.listed and self.listed.unverified:
-            lines.append(f"not verified in the zoo: {', '.join(self.listed.unverified)}")
+            lines.append(f"Not verified in the list of pairs: {', '.join(self.listed.unverified)}.")
         return lines
 
     def plain(self) -> dict[str, Any]:
@@ -63,12 +77,25 @@ class Examined:
             "warnings": list(self.warned),
             "context": None if self.context is None else dict(zip(("all", "rl_alone"), self.context, strict=True)),
             "dtype": self.dtype,
+            "checkpoints": {role: dict(facts) for role, facts in self.facts.items()},
+            "weights": None if self.weights is None else asdict(self.weights),
             "zoo": self.listed and self.listed.model_dump(mode="json"),
         }
 
 
+def _side_by_side(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return one line for each property, with a column for each role; what equals base's is `the same`."""
+    roles, names = list(facts), list(dict.fromkeys(name for each in facts.values() for name in each))
+    rows = [["", *roles]]
+    for name in names:
+        values = [facts[role].get(name, "") for role in roles]
+        rows.append([name, values[0], *("the same" if value == values[0] else value for value in values[1:])])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(roles) + 1)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
 def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") -> Examined:
-    """Check a pair, or `tiny`; by its `name` the zoo says more of it."""
+    """Check whether a pair can be decoded, and describe both checkpoints. The list of pairs is consulted by `name`."""
     engine, pair = engine or EngineSpec(), resolve(pair)
     name = name or Path(pair.rl).name
     examined = partial(Examined, name, pair, listed=zoo().get(name.partition("@")[0]))
@@ -79,10 +106,35 @@ def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") 
     if checked is None:
         return examined(verdict, why, tuple(warned))
     for role in checked.without_weights:
-        warned.append(f"{pair.argument(role)} has no weights yet, without which nothing can be loaded")
+        warned.append(f"{pair.argument(role)} has no weights yet, so it cannot be loaded")
     context = (checked.context.length, checked.context.rl_alone)
     dtype = checked.dtype if engine.dtype == "auto" else engine.dtype
-    return examined(verdict, None, tuple(warned), context, dtype)
+    facts = {
+        role: _facts(model.config, checked.shapes[role], len(model.tokenizer)) for role, model in checked.models.items()
+    }
+    weights = None if checked.without_weights else _changed_weights(pair, dtype)
+    return examined(verdict, None, tuple(warned), context, dtype, facts=facts, weights=weights)
+
+
+def _facts(config: Any, shape: ModelShape, tokens: int) -> dict[str, str]:
+    """Return what identifies a checkpoint to its owner, as texts."""
+    count = shape.parameters
+    return {
+        "architecture": ", ".join(config.architectures or ["not named"]),
+        "parameters": f"{count / 1e9:.2f} B" if count >= 1e8 else f"{count / 1e6:.2f} M",
+        "layers": str(shape.layers),
+        "dtype": dtype_of(config),
+        "vocabulary": f"{tokens:,} tokens",
+        "context": f"{length:,} tokens" if (length := getattr(config, "max_position_embeddings", None)) else "",
+    }
+
+
+def _changed_weights(pair: Pair, dtype: str) -> ChangedWeights | None:
+    """Return which weights differ; None where the weights cannot be read here, or RL is an adapter."""
+    try:
+        return changed_weights(pair.base, pair.rl, dtype)
+    except UserError:
+        return None
 
 
 def _checked(pair: Pair, engine: EngineSpec) -> tuple[Verdict, str | None, Any]:

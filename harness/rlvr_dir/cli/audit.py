@@ -1,4 +1,4 @@
-"""`rlvr-dir audit`: what is said of RLVR, measured on any pair, on one page."""
+"""`rlvr-dir audit`: measure what papers report about RLVR on any pair, on one page."""
 
 import shlex
 import sys
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rlvr_dir.cli.base import echo, parse_numbers
+from rlvr_dir.cli.base import LIST, echo, parse_numbers
 from rlvr_dir.cli.evaluate import announce_tiny
 from rlvr_dir.cli.options import spec_options
 from rlvr_dir.cli.track import Tracking
@@ -22,37 +22,44 @@ ROWS = "tokens,weights,interventions,outcomes"
 def audit_command(
     options: dict[str, Any],
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[BASE RL]", help="Two checkpoints; default the tiny pair.")
+        list[str] | None, typer.Argument(metavar="[BASE RL]", help="Two checkpoints. Default: the tiny pair.")
     ] = None,
-    samples: Annotated[int | None, typer.Option(help="Responses a problem; default 8, greedily 1.", min=1)] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Responses per problem. Default: 8, or 1 for greedy decoding.", min=1)
+    ] = None,
     rows: Annotated[
-        str, typer.Option(help="Groups of rows; interventions are the hours, tokens and weights minutes.")
+        str,
+        typer.Option(
+            metavar=LIST, help="Groups of rows. `interventions` takes hours; `tokens` and `weights` take minutes."
+        ),
     ] = ROWS,
     beside: Annotated[
         list[str] | None,
         typer.Option(
-            help="Another pair as a column: NAME=BASE:RL, or seeds of one training, NAME=BASE:RL,RL; again for more."
+            help="Another pair as a column: NAME=BASE:RL, or NAME=BASE:RL,RL for seeds of one run. Can be repeated."
         ),
     ] = None,
     low_rank: Annotated[
-        str, typer.Option(help="Ranks, as 1,8: score base with that part of each matrix's change alone.")
+        str,
+        typer.Option(metavar=LIST, help="Ranks, such as 1,8: score base with only that part of each matrix's change."),
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what is missing and what it takes; run nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be generated and what it takes. Nothing is run.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Receives report.html, report.md, audit.json, tables and figures.")] = Path(
-        "audit"
-    ),
-    records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
-        "runs/records"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Folder for report.html, report.md, audit.json, tables and figures.")
+    ] = Path("audit"),
+    records: Annotated[
+        Path, typer.Option(help="Folder for the responses. Cached responses are not generated again.")
+    ] = Path("runs/records"),
     track: Annotated[bool, typer.Option(help="Log the numbers to MLflow.")] = True,
     tracking: Tracking = None,
 ) -> None:
-    """Measure what is said of RLVR on any two checkpoints that fit together.
+    """Measure, on your own checkpoints, the effects of RLVR that papers report.
 
-    A page with a row a claim: what is measured, this pair's number with its 95 % interval, who published it, and how.
-    RL, SFT, or two steps of one training. Run it again and it goes on; more samples decode what is missing.
+    The page has one row per claim: what is measured, this pair's number with its 95 % interval, who published it, and
+    how it is measured. The two checkpoints may be base and RL, base and SFT, or two steps of one run. Run the same
+    command again to resume; with more --samples only the new responses are generated.
 
     \b
         rlvr-dir audit my-base my-rl --tasks mine.jsonl --samples 8 --out audit
@@ -70,7 +77,7 @@ def audit_command(
     spec = load_eval({}, {**options, **two, "samples": drawn})
     with phase("starting"):
         from rlvr_dir.audit.log import log_audit
-        from rlvr_dir.audit.page import report
+        from rlvr_dir.audit.page import report, summary
         from rlvr_dir.audit.run import Request, beside_of, dry_run_words, run_audit
         from rlvr_dir.report.write import write
         from rlvr_dir.tracking import tracking_place
@@ -86,7 +93,7 @@ def audit_command(
     try:
         audit = run_audit(request, records=records, out=out)
     except KeyboardInterrupt:
-        say(f"interrupted; what was decoded is kept in {records}, and the same command goes on from there")
+        say(f"interrupted; finished responses are stored in {records}: run the same command again to resume")
         raise
     page = write(report(audit, facts=(("made by", shlex.join(["rlvr-dir", *sys.argv[1:]])),)), out)
     if place is not None:
@@ -94,5 +101,9 @@ def audit_command(
             log_audit(audit, place)
     for name, column in audit.analysis.facts["missing"].items():
         for group, why in column.items():
-            say(f"{group} of {name} not measured: {why}")
-    echo(f"written: {page}, report.md, audit.json and audit.csv, tables and figures beside it")
+            say(f"{group} of {name}: not measured. {why}")
+    for sentence in summary(audit):
+        echo(sentence)
+    if "interventions" not in groups:
+        say("next: add `interventions` to --rows to see whether the flagged tokens carry the gain (--dry-run first)")
+    echo(f"report: {page.absolute().as_uri()} (tables, figures, report.md and audit.csv are beside it)")

@@ -50,13 +50,10 @@ def check_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether two checkpoints fit together.
+    """Check whether two checkpoints can be decoded together, and show what differs.
 
-    What will be warned of, and why not. Reads weights only where two models begin alike.
-
-    Configurations, tokenizers and the headers of local weights are read, from a folder, the hub's cache or the hub;
-    the checks are those with which every engine begins. Exit status: 0 it runs, 1 it does not, 2 it cannot be told.
-    For example:
+    Reads configurations, tokenizers and, of local checkpoints, weights. Every engine begins with the same checks. Exit
+    status: 0 if the pair can be decoded, 1 if not, 2 if that cannot be checked here. For example:
 
     \b
         rlvr-dir pair check orz-7b
@@ -75,6 +72,8 @@ def check_command(
     pair = pair_of({**two, **options})
     if pair is None:
         raise UserError("no pair is named", accepted="BASE RL, or the name or the folder of a pair")
+    if not as_json:
+        echo("Reading both checkpoints …", err=True)
     from rlvr_dir.checkpoints.pair_check import examine
 
     report = examine(pair, engine, names[0] if len(names) == 1 else options.get("pair", ""))

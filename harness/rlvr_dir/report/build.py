@@ -11,13 +11,14 @@ from rlvr_dir.report.paper import against_paper
 from rlvr_dir.report.replacements import replacements_chapter
 from rlvr_dir.report.shapes import benchmark_title
 from rlvr_dir.report.trained import trained_chapter, with_unique_names
-from rlvr_dir.results.compare import Comparison, comparisons
+from rlvr_dir.results.answer import READING
+from rlvr_dir.results.compare import Comparison, comparison_kind, comparisons
 from rlvr_dir.results.replacements import Replacements
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.show import shortfalls
 from rlvr_dir.results.trainings import of_training
 
-NOTHING = "There is nothing to compare here: that needs two ways of decoding the same problems."
+NOTHING = "There is nothing to compare: a comparison needs two decodings of the same problems."
 
 
 def build(
@@ -67,16 +68,16 @@ def build(
     for group in groups:
         chapters.append(tables.group_chapter(group, rows, several=len(groups) > 1))
     if rows:
-        chapters.append(
-            Chapter("Differences", (), (difference_figures.differences(rows), tables.differences(rows, groups)))
-        )
+        drawn, listed = difference_figures.differences(rows), tables.differences(rows, groups)
+        shown = sum(len(section.frame) for section in first_page if section.name == "main-differences")
+        chapters.append(Chapter("Differences", (), (drawn,) if shown == len(rows) else (drawn, listed)))
     if (changed := replacements_chapter(replaced)) is not None:
         chapters.append(changed)
     if (against := against_paper(results, paper_base)) is not None:
         chapters.append(against)
     chapters += more
     if results:
-        chapters.append(Chapter("Every result", (), (tables.everything(every),)))
+        chapters.append(Chapter("All results", (), (tables.everything(every),)))
     once = {section.name for section in first_page}
     chapters = [
         replace(chapter, sections=tuple(section for section in chapter.sections if section.name not in once))
@@ -94,9 +95,12 @@ def build(
     headline, *below = lines or [nothing]
     below += [f"{sentence}." for sentence in shortfalls(results)]
     kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
+    first = [setting for group in groups[:1] for setting in group.settings if setting.task == group.tasks[0]]
     return Report(
-        name, headline, tuple(below), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers)
-    )
+        name, headline, tuple(below), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers),
+        tiles=tuple(lead.tiles(first)),
+        reading=READING if any(comparison_kind(row) == "token" for row in rows) else (),
+    )  # fmt: skip
 
 
 def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | None]:

@@ -18,6 +18,13 @@ from rlvr_dir.results.compare import Comparison, comparison_kind
 from rlvr_dir.stats import Estimate
 from rlvr_dir.text import visible
 
+# What each colour of the figure of differences means, by the kind of comparison.
+LEGEND = {
+    "trained": ("RL − base", "grey"), "against rl": ("decoding − RL", "blue"),
+    "token": ("replace − reject", "green"), "decision": ("reject − veto", "pink"),
+    "own draw": ("reject − resample", "light blue"), "second draw": ("resample − base", "yellow"),
+    "against control": ("extrapolate − its γ = 0", "orange"), "other": ("others", "brown"),
+}  # fmt: skip
 MOST = 40  # rows that a figure of differences can hold
 PANELS = {
     "token": ("replace minus reject", "RL's token"),
@@ -97,7 +104,8 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
         panels["points, minus RL"] = others
     panels["points" + (", minus the γ = 0 control" if controlled else "")] = drawn_rows
     colours = {"trained": BASE, "against rl": COLOURS[0], "against control": COLOURS[1]}
-    colours |= {"token": COLOURS[2], "decision": COLOURS[3], "own draw": COLOURS[4]}
+    colours |= {"token": COLOURS[2], "decision": COLOURS[3], "own draw": COLOURS[4], "second draw": COLOURS[5]}
+    colours |= {"other": COLOURS[6]}
     data = []
     labels = [
         visible(f"{r.result.benchmark}: {r.result.label}" + ("" if controlled else f" − {r.reference.label}"), 60)
@@ -109,18 +117,17 @@ def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> 
                 if row is None:
                     continue
                 d, kind = row.difference, comparison_kind(row)
-                axes.plot([100 * d.low, 100 * d.high], [at, at], color=colours.get(kind), linewidth=1.2)
-                axes.plot([100 * d.mean], [at], marker="o", markersize=4, color=colours.get(kind))
+                axes.plot([100 * d.low, 100 * d.high], [at, at], color=colours[kind], linewidth=1.2)
+                axes.plot([100 * d.mean], [at], marker="o", markersize=4, color=colours[kind])
                 sides = {"task": row.result.benchmark, "decoding": row.result.label, "minus": row.reference.label}
                 ends = {"difference": 100 * d.mean, "low": 100 * d.low, "high": 100 * d.high}
                 data.append({"kind": kind, **sides, **ends, "p": d.p, "p_holm": row.holm_p})
             axes.axvline(0, color="#808080", linewidth=0.8)
             axes.set_xlabel(panel_title)
             label_rows(axes, labels)
-    title = (
-        "Paired differences: minus RL (blue), what RL's token (green) and decision (over the gate's pink, over base's "
-        "own draw sky blue) add, RL minus base (grey)"
-    )
+    drawn_kinds = {comparison_kind(row) for row in drawn_rows}
+    named = ", ".join(f"{words} ({colour})" for kind, (words, colour) in LEGEND.items() if kind in drawn_kinds)
+    title = f"Paired differences: {named}"
     if controlled:
         title = "What extrapolation adds to its own gate (γ = 0, orange)"
         title = (

@@ -20,6 +20,7 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", "*")  # more than colours: no t
 DASHES = ("-", (0, (6, 2)), (0, (2, 2)))  # in turn: of lines that coincide each shows through
 _LEGEND = ("color", "linestyle", "linewidth", "marker", "markersize", "markerfacecolor")
 NARROW = 3.9  # inches, of a figure that is no wider than a telephone
+WIDE = 4.6  # inches, of the first figure of a page
 _LONGEST = 100  # characters of a label
 INK = "#1b2a3a"  # becomes the page's text colour
 STYLE: "dict[RcKeyType, Any]" = {
@@ -162,10 +163,10 @@ def root_axis(axes: Any) -> None:
 
     axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
     most = axes.dataLim.x1
-    axes.set_xlim(0, 1.1 * most if most > 0 else 1)
-    axes.set_xticks(
-        [tick for tick in (0, 0.1, 0.5, 1, 2, 5, 10, 20, 40, 60, 80, 100) if most / 100 < tick <= most or tick == 0]
-    )
+    ticks = (0, 0.1, 0.5, 1, 2, 5, 10, 20, 40, 60, 80, 100)
+    last = next((tick for tick in ticks if tick >= most), most) if most > 0 else 1  # no point lies beyond the last tick
+    axes.set_xlim(0, max(1.02 * last, 1.05 * most))
+    axes.set_xticks([tick for tick in ticks if last / 100 < tick <= last or tick == 0])
     axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
 
 

@@ -14,6 +14,7 @@ from rlvr_dir.report.draw import (
     EXPO,
     NARROW,
     RL,
+    WIDE,
     beside,
     drawing,
     height_of,
@@ -26,10 +27,13 @@ from rlvr_dir.results.settings import Setting
 from rlvr_dir.stats import Estimate
 
 SHARES = {
-    "changed": ("changed tokens", "positions where another token was drawn than the proposed one, mean over problems"),
+    "changed": (
+        "changed tokens",
+        "positions where the written token differs from the proposed one, mean over problems",
+    ),
     "replaced": (
-        "replaced tokens",
-        "positions where the criterion held, mean over problems; some are drawn as they were",
+        "flagged tokens",
+        "positions that the gate flags, mean over problems; at some of them the same token is written again",
     ),
 }
 LIKE_PAPER = "fig:teaser (c), fig:replace, fig:kl_ablation"
@@ -86,16 +90,17 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
     avg = avg_of(settings)
     settings = _of_one_kind(settings)
     ways = ways_of(settings)
+    several = len({number for number, *_ in ways}) > 1  # criteria; of one the legend names the modes alone
     axis_title, meaning = SHARES[share]
     rows = []
     ungated = [setting for setting in settings if not setting.decoding.gated]
-    with drawing(name, height_of(len(ways) + len(ungated))) as canvas:
+    with drawing(name, height_of(len(ways) + len(ungated)), width=WIDE) as canvas:
         axes = canvas.one
-        for i, label, of_way in ways:
+        for (_, label, of_way), style in zip(ways, _looks(ways), strict=True):
             of_way = sorted(of_way, key=lambda setting: setting.share(f"n_{share}").value or 0.0)
             scores = [_scaled(setting) for setting in of_way]
             at = [100 * (setting.share(f"n_{share}").value or 0.0) for setting in of_way]
-            line(axes, at, scores, label, **look_of(of_way[0].decoding, i))
+            line(axes, at, scores, label if several else of_way[0].decoding.label().split(" τ")[0], **style)
             for x, setting in zip(at, of_way, strict=True):
                 way: Any = setting.decoding
                 if way.gate.redraws and (way.mode, way.primary) == ("replace", "base"):
@@ -122,6 +127,7 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
         f"{len(ways)} line{'s' * (len(ways) > 1)}; base and "
         "RL are dotted levels.",
         LIKE_PAPER,
+        broad=True,
     )
 
 
@@ -173,6 +179,18 @@ def look_of(decoding: Any, i: int) -> dict[str, Any]:
     style |= {"color": COUPLING, "marker": "*", "markersize": 8} if gate.redraws else {}
     style |= {"linestyle": ":"} if gate.statistic == "random" else {}
     return style | ({"linestyle": LINES[decoding.mode], "markerfacecolor": "white"} if decoding.mode in LINES else {})
+
+
+def _looks(ways: Sequence[tuple[int, str, list[Setting]]]) -> list[dict[str, Any]]:
+    """Return how each line of a figure is drawn: a colour for each criterion, or for each mode if there is one "
+    "criterion.
+
+    Lines that coincide stay visible, because their markers have different shapes and sizes.
+    """
+    if len({number for number, *_ in ways}) > 1:
+        return [look_of(of_way[0].decoding, number) for number, _, of_way in ways]
+    modes = [look(i, markersize=11 - 2 * i, linewidth=1.4) for i in range(len(ways))]
+    return [style | {"markerfacecolor": "white" if i else style["color"]} for i, style in enumerate(modes)]
 
 
 def _is_of_the_paper(gate: Any) -> bool:

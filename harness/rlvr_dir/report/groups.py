@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rlvr_dir.config.pair import model_name
 from rlvr_dir.report.paper import PAIRS, pair_called
+from rlvr_dir.results.answer import in_order
 from rlvr_dir.results.matching import comparable_groups, distinguish
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.settings import Setting, settings_of
@@ -42,7 +43,7 @@ def grouped(results: Sequence[EvalResult]) -> list[Group]:
         names = {result.name for result in members}
         called = (names.pop() if len(names) == 1 else "") or pair_title(rl)
         title = f"{called} ({words})" if words else called
-        groups.append(Group(title, "", base, rl, tuple(members), tuple(settings_of(members))))
+        groups.append(Group(title, "", base, rl, tuple(members), tuple(in_order(settings_of(members)))))
     return groups
 
 

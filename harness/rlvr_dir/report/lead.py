@@ -1,27 +1,36 @@
-"""What the first lines of a report say: what RL's token and its decision add, what RL gained, what is no whole test."""
+"""The large numbers and the first sentences of a report: accuracies, then what each comparison adds, then caveats."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rlvr_dir.config.decoding import ALONE
+from rlvr_dir.markdown import interval
+from rlvr_dir.report.model import Tile
 from rlvr_dir.report.shapes import (
     benchmark_title,
     in_points,
 )
+from rlvr_dir.results.answer import in_order
 from rlvr_dir.results.compare import Comparison, comparison_kind
-from rlvr_dir.results.settings import cut_unlike
+from rlvr_dir.results.settings import Setting, cut_unlike
+from rlvr_dir.results.show import percent
 
-DECISIONS = {"own draw": "base's own second draw", "decision": "the gate's"}  # what RL's is held against, by kind
+# What each comparison of a replacement's controls is, by kind.
+DECISIONS = {
+    "own draw": "Letting RL decide which flagged tokens to drop, instead of resampling from base (reject − resample)",
+    "decision": "Dropping only the tokens that RL would drop, instead of all flagged tokens (reject − veto)",
+}
+MOST_TILES = 8
+TOKEN = "Writing RL's token instead of another token of base's (replace − reject)"
 
 
 def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[str]:
-    """Say what RL's token and RL's decision add, then by how much RL changed each benchmark; nothing of what is not.
+    """Return the headline and the sentences below it.
 
-    First of all that RL is base, where it writes the same.
-
-    What RL's token adds is a replacement of base's minus reject, of one replacement for each benchmark (`_fewest`); its
-    decision adds to the gate's what that reject has more than the veto, and to base's own second draw what it has more
-    than the resampling. `pairs` names the pair of a setting by the setting's id, where there are several pairs.
+    They state, in this order: that RL equals base, if it writes the same responses; how accurate base is when flagged
+    tokens are replaced; RL's gain; and what RL's token and RL's decision add. Of several replacements on a benchmark
+    one is described (`_fewest`). `pairs` names the pair of a setting by the setting's id if there are several pairs.
     """
     tokens: dict[tuple[str, str], list[Comparison]] = {}
     decisions: dict[str, dict[int, Comparison]] = {kind: {} for kind in DECISIONS}
@@ -36,35 +45,71 @@ def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[st
         elif kind == "trained":
             if _alike(row):
                 unchanged[pair] = (
-                    "RL wrote what base wrote: every response has the length and the verdict of base's. Are its "
-                    "weights base's? `rlvr-dir pair check` says it."
+                    "RL wrote what base wrote: every response has the same length and the same verdict. Are the two "
+                    "checkpoints the same? `rlvr-dir pair check` compares their weights."
                 )
             gains.setdefault(pair, []).append(
-                f"{benchmark_title(row.result.benchmark)} by {in_points(row.difference)}{_p_of(row)}"
+                f"{in_points(row.difference)} on {benchmark_title(row.result.benchmark)}{_p_of(row)}"
             )
     added: list[str] = []
     decided: dict[str, list[str]] = {kind: [] for kind in DECISIONS}
-    sides: dict[str, list[str]] = {}
+    replaced: list[str] = []
+    chosen: list[str] = []
     for (pair, task), of_place in tokens.items():
         row, among = _fewest(of_place)
+        replaced.append(_replaced(row, rows, pair))
         where = f"on {benchmark_title(task)}" + (f" with {pair}" if pair else "")
-        added.append(f"{in_points(row.difference)} {where}")
-        names, printed = [f"{row.result.label} minus {row.reference.label}"], [row]
+        added.append(f"{in_points(row.difference)} {where}{_p_of(row)}")
         for kind, known in decisions.items():
             if (decision := known.get(id(row.reference))) is not None:
-                decided[kind].append(f"{in_points(decision.difference)} {where}")
-                names.append(f"{decision.result.label} minus {decision.reference.label}")
-                printed.append(decision)
-        of_many = f", of {among} replacements the one with the fewest tokens that is not significantly below the best"
-        name = f"{_listed(names)}{of_many if among > 1 else ''}"
-        sides.setdefault(name, []).append(where + _p_of(*printed))
+                decided[kind].append(f"{in_points(decision.difference)} {where}{_p_of(decision)}")
+        if among > 1:
+            chosen.append(f"{row.result.label} {where}")
     lines = [f"{f'{pair}: ' if pair else ''}{sentence}" for pair, sentence in unchanged.items()]
-    lines += [f"What RL's token adds where RL rejects base's: {', '.join(added)}."] if added else []
-    lines += [f"What RL's decision adds to {DECISIONS[kind]}: {', '.join(of)}." for kind, of in decided.items() if of]
-    lines += [f"That is {name}: {', '.join(places)}." for name, places in sides.items()]
-    lines += [f"{f'{pair}: ' if pair else ''}RL changed {', '.join(texts)}." for pair, texts in gains.items()]
+    lines += replaced
+    lines += [f"{f'{pair}: ' if pair else ''}RL gains {', '.join(texts)}." for pair, texts in gains.items()]
+    lines += [f"{TOKEN} adds {', '.join(added)}."] if added else []
+    lines += [f"{DECISIONS[kind]} adds {', '.join(of)}." for kind, of in decided.items() if of]
+    if chosen:
+        lines.append(
+            f"These sentences are about {', '.join(chosen)}: among all replacements, the one that flags the fewest "
+            f"tokens "
+            "and is not significantly below the best."
+        )
     has_interval = any(row.difference.low == row.difference.low for row in rows)
-    return [*lines, "Intervals are of 95 %, paired by problem."] if lines and has_interval else lines
+    note = "Brackets are 95 % intervals, paired by problem. p is corrected over all comparisons of this page (Holm)."
+    return [*lines, note] if lines and has_interval else lines
+
+
+def tiles(settings: Sequence[Setting]) -> list[Tile]:
+    """Return the large numbers of a page: base, RL and the decodings of one benchmark with their changed tokens."""
+    found = []
+    for setting in in_order(settings)[:MOST_TILES]:
+        mode = setting.decoding.mode
+        title = {"base": "Base", "rl": "RL"}.get(mode, setting.label)
+        notes = [interval(*setting.interval)]
+        if setting.decoding.gated:
+            notes.append(f"{percent(setting.changed_ratio)} of tokens changed")
+        found.append(Tile(title, percent(setting.avg), tuple(filter(None, notes)), mode if mode in ALONE else "mixed"))
+    return found
+
+
+def _replaced(row: Comparison, rows: Sequence[Comparison], pair: str) -> str:
+    """Say how accurate base is when its flagged tokens are replaced, beside base and RL."""
+    setting = row.result
+    beside = {
+        side.decoding.mode: side.avg
+        for other in rows
+        for side in (other.result, other.reference)
+        if side.task == setting.task and side.decoding.mode in ALONE and side.first.pair == setting.first.pair
+    }
+    share = percent(setting.changed_ratio)
+    start = f"from {percent(beside['base'])} " if "base" in beside else ""
+    end = f"; RL answers {percent(beside['rl'])}" if "rl" in beside else ""
+    return (
+        f"{f'{pair}: ' if pair else ''}Replacing {share} of base's tokens brings {benchmark_title(setting.task)} "
+        f"{start}to {percent(setting.avg)} correct{end}."
+    )
 
 
 def _alike(row: Comparison) -> bool:

@@ -99,6 +99,7 @@ class Section:
     alt: str = ""
     paper: str = ""
     sortable: bool = False
+    broad: bool = False  # a figure that takes the whole width of the first page
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", file_name(self.name))
@@ -146,11 +147,21 @@ class Source:
     links: tuple[tuple[str, str], ...] = ()  # (text, address)
 
 
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A large number at the top of a page, such as one decoding's accuracy. `kind` is a colour: base, rl or mixed."""
+
+    title: str
+    number: str
+    notes: tuple[str, ...] = ()
+    kind: str = "mixed"
+
+
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A whole report. `front` is its first page, which answers in a minute; then come the chapters.
+    """A whole report. `tiles` and `front` are its first page, which answers in a minute; then come the chapters.
 
-    `lead` are sentences below the headline.
+    `lead` are sentences below the headline. `reading` says what to conclude from which pattern, in pairs.
 
     `viewers` are token viewers by title, as HTML of our own making (`viewer_fragment`): the one thing not escaped.
     """
@@ -163,6 +174,8 @@ class Report:
     sources: tuple[Source, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     viewers: tuple[tuple[str, str], ...] = ()
+    tiles: tuple[Tile, ...] = ()
+    reading: tuple[tuple[str, str], ...] = ()
 
     @property
     def sections(self) -> list[Section]:

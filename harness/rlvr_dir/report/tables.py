@@ -70,17 +70,17 @@ def scores(group: Group) -> Section:
     samples = {setting.samples for setting in group.settings}
     k, model = max(1, min(samples) // 2), model_called(group.base) or group.pair
     chosen, among = _listed(group)
-    notes = ["In brackets: 95 % intervals over problems."]
+    notes = ["Brackets are 95 % intervals over problems."]
     notes += few_families(group.settings)
     notes += ["The average counts each benchmark once."] if len(group.benchmarks) > 1 else []
     if len(samples) > 1:
         notes.append(f"Settings differ in their number of samples: {', '.join(map(str, sorted(samples)))}.")
     if any(len(setting.seeds) > 1 for setting in group.settings):
-        notes.append("Where a setting has several seeds, its score is their mean; the last table has each.")
+        notes.append("If a setting has several seeds, its score is their mean; the last table lists each.")
     if among:
         notes.append(
-            f"{PICKED} The best of its kind among {among} settings, picked on these data: expect less of it on "
-            "others. All settings are in the last table."
+            f"{PICKED} The best of its kind among {among} settings, selected on these data, so its score is "
+            "optimistic. All settings are in the last table."
         )
     methods = [
         Method(
@@ -92,9 +92,9 @@ def scores(group: Group) -> Section:
         for (label, _), by_benchmark in chosen.items()
     ]
     if any(setting.partial for by_benchmark in chosen.values() for setting in by_benchmark.values()):
-        notes.append("* A part of the samples only: it will change when the rest is decoded.")
+        notes.append("* Only a part of the samples is finished; the score will change.")
     name, paper = f"main-{group.slug or 'scores'}".rstrip("-"), "tab:main, tab:compare, tab:rl_minerva"
-    return methods_table(name, f"Ways of decoding, {group.pair}.", methods, notes=notes, paper=paper)
+    return methods_table(name, f"Decodings, {group.pair}.", methods, notes=notes, paper=paper)
 
 
 def _average(settings: Sequence[Setting], group: Group, k: int) -> Score | None:
@@ -270,9 +270,9 @@ def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Section:
     pairs = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
     named = [pairs[id(row.result)] for row in rows] if pairs else []
     note = (
-        "In points, paired by problem, the seeds of a setting together. 95 % intervals for other such problems, and "
-        "for other samples of these very problems (sampling only). p is the larger of the t test's and the sign-flip "
-        f"test's; Holm's correction over these {len(rows)} rows."
+        "Differences in points, paired by problem, with all seeds of a setting pooled. The 95 % interval is for other "
+        "problems of this kind; “sampling only” is for other samples of these problems. p is the larger p value of a t "
+        f"test and a sign-flip test; p (Holm) is corrected over these {len(rows)} rows."
     )
     notes = (note, *evidence(rows))
     return Section(
@@ -318,12 +318,10 @@ def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None
     listed = {id(setting) for settings in _listed(group)[0].values() for setting in settings.values()}
     main_rows = [row for row in rows if id(row.result) in listed and comparison_kind(row) != "other"]
     note = (
-        "Paired by problem: RL minus base, each decoding minus RL, each extrapolation minus its own gate without it "
-        "(γ = 0), and of each replacement of base's tokens its steps: replace minus reject (RL's draw rejects the same "
-        "tokens, and base writes another one) is what RL's token adds; reject minus veto (the gate alone rejects every "
-        "flagged token) is what RL's decision adds to the gate's, reject minus resample (base's own second draw "
-        "decides) what it adds to base's, and resample minus base what that draw adds. "
-        f"p (Holm) is corrected over all {len(rows)} comparisons of this report."
+        "Differences are paired by problem. The table compares RL with base, each decoding with RL, each extrapolation "
+        "with γ = 0, and each replacement with its controls: replace − reject is the effect of writing RL's token, "
+        "reject − resample the effect of RL deciding which tokens to drop, and resample − base the effect of sampling "
+        f"again. p (Holm) is corrected over all {len(rows)} comparisons of this report."
     )
     if not main_rows:
         return None
@@ -353,7 +351,7 @@ def everything(groups: Sequence[Group]) -> Section:
                     KIND: "" if r.decoding.gated else "reference",
                 }
             )
-    return Section("results", "Every result.", frame(rows), sortable=True)
+    return Section("results", "One row per result and seed.", frame(rows), sortable=True)
 
 
 def _fact(metric: Metric, value: float | None) -> Cell:

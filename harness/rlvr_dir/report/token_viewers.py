@@ -1,15 +1,19 @@
 """What a report shows token by token: some problems of each benchmark, up to five ways of decoding side by side."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
+from rlvr_dir.errors import UserError
 from rlvr_dir.records import Record
 from rlvr_dir.report.groups import grouped
-from rlvr_dir.report.viewer import common_problems, stored_answers, viewer_data, viewer_fragment
-from rlvr_dir.results.from_records import record_of
+from rlvr_dir.report.viewer import changed_first, stored_answers, viewer_data, viewer_fragment
+from rlvr_dir.results.from_records import record_of, result_of_record
 from rlvr_dir.results.replacements import Replacements, all_replacements
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.trainings import called, of_training, run_of
+
+MODES = ("base", "rl", "replace", "reject", "veto", "resample", "extrapolate")  # in the order in which they are shown
 
 
 def token_viewers(
@@ -17,8 +21,9 @@ def token_viewers(
 ) -> list[tuple[str, str]]:
     """Return (title, HTML) of a viewer for each pair and benchmark whose records are at hand.
 
-    Base, RL, and of each kind of gated decoding the best; first the problems whose first answers differ in
-    being right. Of a training's seeds the first is shown. `tokenizer` gives that of some records, or None.
+    Base, RL, and of each mode with a gate the best decoding are shown. The problems whose first responses differ in
+    being right come first, and of these the problems where a token changed. Of a training's seeds the first is shown.
+    `tokenizer` returns the tokenizer of some records, or None.
     """
     viewers: list[tuple[str, str]] = []
     for group in grouped(_without_seeds(results)) if problems else ():
@@ -28,7 +33,7 @@ def token_viewers(
             if not pairs:
                 continue
             stored = [record for _, record in pairs]
-            keys = _differing_problems([result for result, _ in pairs], common_problems(stored))[:problems]
+            keys = _differing_problems([result for result, _ in pairs], changed_first(stored))[:problems]
             if not keys:
                 continue
             data = viewer_data(stored_answers(stored, keys, task=task), tokenizer(stored))
@@ -50,6 +55,31 @@ def replacements_shown(
     return all_replacements(chosen, tokenizer)
 
 
+def shown_records(records: Sequence[Record], most: int = 6) -> list[Record]:
+    """Return the records of one task that are shown side by side: those like the newest one, base and RL first.
+
+    Records are alike if their models, problems, sampling and seed are the same. If there are more than `most`, the best
+    decoding of each mode is chosen.
+    """
+    newest = max(records, key=lambda record: record.path.stat().st_mtime)
+    alike = [record for record in records if _compared(record) == _compared(newest)]
+    alike.sort(key=lambda record: MODES.index(record.config.decoding.mode) if record.config else len(MODES))
+    if len(alike) <= most:
+        return alike
+    results = {}
+    for record in alike:
+        with suppress(UserError):  # it is not complete, or was never graded
+            results[record.name] = result_of_record(record, partial=True)
+    kept = {id(result) for result in _chosen([*results.values()])}
+    return [record for record in alike if id(results.get(record.name)) in kept] or alike[:most]
+
+
+def _compared(record: Record) -> object:
+    """Return what two records must have in common to be shown side by side."""
+    config = record.config
+    return None if config is None else (config.weights, config.facts["shared"], config.sampling.seed)
+
+
 def _without_seeds(results: Sequence[EvalResult]) -> list[EvalResult]:
     """Return the results, of each training those of the first seed alone."""
     first: dict[str, int | str] = {}
@@ -65,9 +95,7 @@ def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
         mode = result.decoding.mode
         if mode not in best or result.avg > best[mode].avg:
             best[mode] = result
-    return [
-        best[mode] for mode in ("base", "rl", "replace", "reject", "veto", "resample", "extrapolate") if mode in best
-    ]
+    return [best[mode] for mode in MODES if mode in best]
 
 
 def _differing_problems(results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:

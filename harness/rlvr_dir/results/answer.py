@@ -9,6 +9,7 @@ import numpy as np
 
 from rlvr_dir import stats
 from rlvr_dir.config import Decoding
+from rlvr_dir.config.decoding import ALONE
 from rlvr_dir.markdown import interval
 from rlvr_dir.results.compare import Comparison, compare
 from rlvr_dir.results.result import EvalResult
@@ -16,6 +17,7 @@ from rlvr_dir.results.settings import Setting, settings_of
 from rlvr_dir.results.show import percent
 
 SIGNIFICANT = 0.05
+ORDER = ("replace", "extrapolate", "reject", "veto", "resample")  # of decodings of one gate
 MOSTLY = 0.9  # a gate that flags this share of tokens leaves nothing to choose
 
 # What neighbouring decodings mean, in the order in which a reader compares them: (what you see, what it means).
@@ -33,14 +35,17 @@ IN_A_TERMINAL = (0, 1, 2)
 
 
 def in_order(settings: Sequence[Setting], decodings: Sequence[Decoding] = ()) -> list[Setting]:
-    """Return settings with base first, then RL, then the others in the order of `decodings`, then as they come."""
+    """Return settings with base first, then RL, then the others in the order of `decodings`, else gate by gate."""
     ranks: dict[Decoding, int] = {decoding: rank for rank, decoding in enumerate(decodings)}
-    modes = {"base": -2, "rl": -1}
     tasks = list(dict.fromkeys(setting.task for setting in settings))
+    gates = list(dict.fromkeys(str(setting.decoding.gate) for setting in settings))
 
-    def rank(setting: Setting) -> tuple[int, int]:
+    def rank(setting: Setting) -> tuple[int, ...]:
         decoding = setting.decoding
-        return tasks.index(setting.task), modes.get(decoding.mode, ranks.get(decoding, len(ranks)))
+        if decoding.mode in ALONE:
+            return tasks.index(setting.task), -1, ALONE.index(decoding.mode), 0
+        asked = ranks.get(decoding, len(ranks))
+        return tasks.index(setting.task), asked, gates.index(str(decoding.gate)), ORDER.index(decoding.mode)
 
     return sorted(settings, key=rank)
 

@@ -332,8 +332,10 @@ class NoResultError(UserError):
 def lm_eval_refusal(task: str, purpose: str) -> NoResultError:
     """Say that a task of lm-eval's is not done `what` with."""
     return NoResultError(
-        f"task={task!r} is scored by lm-eval in its own units, so it is not {purpose}; accepted: benchmarks with right "
-        "answers, ours or a JSONL of your own"
+        f"is scored by lm-eval in its own units, so it is not {purpose}",
+        argument="task",
+        value=task,
+        accepted="benchmarks with right answers, ours or a JSONL of your own",
     )
 
 

@@ -50,7 +50,8 @@ class TokenFacts(Logprob):
 
     `base_logprob` is base's log p of the written token; it is None if the token changed and is not among base's most
     likely ones. `delta_logp` is of the proposed token, which the criterion looked at, and `delta_logp_written` of the
-    written one. `proposed` is the text of the proposed token, and `proposed_id` its id.
+    written one. `proposed` is the text of the proposed token, and `proposed_id` its id. `most_likely` lists the most
+    likely tokens of `base` and `rl` as [id, text, log p]; it is there if a request asks for `top_logprobs`.
     """
 
     base_logprob: float | None = None
@@ -60,10 +61,12 @@ class TokenFacts(Logprob):
     proposed: str = ""
     proposed_id: int = -1
     delta_logp_written: float = 0.0
+    most_likely: dict[str, list[tuple[int, str, float]]] | None = None
 
     def extension(self) -> dict[str, Any]:
         """Return what OpenAI's answer has no field for."""
-        return {name: getattr(self, name) for name in EXTENDED}
+        facts = {name: getattr(self, name) for name in EXTENDED}
+        return facts if self.most_likely is None else {**facts, "most_likely": self.most_likely}
 
 
 class PairClient:
@@ -203,7 +206,8 @@ class PairClient:
         trace = Trace(channel.decode_trace(token_ids, returned, columns(plan.request.trace)))
         likeliest = {model: trace.likeliest(model) for model in ("base", "rl")}
         proposed, written = channel.decode_proposals(token_ids, changed, delta, returned)
-        texts = convert_ids_list_to_tokens(self.pair.tokenizer, proposed.tolist())
+        texts = self._texts(proposed)
+        lists = {model: self._listed(*likeliest[model], top) for model in likeliest} if top else None
         positions: list[dict[int, Logprob]] = []
         for at, token in enumerate(token_ids):
             logp: dict[str, float | None] = {}
@@ -223,11 +227,24 @@ class PairClient:
                 proposed=texts[at],
                 proposed_id=int(proposed[at]),
                 delta_logp_written=float(written[at]),
+                most_likely=None if lists is None else {model: of_model[at] for model, of_model in lists.items()},
             )
             listed = {int(ids[at][i]): Logprob(float(values[at][i]), rank=i + 1) for i in range(top)}
             positions.append(listed | {token: facts})
         self._name(positions)
         return positions
+
+    def _texts(self, ids: np.ndarray) -> list[str]:
+        """Return the text of each token alone."""
+        return list(convert_ids_list_to_tokens(self.pair.tokenizer, ids.tolist()))
+
+    def _listed(self, ids: np.ndarray, logp: np.ndarray, top: int) -> list[list[tuple[int, str, float]]]:
+        """Return a model's `top` most likely tokens at each position, as `TokenFacts.most_likely` has them."""
+        rows = zip(ids[:, :top], logp[:, :top], strict=True)
+        return [
+            [*zip(of_row.tolist(), self._texts(of_row), values.round(4).tolist(), strict=True)]
+            for of_row, values in rows
+        ]
 
     def _name(self, positions: Iterable[dict[int, Logprob]]) -> None:
         """Write each token's text beside its number."""

@@ -32,7 +32,8 @@ import numpy as np
 import torch
 
 from rlvr_dir.decode.plan import DELTA_LIMIT
-from rlvr_dir.decode.trace import PROPOSAL, columns
+from rlvr_dir.decode.trace import PROPOSAL as PROPOSAL
+from rlvr_dir.decode.trace import columns
 from rlvr_dir.decode.types import Plan
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.trace import FACTS, TOP_FACTS

@@ -89,7 +89,7 @@ class Live {
     this.said.textContent = `${this.tokens.length} tokens, ${this.tokens.filter(one => one.replaced).length} flagged, ${this.tokens.filter(one => one.changed).length} changed`;
   }
   async ask(state, signal) {
-    const body = {model: `${config.name}:${this.rule}`, messages: [{role: "user", content: state.problem}], stream: true, logprobs: true, ...drawing(state)};
+    const body = {model: `${config.name}:${this.rule}`, messages: [{role: "user", content: state.problem}], stream: true, logprobs: true, top_logprobs: 5, ...drawing(state)};
     const answer = await post("v1/chat/completions", body, signal);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
@@ -112,7 +112,7 @@ class Live {
 
 // The viewer's data: the same as a report's, of what has been streamed.
 function column(kind, values) {
-  const array = new {u1: Uint8Array, u4: Uint32Array, f4: Float32Array}[kind](values), bytes = new Uint8Array(array.buffer);
+  const array = new {u1: Uint8Array, u4: Uint32Array, i2: Int16Array, f4: Float32Array}[kind](values), bytes = new Uint8Array(array.buffer);
   let raw = "";
   for (const byte of bytes) raw += String.fromCharCode(byte);
   return `${kind}:${btoa(raw)}`;
@@ -123,6 +123,16 @@ function piece(data, {id, text}) {
   if (!places.has(key)) { places.set(key, data.pieces.length); data.pieces.push(text); data.ids.push(id); }
   return places.get(key);
 }
+// Both models' most likely tokens, as the viewer has those of a trace: all positions list as many.
+function lists(tokens, place) {
+  const found = {top: tokens[0]?.most_likely?.base.length ?? 0};
+  for (const model of found.top ? ["base", "rl"] : []) {
+    const rows = tokens.flatMap(one => one.most_likely[model]);
+    found[`top_${model}`] = column("u4", rows.map(([id, text]) => place({id, text})));
+    found[`top_${model}_logp`] = column("i2", rows.map(([, , logp]) => Math.round(1000 * Math.max(-32, logp))));
+  }
+  return found;
+}
 function viewed(state, lives) {
   places.clear();
   const data = {pieces: [], ids: [], tokenizer: true}, place = one => piece(data, one);
@@ -132,7 +142,7 @@ function viewed(state, lives) {
     generated: tokens.length, n_replaced: tokens.filter(one => one.replaced).length, n_changed: tokens.filter(one => one.changed).length, words: false,
     token: column("u4", tokens.map(place)), replaced: column("u1", tokens.map(one => one.replaced)), changed: column("u1", tokens.map(one => one.changed)),
     delta_logp: column("f4", tokens.map(one => one.delta_logp)), delta_logp_written: column("f4", tokens.map(one => one.delta_logp_written)),
-    proposed: column("u4", tokens.map(one => place({id: one.proposed_id, text: one.proposed}))),
+    proposed: column("u4", tokens.map(one => place({id: one.proposed_id, text: one.proposed}))), ...lists(tokens, place),
   }));
   return {...data, problems: [{id: "playground", gold: state.gold || null, prompt: state.problem, answers}]};
 }
@@ -145,7 +155,7 @@ function show(data) {
   const root = at("answers").querySelector(".tv"), grid = root.querySelector(".tv-answers");
   for (const [place, live] of asked.all.entries()) if (live.failed) grid.insertBefore(live.root, grid.querySelectorAll(".tv-answer")[place] ?? null);
   root.addEventListener("selected", () => price(root.viewer.current));
-  root.querySelector(".tv-facts").before(at("replay"));
+  root.querySelector(".tv-facts").after(at("replay"));
   for (const [name, chosen] of Object.entries({one: answer => [answer.here], all: answer => [...answer.tokens.keys()]})) {
     at(name).addEventListener("click", () => credit(root.viewer.current, chosen(root.viewer.current)));
   }

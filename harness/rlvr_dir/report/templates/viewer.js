@@ -554,15 +554,15 @@ class Viewer {
   both(answer, i, known) {
     const {pieces} = this, {top} = answer.data, value = name => answer.get(name)?.[i] ?? NaN, traced = answer.data.logp_base !== undefined;
     const changed = answer.is("changed", i), piece = answer.tokens[i], proposed = value("proposed");
-    const listed = model => { // of the written token, where it is among a model's most likely ones
-      for (let j = i * top; j < (i + 1) * top; j++) if (pieces.ids[answer.get(`top_${model}`)[j]] === pieces.ids[piece]) return probability(p(answer.get(`top_${model}_logp`)[j] / 1000));
+    const listed = of => ["base", "rl"].map(model => { // of a token that is among a model's most likely ones
+      for (let j = i * top; j < (i + 1) * top; j++) if (pieces.ids[answer.get(`top_${model}`)[j]] === pieces.ids[of]) return probability(p(answer.get(`top_${model}_logp`)[j] / 1000));
       return "–";
-    };
-    const head = ["", "Δ log p", ...(traced ? ["p of base", "p of RL"] : [])].map(text => element("th", {scope: "col", textContent: text}));
+    });
+    const head = ["", "Δ log p", ...(traced || top ? ["p of base", "p of RL"] : [])].map(text => element("th", {scope: "col", textContent: text}));
     const line = (what, token, cells) => element("tr", {}, [element("th", {scope: "row"}, [what, token]), ...cells.map(cell => element("td", {textContent: cell}))]);
-    const own = traced ? [probability(p(value("logp_base"))), probability(p(value("logp_rl")))] : [];
+    const own = traced ? [probability(p(value("logp_base"))), probability(p(value("logp_rl")))] : top ? listed(proposed) : [];
     const rows = [line(changed ? "dropped " : "", changed ? (known ? element("q", {textContent: pieces.named(proposed)}) : "unknown") : element("q", {textContent: pieces.named(piece)}), [nats(value("delta_logp")), ...own])];
-    if (changed) rows.push(line("written ", element("q", {textContent: pieces.named(piece)}), [nats(value("delta_logp_written")), ...(traced ? [listed("base"), listed("rl")] : [])]));
+    if (changed) rows.push(line("written ", element("q", {textContent: pieces.named(piece)}), [nats(value("delta_logp_written")), ...(top ? listed(piece) : traced ? ["–", "–"] : [])]));
     return element("table", {}, [element("thead", {}, [element("tr", {}, head)]), element("tbody", {}, rows)]);
   }
   replays(answer, i) {

@@ -11,6 +11,7 @@
 from rlvr_dir.report.viewer.data import (
     ViewedResponse,
     answer_of,
+    changed_first,
     common_problems,
     full_name,
     stored_answers,
@@ -21,6 +22,7 @@ from rlvr_dir.report.viewer.page import playground_html, viewer_fragment, viewer
 __all__ = [
     "ViewedResponse",
     "answer_of",
+    "changed_first",
     "common_problems",
     "full_name",
     "playground_html",

@@ -100,6 +100,17 @@ def common_problems(records: Sequence[Record], sample: int = 0) -> list[str]:
     ]
 
 
+def changed_first(records: Sequence[Record], sample: int = 0) -> list[str]:
+    """Return the problems that all records have, first those where a token of this response changed in one of them."""
+    changed = {
+        problem
+        for record in records
+        for (problem, number), row in record.rows.items()
+        if number == sample and row.n_changed
+    }
+    return sorted(common_problems(records, sample), key=lambda problem: problem not in changed)
+
+
 def stored_answers(
     records: Sequence[Record], problems: Iterable[str], sample: int = 0, task: str | None = None
 ) -> dict[str, list[ViewedResponse]]:

@@ -1,0 +1,98 @@
+"""How many weights differ between two local checkpoints, and how many of these the decoding dtype makes equal again.
+
+found = changed_weights("my-base", "my-rl", "bfloat16")
+print(found.differ, found.lost)
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlvr_dir.checkpoints.weights import Stored, tensors_of
+
+MOST = 400_000_000  # parameters that are read; of larger checkpoints a sample of tensors, evenly spaced by name
+
+
+@dataclass(frozen=True)
+class ChangedWeights:
+    """Shares of parameters: those that `differ` as stored, and those of them that are `lost` in the decoding dtype.
+
+    `lost` is a share of the parameters that differ. `tensors` is how many tensors were compared, `of` how many there
+    are: a sample if they are not equal.
+    """
+
+    differ: float
+    lost: float
+    dtype: str
+    tensors: int
+    of: int
+
+    def sentence(self) -> str:
+        """Return it as a sentence."""
+        sample = "" if self.tensors == self.of else f" (in a sample of {self.tensors} of {self.of} tensors)"
+        if not self.differ:
+            return f"No weight differs between the two checkpoints{sample}."
+        return (
+            f"{100 * self.differ:.1f} % of the weights differ{sample}. In {self.dtype}, in which the pair is decoded, "
+            f"{100 * self.lost:.1f} % of these changes disappear."
+        )
+
+
+def changed_weights(base: str, rl: str, dtype: str, most: int = MOST) -> ChangedWeights | None:
+    """Compare the weights of two local checkpoints, tensor by tensor, as they are stored and in a decoding dtype.
+
+    Args:
+        base, rl: Directories with safetensors files.
+        dtype: The dtype in which the pair is decoded, such as `bfloat16`.
+        most: Parameters to read at most.
+
+    Returns:
+        None if one of the checkpoints is not a local folder with safetensors, or if they share no tensor.
+    """
+    import torch
+
+    folders = [Path(place).expanduser() for place in (base, rl)]
+    if not all(folder.is_dir() for folder in folders):
+        return None
+    first, second = (tensors_of(str(folder)) for folder in folders)
+    names = [name for name in first if name in second and first[name].shape == second[name].shape]
+    if not names or any(stored.file.suffix != ".safetensors" for stored in (*first.values(), *second.values())):
+        return None
+    narrow = getattr(torch, dtype)
+    total = differ = lost = 0
+    chosen = _sample(names, first, most)
+    for one, other in _read(chosen, first, second):
+        if not (one.is_floating_point() and other.is_floating_point()):
+            continue
+        changed = one.to(torch.float32) != other.to(torch.float32)
+        total += one.numel()
+        differ += int(changed.sum())
+        lost += int((changed & (one.to(narrow) == other.to(narrow))).sum())
+    if not total:
+        return None
+    return ChangedWeights(differ / total, lost / differ if differ else 0.0, dtype, len(chosen), len(names))
+
+
+def _sample(names: Sequence[str], stored: dict[str, Stored], most: int) -> list[str]:
+    """Return names, evenly spaced, of about as many parameters as may be read."""
+    sizes = [_size(stored[name]) for name in names]
+    if sum(sizes) <= most:
+        return list(names)
+    step = -(-sum(sizes) // most)
+    return list(names)[::step]
+
+
+def _size(stored: Stored) -> int:
+    size = 1
+    for length in stored.shape:
+        size *= length
+    return size
+
+
+def _read(names: Sequence[str], first: dict[str, Stored], second: dict[str, Stored]) -> Iterator[tuple[Any, Any]]:
+    from safetensors import safe_open
+
+    for name in names:
+        with safe_open(first[name].file, "pt") as ours, safe_open(second[name].file, "pt") as theirs:
+            yield ours.get_tensor(name), theirs.get_tensor(name)
