@@ -45,6 +45,7 @@ class Engine(ABC):
         self._merged: TemporaryDirectory[str] | None = None
         self.started = False
         self.work: int | None = None  # tokens that are expected of what the weights are loaded for; None: nobody knows
+        self.longest: int | None = None  # tokens of the longest response that is asked for then, with its prompt
         with phase("reading the checkpoints"):
             self.checkpoints: Checkpoints = checkpoints or check_pair(pair, spec)
         self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
@@ -162,6 +163,7 @@ class Engine(ABC):
         warn_of_cuts(plans, self.context)
         if not self.started:
             self.work = expected_tokens(plans)
+            self.longest = max((plan.start + plan.max_new_tokens for plan in plans), default=None)
         self.start()
         return self.decode(plans, progress)
 
