@@ -62,7 +62,7 @@ TPE = {
     **LARGER, "method": "tpe", "run_cap": 6, "batch": 2,
     "parameters": {"decode.tau": {"min": -1.0, "max": -0.05}}, "decode": {"mode": "replace"},
 }  # fmt: skip
-KILLS, TRAINING_KILLS = 20, 5
+KILLS, TRAINING_KILLS = 10, 3
 
 
 @pytest.mark.parametrize(("changes", "points"), [(GRID, 4), (TPE, 6)], ids=["grid", "tpe"])

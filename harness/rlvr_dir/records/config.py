@@ -157,9 +157,23 @@ def fingerprint(name: str, revision: str | None = None) -> str:
                 content.update(f"{path.name}\0{path.stat().st_size}\0".encode())
                 _feed(content, path)
         return f"weights:{content.hexdigest()[:16]}"
-    reference = _hub_cache() / f"models--{name.replace('/', '--')}" / "refs" / (revision or "main")
-    commit = reference.read_text().strip() if reference.is_file() else revision
+    commit = _commit(name, revision)
     return f"{name}@{commit}" if commit else name
+
+
+def local_snapshot(name: str, revision: str | None = None) -> Path | None:
+    """Return the folder of a hub id in this machine's cache; None if it is not there."""
+    folder = _repository(name) / "snapshots" / (_commit(name, revision) or "none")
+    return folder if folder.is_dir() else None
+
+
+def _repository(name: str) -> Path:
+    return _hub_cache() / f"models--{name.replace('/', '--')}"
+
+
+def _commit(name: str, revision: str | None) -> str | None:
+    reference = _repository(name) / "refs" / (revision or "main")
+    return reference.read_text().strip() if reference.is_file() else revision
 
 
 def _feed(value: Any, path: Path) -> None:
