@@ -64,8 +64,10 @@ def speed_of(records: Path, weights: Mapping[str, str], engine: Any) -> Speed | 
     return next(iter([*alike[::-1], *own[::-1]]), None)
 
 
-def keep_speed(records: Path, weights: Mapping[str, str], info: Mapping[str, Any], tokens: int, seconds: float) -> None:
-    """Keep how long it took to generate some tokens, at `least` so many. A disk that refuses loses no response, so it is ignored."""
+def keep_speed(
+    records: Path, weights: Mapping[str, str], info: Mapping[str, Any], tokens: int, seconds: float, least: int = LEAST
+) -> None:
+    """Keep how long it took to generate some tokens, unless they are too few. A full disk is ignored here."""
     if tokens < max(1, least) or seconds <= 0:
         return
     facts = {name: info[name] for name in ("backend", "device", "tensor_parallel_size", "workers") if name in info}
