@@ -14,7 +14,6 @@ from rlvr_dir.report.draw import (
     EXPO,
     NARROW,
     RL,
-    WIDE,
     beside,
     drawing,
     height_of,
@@ -94,7 +93,7 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
     axis_title, meaning = SHARES[share]
     rows = []
     ungated = [setting for setting in settings if not setting.decoding.gated]
-    with drawing(name, height_of(len(ways) + len(ungated)), width=WIDE) as canvas:
+    with drawing(name, height_of(len(ways) + len(ungated))) as canvas:
         axes = canvas.one
         for (_, label, of_way), style in zip(ways, _looks(ways), strict=True):
             of_way = sorted(of_way, key=lambda setting: setting.share(f"n_{share}").value or 0.0)
