@@ -124,14 +124,14 @@ class Audit:
         return {(row["name"], row["pair"]): estimate(row, "value") for row in self.analysis.tables["rows"]}
 
 
-def run_audit(request: Request, *, records: Path, out: Path, progress: bool = True) -> Audit:
-    """Measure every claim that was asked for, on every pair; write `audit.json` and `audit.csv` into `out`.
+def run_audit(request: Request, *, records: Path, out: Path | None = None, progress: bool = True) -> Audit:
+    """Measure every claim that was asked for, on every pair; write `audit.json` and `audit.csv` into `out`, if given.
 
     Raises:
         UserError: what `Request.check` refuses, no group can be measured, or the disk is full.
     """
     questions, began, earlier = request.check(), time.monotonic(), _stored_facts(out)
-    check_writable(out, records)
+    check_writable(*filter(None, (out, records)))
     for sentence in unmeasured(request, questions):
         say(sentence)
     kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": records.parent / "low-rank", "progress": progress}
@@ -153,8 +153,9 @@ def run_audit(request: Request, *, records: Path, out: Path, progress: bool = Tr
         facts |= {name: earlier[name] for name in ("tokens_per_second", "minutes") if name in earlier}
     rows = table_rows(chosen, numbers, facts["samples"])
     analysis = Analysis(kind="audit", facts=facts, tables={"rows": rows})
-    analysis.write(out)
-    write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
+    if out is not None:
+        analysis.write(out)
+        write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
     return Audit(chosen, analysis, this.frames)
 
 
@@ -187,7 +188,7 @@ def audit(
     beside: Mapping[str, tuple[str, str]] | None = None,
     low_rank: Sequence[int] = (),
     records: str | Path = "runs/records",
-    out: str | Path = "audit",
+    out: str | Path | None = None,
     **options: Any,
 ) -> "pandas.DataFrame":
     """Measure what is said of RLVR on a pair, as `rlvr-dir audit` does, and return the table.
@@ -200,7 +201,7 @@ def audit(
         beside: further pairs, (base, rl) by the name of their column.
         low_rank: ranks of ΔW whose models are scored.
         records: store of rollouts; what it holds is not decoded again.
-        out: receives `audit.json` and `audit.csv`.
+        out: folder for `audit.json` and `audit.csv`, which replace those of an earlier audit. None writes no file.
         options: as those of the command: `limit`, `temperature`, `max_tokens`, `backend`, ...
 
     Returns:
@@ -216,7 +217,7 @@ def audit(
     others = {name: [parse(Pair, {"base": str(b), "rl": str(r)})] for name, (b, r) in (beside or {}).items()}
     groups = [name.strip() for name in rows.split(",")] if isinstance(rows, str) else rows
     request = Request(spec, groups, others, low_rank)
-    return run_audit(request, records=Path(records), out=Path(out)).analysis.frame("rows")
+    return run_audit(request, records=Path(records), out=None if out is None else Path(out)).analysis.frame("rows")
 
 
 def table_rows(
@@ -333,8 +334,10 @@ def _words(rows: Sequence[Cost], spec: EvalSpec, speed: float | None) -> str:
     return words
 
 
-def _stored_facts(out: Path) -> dict[str, Any]:
-    """Return the facts of an earlier audit in a folder; none where there is none that can be read."""
+def _stored_facts(out: Path | None) -> dict[str, Any]:
+    """Return the facts of an earlier audit in a folder. They are empty if there is none that can be read."""
+    if out is None:
+        return {}
     try:
         return Analysis.read(out / "audit.json").facts
     except (DamagedError, OSError):
