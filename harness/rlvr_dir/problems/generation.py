@@ -95,9 +95,9 @@ def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tu
 
 
 def with_given(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request's generation arguments with the `given` temperature, top_p and max_tokens in place of its own.
+    """Return a request's generation arguments, overridden by temperature, top_p and max_tokens of the model arguments.
 
-    `given` are model arguments: they hold for every task, as lm-eval's `--gen_kwargs` do.
+    The model `arguments` apply to every task, as lm-eval's `--gen_kwargs` do.
     """
     dropped = LENGTHS if "max_tokens" in arguments else ()
     draws = {"do_sample": arguments["temperature"] > 0} if "temperature" in arguments else {}
@@ -105,7 +105,7 @@ def with_given(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]) -> d
 
 
 def check_gen_kwargs(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """Check lm-eval's `--gen_kwargs` beside the `given` model arguments, before anything loads.
+    """Check lm-eval's `--gen_kwargs` against the model `arguments`, before anything loads.
 
     Raises:
         UserError: an argument that is refused, or one that says something else than a model argument.

@@ -1,7 +1,7 @@
 """Accuracy against forwards per answer: what two models at once give beside what one model does with as many forwards.
 
-    lots = equal_forwards(settings_of(read_results(["runs/demo"])))
-    print(markdown(lots))
+    groups = equal_forwards(settings_of(read_results(["runs/demo"])))
+    print(markdown(groups))
 
 An answer is one sample or the majority of several. It costs its tokens times the models that are run for each of them,
 so two models with one sample cost as much as one model with two of the same length. Beside it stand accuracy within a
@@ -166,7 +166,7 @@ def answers_of(setting: Setting) -> list[Answer]:
 
 
 def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) -> list[MatchedGroup]:
-    """Compare several models at once with one model at equal forwards, lot by lot; p is corrected over all of them.
+    """Compare several models with one model at equal forwards, group by group. p is corrected over all groups.
 
     An answer of several models meets one sample of each setting of one model, and the majority of as many of its
     samples as cost no more forwards an answer: tokens times models times votes. Settings meet that are of one pair and
@@ -273,7 +273,7 @@ def crossing_sentence(crossing: stats.Crossing) -> str:
 
 
 def markdown(groups: Sequence[MatchedGroup]) -> str:
-    """Write the lots as Markdown: verdicts, accuracy against forwards, token budgets, lengths, and the crossing."""
+    """Write the groups as Markdown: verdicts, accuracy against forwards, token budgets, lengths, and the crossing."""
     note = (
         "`forwards` are those of an answer of one sample: its tokens times the models run for each. A majority costs "
         "them for each of its samples."
