@@ -179,7 +179,7 @@ def traceable_groups(decoded: Sequence[str], engine: Engine, evidence: Evidence)
     if shared == size > columns(TOP):
         return [*decoded]
     why = f"RL has {size - shared} tokens that base does not know, which have no divergence" if shared < size else ""
-    why = why or f"a vocabulary of {size} tokens is too small for the {TOP} likeliest ones"
+    why = why or f"a vocabulary of {size} tokens is too small for the {TOP} most likely ones"
     evidence.missing |= {group: f"{why}; accepted: another pair" for group in decoded if group != "outcomes"}
     return [group for group in decoded if group == "outcomes"]
 
@@ -248,14 +248,14 @@ def _speed(results: Sequence[EvalResult]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Responses that a way of decoding needs, and the lengths of those held; None where that cannot be told yet."""
+    """Responses that a decoding needs, and the lengths of those held; None where that cannot be told yet."""
 
     responses: int
     lengths: tuple[int, ...] | None
 
 
 def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records: Path) -> list[Cost]:
-    """Return what each way of decoding one pair needs and has; load no weights, decode nothing.
+    """Return what each decoding one pair needs and has; load no weights, decode nothing.
 
     Raises:
         UserError: the two models do not fit together.

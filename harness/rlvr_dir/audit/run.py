@@ -286,14 +286,14 @@ def _families(spec: EvalSpec, benchmark: Benchmark) -> int:
 
 
 def _asked(spec: EvalSpec, benchmark: Benchmark) -> str:
-    """Say how many problems of a benchmark are asked."""
+    """Describe how many problems of a benchmark are asked."""
     every = [row["id"] for row in benchmark.problems]
     asked = len(spec.problem_ids(every, benchmark.facts.families))
     return f"{'' if asked == len(every) else f'{asked} of '}{len(every)} problems of {benchmark.name}"
 
 
 def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
-    """Say how many points there are, what the records hold of them, and what the rest takes; load no weights.
+    """Describe how many points there are, what the records hold of them, and what the rest takes; load no weights.
 
     Raises:
         UserError: what `Request.check` refuses, or the two models do not fit together.
@@ -315,7 +315,7 @@ def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
 
 
 def unmeasured(request: Request, questions: Questions) -> list[str]:
-    """Say which groups questions without right answers leave out, of every pair; nothing where there are none."""
+    """Return which groups questions without right answers leave out, of every pair; nothing where there are none."""
     missing = Evidence(resolve(request.spec.pair))
     decoded_groups(request.rows, questions, missing)
     return [f"{', '.join(missing.missing)} not measured: {why}" for why in dict.fromkeys(missing.missing.values())]
@@ -325,7 +325,7 @@ def _words(rows: Sequence[Cost], spec: EvalSpec, speed: float | None) -> str:
     lengths = [length for row in rows for length in row.lengths or ()]
     held, missing = len(lengths), sum(row.responses for row in rows) - len(lengths)
     most = missing * (spec.sampling.max_tokens if spec.sampling else 0)
-    words = f"{len(rows)} ways of decoding, {missing + held:,} responses: {held:,} held, {missing:,} missing"
+    words = f"{len(rows)} decodings, {missing + held:,} responses: {held:,} held, {missing:,} missing"
     words += f", {most:,} tokens at most"
     if missing and lengths:
         tokens_left = missing * sum(lengths) / len(lengths)

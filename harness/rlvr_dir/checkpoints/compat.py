@@ -191,7 +191,7 @@ def unreadable_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
         if not stored or not shape:
             continue
         if (weight := missing_weight(stored, expected)) is not None:
-            yield f"{where}: its files lack {weight}; accepted: a checkpoint with every weight of its model"
+            yield f"{where}: its files do not have {weight}; accepted: a checkpoint with every weight of its model"
         drafts = any("nextn" in key or "mtp" in key for key in loaded.configs[role].to_dict())
         if not drafts and (weight := surplus_weight(stored, shape.names, shape.passed_over)) is not None:
             yield (
@@ -302,7 +302,7 @@ def heads_of_two_sizes(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def _on_vllm(spec: EngineSpec) -> bool:
-    """Tell whether vLLM is the engine."""
+    """Return whether vLLM is the engine."""
     return spec.backend == "vllm" or (spec.backend == "auto" and find_spec("vllm") is not None)
 
 
@@ -397,7 +397,7 @@ def other_cuts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def other_configurations(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """Say what else differs, beyond single precision."""
+    """Describe what else differs, beyond single precision."""
     base, rl = (
         json.loads(loaded.configs[role].to_json_string(use_diff=False), parse_float=np.float32)
         for role in ("base", "rl")

@@ -48,7 +48,7 @@ def report(
         ),
     ] = None,
     tokens: Annotated[
-        int, typer.Option(help="Problems a benchmark shown token by token, where records are at hand.", min=0)
+        int, typer.Option(help="Problems a benchmark shown token by token, where records are available.", min=0)
     ] = 2,
     tokenizer: Tokenizer = None,
     tables_of_the_paper: Annotated[

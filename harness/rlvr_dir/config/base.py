@@ -65,7 +65,7 @@ class Spec(BaseModel, frozen=True):
 
 
 def truth_for_number(value: Any, annotation: Any) -> bool:
-    """Tell whether a truth value, alone or in a list, stands where a type means a number and no truth value."""
+    """Return whether a truth value, alone or in a list, stands where a type means a number and no truth value."""
     accepted = _leaves(annotation)
     values = value if isinstance(value, list | tuple) else [value]
     meant = bool(accepted & {int, float}) and not accepted & {bool, Any}

@@ -8,7 +8,7 @@ from pydantic import Field, model_serializer, model_validator
 from rlvr_dir.config.base import Spec, parse
 from rlvr_dir.errors import UserError, mention
 
-LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
+LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the most likely token
 
 
 def merge_sampling(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class SamplingSettings(Spec, frozen=True):
 
     @property
     def greedy(self) -> bool:
-        """Whether the likeliest token is taken, and nothing is drawn."""
+        """Whether the most likely token is taken, and nothing is drawn."""
         return self.temperature == 0
 
     @property

@@ -255,7 +255,7 @@ def _with_ours(folders: Any) -> list[Any]:
 
 
 def _asks_defaults(names: list[Any], folders: list[Any]) -> bool:
-    """Tell whether a task is asked for that none of the folders has: lm-eval then reads all of its 14,000 files."""
+    """Return whether a task is asked for that none of the folders has: lm-eval then reads all of its 14,000 files."""
     from lm_eval.tasks import TaskManager
 
     def whole(name: Any) -> bool:  # a group, or a task, that names no other

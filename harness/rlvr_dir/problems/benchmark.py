@@ -268,7 +268,7 @@ def presentation_beside(jsonl: Path) -> Presentation:
     """Read the YAML beside a JSONL, where there is one; files that it names are beside it, too.
 
     Raises:
-        UserError: another key, a template that is none or leaves the problem out, or an example without an answer.
+        UserError: another key, a template that is invalid or leaves the problem out, or an example without an answer.
     """
     path = jsonl.with_suffix(".prompt.yaml")
     if not path.is_file():

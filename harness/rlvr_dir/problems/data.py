@@ -50,7 +50,7 @@ _TABLE = re.compile(r"\.(?:parquet|csv|tsv|json|jsonl\.gz|arrow|xlsx|txt)$")  # 
 
 
 class NoDataError(UserError):
-    """The problems of a shipped benchmark are not at hand; how many there are is known all the same."""
+    """The problems of a shipped benchmark are not available; how many there are is known all the same."""
 
 
 def tasks_dir() -> Path:
@@ -59,7 +59,7 @@ def tasks_dir() -> Path:
 
 
 def task_config(task: str, benchmark: Benchmark) -> str | dict[str, Any]:
-    """Return what lm-eval's `TaskManager` loads: a shipped name, whose file it finds, or a task of one's own.
+    """Return what lm-eval's `TaskManager` loads: a shipped name, whose file it finds, or a task of your own.
 
     Both are `_math.yaml` with the name and the problems of a benchmark; `SampledMathTask` knows how they are put.
     """
@@ -243,7 +243,7 @@ def _twin(name: str, other: Benchmark, place: str | None) -> Benchmark:
     """Return a benchmark's problems with other answers.
 
     Raises:
-        UserError: their file is not at hand, or has not answers to each problem.
+        UserError: their file is not available, or has not answers to each problem.
     """
     path = Path(place or ".").expanduser() / f"{name}_answers.jsonl"
     if place is None or not path.is_file():

@@ -181,8 +181,8 @@ def look_of(decoding: Any, i: int) -> dict[str, Any]:
 
 
 def _looks(ways: Sequence[tuple[int, str, list[Setting]]]) -> list[dict[str, Any]]:
-    """Return how each line of a figure is drawn: a colour for each criterion, or for each mode if there is one "
-    "criterion.
+    """Return how each line of a figure is drawn: a colour for each criterion, or for each mode if there is one
+    criterion.
 
     Lines that coincide stay visible, because their markers have different shapes and sizes.
     """
@@ -193,12 +193,12 @@ def _looks(ways: Sequence[tuple[int, str, list[Setting]]]) -> list[dict[str, Any
 
 
 def _is_of_the_paper(gate: Any) -> bool:
-    """Tell whether a criterion is the one that the paper is about."""
+    """Return whether a criterion is the one that the paper is about."""
     return gate.landmark and gate.paper
 
 
 def _apart(gate: Any) -> bool:
-    """Tell whether a criterion is a landmark that is not the paper's: such have a look of their own."""
+    """Return whether a criterion is a landmark that is not the paper's: such have a look of their own."""
     return gate.landmark and not gate.paper
 
 

@@ -94,7 +94,7 @@ class BestComparison:
 
     @property
     def sentence(self) -> str:
-        """Say whether decoding with several models beats one model; where these problems cannot tell, that."""
+        """Return whether decoding with several models beats one model; where these problems cannot tell, that."""
         d, setting = self.difference, self.best.setting
         name = "extrapolation" if setting.decoding.gamma > 0 else "decoding with two models"
         points = f"by {100 * abs(d.mean):.1f} points"
@@ -246,7 +246,7 @@ def _crossed(rl: Setting, base: Setting) -> stats.Crossing:
 
 
 def crossings(rows: Sequence[Comparison]) -> str:
-    """Say of each comparison of RL with its base from which k on base's Pass@k is above RL's, a line a benchmark.
+    """Describe for each comparison of RL with its base from which k on base's Pass@k is above RL's, a line a benchmark.
 
     Raises:
         UserError: there is none, or none with two samples a problem.
@@ -262,7 +262,7 @@ def crossings(rows: Sequence[Comparison]) -> str:
 
 
 def crossing_sentence(crossing: stats.Crossing) -> str:
-    """Say at which k base's Pass@k is first above RL's beyond chance; it may fall below again."""
+    """Say at which k base's Pass@k is first significantly above RL's; it may fall below again."""
     estimate = f"the estimate is first above at k = {crossing.estimate}"
     if crossing.k is not None:
         of_all = f"95 % lower bounds of all k up to {crossing.n} together"

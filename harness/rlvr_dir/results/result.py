@@ -326,7 +326,7 @@ class LmEvalResult(TaskResult, frozen=True):
 
 
 class NoResultError(UserError):
-    """No result that can be compared is at hand: unfinished, without right answers, or in lm-eval's own units."""
+    """No result that can be compared is available: unfinished, without right answers, or in lm-eval's own units."""
 
 
 def lm_eval_refusal(task: str, purpose: str) -> NoResultError:

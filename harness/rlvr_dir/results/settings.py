@@ -1,4 +1,4 @@
-"""Settings: the results of one way of decoding one benchmark, which differ in nothing but their seed, and their labels.
+"""Settings: the results of one decoding one benchmark, which differ in nothing but their seed, and their labels.
 
 settings = settings_of(read_results(["runs/demo"]))  # the seeds of a setting become one
 """
@@ -24,7 +24,7 @@ FEW_COVER = "97 to 100 % (shares of tokens 91 to 97 %)"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting(stats.Scores):
-    """The results of one way of decoding one benchmark, which differ in nothing but their seed.
+    """The results of one decoding one benchmark, which differ in nothing but their seed.
 
     `values` is (problems, samples of all seeds), 0 and 1.
     `label` is the decoding's, with what else tells the setting from the others.
@@ -150,7 +150,7 @@ def few_families(settings: Iterable[stats.Scores]) -> list[str]:
 
 
 def few_families_words(few: Sequence[str]) -> list[str]:
-    """Say what intervals are worth of these benchmarks, which have fewer than ten families; nothing of none."""
+    """Describe what intervals are worth of these benchmarks, which have fewer than ten families; nothing of none."""
     return [f"Few families: {', '.join(few)}. There 95 % intervals cover {FEW_COVER} in simulation."] if few else []
 
 
