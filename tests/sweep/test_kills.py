@@ -105,6 +105,7 @@ def test_a_sweep_of_trainings_is_killed_with_its_workers(host, look, tmp_path):
     rng, kills, out, undisturbed = random.Random(5), 0, tmp_path / "out", tmp_path / "undisturbed"
     changes = {"kind": "train", "workers": {"count": 2}, "seeds": [0]}
     assert host.run(undisturbed, **changes) == 0
+    assert not look(undisturbed, **changes)[1].read_failures()
     while True:
         pid = host.start(out, **changes)
         if kills < TRAINING_KILLS:

@@ -149,7 +149,9 @@ def test_a_changed_sweep_is_refused_with_the_difference(grid):
     assert "-sampling: {temperature: 1.0, top_p: 0.7, max_tokens: 40, seed: 0, samples: 2}" in caught.value.more
     assert "+sampling: {temperature: 1.0, top_p: 0.7, max_tokens: 40, seed: 0, samples: 3}" in caught.value.more
     said = []
-    free = sweep(batch=1, engine={"backend": "transformers", "max_num_seqs": 7})  # changes no result
+    args = {"disable_custom_all_reduce": True}
+    engine = {"backend": "transformers", "max_num_seqs": 7, "tensor_parallel_size": 8, "vllm_args": args}
+    free = sweep(batch=1, engine=engine)  # changes no result
     folder.create_or_verify(free, said.append)
     assert not said
     folder.create_or_verify(sweep(parameters=_more(-0.2)), said.append)

@@ -78,10 +78,10 @@ class Questions:
         foreign = [task for task, benchmark in benchmarks.items() if isinstance(benchmark, LmEvalBenchmark)]
         return cls(benchmarks, (*bare, *foreign))
 
-    def jobs(self, spec: EvalSpec, engine: Engine, *, trace: int | None = None) -> list[Job]:
+    def jobs(self, spec: EvalSpec, engine: Engine, store: RecordStore, *, trace: int | None = None) -> list[Job]:
         """Return the jobs of a spec; nothing grades those of tasks without right answers."""
         bare = {self.benchmarks[task].name for task in self.unanswered}
-        jobs = jobs_of(spec, engine, trace=trace, benchmarks=self.benchmarks)
+        jobs = jobs_of(spec, engine, trace=trace, benchmarks=self.benchmarks, store=store)
         return [replace(job, golds={}) if job.task in bare else job for job in jobs]
 
 
@@ -136,8 +136,9 @@ def gather(
     with showing(progress), closing(engine):
         decoded = traceable_groups(decoded, engine, evidence)
         if {"tokens", "interventions"} & {*decoded}:
-            jobs = traced_jobs(spec, engine, questions)
-            for done in run_jobs(engine, jobs, RecordStore(records), progress=progress):
+            store = RecordStore(records)
+            jobs = traced_jobs(spec, engine, questions, store)
+            for done in run_jobs(engine, jobs, store, progress=progress):
                 evidence.speed = done.tokens_per_second or evidence.speed
         if "tokens" in decoded:
             with phase("reading traces"):
@@ -184,9 +185,9 @@ def traceable_groups(decoded: Sequence[str], engine: Engine, evidence: Evidence)
     return [group for group in decoded if group == "outcomes"]
 
 
-def traced_jobs(spec: EvalSpec, engine: Engine, questions: Questions) -> list[Job]:
+def traced_jobs(spec: EvalSpec, engine: Engine, questions: Questions, store: RecordStore) -> list[Job]:
     """Return the jobs of base's and RL's own answers, traced."""
-    return questions.jobs(spec.model_copy(update={"decodings": ALONE}), engine, trace=TOP)
+    return questions.jobs(spec.model_copy(update={"decodings": ALONE}), engine, store, trace=TOP)
 
 
 def intervention_points(
@@ -268,7 +269,7 @@ def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records
     with closing(open_engine(evidence.pair, spec.engine, lazily=True)) as engine:
         decoded = traceable_groups(decoded, engine, evidence)
         alone = spec.model_copy(update={"decodings": ALONE})
-        jobs = questions.jobs(alone, engine, trace=None if decoded == ["outcomes"] else TOP)
+        jobs = questions.jobs(alone, engine, store, trace=None if decoded == ["outcomes"] else TOP)
         rows = [_cost(job, store) for job in jobs]
         if "interventions" not in decoded:
             return rows
@@ -276,7 +277,7 @@ def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records
             return rows + [Cost(sum(row.responses for row in rows) // len(ALONE), None)] * len(WAYS) * len(SHARES)
         points = intervention_points(spec, engine, records, progress=False)
         decodings = tuple(dict.fromkeys(decoding for *_, decoding in points))
-        jobs = questions.jobs(spec.model_copy(update={"decodings": decodings}), engine)
+        jobs = questions.jobs(spec.model_copy(update={"decodings": decodings}), engine, store)
         return rows + [_cost(job, store) for job in jobs]
 
 

@@ -25,6 +25,7 @@ from typing import Any
 from rlvr_dir.config import EvalSpec
 from rlvr_dir.decode import Engine, Request, Rollout
 from rlvr_dir.decode.progress import Progress
+from rlvr_dir.decode.types import EngineLost
 from rlvr_dir.digest import installed
 from rlvr_dir.evals.jobs import Job, jobs_of
 from rlvr_dir.evals.order import points_first
@@ -33,7 +34,7 @@ from rlvr_dir.problems.benchmark import Benchmark
 from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.problems.generation import template_name
 from rlvr_dir.problems.lm_eval_tasks import computed_scores
-from rlvr_dir.progress import phase, showing
+from rlvr_dir.progress import phase, say, showing
 from rlvr_dir.records import Key, Record, RecordStore, Row, judge_name
 from rlvr_dir.records.config import NOT_HASHED
 from rlvr_dir.records.verdicts import versions as grading_versions
@@ -41,6 +42,7 @@ from rlvr_dir.results.from_records import provenance
 from rlvr_dir.results.result import EvalResult, LmEvalResult, refuse_lm_eval_tasks, result_from
 
 GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which waits for hard answers
+MOST_LOSSES = 3  # of an engine in a row, without a finished response in between, after which a command ends
 
 
 def evaluate(
@@ -90,10 +92,10 @@ def evaluate_all(
     """
     benchmarks = preflight_of(spec) if benchmarks is None else benchmarks
     with showing(progress), opened(spec, engine) as engine:
-        jobs = jobs_of(spec, engine, benchmarks=benchmarks)
+        store = RecordStore(records) if records else None
+        jobs = jobs_of(spec, engine, benchmarks=benchmarks, store=store)
         context = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
         context |= {"part": spec.part.words} if spec.part.words else {}
-        store = RecordStore(records) if records else None
         results: dict[int, EvalResult | LmEvalResult] = {}
         place = {decoding: n for n, decoding in enumerate(points_first(spec.decodings))}
         ordered = sorted(jobs, key=lambda job: place[job.decoding])
@@ -214,7 +216,7 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
             """Yield what is held, then what is decoded, with its text, stored before anybody sees it."""
             yield from ((request, row, None) for request, row in stored if row is not None)
             waiting: deque[tuple[Rollout, Future[Row]]] = deque()
-            for rollout in engine.generate(missing, progress=board) if missing else ():
+            for rollout in _generated(engine, missing, board) if missing else ():
                 waiting.append((rollout, keeper.submit(keep, rollout)))
                 while waiting and waiting[0][1].done():
                     yield finished(*waiting.popleft())
@@ -263,6 +265,28 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
         if open_jobs:
             lacking = ", ".join(f"{jobs[index].task} {jobs[index].decoding.label()}" for index in sorted(open_jobs))
             raise RuntimeError(f"the engine did not return every response of {lacking}")
+
+
+def _generated(engine: Engine, requests: Sequence[Request], board: Progress) -> Iterator[Rollout]:
+    """Yield the rollouts of some requests; if the engine is lost, announce it, start it again and decode the rest.
+
+    Raises:
+        EngineLost: the engine was lost `MOST_LOSSES` times without finishing a response in between.
+    """
+    left, losses = {(request.tag, request.problem, request.sample): request for request in requests}, 0
+    while True:
+        try:
+            for rollout in engine.generate([*left.values()], progress=board):
+                done, losses = rollout.request, 0
+                left.pop((done.tag, done.problem, done.sample), None)
+                yield rollout
+            return
+        except EngineLost as error:
+            losses += 1
+            if losses == MOST_LOSSES or not left:
+                raise
+            say(f"{error}\nstarting the engine again; {len(left):,} responses are left to generate")
+            engine.close()
 
 
 # What an evaluation stands on

@@ -148,7 +148,7 @@ class RlvrDirLM(LM):
             families = {doc["id"]: doc["family"] for _, doc in pairs if doc.get("family")} or None
             facts = replace(facts, grader=self.args.spec.grader or facts.grader, families=families)
             golds = {request.problem: gold_of(doc) for request, doc in pairs}
-        job = make_job(task, requests, self.engine, facts, golds, like)
+        job = make_job(task, requests, self.engine, facts, golds, like, store=self.records)
         return replace(job, lm_eval_task=lm_eval_task, chat=self._chat)
 
     def _remark(self, requests: Sequence[Any], tasks: Sequence[str]) -> None:

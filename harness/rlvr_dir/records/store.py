@@ -45,6 +45,16 @@ class RecordStore:
             record.close()
             raise
 
+    def kept_as(self, config: RecordConfig, earlier: Sequence[RecordConfig], task: str) -> RecordConfig:
+        """Return the config by whose hash a record is kept here: its own, or one of an earlier version's.
+
+        The first of `earlier`, by which the version before would have named it, comes before its own.
+        """
+        for known in (*earlier[:1], config, *earlier):
+            if (self.folder / known.hash() / task / JOURNAL).is_file():
+                return known
+        return config
+
     def names(self) -> list[tuple[str, str]]:
         """Return (record hash, task) of every record, sorted."""
         folders = {path.parent for path in self.folder.glob(f"*/*/{JOURNAL}")}
