@@ -117,7 +117,7 @@ def test_every_command_that_decodes_takes_every_engine_option_of_eval():
     found = {"eval": eval_, "view": view} | analyse.commands
     taken = {name: {option for each in command.params for option in each.opts} for name, command in found.items()}
     engine = {f"--{name.replace('_', '-')}" for name in EngineSpec.model_fields if name != "vllm_args"}
-    for name in ("eval", "view", "tokens", "texts"):
+    for name in ("eval", "view", "gated", "texts"):
         assert engine <= taken[name], name
 
 

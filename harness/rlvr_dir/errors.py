@@ -47,9 +47,11 @@ class UserError(ValueError):
         hint: object = "",
     ) -> None:
         self.problem, self.more = str(problem), tuple(more)
-        self.argument, self.value = argument, None if value is _NOT_GIVEN else value
-        self.accepted, self.hint = str(accepted), str(hint)
         self._has_value = value is not _NOT_GIVEN
+        first = None if argument else _NAMED.match(self.problem)  # a sentence that begins with an argument is about it
+        self.argument = first[1] if first else argument
+        self.value = first[2] if first else value if self._has_value else None
+        self.accepted, self.hint = str(accepted), str(hint)
         super().__init__(self.sentence())
 
     def sentence(self, options: Mapping[str, str] | None = None) -> str:

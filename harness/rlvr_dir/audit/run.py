@@ -30,6 +30,7 @@ from rlvr_dir.markdown import duration
 from rlvr_dir.problems.benchmark import Benchmark
 from rlvr_dir.progress import say
 from rlvr_dir.report.rows import estimate
+from rlvr_dir.results.replacements import Replacements
 from rlvr_dir.stats import Estimate
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ class Request:
 class Audit:
     """Hold what was found: the claims asked for, the table as its file has it, and the audited pair's `frames`.
 
+    `replaced` has the tokens that would change if RL wrote base's tokens, if rows of tokens were asked for.
+
     `analysis` has the table `rows`, a row a claim and column, and facts, of each column its `pairs` and what is
     `missing` of it, by group.
     """
@@ -107,6 +110,7 @@ class Audit:
     claims: tuple[Claim, ...]
     analysis: Analysis
     frames: Mapping[str, Frame]
+    replaced: Replacements | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -127,6 +131,8 @@ class Audit:
 def run_audit(request: Request, *, records: Path, out: Path | None = None, progress: bool = True) -> Audit:
     """Measure every claim that was asked for, on every pair; write `audit.json` and `audit.csv` into `out`, if given.
 
+    With rows of tokens it also writes `tokens.json`, which `rlvr-dir report --analysis` draws.
+
     Raises:
         UserError: what `Request.check` refuses, no group can be measured, or the disk is full.
     """
@@ -139,7 +145,9 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
     evidence: dict[str, list[Evidence]] = {}
     numbers: dict[str, list[Estimate]] = {}
     for column, specs in request.columns.items():
-        seeds = evidence[column] = [gather(spec, request.rows, questions, records, **kwargs) for spec in specs]
+        seeds = evidence[column] = [
+            gather(spec, request.rows, questions, records, counted=column == THIS, **kwargs) for spec in specs
+        ]
         numbers[column] = [over_seeds([estimate_of(claim, seed) for seed in seeds], *claim.range) for claim in chosen]
         for seed in seeds if column != THIS else ():  # which may be large, and are drawn of the pair itself alone
             seed.frames = {}
@@ -156,7 +164,9 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
     if out is not None:
         analysis.write(out)
         write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
-    return Audit(chosen, analysis, this.frames)
+        if this.tokens is not None:
+            this.tokens.write(out)
+    return Audit(chosen, analysis, this.frames, this.replaced)
 
 
 def beside_of(texts: Sequence[str]) -> dict[str, list[Pair]]:

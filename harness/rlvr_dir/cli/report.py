@@ -64,7 +64,7 @@ def report(
     \b
         rlvr-dir report runs/demo --out report
         rlvr-dir report DAPO=runs/train/DAPO Ours=runs/train/low_prob-0.2 --out report
-        rlvr-dir analyse tokens --tasks tiny_medium && rlvr-dir report runs/demo --analysis runs/analysis
+        rlvr-dir audit --rows tokens --tasks tiny_medium && rlvr-dir report runs/demo --analysis audit
     """
     from rlvr_dir import __version__
     from rlvr_dir.report.analyses import analysis_chapters
