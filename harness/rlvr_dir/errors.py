@@ -13,7 +13,7 @@ _LONGEST_VALUE = 300
 _NOT_GIVEN: object = object()
 # Noncharacters of Unicode, which no text contains: they enclose an argument that a sentence names (`mention`).
 _BEGIN, _MIDDLE, _END = "\ufdd0", "\ufdd1", "\ufdd2"
-_SIMPLE = re.compile(r"[\w./@+-]+")  # a text that needs no quotes
+_SIMPLE = re.compile(r"[\w.@+-]+")  # a text that needs no quotes
 _NAMED = re.compile(f"{_BEGIN}([^{_MIDDLE}]*){_MIDDLE}([^{_END}]*){_END}")
 
 
