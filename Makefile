@@ -102,15 +102,15 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 	done
 	for sweep in $(TINY_SWEEPS); do \
 		$(BIN)/rlvr-dir sweep run $$sweep $(WHOLE) --out $(PAPER) || exit; done
-	$(BIN)/rlvr-dir analyse tokens --tasks tiny_medium --samples 8 --max-tokens 256 --enforce-eager \
-		--records $(PAPER)/records --out $(PAPER)/analysis
+	$(BIN)/rlvr-dir audit --rows tokens --tasks tiny_medium --samples 8 --max-tokens 256 --enforce-eager --no-track \
+		--records $(PAPER)/records --out $(PAPER)/audit
 	$(BIN)/rlvr-dir eval examples/tiny/decision.yaml --no-track --records $(PAPER)/records --out $(PAPER)/decision
 	$(BIN)/rlvr-dir analyse gated $(shell sed -n 's/^  - "\(replace,[^"]*=[0-9.-]*\)"$$/-d \1/p' examples/tiny/decision.yaml) \
 		--tasks tiny_medium --samples 8 --max-tokens 512 --enforce-eager --records $(PAPER)/records \
 		--out $(PAPER)/decision-analysis
 	find reports/tiny -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +  # an older report had other figures
 	$(BIN)/rlvr-dir report $(TINY_SWEEPS:%=$(PAPER)/sweeps/%/results) \
-		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/analysis \
+		$(PAPER)/sweeps/tiny_{reweight,rollout_top_p} --analysis $(PAPER)/audit \
 		--analysis $(PAPER)/analysis/tiny_reweight --analysis $(PAPER)/analysis/tiny_rollout_top_p \
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny
 	$(BIN)/rlvr-dir report $(PAPER)/decision --analysis $(PAPER)/decision-analysis --out reports/tiny/decision \
@@ -187,14 +187,15 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		--records $(SMOL)/records --no-track --out $(SMOL)/criteria-{}'
 	$(BIN)/rlvr-dir eval examples/smol/extrapolate.yaml --records $(SMOL)/records --no-track --out $(SMOL)/extrapolate
 	$(call SMOL_RL,eval) -d base --seed 1 --no-track --out $(SMOL)/base-again
-	$(call SMOL_RL,analyse tokens) --out $(SMOL)/analysis
+	$(call SMOL_RL,audit) --rows tokens --no-track --out $(SMOL)/tokens
 	$(BIN)/rlvr-dir analyse curves $(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/train-$(seed)/seed-$(seed)/log.jsonl") \
 		--out $(SMOL)/analysis
 	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/decided $(foreach seed,$(SMOL_SEEDS),$(foreach \
 		of,$(patsubst %,sweeps/smol_decision_%_,delta_logp_replace delta_logp_resample kl_replace kl_resample) criteria-,\
 		"SmolLM2-135M=$(SMOL)/$(of)$(seed)"))
 	rm -rf reports/smol
-	$(BIN)/python -m examples.stage report "seed 0=$(SMOL)/extrapolate" --analysis $(SMOL)/decided --analysis $(SMOL)/analysis \
+	$(BIN)/python -m examples.stage report "seed 0=$(SMOL)/extrapolate" --analysis $(SMOL)/decided --analysis $(SMOL)/tokens \
+		--analysis $(SMOL)/analysis \
 		--tokenizer $(SMOL)/base --title "SmolLM2-135M-Instruct and sums in words" --out reports/smol
 	$(BIN)/rlvr-dir audit $(SMOL)/base $(SMOL)/train-0/seed-0/rl --beside "three seeds=$(SMOL)/base:$(AUDITED)" \
 		--tasks $(SUMS) --limit 60 --samples 4 --max-tokens 48 --max-model-len 512 --block-size 32 --enforce-eager \

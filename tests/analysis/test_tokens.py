@@ -11,7 +11,8 @@ from rlvr_dir.analysis.records import TracedRecords
 from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.analysis.selected import nucleus, selections, threshold
 from rlvr_dir.analysis.tokens import BINS, DELTA_EDGES, Generation
-from rlvr_dir.analysis.traced import TOP, token_statistics
+from rlvr_dir.audit.run import audit
+from rlvr_dir.audit.tokens import TOP
 from rlvr_dir.config import EngineSpec, EvalSpec, Sampling
 from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.policy.statistics import entropy, kl_divergence
@@ -121,16 +122,20 @@ def test_from_the_tiny_pair_to_a_chapter(tmp_path):
         engine=EngineSpec(backend="transformers"),
     )
 
-    def run():
-        return token_statistics(spec, tmp_path, selected=0.05, progress=False)
+    asked = {"samples": 2, "max_tokens": 48, "limit": 4, "backend": "transformers", "rows": "tokens"}
 
-    found = run()
-    assert Analysis.read(found.write(tmp_path)) == run()  # the second time from the records
+    def run(out):
+        audit("tiny@base", "tiny@8", "tiny_easy", records=tmp_path / "records", out=out, **asked)
+        return Analysis.read(out / "tokens.json")
+
+    found = run(tmp_path)
+    assert found == run(tmp_path / "again")  # the second time from the records
     chapter = token_chapter(found)
     assert [one.name for one in chapter.sections] == [
         "histogram-delta", "histogram-magnitude", "probability-by-delta", "gradient", "selected", "likelier",
     ]  # fmt: skip
-    records = TracedRecords(spec.replace(decodings=("base", "rl")), tmp_path, top=TOP, progress=False)
+    both = spec.replace(decodings=("base", "rl"))
+    records = TracedRecords(both, tmp_path / "records", top=TOP, progress=False)
     for who in ("base", "rl"):
         traces = [trace_of(row) for row in records.read(who)]
         facts = {name: np.concatenate([trace.fact(name) for trace in traces]).astype(float) for name in FACTS}

@@ -61,7 +61,7 @@ def report():
 
 
 def tokens(words):
-    """Token statistics as `rlvr-dir analyse tokens` writes them, whose tokens are `words`."""
+    """Token statistics as `rlvr-dir audit` writes them, whose tokens are `words`."""
     known = Estimate(0.25, 0.2, 0.3)
     both = [{"generation": who} for who in ("base", "rl")]
     facts = ("delta_logp", "entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl")

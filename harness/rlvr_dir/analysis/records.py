@@ -35,9 +35,9 @@ def drawn_alike(jobs: list[Job]) -> list[Job]:
     if len(ways) > 1:
         words_of_tasks = "; ".join(f"{task}: {words}" for words, task in ways.items())
         raise UserError(
-            f"sampling: tasks draw in ways of their own ({words_of_tasks}); "
-            "accepted: tasks that draw alike, or a sampling for "
-            "all of them (--temperature, --top-p)"
+            f"The tasks are sampled in different ways: {words_of_tasks}",
+            argument="sampling",
+            hint="Give a temperature and a top_p for all of them.",
         )
     return jobs
 

@@ -1,43 +1,55 @@
-"""Token statistics of a pair: base and RL answer the same problems, both score every token, everything is counted.
+"""Token statistics of a pair: base and RL answered the same problems, both scored every token, everything is counted.
 
-found = token_statistics(EvalSpec(tasks=("tiny_medium",)), "runs/records")
+The audit makes it of the responses that it reads, and writes it beside its page as `tokens.json`.
 """
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.analysis.records import TracedRecords
+from rlvr_dir.analysis.records import description_of, drawn_alike, once
 from rlvr_dir.analysis.result import Analysis, columns
 from rlvr_dir.analysis.selected import selections
 from rlvr_dir.analysis.tokens import DELTA_EDGES, PROBABILITY_EDGES, Generation
-from rlvr_dir.config import Decoding, EvalSpec
-from rlvr_dir.progress import phase, showing
+from rlvr_dir.evals.jobs import Job
+from rlvr_dir.evals.traces import rollouts
+from rlvr_dir.records import Row
 from rlvr_dir.stats import token_share
 
-TOP = 10  # likeliest tokens listed a position
 RATIO = 0.08  # of base's tokens that each criterion picks, as in the paper
 TOKENS, WORDS = 50, 100  # tokens and words listed
 SHARE, LEAST = 1e-4, 5  # of all tokens, and at least: how often a word must have been met
 
 
 def token_statistics(
-    spec: EvalSpec, records: str | Path, *, selected: float = RATIO, progress: bool = True
+    jobs: Sequence[Job],
+    records: str | Path,
+    tokenizer: Any,
+    pair: Mapping[str, Any],
+    *,
+    selected: float = RATIO,
 ) -> Analysis:
-    """Decode base and RL, and nothing else of a spec, with traces, and count their tokens.
+    """Count the tokens of base's and RL's responses.
 
-    What the records hold is not decoded again.
+    Args:
+        jobs: of base and RL, finished, with traces that list most likely tokens.
+        records: the store that has their responses.
+        tokenizer: of the pair, one of transformers.
+        pair: what is said of the pair (`Engine.info`).
+        selected: the share of base's tokens that each criterion picks.
 
     Raises:
-        UserError: what `evaluate` refuses.
+        UserError: the tasks are sampled in different ways.
     """
-    both = spec.model_copy(update={"decodings": (Decoding(mode="base"), Decoding(mode="rl"))})
-    traced = TracedRecords(both, records, top=TOP, progress=progress)
-    drawn = traced.jobs[0].sampling
-    with showing(progress), phase("counting"):
-        base, rl = Generation("base").add_all(traced.read("base")), Generation("rl").add_all(traced.read("rl"))
-        chosen, positions = selections(lambda: traced.read("base"), selected, drawn.top_p)
+    jobs = once(drawn_alike([*jobs]))
+
+    def read(mode: str) -> Iterator[Row]:
+        return (row for job in jobs if job.decoding.mode == mode for row in rollouts(job, records))
+
+    base, rl = Generation("base").add_all(read("base")), Generation("rl").add_all(read("rl"))
+    chosen, positions = selections(lambda: read("base"), selected, jobs[0].sampling.top_p)
     least = word_floor(rl.tokens)
     ranges = [f"< {DELTA_EDGES[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(DELTA_EDGES)), f"> {DELTA_EDGES[-1]:g}"]
     tables: dict[str, list[dict[str, Any]]] = {
@@ -76,14 +88,14 @@ def token_statistics(
                 "kind": kind,
             }
             tables["selected"] += [
-                {**keys, "rank": rank, "id": token, "token": text(traced.tokenizer, token), "count": float(count)}
+                {**keys, "rank": rank, "id": token, "token": text(tokenizer, token), "count": float(count)}
                 for rank, (token, count) in enumerate(counter.most_common(TOKENS), 1)
             ]
     likelier = [
-        {"rank": rank, "token": text(traced.tokenizer, word["id"]), **word}
+        {"rank": rank, "token": text(tokenizer, word["id"]), **word}
         for rank, word in enumerate(rl.likelier(least, WORDS), 1)
     ]
-    facts = {**traced.description, "ratio": selected, "positions": positions, "least": least}
+    facts = {**description_of(jobs, pair), "ratio": selected, "positions": positions, "least": least}
     sections = {**tables, "likelier": likelier}
     return Analysis(kind="tokens", facts=facts, tables={name: tuple(rows) for name, rows in sections.items()})
 

@@ -5,14 +5,18 @@ only what is missing, and an evaluation or a sweep that was there before is used
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas
 
+from rlvr_dir.analysis.expected import expected_replacements
+from rlvr_dir.analysis.records import once
+from rlvr_dir.analysis.result import Analysis
+from rlvr_dir.analysis.traced import token_statistics
 from rlvr_dir.audit.claim import GROUPS, Frame
-from rlvr_dir.audit.interventions import SHARES, WAYS, point_frame, points_at
+from rlvr_dir.audit.interventions import AT, SHARES, WAYS, point_frame, points_at
 from rlvr_dir.audit.outcomes import rank_name
 from rlvr_dir.audit.tokens import TOP, traced_tokens
 from rlvr_dir.audit.weights import weight_changes
@@ -34,6 +38,7 @@ from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark
 from rlvr_dir.progress import phase, showing
 from rlvr_dir.records import RecordStore, Row, fingerprint
 from rlvr_dir.results import EvalResult, frame
+from rlvr_dir.results.replacements import Replacements
 from rlvr_dir.sweep.matched import is_uniform
 from rlvr_dir.sweep.taus import gate_of
 
@@ -44,7 +49,9 @@ ALONE = (Decoding(mode="base"), Decoding(mode="rl"))
 class Evidence:
     """Hold what is known of one pair: a frame by what claims read, and why others are not to be had, by group.
 
-    `same` says that both models are one. `speed` is in tokens a second; None where nothing was decoded.
+    `same` is True if both models are one. `speed` is in tokens a second; it is None if nothing was decoded. `tokens`
+    are the token statistics, and `replaced` the tokens that change where RL writes base's tokens; they are there for
+    the audited pair, if rows of tokens are asked for.
     """
 
     pair: Pair
@@ -52,6 +59,8 @@ class Evidence:
     missing: dict[str, str] = field(default_factory=dict)
     same: bool = False
     speed: float | None = None
+    tokens: Analysis | None = None
+    replaced: Replacements | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +110,7 @@ def gather(
     *,
     low_rank: Sequence[int] = (),
     models: Path,
+    counted: bool = False,
     progress: bool = True,
 ) -> Evidence:
     """Return what the claims of some groups read of one pair; decode what the records do not hold.
@@ -110,6 +120,7 @@ def gather(
         groups: of `GROUPS`.
         low_rank: ranks of ΔW whose models are scored, with outcomes.
         models: folder that receives these models.
+        counted: whether the statistics of tokens are made, too.
 
     Raises:
         UserError: another process writes a record, or the disk is full.
@@ -144,6 +155,8 @@ def gather(
             with phase("reading traces"):
                 rows = {mode.mode: _rows(jobs, mode, records) for mode in ALONE}
                 evidence.frames["traces"] = traced_tokens(rows, _families(jobs))
+                if counted:
+                    _count_tokens(evidence, jobs, records, engine)
         if "interventions" in decoded:
             points = intervention_points(spec, engine, records, progress=progress)
             results = _evaluated(spec, [*ALONE, *(decoding for *_, decoding in points)], engine, records, progress)
@@ -163,6 +176,15 @@ def gather(
     return evidence
 
 
+def _count_tokens(evidence: Evidence, jobs: Sequence[Job], records: Path, engine: Engine) -> None:
+    """Make the statistics of tokens, and the table of what RL would write in place of base's tokens."""
+    tasks = ", ".join(dict.fromkeys(job.task for job in jobs))
+    title = f"Base's responses to {tasks}, the {100 * AT:g} % of tokens with the lowest Δ log p"
+    evidence.replaced = expected_replacements(lambda: _rows(once(jobs), ALONE[0], records), title, AT, engine.tokenizer)
+    with suppress(UserError):  # tasks that are sampled in different ways are not counted together
+        evidence.tokens = token_statistics(jobs, records, engine.tokenizer, engine.info()["pair"])
+
+
 def decoded_groups(groups: Collection[str], questions: Questions, evidence: Evidence) -> list[str]:
     """Return the groups that need responses; note of those that need right answers why they cannot be had."""
     decoded = [group for group in GROUPS if group in groups and group != "weights"]
@@ -180,7 +202,7 @@ def traceable_groups(decoded: Sequence[str], engine: Engine, evidence: Evidence)
     if shared == size > columns(TOP):
         return [*decoded]
     why = f"RL has {size - shared} tokens that base does not know, which have no divergence" if shared < size else ""
-    why = why or f"a vocabulary of {size} tokens is too small for the {TOP} likeliest ones"
+    why = why or f"a vocabulary of {size} tokens is too small for the {TOP} most likely ones"
     evidence.missing |= {group: f"{why}; accepted: another pair" for group in decoded if group != "outcomes"}
     return [group for group in decoded if group == "outcomes"]
 
@@ -249,14 +271,14 @@ def _speed(results: Sequence[EvalResult]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Responses that a way of decoding needs, and the lengths of those held; None where that cannot be told yet."""
+    """Responses that a decoding needs, and the lengths of those held; None where that cannot be told yet."""
 
     responses: int
     lengths: tuple[int, ...] | None
 
 
 def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records: Path) -> list[Cost]:
-    """Return what each way of decoding one pair needs and has; load no weights, decode nothing.
+    """Return what each decoding one pair needs and has; load no weights, decode nothing.
 
     Raises:
         UserError: the two models do not fit together.

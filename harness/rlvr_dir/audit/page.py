@@ -18,6 +18,7 @@ from rlvr_dir.audit.tokens import OWNERS
 from rlvr_dir.config.pair import model_name
 from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
 from rlvr_dir.report.model import Cell, Chapter, Report, Section, Tile, cell, frame
+from rlvr_dir.report.replacements import replacements_table
 from rlvr_dir.report.tables import place
 from rlvr_dir.results.settings import few_families_words
 from rlvr_dir.stats import Estimate
@@ -61,6 +62,8 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
     for group in dict.fromkeys(claim.group for claim in audit.claims):
         why_not = {name: missing[name][group] for name in audit.columns if group in missing[name]}
         table = () if len(why_not) == len(audit.columns) else claim_tables(audit, group)
+        if group == "tokens" and audit.replaced is not None and len(audit.replaced.frame):
+            table = (replacements_table(audit.replaced, "replacements"), *table)
         paragraphs = tuple(f"Not measured for {name}: {why}" for name, why in why_not.items())
         chapters.append(Chapter(TITLES[group], paragraphs, table))
     headline, *lead = lines(audit)
@@ -94,6 +97,8 @@ def lines(audit: Audit) -> list[str]:
     facts, pair, beside = audit.analysis.facts, audit.pair, audit.columns[1:]
     name = model_name(pair.rl)
     sentences = [f"What RL changed in {'the tiny pair' if name == 'tiny pair' else name}", *summary(audit)]
+    if audit.replaced is not None:
+        sentences += audit.replaced.sentences()
     drawn = f" Both were evaluated on {facts['questions']}, {facts['samples']} samples each, {facts['sampling']}."
     sentences.append(f"Base is {place(pair.base)}, RL is {place(pair.rl)}.{drawn if facts['tasks'] else ''}")
     for name in facts["same"]:

@@ -27,34 +27,6 @@ CREDITED = (
 )  # fmt: skip
 
 
-@app.command("tokens")
-@spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("grader",))
-def analyse_tokens(
-    options: dict[str, Any],
-    ratio: Annotated[
-        float, typer.Option(help="Share of base's tokens that each criterion picks.", min=0, max=1)
-    ] = 0.08,
-    records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
-        "runs/records"
-    ),
-    out: AnalysisOut = OUT,
-) -> None:
-    """Score each token of both models with both: OUT/tokens.json.
-
-    On tiny_medium unless --tasks says otherwise.
-
-    \b
-        rlvr-dir analyse tokens --tasks tiny_easy,tiny_medium --samples 16 --limit 60 --ratio 0.02
-    """
-    with phase("starting"):
-        from rlvr_dir.analysis.traced import token_statistics
-
-    spec = load_eval({"tasks": "tiny_medium"}, options)
-    check_writable(out, records)
-    analysis = token_statistics(spec, records, selected=ratio)
-    _keep(analysis, out)
-
-
 @app.command("gated")
 @spec_options(EvalSpec, Pair, Sampling, EngineSpec, without=("grader",))
 def analyse_gated(

@@ -184,7 +184,7 @@ class EvalProgress(Progress):
         if self._current < 0 or not (right := self._right[self._current]):
             return ""
         job = self._jobs[self._current]
-        score = f"{100 * sum(right) / len(right):.1f} of the first {len(right)} of {len(job.requests)} to end"
+        score = f"{100 * sum(right) / len(right):.1f} % correct so far ({len(right)} of {len(job.requests)} responses)"
         return f" | {job.task} {job.decoding.label()}: {score}"
 
 

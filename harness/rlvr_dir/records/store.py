@@ -31,7 +31,9 @@ class RecordStore:
         samples: int,
         **options: Any,
     ) -> Record:
-        """Return the record of `config` and `task`, made if need be, locked and repaired; `how` is that of `ask`.
+        """Return the record of `config` and `task`, locked and repaired. It is created if there is none.
+
+        `options` are those of `Record.request`.
 
         Raises:
             UserError: another process writes it, or the disk is full.

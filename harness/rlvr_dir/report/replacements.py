@@ -19,11 +19,12 @@ def replacements_chapter(found: Sequence[Replacements]) -> Chapter | None:
         "was written: the proposed token was dropped. Δ log p is log π_RL − log π_Base. A negative value means that RL "
         "made the token less likely, a positive one that RL made it more likely."
     )
-    sections = tuple(_table(one, f"replacements-{number}") for number, one in enumerate(found))
+    sections = tuple(replacements_table(one, f"replacements-{number}") for number, one in enumerate(found))
     return Chapter("Which tokens changed", (text,), sections)
 
 
-def _table(found: Replacements, name: str) -> Section:
+def replacements_table(found: Replacements, name: str) -> Section:
+    """Return the table of the most frequent replacements."""
     rows = [
         {
             "Dropped": quoted(row["proposed_text"], row["proposed"]),
@@ -33,17 +34,25 @@ def _table(found: Replacements, name: str) -> Section:
             "Problems": row["problems"],
             "Δ log p\nof the dropped": cell(row["delta_logp"], 2, unit=1, plus=True),
             "Δ log p\nof the written": cell(row["delta_logp_written"], 2, unit=1, plus=True),
-            "Responses right": cell(row["right"], 1, suffix=" %"),
+            **({} if found.right is None else {"Responses right": cell(row["right"], 1, suffix=" %")}),
             "First example": _example(row),
         }
         for row in found.frame[:SHOWN].to_dict("records")
     ]
     first, *notes = found.sentences()
-    right = 100 * found.result.avg
-    notes += [
-        f"The {len(rows)} most frequent of {len(found.frame):,} different replacements. Δ log p in nats, means. "
-        f"Responses right: of the responses that have this replacement; of all responses {right:.1f} % are right."
-    ]
+    notes.append(
+        f"The {len(rows)} most frequent of {len(found.frame):,} different replacements. Δ log p in nats, means."
+    )
+    if found.right is not None:
+        notes.append(
+            "Responses right: of the responses that have this replacement. Of all responses "
+            f"{100 * found.right:.1f} % are right."
+        )
+    if found.expected:
+        notes.append(
+            "These are base's own responses, in which nothing was replaced. Instead of a written token the table has "
+            "RL's most likely token there, if it is another one."
+        )
     return Section(name, first.removesuffix("."), frame(rows), tuple(notes), sortable=True)
 
 

@@ -9,7 +9,7 @@ A gate flags a proposed token; if another one is written, the token changed, and
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Replacements:
-    """The replacements of one result, the most frequent first.
+    """The replacements in some responses, the most frequent first.
 
     `frame` has a row for each pair of a proposed and a written token: their ids and texts; how many `times`, and which
     `share` of all changed tokens; in how many `problems` and `responses`; the mean Δ log p of the proposed and of the
@@ -42,31 +42,37 @@ class Replacements:
     example, by `problem`, `sample` and `position`, with the text `before` and `after` it. Texts are missing without a
     tokenizer.
 
+    `title` says what responses these are, of how many `problems`, and `right` is the share of right ones, if it is
+    known. If they are `expected`, nothing was written: RL's most likely token is taken for the written one.
+
     `kinds` are shares of the flagged tokens, by what the proposed token is (`KINDS`); it is empty without a tokenizer
     or without a flagged token. `unknown` counts the changed tokens whose proposal the record does not have, because an
     earlier version wrote it.
     """
 
-    result: EvalResult
+    title: str
+    problems: int
+    right: float | None
     frame: Any  # a pandas.DataFrame, whose own types say too little
     kinds: Mapping[str, float]
     tokens: int
     flagged: int
     changed: int
-    unknown: int
+    unknown: int = 0
+    expected: bool = False
 
     def sentences(self) -> list[str]:
         """Return what the table says, for a terminal or a page."""
         words = [
-            f"{self.result.label} on {self.result.benchmark}: {percent(self.flagged / self.tokens)} of {self.tokens:,} "
-            f"tokens were flagged, and {percent(self.changed / self.tokens)} changed."
+            f"{self.title}: {percent(self.flagged / self.tokens)} of {self.tokens:,} tokens were flagged, and "
+            f"{percent(self.changed / self.tokens)} {'would change' if self.expected else 'changed'}."
         ]
         if len(self.frame):
             first = self.frame.iloc[0]
             words.append(
                 f"The most frequent replacement is {quoted(first.proposed_text, first.proposed)} → "
                 f"{quoted(first.written_text, first.written)}: {first.times:,} of {self.changed:,} changed tokens, in "
-                f"{first.problems:,} of {len(self.result.problem_ids):,} problems."
+                f"{first.problems:,} of {self.problems:,} problems."
             )
         if self.unknown:
             words.append(
@@ -95,7 +101,7 @@ def as_text(found: Replacements, most: int = 5) -> str:
             f"{row['problems']:,}",
             f"{row['delta_logp']:+.2f}",
             f"{row['delta_logp_written']:+.2f}",
-            percent(row["right"], 0),
+            percent(row["right"], 0) if row["right"] is not None else "",
         )
         for row in found.frame[:most].to_dict("records")
     ]
@@ -117,17 +123,15 @@ def all_replacements(results: Sequence[EvalResult], tokenizer: Callable[[Sequenc
 
 def replacements(result: EvalResult, record: Record, tokenizer: Any = None) -> Replacements:
     """Return the replacements in the responses of a result, which its record holds."""
-    import pandas
-
     right = {
         (f"{record.task}/{problem}", sample): bool(correct)
         for problem, row in zip(result.problem_ids, result.correct.tolist(), strict=True)
         for sample, correct in enumerate(row)
     }
     rows = [record.rows[key] for key in in_order(key for key in record.rows if key in right)]
-    places: dict[tuple[int, int], list[_Place]] = defaultdict(list)
+    places = Places(tokenizer)
     proposals: Counter[int] = Counter()
-    unknown, ends = 0, _ends(rows)
+    unknown, ends = 0, ends_of(rows)
     for row in rows:
         if not row.n_replaced:
             continue
@@ -136,78 +140,89 @@ def replacements(result: EvalResult, record: Record, tokenizer: Any = None) -> R
         nats, nats_written = whole.delta_logp, whole.delta_logp_written
         proposals.update(proposed[whole.replaced].tolist())
         for position in np.flatnonzero(changed & (proposed != UNKNOWN)).tolist():
-            place = _Place(row, position, float(nats[position]), float(nats_written[position]), right[row.key])
-            places[int(proposed[position]), written[position]].append(place)
+            pair, numbers = (int(proposed[position]), written[position]), (nats[position], nats_written[position])
+            places.add(pair, whole, position, float(numbers[0]), float(numbers[1]), right[row.key])
         unknown += int((changed & (proposed == UNKNOWN)).sum())
-    n_known = sum(map(len, places.values()))
-    texts = _Texts(tokenizer)
-    table = [
-        {
-            "proposed": pair[0],
-            "proposed_text": texts.of([pair[0]]),
-            "written": pair[1],
-            "written_text": texts.of([pair[1]]),
-            "times": len(of_pair),
-            "share": len(of_pair) / n_known,
-            "problems": len({place.row.problem for place in of_pair}),
-            "responses": len({place.row.key for place in of_pair}),
-            "delta_logp": float(np.mean([place.delta_logp for place in of_pair])),
-            "delta_logp_written": float(np.mean([place.delta_logp_written for place in of_pair])),
-            "right": float(np.mean([*{place.row.key: place.right for place in of_pair}.values()])),
-            **texts.example(of_pair[0]),
-        }
-        for pair, of_pair in sorted(places.items(), key=lambda item: (-len(item[1]), item[0]))
-    ]
-    flagged = sum(row.n_replaced for row in rows)
     return Replacements(
-        result,
-        pandas.DataFrame(table, columns=pandas.Index(COLUMNS)),
-        _kinds(proposals, ends, tokenizer) if tokenizer is not None else {},
+        f"{result.label} on {result.benchmark}",
+        len(result.problem_ids),
+        result.avg,
+        places.frame(),
+        kinds_of(proposals, ends, tokenizer) if tokenizer is not None else {},
         sum(row.n_tokens for row in rows),
-        flagged,
-        n_known + unknown,
+        sum(row.n_replaced for row in rows),
+        places.total + unknown,
         unknown,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where one token was written in place of another."""
-
-    row: Row
-    position: int
-    delta_logp: float
-    delta_logp_written: float
-    right: bool
-
-
-class _Texts:
-    """The texts of tokens; None without a tokenizer."""
+class Places:
+    """Where tokens changed, by the pair of the proposed and the written token."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self._of_pair: dict[tuple[int, int], list[tuple[tuple[str, int], float, float, bool | None]]] = defaultdict(
+            list
+        )
+        self._first: dict[tuple[int, int], dict[str, Any]] = {}
+        self.total = 0
 
-    def of(self, tokens: Sequence[int]) -> str | None:
+    def add(
+        self, pair: tuple[int, int], row: Row, at: int, delta_logp: float, delta_logp_written: float, right: bool | None
+    ) -> None:
+        """Add a changed token of a response; `right` says whether that is right."""
+        if pair not in self._first:
+            self._first[pair] = {
+                "problem": row.problem.partition("/")[2],
+                "sample": row.sample,
+                "position": at,
+                "before": self._text(row.token_ids[max(0, at - CONTEXT) : at]),
+                "after": self._text(row.token_ids[at + 1 : at + 1 + CONTEXT]),
+            }
+        self._of_pair[pair].append((row.key, delta_logp, delta_logp_written, right))
+        self.total += 1
+
+    def frame(self) -> Any:
+        """Return a row for each pair, the most frequent pair first."""
+        import pandas
+
+        table = []
+        for pair, places in sorted(self._of_pair.items(), key=lambda item: (-len(item[1]), item[0])):
+            keys, nats, nats_written, right = zip(*places, strict=True)
+            table.append(
+                {
+                    "proposed": pair[0],
+                    "proposed_text": self._text(pair[:1]),
+                    "written": pair[1],
+                    "written_text": self._text(pair[1:]),
+                    "times": len(places),
+                    "share": len(places) / self.total,
+                    "problems": len({problem for problem, _ in keys}),
+                    "responses": len({*keys}),
+                    "delta_logp": _mean(nats),
+                    "delta_logp_written": _mean(nats_written),
+                    "right": _mean(dict(zip(keys, right, strict=True)).values()),
+                    **self._first[pair],
+                }
+            )
+        return pandas.DataFrame(table, columns=pandas.Index(COLUMNS), dtype=object)
+
+    def _text(self, tokens: Sequence[int]) -> str | None:
         return None if self._tokenizer is None else decoded(self._tokenizer, tokens)
 
-    def example(self, place: _Place) -> dict[str, Any]:
-        """Return where a replacement is, and the text on either side of it."""
-        row, at = place.row, place.position
-        return {
-            "problem": row.problem.partition("/")[2],
-            "sample": row.sample,
-            "position": at,
-            "before": self.of(row.token_ids[max(0, at - CONTEXT) : at]),
-            "after": self.of(row.token_ids[at + 1 : at + 1 + CONTEXT]),
-        }
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of those that are known; None if none is."""
+    known = [value for value in values if value is not None and value == value]
+    return float(np.mean(known)) if known else None
 
 
-def _ends(rows: Sequence[Row]) -> set[int]:
+def ends_of(rows: Sequence[Row]) -> set[int]:
     """Return the tokens with which responses ended by themselves."""
     return {row.token_ids[-1] for row in rows if row.finish_reason == "stop" and row.n_tokens}
 
 
-def _kinds(proposals: Counter[int], ends: set[int], tokenizer: Any) -> dict[str, float]:
+def kinds_of(proposals: Counter[int], ends: set[int], tokenizer: Any) -> dict[str, float]:
     """Return the share of flagged tokens of each kind, by the proposed token; an unknown one is in none."""
     markers = _markers(tokenizer)
     counts: Counter[str] = Counter()
