@@ -69,7 +69,8 @@ def distribution(
     replaced = (proposal * held).sum(-1)
     redrawn = replaced[:, None] * target
     if without := rules.without.rows:
-        stays = rules.decided.put(torch.zeros_like(proposal), nucleus(weights(policies.other, rules), rules.top_p))
+        stays = rules.decided.put(torch.zeros_like(proposal), nucleus(weights(policies.decider, rules), rules.top_p))
+        stays = rules.coins.put(stays, (1 - rules.rate)[:, None].expand_as(stays))
         flagged = proposal * held
         each = [(flagged * (1 - stays))[:, token, None] * target_of(token) for token in range(vocab)]
         redrawn = redrawn.index_copy(0, rules.without.index, (flagged * stays + sum(each))[list(without)])

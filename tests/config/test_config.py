@@ -5,10 +5,11 @@ import warnings
 import pytest
 
 from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Pair, Sampling, parse
-from rlvr_dir.config.decoding import parse_decoding
+from rlvr_dir.config.decoding import check_together, parse_decoding
 from rlvr_dir.decode.plan import rule_of
+from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates.position import DeltaLogp
-from tests.facts import refuses, warns_of
+from tests.facts import refuses, states, warns_of
 
 
 @pytest.mark.parametrize(
@@ -151,16 +152,86 @@ def test_each_control_differs_in_one_thing(text, chain):
     while (control := decoding.control()) != decoding:
         rules = [rule_of(each, Sampling()) for each in (decoding, control)]
         moves = {
-            "token": rules[1].decider == "other",
-            "decision": (rules[0].decider, rules[1].decider) == ("other", "gate"),
+            "token": rules[1].decider in ("base", "rl"),
+            "decision": rules[0].decider in ("base", "rl") and rules[1].decider == "gate",
             "beyond": rules[0].gamma > 0 == rules[1].gamma,
-            "again": rules[0].gamma == rules[1].gamma and rules[1].without and not rules[0].without,
+            "again": rules[0].gamma == rules[1].gamma and (rules[0].decider, rules[1].decider) == (None, "gate"),
         }
         assert sum(moves.values()) == 1, (text, control.label())
         found.append(control.label())
         decoding = control
     assert found == chain
     assert [each.label() for each in parse_decoding(text).controls()] == chain[::-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "same", "label"),
+    [
+        ("resample,decider=gate", "veto", "veto τ-0.3"),
+        ("replace,decider=gate", "veto,gamma=0", "veto τ-0.3 by RL"),
+        ("extrapolate,gamma=0.5,decider=gate", "veto,gamma=0.5", "veto τ-0.3 γ0.5"),
+        ("resample,decider=1", "veto", "veto τ-0.3"),
+        ("resample,decider=rl", "reject", "reject τ-0.3"),
+        ("extrapolate,gamma=-1,decider=rl", "reject", "reject τ-0.3"),
+        ("replace,decider=base,primary=rl", "reject,primary=rl", "reject τ-0.3 on rl"),
+        ("extrapolate,gamma=0,decider=rl", "replace,decider=rl", "replace τ-0.3 rl decides"),
+        ("resample,decider=0.910", "resample,decider=.91", "resample τ-0.3 coin 0.91"),
+    ],
+)
+def test_decider_and_writer_have_one_form_and_short_names_are_written_as_before(text, same, label):
+    decoding = parse_decoding(f"{text},tau=-0.3")
+    assert decoding == parse_decoding(f"{same},tau=-0.3")
+    assert decoding.label() == label
+    written = decoding.model_dump(mode="json")
+    assert Decoding(**written) == decoding
+    assert ("decider" in written) == (decoding.mode not in ("veto", "reject"))
+    assert decoding.replace(tau=-0.5).decider == decoding.decider
+    assert decoding.replace(mode="replace", gamma=0.0).decider is None
+
+
+def test_the_records_of_decodings_without_a_decider_keep_their_hash():
+    names = {"base": "base", "replace": "replace,tau=-0.3", "veto": "veto,tau=-0.3", "reject": "reject,tau=-0.3"}
+    for mode, text in names.items():
+        written = parse_decoding(text).model_dump(mode="json")
+        gated = {"gamma": {"replace": 0.0}.get(mode, -1.0), "window": None, "criterion": "delta_logp", "tau": -0.3}
+        expected = {"mode": mode, "primary": "base", **({} if mode == "base" else {**gated, "side": None})}
+        assert written == expected
+
+
+@pytest.mark.parametrize(("primary", "other"), [("base", "rl"), ("rl", "base")])
+def test_named_contrasts_differ_in_one_thing_and_five_of_them_add_up(primary, other):
+    def cell(decider, writer):
+        return Decoding(primary=primary, mode="replace", tau=-0.3).cell(decider, writer)
+
+    steps = [("cut of other", cell(None, other)), ("token", cell(other, other)), ("decision", cell(other, primary)),
+             ("cut of own", cell(primary, primary))]  # fmt: skip
+    for (name, decoding), (_, after) in zip(steps, [*steps[1:], ("", cell(None, primary))], strict=True):
+        assert decoding.contrasts[name] == after
+    assert cell(other, other).contrasts["decision last"] == cell(primary, other)
+    assert cell(primary, other).contrasts["token first"] == cell(primary, primary)
+    assert cell(0.4, primary).contrasts == {"rate": cell(primary, primary)}
+    for decoding in (cell(0.4, other), cell("gate", other), Decoding(mode="extrapolate", gamma=0.1, tau=-0.3)):
+        assert decoding.contrasts == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("veto,decider=rl,tau=-0.3", "decider"), ("reject,primary=rl,decider=rl,tau=-0.3", "decider"),
+        ("resample,decider=1.2,tau=-0.3", "decider"), ("replace,decider=coin,tau=-0.3", "decider"),
+        ("rl,decider=rl", "decider"), ("extrapolate,criterion=coupling,gamma=0.1,decider=rl", "decider"),
+    ],
+)  # fmt: skip
+def test_a_decider_that_is_none_is_refused(text, fact):
+    with pytest.raises(UserError) as error:
+        parse_decoding(text)
+    assert states(error.value, fact)
+
+
+def test_a_coin_is_refused_where_nothing_is_left_to_chance():
+    with pytest.raises(UserError) as error:
+        check_together(parse_decoding("resample,decider=0.5,tau=-0.3"), Sampling(temperature=0))
+    assert error.value.argument == "decider"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +246,7 @@ def test_against_its_own_draw_reject_differs_in_who_decides(text, other):
     assert own.label() == other
     if decoding.mode == "reject":
         rules = [rule_of(each, Sampling()) for each in (decoding, own)]
-        assert (rules[0].decider, rules[1].decider, rules[1].without) == ("other", "gate", False), "its draw decides"
+        assert (rules[0].decider, rules[1].decider) == ({"base": "rl", "rl": "base"}[decoding.primary], None)
         assert rules[0].gamma == rules[1].gamma
 
 

@@ -25,6 +25,9 @@ DECODINGS = (
     Decoding(mode="reject", primary="rl", criterion="kl", tau=0.01, sign="positive"),
     Decoding(mode="veto", primary="rl", criterion="kl", tau=0.01, gamma=0.5),
     Decoding(mode="resample", tau=-0.02, window="1:"),
+    Decoding(mode="resample", decider="base", tau=-0.02),
+    Decoding(mode="replace", decider="rl", tau=-0.02),
+    Decoding(mode="extrapolate", decider="base", gamma=0.3, primary="rl", criterion="kl", tau=0.01),
 )
 LONG = "Let n be a positive integer such that the sum of its digits is {}. Find n squared, and show each step. "
 

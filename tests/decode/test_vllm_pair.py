@@ -122,6 +122,8 @@ def test_both_submodels_give_the_logits_of_transformers_under_chunked_prefill(vl
         Decoding(mode="extrapolate", primary="rl", criterion="random", tau=0.3, gamma=1.0),
         Decoding(mode="veto", tau=-0.005),
         Decoding(mode="reject", tau=-0.005),
+        Decoding(mode="replace", decider="rl", tau=-0.005),
+        Decoding(mode="resample", decider=0.6, tau=-0.005),
     ],
     ids=lambda d: d.label(),
 )

@@ -127,11 +127,15 @@ def step(base, rl, rule, u_propose, u_redraw, rho, u_rewrite, written=0):
     held = holds(rule.gate, pb, pr, y, rho) and signed(rule.gate, pb, pr, y)
     if not held:
         return y, y, False, delta
-    if rule.decider == "other":
-        if draw(narrowed(pr if rule.primary == "base" else pb, rule), rule.top_p, u_redraw) == y:
+    if rule.decider in ("base", "rl"):
+        if draw(narrowed(pr if rule.decider == "rl" else pb, rule), rule.top_p, u_redraw) == y:
             return y, y, True, delta
         u_redraw = u_rewrite
-    if rule.without:
+    if isinstance(rule.decider, float):
+        if u_redraw < 1 - rule.decider:
+            return y, y, True, delta
+        u_redraw = u_rewrite
+    if rule.decider is not None:
         target = narrowed(without(extrapolated(pb, pr, rule), y), rule)
     return draw(target, rule.top_p, u_redraw), y, True, delta
 
@@ -175,11 +179,13 @@ def law(base, rl, rule):
             chance = float(gate is not None and holds(gate, pb, pr, y, 0.0))
         chance *= gate is None or signed(gate, pb, pr, y)
         stays = 0.0
-        if rule.decider == "other":
-            stays = nucleus(narrowed(pr if rule.primary == "base" else pb, rule), rule.top_p).get(y, 0.0)
+        if rule.decider in ("base", "rl"):
+            stays = nucleus(narrowed(pr if rule.decider == "rl" else pb, rule), rule.top_p).get(y, 0.0)
+        if isinstance(rule.decider, float):
+            stays = 1 - rule.decider
         out[y] += p * (1 - chance) + p * chance * stays
         replaced += p * chance
-        if rule.without:
+        if rule.decider is not None:
             target = nucleus(narrowed(without(extrapolated(pb, pr, rule), y), rule), rule.top_p)
         for z, q in target.items():
             out[z] += p * chance * (1 - stays) * q

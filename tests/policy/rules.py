@@ -17,11 +17,12 @@ from rlvr_dir.policy.step import Requests
 PATHS = {"as on a CPU": nullcontext, "as on a GPU": as_on_a_gpu}
 ALONE = [None, *gates()]
 TAUS = {"delta_logp": (-1.0, -0.2, 0.1), "random": (0.1, 0.6)}  # all other criteria: (0.05, 0.5, 1.2)
-VETO, REJECT = {"without": True}, {"without": True, "decider": "other"}
-MODES = [  # (primary, gamma, who decides and whether the writer can give the token again)
+VETO, BASE, RL, COIN = ({"decider": decider} for decider in ("gate", "base", "rl", 0.7))
+MODES = [  # (primary, gamma, who decides)
     ("base", 0.0, {}), ("base", 0.7, {}), ("base", -0.4, {}), ("rl", 0.0, {}), ("rl", 0.3, {}),
     ("rl", -1.0, {}), ("base", -1.0, VETO), ("rl", -1.0, VETO), ("base", 0.0, VETO), ("rl", 0.4, VETO),
-    ("base", -1.0, REJECT), ("rl", 0.0, REJECT),
+    ("base", -1.0, RL), ("base", -1.0, BASE), ("base", 0.0, BASE), ("base", 0.0, RL), ("base", 0.4, RL),
+    ("rl", 0.0, BASE), ("rl", 0.0, RL), ("rl", -1.0, BASE), ("base", -1.0, COIN), ("rl", 0.0, COIN),
 ]  # fmt: skip
 
 

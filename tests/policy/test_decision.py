@@ -19,8 +19,10 @@ from tests.laws import p_value
 from tests.policy import oracle
 from tests.policy.rules import (
     ALONE,
+    BASE,
+    COIN,
     PATHS,
-    REJECT,
+    RL,
     VETO,
     decided,
     every_rule,
@@ -78,17 +80,18 @@ def test_closed_form_matches_enumeration():
         rule("kl", "base", 0.1, -1.0, top_p=0.9, **VETO),
         rule("delta_logp", "rl", 0.3, -1.0, 0.8, 0.95, **VETO),
         rule("delta_logp", "base", -0.1, 0.3, **VETO),
-        rule("delta_logp", "base", -0.2, -1.0, top_p=0.7, **REJECT),
-        rule("always", "base", gamma=-1.0, **REJECT),
-        rule("random", "base", 0.4, -1.0, 1.2, top_p=0.8, **REJECT),
-        rule("kl", "rl", 0.1, 0.0, top_p=0.9, **REJECT),
+        rule("delta_logp", "base", -0.2, -1.0, top_p=0.7, **RL),
+        rule("always", "base", gamma=-1.0, **RL),
+        rule("random", "base", 0.4, -1.0, 1.2, top_p=0.8, **RL),
+        rule("kl", "rl", 0.1, 0.0, top_p=0.9, **BASE),
+        rule("delta_logp", "base", -0.1, -1.0, top_p=0.8, **BASE),
+        rule("delta_logp", "base", -0.1, 0.0, top_p=0.8, **BASE),
+        rule("delta_logp", "base", -0.1, 0.0, top_p=0.8, **RL),
+        rule("delta_logp", "base", -0.1, -1.0, top_p=0.8, **COIN),
         rule("kl", "base", 0.1, 0.0, top_p=0.9, sign="negative"),
         rule("js", "base", 0.02, -1.0, **VETO, sign="positive"),
     ],
-    ids=lambda each: (
-        f"{each.gate and each.gate.name}-{each.primary}-g{each.gamma}-p{each.top_p}"
-        f"{'-without' * each.without}{'-decided' * (each.decider == 'other')}"
-    ),
+    ids=lambda each: f"{each.gate and each.gate.name}-{each.primary}-g{each.gamma}-p{each.top_p}-{each.decider}",
 )
 def test_draws_follow_the_closed_form(each):
     n, vocab = 20_000, 40
@@ -187,7 +190,9 @@ def test_where_the_other_model_decides_it_draws_as_a_replacement_does_and_the_wr
     where, gamma = requests(n, seed=6), {"base": (0.0, -1.0), "rl": (-1.0, 0.0)}[primary]  # of the other, of its own
     with PATHS[path]():
         redrawn = decided(base, rl, rule("kl", primary, 0.05, gamma[0], top_p=top_p), where)
-        reject = decided(base, rl, rule("kl", primary, 0.05, gamma[1], top_p=top_p, **REJECT), where)
+        reject = decided(
+            base, rl, rule("kl", primary, 0.05, gamma[1], top_p=top_p, **{"base": RL, "rl": BASE}[primary]), where
+        )
     assert (reject.proposed.equal(redrawn.proposed), reject.replaced.equal(redrawn.replaced)) == (True, True)
     assert reject.changed.equal(redrawn.changed)
     assert 0.2 * n < reject.changed.sum() < n

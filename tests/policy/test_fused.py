@@ -20,7 +20,7 @@ from rlvr_dir.policy.rule import Rows, Rules
 from rlvr_dir.policy.step import Requests, Step
 from rlvr_dir.policy.table import by_torch
 from rlvr_dir.policy.target import Policies
-from tests.policy.rules import REJECT, VETO, gate, rule
+from tests.policy.rules import RL, VETO, gate, rule
 from tests.policy.stepping import at_the_steps
 
 TIMES = int(os.environ.get("RLVR_DIR_TEST_TIMES", "1"))  # so many times the rows
@@ -129,7 +129,7 @@ def test_each_gate_looks_at_its_own_statistic(interpreted):
 def test_rows_that_need_policies_torch_decides_by_itself(interpreted, name):
     """js, coupling and a writer without the token, beside rows that have none; some greedy, windowed, traced."""
     batch = mixed_batch(120, 300, padded=20, seed=6)
-    tau, redraw = {"js": 0.02, "delta_logp": -0.1}.get(name), (VETO, REJECT) if name == "delta_logp" else ({}, {})
+    tau, redraw = {"js": 0.02, "delta_logp": -0.1}.get(name), (VETO, RL) if name == "delta_logp" else ({}, {})
     rows = [
         replace(row, gate=gate(name, tau), trace=(None, 2)[i % 5 == 1], **redraw[i % 2]) if i % 3 else row
         for i, row in enumerate(batch.rows)

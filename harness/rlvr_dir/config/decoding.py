@@ -16,6 +16,8 @@ from rlvr_dir.policy.own import NotLoaded, imported
 
 Mode = Literal["base", "rl", "replace", "extrapolate", "resample", "veto", "reject"]
 Primary = Literal["base", "rl"]
+Decider = Literal["gate", "base", "rl"]
+SHORT = ("veto", "reject")  # short names: of the gate as decider, and of the other model's decision with own tokens
 ALONE = ("base", "rl")  # modes in which one model writes: nothing is redrawn, and there is no criterion
 MODES: tuple[Mode, ...] = get_args(Mode)
 _GATED = ", ".join(mode for mode in MODES if mode not in ALONE)
@@ -28,20 +30,24 @@ _UNSET = (None, 0, 0.0, "0")  # values that say nothing where a mode has no such
 class Decoding(Spec, frozen=True):
     """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
 
-    base, rl: one model writes, and nothing is redrawn. All others: `primary` proposes; where the criterion holds, the
-    token is redrawn. Who decides whether it goes, and who writes then, is the mode's:
+    base, rl: one model writes, and nothing is flagged. All others: `primary` proposes, and the criterion flags tokens.
+    The mode says who writes at a flagged token: replace RL, resample base (gamma -1), extrapolate pi_extra,
+    proportional to exp(lr + gamma (lr - lb)). Without a `decider` the writer's draw is written, which may be the same
+    token. With one, the decider says whether the token is dropped, and the writer draws from its distribution without
+    it; top-p cuts what is left.
 
-    | mode        | decides                              | writes                                             |
-    |-------------|--------------------------------------|----------------------------------------------------|
-    | replace     | RL's draw, which may be the same     | RL                                                 |
-    | extrapolate | its draw                             | pi_extra, proportional to exp(lr + gamma (lr - lb)) |
-    | resample    | base's draw                          | base (gamma -1)                                    |
-    | veto        | the criterion alone                  | base without the token; with gamma 0, RL without it |
-    | reject      | RL's draw: where it is the same, the token stays | base without the token                 |
+    | decider | a flagged token is dropped              | writes base          | writes RL          |
+    |---------|-----------------------------------------|----------------------|--------------------|
+    | gate    | always                                  | resample (veto)      | replace            |
+    | base    | unless a draw of base's is the same     | resample             | replace            |
+    | rl      | unless a draw of RL's is the same       | resample (reject)    | replace            |
+    | 0 to 1  | with this probability                   | resample             | replace            |
 
-    Of a policy without the token the nucleus is taken of what is left. Where RL proposes, reject is mirrored: base's
-    draw decides, and RL writes. What is RL is called replace and what is base resample, whatever was written. The
-    criterion and its parameters are written flat: `criterion: kl, tau: 0.1`. Outside the `window` nothing is redrawn.
+    `veto` and `reject` are short names. `veto` is decider gate, with gamma (-1 by default) for the writer. `reject` is
+    the other model's decision with the proposing model's tokens: `resample,decider=rl`, or where RL proposes
+    `replace,decider=base`. These decodings keep their short names, whatever was written. What is RL is called replace
+    and what is base resample. The criterion and its parameters are written flat: `criterion: kl, tau: 0.1`. Outside the
+    `window` nothing is flagged.
     """
 
     called: ClassVar[str] = "decoding"
@@ -57,6 +63,11 @@ class Decoding(Spec, frozen=True):
         description="Which model proposes each token: base or rl.",
     )
     gate: InstanceOf[Gate] | None = None
+    decider: Annotated[Decider | float | None, BeforeValidator(lambda value: _decider(value))] = Field(
+        default=None,
+        description="What drops a flagged token: gate (always), base or rl (unless its draw is the same token), or a "
+        "probability. The mode's model then writes another token. Unset, its draw may be the same token.",
+    )
     gamma: float = Field(
         default=0.0,
         ge=-1.0,
@@ -105,6 +116,8 @@ class Decoding(Spec, frozen=True):
                     value=self.primary,
                 )
             return self
+        if self.decider == "gate":
+            object.__setattr__(self, "mode", "veto")
         fixed = {"replace": 0.0, "resample": -1.0, "reject": self._own_gamma}
         if self.gamma != fixed.get(self.mode, self.gamma):
             writes = f", where {self.primary} writes" if self.mode == "reject" else ""
@@ -117,11 +130,13 @@ class Decoding(Spec, frozen=True):
             )
         if self.mode == "extrapolate" and self.gamma in (0.0, -1.0):
             object.__setattr__(self, "mode", "replace" if self.gamma == 0 else "resample")
-        if self.mode in ("veto", "reject") and self.gate.redraws:
+        if self.decider == self._other and self.gamma == self._own_gamma:
+            object.__setattr__(self, "mode", "reject")
+        if self.decider is not None and self.gate.redraws:
             raise UserError(
-                (f"is not allowed with {mention('criterion', self.gate.name)}, which says itself what is redrawn"),
-                argument="mode",
-                value=self.mode,
+                f"is not allowed with {mention('criterion', self.gate.name)}, which says itself what is resampled",
+                argument="mode" if self.mode in SHORT else "decider",
+                value=self.mode if self.mode in SHORT else self.decider,
                 accepted="another criterion",
             )
         if isinstance(self.gate, Threshold) and (doubt := self.gate.doubt()):
@@ -133,13 +148,61 @@ class Decoding(Spec, frozen=True):
         """Write what the mode has, the criterion and its parameters flat."""
         if self.gate is None:
             return {"mode": self.mode, "primary": self.primary}
+        named = self.decider is None or self.mode in SHORT  # then it is written as before there was a decider
         fields = {name: getattr(self, name) for name in type(self).model_fields if name != "gate"}
-        return fields | self.gate.plain()
+        return {name: value for name, value in fields.items() if name != "decider" or not named} | self.gate.plain()
+
+    def replace(self, **changes: Any) -> "Decoding":
+        """Return a validated copy with some fields changed; another mode has no decider, unless one is given.
+
+        Raises:
+            UserError: the changed decoding is not valid.
+        """
+        return super().replace(**{**({"decider": None} if "mode" in changes else {}), **changes})
 
     @property
     def gated(self) -> bool:
         """Whether a criterion is asked at all (every mode but `base` and `rl`)."""
         return self.gate is not None
+
+    @property
+    def _other(self) -> Primary:
+        """The model that does not propose."""
+        return "base" if self.primary == "rl" else "rl"
+
+    def cell(self, decider: Decider | float | None, writer: Primary) -> "Decoding":
+        """Return the decoding with the same gate in which `decider` decides and `writer` writes."""
+        mode, gamma = ("replace", 0.0) if writer == "rl" else ("resample", -1.0)
+        return self.replace(mode=mode, gamma=gamma, decider=decider)
+
+    @property
+    def contrasts(self) -> dict[str, "Decoding"]:
+        """The decodings that this one differs from in exactly one thing, by the name of the contrast.
+
+        Write (d, w) for decider d and writer w, and own for the model that proposes. `decision` is (other, own) -
+        (own, own), what the other model's decision adds; `token` is (other, other) - (other, own), what its token adds.
+        In the other order they are `token first`, (own, other) - (own, own), and `decision last`, (other, other) -
+        (own, other). `rate` is a coin less (own, own), with own as the writer. `cut of own` and `cut of other` are what
+        it changes that the flagged token is removed before top-p cuts, where one model decides and writes.
+
+        Each is 0 if its cause is absent, at any top-p and greedily: `decision` if both models draw the flagged token
+        equally often, `token` if both distributions are equal without it.
+        """
+        if not isinstance(self.gate, Threshold) or self.gamma not in (0.0, -1.0):
+            return {}
+        own, other = self.primary, self._other
+        writer = "rl" if self.gamma == 0 else "base"
+        cells: dict[tuple[object, str], dict[str, tuple[Any, Any]]] = {
+            (other, own): {"decision": (own, own)},
+            (other, other): {"token": (other, own), "decision last": (own, other)},
+            (own, other): {"token first": (own, own)},
+            (own, own): {"cut of own": (None, own)},
+            (None, other): {"cut of other": (other, other)},
+        }
+        references: dict[str, tuple[Any, Any]] = cells.get((self.decider, writer), {})
+        if isinstance(self.decider, float) and writer == own:
+            references = {"rate": (own, own)}
+        return {name: self.cell(*cell) for name, cell in references.items()}
 
     @property
     def _own_gamma(self) -> float:
@@ -243,6 +306,8 @@ class Decoding(Spec, frozen=True):
             return self.mode
         words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:.3g}"]
         words += [self.strength] if self.strength else []
+        if self.decider is not None and self.mode not in SHORT:
+            words.append(f"coin {self.decider:g}" if isinstance(self.decider, float) else f"{self.decider} decides")
         if self.criterion != "delta_logp":
             words.append(self.criterion)
         if self.primary == "rl":
@@ -283,8 +348,19 @@ def _read_gated(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
             argument="gamma",
             hint=f"For example {mention('gamma', 0.05)} (0 is replace).",
         )
-    if mode in ("resample", "veto", "reject"):
-        fields.setdefault("gamma", 0.0 if mode == "reject" and fields.get("primary") == "rl" else -1.0)
+    rl_proposes = fields.get("primary") == "rl"
+    if mode in ("resample", *SHORT):
+        fields.setdefault("gamma", 0.0 if mode == "reject" and rl_proposes else -1.0)
+    if mode in SHORT:
+        decider = "gate" if mode == "veto" else "base" if rl_proposes else "rl"
+        if fields.setdefault("decider", decider) not in (decider, None):
+            raise UserError(
+                f"contradicts {mention('mode', mode)}, which is decider={decider}",
+                argument="decider",
+                value=fields["decider"],
+                accepted="one of the two",
+            )
+        fields["decider"] = decider
     gate = fields.get("gate")
     if not isinstance(gate, Gate):
         flat = {name: fields.pop(name) for name in list(fields) if name not in Decoding.model_fields}
@@ -339,6 +415,24 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
         plain = gate.plain()
         NotLoaded(criterion=plain.pop("criterion"), digest=plain.pop("source"), **plain)
     return gate
+
+
+def _decider(value: Any) -> Any:
+    """Return a decider as it is always written: a probability as a number, and 1 as the gate, which always drops.
+
+    Raises:
+        ValueError: it is a number that is no probability.
+    """
+    if isinstance(value, str) and value not in get_args(Decider):
+        try:
+            value = float(value)
+        except ValueError:
+            return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if not 0 <= value <= 1:
+        raise ValueError(f"decider={value} is not allowed; accepted: gate, base, rl, or a probability from 0 to 1")
+    return "gate" if value == 1 else float(value)
 
 
 def _normal_window(window: Any) -> Any:
@@ -414,6 +508,14 @@ def check_together(decoding: Decoding, sampling: SamplingSettings) -> None:
     Raises:
         UserError: the random criterion in greedy decoding, whose tokens are a function of the prompt.
     """
+    if sampling.greedy and isinstance(decoding.decider, float):
+        raise UserError(
+            f"is a coin, which is not allowed with {mention('temperature', 0)}, because greedy decoding leaves nothing "
+            "to chance",
+            argument="decider",
+            value=decoding.decider,
+            accepted="gate, base or rl",
+        )
     if sampling.greedy and isinstance(decoding.gate, Threshold) and decoding.gate.statistic == "random":
         raise UserError(
             f"is not allowed with {mention('temperature', 0)}: nothing is left to chance there",

@@ -1,7 +1,8 @@
 """Algorithm 1 for a batch: the primary proposes a token; where the gate holds, it is redrawn.
 
-Two choices make a redraw. Who decides whether the token goes: the gate alone, or a draw of the model that did not
-propose, which lets it stay where it draws the same. Who writes: base, RL or pi_extra, with or without that token.
+Two choices make a redraw. The decider says whether the flagged token is dropped: the gate alone drops it always; base
+or RL draws a token of its own, and the flagged one stays if it is the same; a coin drops a share. The writer (base, RL
+or pi_extra) then draws from its distribution without that token. Without a decider the writer's one draw does both.
 
 All of it is masks and known rows: no value is looked at, so a GPU is never waited for, and a row's result does not
 depend on its batch.
@@ -75,10 +76,12 @@ def decide(
         written = decided.put(noise, rows.of(requests.noise(REWRITE))) if decided.rows else noise
         drawn = draw(weights(writer, own), own.top_p, written)
         if decided.rows:
-            decider, theirs = decided.of(rows.of(policies.other)), own.of(decided)
-            second = draw(weights(decider, theirs), theirs.top_p, decided.of(noise))
-            kept = decided.of(rows.of(proposed))
-            decided.write(drawn, torch.where(second == kept, kept, decided.of(drawn)))
+            decider, theirs = decided.of(rows.of(policies.decider)), own.of(decided)
+            flagged, u = decided.of(rows.of(proposed)), decided.of(noise)
+            kept = draw(weights(decider, theirs), theirs.top_p, u) == flagged
+            if theirs.coins.rows:  # the smaller u is, the likelier is what a model draws: a coin keeps there, too
+                theirs.coins.write(kept, theirs.coins.of(u < 1 - theirs.rate))
+            decided.write(drawn, torch.where(kept, flagged, decided.of(drawn)))
         rows.write(redrawn, torch.where(own.draws_target, drawn, rows.of(redrawn)))
     token = torch.where(replaced, redrawn, proposed)
     facts = traced(policies, proposed) if rules.traced.rows else None

@@ -32,8 +32,10 @@ class Rule:
     temperature: float = 1.0  # of both models, criteria included; 1 where it is greedy
     since: int = 0  # the window: tokens of the response at which the gate may hold
     until: float = inf
-    without: bool = False  # whether the writer cannot give the proposed token again
-    decider: str = "gate"  # of a flagged token: "gate", it goes; "other", it goes unless the other model draws it too
+    # Who says whether a flagged token is dropped, which the writer then cannot give again. "gate": it is dropped.
+    # "base", "rl": it is, unless that model draws it too. A number: a coin drops this share. None: the writer's one
+    # draw does both, and may give the token again.
+    decider: str | float | None = None
     trace: int | None = None  # whether all facts are handed back too, with so many of each model's likeliest tokens
 
     def plain(self) -> dict[str, Any]:
@@ -58,6 +60,7 @@ def _gate(fields: Mapping[str, Any]) -> Gate:
 
 COLUMNS = (
     "temperature", "gamma", "top_p", "since", "until", "tau", "below", "sign", "rl_primary", "draws_target", "greedy",
+    "rate",
 )  # fmt: skip
 
 
@@ -66,7 +69,8 @@ def _columns(rule: Rule) -> tuple[float, ...]:
     tau, below = rule.gate.threshold if rule.gate else (inf, False)
     numbers = rule.temperature, rule.gamma, rule.top_p, rule.since, rule.until, tau
     target = rule.gate is not None and not rule.gate.redraws  # else the gate says itself what is drawn from
-    return (*numbers, below, sign_of(rule.gate), rule.primary == "rl", target, rule.greedy)
+    rate = rule.decider if isinstance(rule.decider, float) else 1.0
+    return (*numbers, below, sign_of(rule.gate), rule.primary == "rl", target, rule.greedy, rate)
 
 
 class Rows:
@@ -116,6 +120,9 @@ def where(mask: Tensor) -> Rows:
 
 
 Groups = Sequence[tuple[Gate, Rows]]
+_ROWS = (
+    "tempered", "rl_rows", "extrapolated", "without", "decided", "rl_decides", "coins", "greedy", "traced",
+)  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -128,8 +135,10 @@ class Rules:
     tempered: Rows
     rl_rows: Rows  # whose primary is RL
     extrapolated: Rows
-    without: Rows  # whose writer cannot give the proposed token
-    decided: Rows  # of which the other model's draw says whether a flagged token goes
+    without: Rows  # that have a decider: their writer cannot give the proposed token
+    decided: Rows  # of which a model's draw, or a coin, says whether a flagged token is dropped
+    rl_decides: Rows
+    coins: Rows
     greedy: Rows
     traced: Rows
     temperature: Tensor = field(init=False)  # (n, 1) float32, as it meets vocabularies
@@ -140,6 +149,7 @@ class Rules:
     below: Tensor = field(init=False)  # bool: the gate holds below tau, not above it
     sign: Tensor = field(init=False)  # float32, -1 or 1: the sign of delta log p that the gate asks for; 0: of none
     draws_target: Tensor = field(init=False)  # bool: what the gate redraws comes from the target
+    rate: Tensor = field(init=False)  # float64: the share of flagged tokens that a coin drops
     rl_alone: Tensor = field(init=False)  # bool: RL writes by itself, and base is never looked at
 
     def __post_init__(self) -> None:
@@ -150,7 +160,7 @@ class Rules:
         self.normalised = column["greedy"][:, None] == 0
         self.top_p, self.tau = column["top_p"].contiguous(), column["tau"].float()
         self.below, self.draws_target = column["below"] > 0, column["draws_target"] > 0
-        self.sign = column["sign"].float()
+        self.sign, self.rate = column["sign"].float(), column["rate"]
         self.rl_alone = (column["rl_primary"] > 0) & column["tau"].isposinf()
         self._window = column["since"], column["until"]
 
@@ -174,8 +184,10 @@ class Rules:
             tempered=rows(lambda rule: rule.temperature != 1),
             rl_rows=rows(lambda rule: rule.primary == "rl"),
             extrapolated=rows(lambda rule: rule.gamma),
-            without=rows(lambda rule: rule.without),
-            decided=rows(lambda rule: rule.decider == "other"),
+            without=rows(lambda rule: rule.decider is not None),
+            decided=rows(lambda rule: rule.decider not in (None, "gate")),
+            rl_decides=rows(lambda rule: rule.decider == "rl"),
+            coins=rows(lambda rule: isinstance(rule.decider, float)),
             greedy=rows(lambda rule: rule.greedy),
             traced=rows(lambda rule: rule.trace is not None),
         )
@@ -189,7 +201,7 @@ class Rules:
             members = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
             gates = [(gate, own.among(rows)) for gate, own in self.gates]
             members["gates"] = [(gate, own) for gate, own in gates if own.rows]
-            for name in ("tempered", "rl_rows", "extrapolated", "without", "decided", "greedy", "traced"):
+            for name in _ROWS:
                 members[name] = members[name].among(rows)
             self._parts[rows] = Rules(**{**members, "rules": rules, "table": rows.of(self.table)})
         return self._parts[rows]

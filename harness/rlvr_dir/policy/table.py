@@ -17,10 +17,10 @@ COLUMNS = (
 
 
 def by_torch(rule: Rule) -> bool:
-    """Tell whether torch decides a row by itself: its gate needs policies, which the kernels do not keep, or its writer
-    cannot give the proposed token.
+    """Return whether torch decides a row by itself: its gate needs policies, which the kernels do not keep, or its
+    writer cannot give the proposed token.
     """
-    return rule.without or (rule.gate is not None and rule.gate.statistic not in STATISTICS)
+    return rule.decider is not None or (rule.gate is not None and rule.gate.statistic not in STATISTICS)
 
 
 def columns(rule: Rule) -> tuple[float, ...]:

@@ -35,9 +35,9 @@ class Policies:
         return self.rules.rl_rows.put(*self._scores)
 
     @property
-    def other(self) -> Tensor:
-        """(n, vocab): who did not propose, and may decide."""
-        return self.rules.rl_rows.put(*reversed(self._scores))
+    def decider(self) -> Tensor:
+        """(n, vocab): the model whose draw says whether a flagged token is dropped, if one does."""
+        return self.rules.rl_decides.put(*self._scores)
 
     def target(self, rows: Rows, proposed: Tensor) -> tuple[Tensor, Rules]:
         """Return what is written from where the gate holds, of some rows, (rows, vocab), and the rules of these rows.

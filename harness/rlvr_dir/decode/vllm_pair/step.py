@@ -93,8 +93,10 @@ def rehearse(logits: Mapping[str, torch.Tensor], combination: Combination) -> No
     n, device = rl.shape[0], rl.device
     plain, sorting = gate_of({"criterion": "kl", "tau": 0.0}), next(gate() for gate in gates().values() if gate.redraws)
     rehearsed = [sorting if i < AT_ONCE else plain for i in range(n)]
-    rejects = {"without": True, "decider": "other"}  # two draws more
-    rules = [Rule(g, gamma=0.1, temperature=0.9, top_p=0.95, **(rejects if g is plain else {})) for g in rehearsed]
+    decider = "rl"  # two draws more
+    rules = [
+        Rule(g, gamma=0.1, temperature=0.9, top_p=0.95, decider=decider if g is plain else None) for g in rehearsed
+    ]
     numbers = torch.arange(n, device=device)
     requests = Requests(numbers, numbers, numbers)
     decision = decide_step({**logits, "rl": rl}, Rules.compile(rules, device), requests, combination)
