@@ -83,13 +83,21 @@ def _prepare(module: Any) -> None:
             return original(self, *args, **kwargs)
         from lm_eval import tasks
 
-        from rlvr_dir.lm_eval_model.args import prepare
+        from rlvr_dir.lm_eval_model.args import prepare, refuse_unknown_tasks
 
         files, defaults = prepare(self)
-        manager_class = tasks.TaskManager
-        tasks.TaskManager = functools.partial(manager_class, include_defaults=defaults)
+        manager_class, opened = tasks.TaskManager, []
+
+        def open_manager(*places: Any, **options: Any) -> Any:
+            opened.append(manager_class(*places, include_defaults=defaults, **options))
+            return opened[-1]
+
+        tasks.TaskManager = open_manager
         try:
             manager = original(self, *args, **kwargs)
+        except ValueError:  # lm-eval's own message is a traceback
+            refuse_unknown_tasks(self.tasks, opened)
+            raise
         finally:
             tasks.TaskManager = manager_class
         self.tasks = [*self.tasks, *files]

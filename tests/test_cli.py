@@ -71,7 +71,7 @@ def test_half_a_pair_is_refused_with_options_that_exist():
 def test_an_option_of_two_names_is_called_as_it_was_typed(typed):
     name = typed[0].partition("=")[0]
     sentence = refused("eval", "--tasks", "tiny_easy", "--no-track", *typed, "--base", "./none")
-    assert sentence.startswith(f"{name} ./nope ")
+    assert sentence.startswith(f"{name} './nope' ")
 
 
 def test_help_has_the_usual_options_and_help_all_every_one():

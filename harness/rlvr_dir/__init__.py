@@ -123,7 +123,7 @@ def tokens(place: "str | Path", tokenizer: Any = None) -> "pandas.DataFrame":
         log pi_base); of the token that was proposed `proposed` (its id), `proposed_text` and `delta_logp`, which differ
         from the former where the token `changed`; and `flagged` (the criterion held). Records of earlier versions do
         not have what was proposed at changed tokens, so it is missing. If a record has traces, there is a column for
-        each of `rlvr_dir.policy.trace.FACTS` and of the likeliest tokens (`base_id_0`, `base_logp_0`, `rl_id_0`,
+        each of `rlvr_dir.policy.trace.FACTS` and of the most likely tokens (`base_id_0`, `base_logp_0`, `rl_id_0`,
         `rl_logp_0`, ...).
 
     Raises:

@@ -13,7 +13,7 @@ _LONGEST_VALUE = 300
 _NOT_GIVEN: object = object()
 # Noncharacters of Unicode, which no text contains: they enclose an argument that a sentence names (`mention`).
 _BEGIN, _MIDDLE, _END = "\ufdd0", "\ufdd1", "\ufdd2"
-_SIMPLE = re.compile(r"[\w./@+-]+")  # a text that needs no quotes
+_SIMPLE = re.compile(r"[\w.@+-]+")  # a text that needs no quotes
 _NAMED = re.compile(f"{_BEGIN}([^{_MIDDLE}]*){_MIDDLE}([^{_END}]*){_END}")
 
 
@@ -47,9 +47,11 @@ class UserError(ValueError):
         hint: object = "",
     ) -> None:
         self.problem, self.more = str(problem), tuple(more)
-        self.argument, self.value = argument, None if value is _NOT_GIVEN else value
-        self.accepted, self.hint = str(accepted), str(hint)
         self._has_value = value is not _NOT_GIVEN
+        first = None if argument else _NAMED.match(self.problem)  # a sentence that begins with an argument is about it
+        self.argument = first[1] if first else argument
+        self.value = first[2] if first else value if self._has_value else None
+        self.accepted, self.hint = str(accepted), str(hint)
         super().__init__(self.sentence())
 
     def sentence(self, options: Mapping[str, str] | None = None) -> str:

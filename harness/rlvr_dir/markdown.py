@@ -8,6 +8,9 @@ from rlvr_dir.text import visible
 _BAR = re.compile(r"(?<!\\)\|")
 
 
+MOST_DIGITS = 6  # after the point, of a bound near zero
+
+
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int | Sequence[bool] = 1) -> str:
     """Return a table of text, whatever is in it: a cell stays one line and one column.
 
@@ -36,9 +39,10 @@ def interval(low: float, high: float, digits: int = 1, *, sign: bool = False, un
 
 
 def _bound(value: float, digits: int, sign: bool) -> str:
-    while value and digits < 12 and float(f"{value:.{digits}f}") == 0:
-        digits += 1
-    return f"{value + 0.0:{'+' if sign else ''}.{digits}f}"
+    places = next((more for more in range(digits, MOST_DIGITS + 1) if float(f"{value:.{more}f}")), None)
+    if places is None:  # zero, or so near that nobody asks on which side
+        places, value = digits, 0.0
+    return f"{value + 0.0:{'+' if sign else ''}.{places}f}"
 
 
 def duration(seconds: float) -> str:

@@ -109,7 +109,7 @@ def showing(enabled: bool = True) -> Iterator[None]:
 
 @contextmanager
 def phase(name: str, word: str | Callable[[], str] = "") -> Iterator[Phase]:
-    """Say what is done meanwhile; what is given can be told of another phase by its `set_phase`."""
+    """Describe what is done meanwhile; what is given can be told of another phase by its `set_phase`."""
     entry = Phase(name, word)
     if _shown_by != os.getpid():
         yield entry

@@ -78,7 +78,7 @@ class Display(Progress):
             self.console.show_cursor()  # else it would stay hidden where this process is killed
 
     def end(self, entry: DisplayEntry) -> bool:
-        """Show it no longer; the one beneath it goes on from here. Tell whether it was shown."""
+        """Show it no longer; the one beneath it goes on from here. Return whether it was shown."""
         ended = [task.id for task in self.tasks if task.fields["entry"] is entry]
         for task in ended:
             self.remove_task(task)

@@ -68,7 +68,7 @@ def test_everything_of_a_pair(audit, peaked_pair, sums):
     assert not Path("runs/records").exists()
     first = audit(*pair, *task, *SMALL, "--low-rank", "1")
     assert first.returncode == 0, first.stderr
-    assert "written: audit/report.html" in first.stdout
+    states(first.stdout, Path("audit/report.html").absolute().as_uri())
     for group in GROUPS:
         assert (Path("audit/tables") / f"{group}.csv").is_file()
         assert any(name.startswith(f"{group}/") and value is not None for (name, _), value in first.values.items())
@@ -149,7 +149,7 @@ def test_a_model_and_itself(audit, peaked_pair, sums):
             assert value == 1, name
         if name.startswith(zeros):
             assert value in (0, None), name
-    assert "are one model: every number is that of no change" in Path("audit/report.md").read_text()
+    assert "the same model" in Path("audit/report.md").read_text()
 
 
 def test_questions_without_answers(audit, peaked_pair, sums):
@@ -158,8 +158,8 @@ def test_questions_without_answers(audit, peaked_pair, sums):
     found = {name.split("/")[0] for (name, _), value in done.values.items() if value is not None}
     assert found == {"tokens", "weights"}
     for group in ("outcomes", "interventions"):
-        assert f"{group} of this pair not measured: no right answers of" in done.stderr
-    assert "Not measured of this pair: no right answers of" in Path("audit/report.md").read_text()
+        assert any(line.startswith(f"{group} of this pair: ") for line in done.stderr.splitlines())
+    states(Path("audit/report.md").read_text(), "this pair: ", sums / "bare.jsonl")
 
 
 def test_questions_in_families(audit, peaked_pair, sums):
@@ -175,7 +175,7 @@ def test_questions_in_families(audit, peaked_pair, sums):
         assert done.returncode == 0, done.stderr
         assert done.found.facts["families"] == ({"mine": 2} if of else {})
         page = Path("audit/report.md").read_text()
-        assert ("95 % intervals over the 2 families of mine." in page) == bool(of)
+        assert (" over the 2 families of mine." in page) == bool(of)
         assert ("Few families: mine." in page) == bool(of)
         found[folder] = {row["name"]: row for row in done.found.tables["rows"]}, stored()
     (alone, decoded), (named, again) = found["alone"], found["named"]
@@ -217,7 +217,7 @@ def test_tokens_that_base_does_not_know_leave_outcomes_and_weights(audit, peaked
     assert done.returncode == 0, done.stderr
     found = {name.split("/")[0] for (name, _), value in done.values.items() if value is not None}
     assert found == {"weights", "outcomes"}
-    assert "tokens of this pair not measured: RL has 1 tokens that base does not know" in done.stderr
+    assert any(line.startswith("tokens of this pair: ") and " 1 token" in line for line in done.stderr.splitlines())
 
 
 def test_unlike_architectures_leave_the_answers(audit, peaked_pair, sums, tmp_path):

@@ -126,7 +126,7 @@ BROKEN = {
     "empty directory": (broken(without=["*"]), True, "config.json"),
     "not there": (lambda source, place: place, True, ""),
     "another architecture": (broken(gpt2, without=["*.safetensors"]), True, "gpt2"),
-    "another one's weights": (broken(gpt2_weights, without=["*.safetensors"]), False, "model.layers"),
+    "another one's weights": (broken(gpt2_weights, without=["*.safetensors"]), False, "lm_head.weight"),
     "NaN": (one(float("nan")), False, f"NaN {DOWN} float32"),
     "infinity": (one(float("inf")), False, f"NaN {DOWN} float32"),
     "lacks a weight": (of_weights(lambda tensors: tensors.pop(DOWN)), False, DOWN),
@@ -157,7 +157,8 @@ def test_one_sentence_and_status_2(typed, capsys, tmp_path, how, role):
     ]  # phases
     assert lines[-1].startswith("error: ")
     option = {"base": "--base", "rl": "--pretrained"}[role]  # as it was typed
-    states(lines[-1], f"{option} {place}", *words.split())
+    assert any(f"{name}{str(place)!r}" in lines[-1] for name in (f"{option} ", f"{role}=")), lines[-1]
+    states(lines[-1], *words.split())
     if at_once:
         assert len(lines) == 1
 
@@ -200,7 +201,7 @@ def test_a_path_is_not_looked_for_on_the_hub(tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     for name in ("./rl", "../rl", "~/no/such", "/no/such", "runs/2026/rl", "runs/rl"):
         place = str(Path(name).expanduser()) if name.startswith("~") else name
-        states(refusal(name), f"rl={place}")
+        states(refusal(name), f"rl={place!r}")
 
 
 def test_a_hub_that_cannot_be_reached_is_tried_once(monkeypatch):
@@ -208,7 +209,7 @@ def test_a_hub_that_cannot_be_reached_is_tried_once(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     reached = refusal("someone/nothing")
-    states(reached, "rl=someone/nothing", "Hub")
+    states(reached, "rl='someone/nothing'")
     assert "HF_HUB_OFFLINE" not in reached
     states(refusal("no such model"), "rl='no such model'")
 

@@ -122,14 +122,14 @@ def beside_a_model(base, rl):
 
 
 REFUSED = {
-    an_old_file_beside_shards: "model.safetensors 2",
-    a_tensor_in_anothers_shard: f"{SHARDS[1]} {INDEX} {SHARDS[0]}",
-    a_tensor_in_two_files: f"{SHARDS[1]} {SHARDS[0]}",
-    prefixed("_orig_mod."): "_orig_mod. torch.compile",
-    prefixed("module."): "module. DistributedDataParallel",
-    prefixed("base_model.model."): "base_model.model. PEFT",
-    a_base_layer: ".base_layer. PEFT",
-    a_link_to_nothing: "model.safetensors",
+    an_old_file_beside_shards: "rl model.safetensors 2",
+    a_tensor_in_anothers_shard: f"rl {SHARDS[1]} {INDEX} {SHARDS[0]}",
+    a_tensor_in_two_files: f"rl {SHARDS[1]} {SHARDS[0]}",
+    prefixed("_orig_mod."): "rl _orig_mod. torch.compile",
+    prefixed("module."): "rl module. DistributedDataParallel",
+    prefixed("base_model.model."): "rl base_model.model. PEFT",
+    a_base_layer: "rl .base_layer. PEFT",
+    a_link_to_nothing: "rl model.safetensors",
     other_names: "rl 8 base_model lora_A.weight",
     without_a_layer: "rl 2 target_modules model.layers.1",
     without_its_file: "rl adapter_config.json adapter_model.safetensors",

@@ -1,6 +1,6 @@
 """Run as a process of its own, to be watched and killed: opens vLLM engines, those of `owner` in processes of theirs.
 
-    python -m tests.decode.processes {owner|again} BASE RL
+    python -m tests.decode.processes {owner|again|evaluated} BASE RL
 
 Says what has happened on standard output, a line of JSON each: a word, and what belongs to it.
 """
@@ -79,9 +79,26 @@ def again(open_one):
     say("same", decoded[0] == decoded[1])
 
 
+def evaluated(open_one):
+    """An evaluation whose engine is lost and started again."""
+    from rlvr_dir.config import EvalSpec
+    from rlvr_dir.evals.jobs import jobs_of
+    from rlvr_dir.evals.loop import run_jobs
+    from rlvr_dir.records import RecordStore
+
+    with open_one() as engine:
+        asked = {"tasks": ("tiny_easy",), "decodings": ("rl", "base"), "limit": 40, "pair": engine.pair}
+        spec = EvalSpec(**asked, sampling={"samples": 8, "max_tokens": 100})
+        engine.start()
+        store = os.path.join(os.environ["TMPDIR"], "records")
+        say("decoding", store)
+        jobs = jobs_of(spec, engine)
+        say("done", [[len(each.responses), each.decoded] for each in run_jobs(engine, jobs, RecordStore(store))])
+
+
 if __name__ == "__main__":
     how, base, rl = sys.argv[1:]
-    if how == "owner":
+    if how in ("owner", "evaluated"):
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
     from rlvr_dir.config import Pair
     from rlvr_dir.decode import open_engine
@@ -91,4 +108,4 @@ if __name__ == "__main__":
         settings = {"self_test": False, "kv_cache_gib": 0.125, **changes}
         return open_engine(Pair(base=base, rl=rl), vllm_spec(**settings))
 
-    {"owner": owner, "again": again}[how](open_one)
+    {"owner": owner, "again": again, "evaluated": evaluated}[how](open_one)

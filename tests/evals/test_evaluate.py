@@ -4,6 +4,7 @@ import json
 import pickle
 import shutil
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from lm_eval.utils import make_table
 
 from rlvr_dir.config import Decoding, Sampling, with_controls
 from rlvr_dir.decode import Request
+from rlvr_dir.decode.types import EngineLost
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals import loop
 from rlvr_dir.evals.traces import rollouts
@@ -22,6 +24,7 @@ from rlvr_dir.records import RecordStore
 from rlvr_dir.report.viewer import answer_of
 from tests.evals.asked import asked, evaluate
 from tests.facts import refuses, states
+from tests.records.made import stored
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
 REPLACE = Decoding(mode="replace", tau=-0.2)
@@ -70,6 +73,46 @@ def test_each_decoding_is_run_before_its_controls_and_listed_as_it_was_asked_for
     assert [result.decoding for result in results] == list(decodings)
     assert [decoding.mode for decoding in decodings] == ["base", "rl", "veto", "reject", "replace"]
     assert [decoding.mode for decoding in watched.asked] == ["base", "rl", "replace", "reject", "veto"]
+
+
+class Lost(Watched):
+    """An engine that is lost after so many responses, time and again."""
+
+    def __init__(self, engine, after):
+        super().__init__(engine)
+        self.after, self.closed = iter(after), 0
+
+    def generate(self, requests, *, progress=False):
+        most = next(self.after, len(requests))
+        yield from islice(super().generate(requests, progress=progress), most)
+        if most < len(requests):
+            raise EngineLost("it is gone")
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.mark.parametrize("after", [(3,), (0, 2), (1, 0, 1, 0, 2)], ids=str)
+def test_a_lost_engine_is_announced_and_started_again(engine, data_dir, tmp_path, capfd, after):
+    lost = Lost(engine, after)
+    decodings = ["rl", "base"]
+    results = evaluate(lost, decodings, ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
+    assert lost.closed == len(after)
+    assert capfd.readouterr().err.count("it is gone") == len(after)
+    undisturbed = evaluate(engine, decodings, ["amc"], SAMPLING, limit=2, data_dir=data_dir)
+    for one, other in zip(results, undisturbed, strict=True):
+        assert (one.n_tokens == other.n_tokens).all()
+    assert all(len(keys) == len(set(keys)) == 8 for keys in stored(tmp_path).values())
+
+
+def test_an_engine_that_is_lost_again_and_again_ends_the_command(engine, data_dir, tmp_path):
+    lost = Lost(engine, (2, 0, 0, 0))
+    with pytest.raises(EngineLost):
+        evaluate(lost, ["rl"], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
+    assert lost.closed == loop.MOST_LOSSES - 1
+    assert sum(map(len, stored(tmp_path).values())) == 2
+    evaluate(engine, ["rl"], ["amc"], SAMPLING, limit=2, data_dir=data_dir, records=tmp_path)
+    assert all(len(keys) == len(set(keys)) == 8 for keys in stored(tmp_path).values())
 
 
 def test_each_cell_is_the_rollout_of_its_problem_and_sample(engine, results):

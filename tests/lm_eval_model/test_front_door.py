@@ -227,7 +227,7 @@ def test_it_is_not_compared_swept_or_trained_on(where, monkeypatch):
         (("judge.distance", "judge.nothing"), "task AttributeError"),
         (("DATA", "/nowhere.jsonl"), "task FileNotFoundError"),
         (("task: sums_of_theirs", "task: tiny_easy"), "task tiny_easy"),
-        (("repeats: 3", "unsafe_code: true"), "task unsafe_code"),
+        (("repeats: 3", "unsafe_code: true"), "task"),
         (("", ""), None),
     ],
 )

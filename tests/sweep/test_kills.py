@@ -62,7 +62,7 @@ TPE = {
     **LARGER, "method": "tpe", "run_cap": 6, "batch": 2,
     "parameters": {"decode.tau": {"min": -1.0, "max": -0.05}}, "decode": {"mode": "replace"},
 }  # fmt: skip
-KILLS, TRAINING_KILLS = 20, 5
+KILLS, TRAINING_KILLS = 10, 3
 
 
 @pytest.mark.parametrize(("changes", "points"), [(GRID, 4), (TPE, 6)], ids=["grid", "tpe"])
@@ -105,6 +105,7 @@ def test_a_sweep_of_trainings_is_killed_with_its_workers(host, look, tmp_path):
     rng, kills, out, undisturbed = random.Random(5), 0, tmp_path / "out", tmp_path / "undisturbed"
     changes = {"kind": "train", "workers": {"count": 2}, "seeds": [0]}
     assert host.run(undisturbed, **changes) == 0
+    assert not look(undisturbed, **changes)[1].read_failures()
     while True:
         pid = host.start(out, **changes)
         if kills < TRAINING_KILLS:

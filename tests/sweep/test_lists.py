@@ -27,9 +27,8 @@ def test_a_total_counts_what_is_missing_and_the_thresholds(tmp_path):
     estimate = open_sweep(matched, Places.under(tmp_path)).objective.estimate()
     ways = [f"{way} delta_logp at {share} % replaced" for share in (10, 20) for way in ("replace", "reject", "veto")]
     assert [row.label for row in estimate.rows] == ["base", "rl", *ways]
-    assert "2 thresholds are refined, each on as many samples as promise 400 replaced tokens, at most 12" in (
-        estimate.text(points=False)
-    )
+    assert estimate.thresholds == (2 * 6, 2 * 6 * 40)
+    assert len(estimate.notes) == 1
     total = estimate.total
     gated = open_sweep(matched.replace(decode={"gamma": 0.05}), Places.under(tmp_path)).objective.estimate()
     assert gated.rows[-4].label == "extrapolate γ0.05 delta_logp at 20 % replaced"

@@ -22,7 +22,7 @@ from rlvr_dir.results.forwards import Answer
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.sweep.confirm import confirm
 from rlvr_dir.sweep.decoding import DecodingObjective
-from rlvr_dir.sweep.estimate import DecodingEstimate, TrialCost, estimate
+from rlvr_dir.sweep.estimate import estimate
 from rlvr_dir.sweep.lists import Cost
 from rlvr_dir.sweep.outcome import Places
 from rlvr_dir.sweep.points import listed_points
@@ -367,24 +367,6 @@ def test_the_confirmation_has_the_new_differences_beside_the_old_ones(swept, mon
         assert printed["anew"] in text
 
 
-def test_an_estimate_adds_what_is_missing():
-    rows = [TrialCost("a", "base", 600, 600), TrialCost("a", "rl", 600, 450), TrialCost("b", "replace", 80, None)]
-    assert [row.missing for row in rows] == [0, 150, 80]
-    cost = DecodingEstimate(rows, "3 points", 37.5, 4000, 25.0, ("A note.",), 42)
-    text, total = cost.text(points=True), cost.total
-    assert (total.jobs, total.responses, total.thresholds) == (3, 230, 42)
-    assert total.tokens == round(37.5 * (230 + 42))
-    assert text.startswith("3 points; with references 3 ways of decoding, 1,280 responses\n")
-    counts = [[cell.strip() for cell in line.split("|")[3:5]] for line in text.splitlines() if line.startswith("| ")]
-    assert counts[1:] == [["600", "600"], ["600", "450"], ["80", "?"]]
-    assert (
-        "in the records: 1,050; to be decoded: 230, about 8,625 tokens (38 each, as measured); 6 min at 25 tok" in text
-    )
-    longest = DecodingEstimate(rows, "3 points", None, 4000, None, ())
-    assert longest.cost().startswith("at most 920,000 tokens (")
-    assert "tokens/s" not in longest.cost()
-
-
 def test_what_the_records_hold_is_counted_where_it_would_be_decoded_alike(tmp_path):
     """Only the sweep's own problems and samples, of these weights, by the versions that are here."""
     spec = sweep()
@@ -406,8 +388,8 @@ def test_what_the_records_hold_is_counted_where_it_would_be_decoded_alike(tmp_pa
     earlier.mkdir(parents=True)
     (earlier / "summary.json").write_text(json.dumps({"tokens_per_second": 12.5, "mean_tokens": {"tiny": {}}}))
     found = estimate(spec, tmp_path, tmp_path / "records")
-    assert [(row.responses, row.responses_held) for row in found.rows] == [(6, 6), (6, 6), *[(6, 0)] * 8]
-    assert (found.mean_tokens, found.speed, found.missing) == (np.mean(lengths), 12.5, 48)
+    assert [(row.responses, row.cached) for row in found.rows] == [(6, 6), (6, 6), *[(6, 0)] * 8]
+    assert (found.mean, found.speed.tokens_per_second, found.missing) == (np.mean(lengths), 12.5, 48)
     assert found.total.tokens == round(48 * np.mean(lengths))
 
 
@@ -440,9 +422,7 @@ def test_a_sweep_of_trainings_is_counted_and_summed_up_from_its_files(tmp_path):
     entries = begun.objective.entries(listed_points(spec))
     fresh = begun.objective.estimate()
     assert (fresh.total.jobs, fresh.total.responses, fresh.total.tokens) == (6, 6 * 3 * 16, 6 * 3 * 16 * 40)
-    assert "seeds done: 0; to be trained: 6, rollouts that are learned from have at most 11,520 tokens" in fresh.text(
-        points=False
-    )
+    assert "11,520 tokens" in fresh.text(rows=False)
     right = {}  # samples of 2, by point, seed and benchmark
     for number, entry in enumerate(entries):
         for seed in seeds if number else seeds[:1]:
@@ -461,7 +441,7 @@ def test_a_sweep_of_trainings_is_counted_and_summed_up_from_its_files(tmp_path):
     estimate = begun.objective.estimate()
     mean = (60 + 2 * (60 + 180)) / 5  # seconds of a seed
     assert estimate.total == Cost(jobs=1, responses=3 * 16, thresholds=0, tokens=3 * 16 * 40)
-    text = estimate.text(points=True)
+    text = estimate.text()
     assert text.startswith("2 alpha = 2 points; with plain DAPO 3 trainings x 2 seeds\n")
     assert f"seeds done: 5; to be trained: 1, {duration(mean)} of steps ({duration(mean)} a seed, as measured)" in text
     rows = [[cell.strip() for cell in line.split("|")[1:5]] for line in text.splitlines() if line.startswith("| ")]

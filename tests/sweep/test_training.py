@@ -76,7 +76,7 @@ def test_shipped_sweeps_of_trainings_have_plain_dapo_and_a_tiny_twin(name, tmp_p
     assert (paper.plain_dapo.backend, tiny.plain_dapo.backend) == ("verl", "trl")
     for spec, seeds in ((paper, "1 seed"), (tiny, "5 seeds")):
         assert load(yaml.safe_load(yaml.safe_dump(spec.plain()))) == spec
-        told = open_sweep(spec, Places.under(tmp_path, track=False)).objective.estimate().text(points=True)
+        told = open_sweep(spec, Places.under(tmp_path, track=False)).objective.estimate().text()
         assert f"4 trainings x {seeds}\n" in told
 
 

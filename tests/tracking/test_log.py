@@ -11,7 +11,6 @@ from contextlib import closing
 import pytest
 
 from rlvr_dir.config import Decoding
-from rlvr_dir.errors import UserError
 from rlvr_dir.tracking import (
     log_result,
     resolve_store,
@@ -21,6 +20,7 @@ from rlvr_dir.tracking import (
 )
 from rlvr_dir.tracking.store import VARIABLE, TrackingStore
 from tests.commands import run
+from tests.facts import refuses
 from tests.tracking.made import GRID, result
 
 
@@ -81,9 +81,9 @@ def test_a_run_rebuilds_its_result_and_compares_like_a_file(store, tmp_path):
     table = json.loads((store / "mlartifacts" / run_id / "artifacts" / "per_problem.json").read_text())
     assert table["columns"][:3] == ["problem", "avg_at_4", "correct"]
     assert table["data"][0][:3] == ["p0", 100.0, 4]
-    with pytest.raises(UserError, match="run:nope of"):
+    with refuses("run:nope"):
         result_of_run("nope", store)
-    with pytest.raises(UserError, match=r"holds no mlflow\.db"):
+    with refuses("run:nope", "mlflow.db"):
         result_of_run("nope", tmp_path)
 
 
@@ -191,7 +191,7 @@ def test_where_runs_go(tmp_path, monkeypatch):
     assert resolve_store(tmp_path, f"sqlite:///{tmp_path}/a.db") == f"sqlite:///{tmp_path}/a.db"
     assert TrackingStore.at(f"sqlite:///{tmp_path}/a.db").database == tmp_path / "a.db"
     assert TrackingStore.at(tmp_path).uri == f"sqlite:///{tmp_path}/mlflow.db"
-    with pytest.raises(UserError, match="tracking='ftp://x'"):
+    with refuses("tracking", "ftp://x"):
         resolve_store(tmp_path, "ftp://x")
 
 
@@ -200,7 +200,7 @@ def test_off_logs_nothing_and_is_no_folder(tmp_path, monkeypatch):
     assert tracking_place(tmp_path) == tmp_path
     assert tracking_place(tmp_path, "off") is None
     assert tracking_place(tmp_path, track=False) is None
-    with pytest.raises(UserError, match="tracking='off'"):
+    with refuses("tracking", "off"):
         resolve_store(tmp_path, "off")  # nothing is there to be shown
     monkeypatch.setenv(VARIABLE, "off")
     assert tracking_place(tmp_path) is None
@@ -249,7 +249,7 @@ def test_after_mlflow_was_away_everything_is_logged_once(results, store, dead_po
 
 
 def test_what_cannot_be_synced_is_one_sentence(tmp_path, results, dead_port):
-    with pytest.raises(UserError, match=r"folder='.*none'"):
+    with refuses("folder", "none"):
         sync(tmp_path / "none", tmp_path)
-    with pytest.raises(UserError, match=r"; 0 results were logged before"):
+    with refuses("tracking", "0"):
         sync(results, f"http://127.0.0.1:{dead_port}")

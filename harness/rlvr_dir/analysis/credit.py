@@ -70,7 +70,7 @@ def credit_statistics(
     store = RecordStore(records)
     to_decode = spec.model_copy(update={"decodings": tuple(dict.fromkeys(generators.values()))})
     with showing(progress), opened(spec) as engine:
-        jobs = drawn_alike(jobs_of(to_decode, engine, trace=0))
+        jobs = drawn_alike(jobs_of(to_decode, engine, trace=0, store=store))
         if len(once(jobs)) < len(jobs):
             raise UserError(
                 f"tasks: of {', '.join(to_decode.tasks)} two have the same responses, and other right answers; "

@@ -35,7 +35,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Say how a row is made.
+    """Describe how a row is made.
 
     `name` is unique; `sentence` says what is measured, `how` what a reader must know to measure it again; `{k}` in
     either is the number of samples.

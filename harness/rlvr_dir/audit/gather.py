@@ -87,10 +87,10 @@ class Questions:
         foreign = [task for task, benchmark in benchmarks.items() if isinstance(benchmark, LmEvalBenchmark)]
         return cls(benchmarks, (*bare, *foreign))
 
-    def jobs(self, spec: EvalSpec, engine: Engine, *, trace: int | None = None) -> list[Job]:
+    def jobs(self, spec: EvalSpec, engine: Engine, store: RecordStore, *, trace: int | None = None) -> list[Job]:
         """Return the jobs of a spec; nothing grades those of tasks without right answers."""
         bare = {self.benchmarks[task].name for task in self.unanswered}
-        jobs = jobs_of(spec, engine, trace=trace, benchmarks=self.benchmarks)
+        jobs = jobs_of(spec, engine, trace=trace, benchmarks=self.benchmarks, store=store)
         return [replace(job, golds={}) if job.task in bare else job for job in jobs]
 
 
@@ -147,8 +147,9 @@ def gather(
     with showing(progress), closing(engine):
         decoded = traceable_groups(decoded, engine, evidence)
         if {"tokens", "interventions"} & {*decoded}:
-            jobs = traced_jobs(spec, engine, questions)
-            for done in run_jobs(engine, jobs, RecordStore(records), progress=progress):
+            store = RecordStore(records)
+            jobs = traced_jobs(spec, engine, questions, store)
+            for done in run_jobs(engine, jobs, store, progress=progress):
                 evidence.speed = done.tokens_per_second or evidence.speed
         if "tokens" in decoded:
             with phase("reading traces"):
@@ -201,14 +202,14 @@ def traceable_groups(decoded: Sequence[str], engine: Engine, evidence: Evidence)
     if shared == size > columns(TOP):
         return [*decoded]
     why = f"RL has {size - shared} tokens that base does not know, which have no divergence" if shared < size else ""
-    why = why or f"a vocabulary of {size} tokens is too small for the {TOP} likeliest ones"
+    why = why or f"a vocabulary of {size} tokens is too small for the {TOP} most likely ones"
     evidence.missing |= {group: f"{why}; accepted: another pair" for group in decoded if group != "outcomes"}
     return [group for group in decoded if group == "outcomes"]
 
 
-def traced_jobs(spec: EvalSpec, engine: Engine, questions: Questions) -> list[Job]:
+def traced_jobs(spec: EvalSpec, engine: Engine, questions: Questions, store: RecordStore) -> list[Job]:
     """Return the jobs of base's and RL's own answers, traced."""
-    return questions.jobs(spec.model_copy(update={"decodings": ALONE}), engine, trace=TOP)
+    return questions.jobs(spec.model_copy(update={"decodings": ALONE}), engine, store, trace=TOP)
 
 
 def intervention_points(
@@ -270,14 +271,14 @@ def _speed(results: Sequence[EvalResult]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Responses that a way of decoding needs, and the lengths of those held; None where that cannot be told yet."""
+    """Responses that a decoding needs, and the lengths of those held; None where that cannot be told yet."""
 
     responses: int
     lengths: tuple[int, ...] | None
 
 
 def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records: Path) -> list[Cost]:
-    """Return what each way of decoding one pair needs and has; load no weights, decode nothing.
+    """Return what each decoding one pair needs and has; load no weights, decode nothing.
 
     Raises:
         UserError: the two models do not fit together.
@@ -290,7 +291,7 @@ def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records
     with closing(open_engine(evidence.pair, spec.engine, lazily=True)) as engine:
         decoded = traceable_groups(decoded, engine, evidence)
         alone = spec.model_copy(update={"decodings": ALONE})
-        jobs = questions.jobs(alone, engine, trace=None if decoded == ["outcomes"] else TOP)
+        jobs = questions.jobs(alone, engine, store, trace=None if decoded == ["outcomes"] else TOP)
         rows = [_cost(job, store) for job in jobs]
         if "interventions" not in decoded:
             return rows
@@ -298,7 +299,7 @@ def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records
             return rows + [Cost(sum(row.responses for row in rows) // len(ALONE), None)] * len(WAYS) * len(SHARES)
         points = intervention_points(spec, engine, records, progress=False)
         decodings = tuple(dict.fromkeys(decoding for *_, decoding in points))
-        jobs = questions.jobs(spec.model_copy(update={"decodings": decodings}), engine)
+        jobs = questions.jobs(spec.model_copy(update={"decodings": decodings}), engine, store)
         return rows + [_cost(job, store) for job in jobs]
 
 

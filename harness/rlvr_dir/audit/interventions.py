@@ -112,7 +112,7 @@ def difference(way: str, other: str, share: float | None = AT) -> Callable[[Fram
 def reached(way: str, start: str, goal: str) -> Callable[[Frame], Estimate]:
     """Estimate the share of changed tokens at which a way, which begins as one model, is as good as the other one.
 
-    None where RL is not above base beyond chance.
+    None where RL is not significantly above base.
     """
 
     def of(points: Frame) -> Estimate:

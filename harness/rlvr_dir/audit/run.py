@@ -128,8 +128,8 @@ class Audit:
         return {(row["name"], row["pair"]): estimate(row, "value") for row in self.analysis.tables["rows"]}
 
 
-def run_audit(request: Request, *, records: Path, out: Path, progress: bool = True) -> Audit:
-    """Measure every claim that was asked for, on every pair; write `audit.json` and `audit.csv` into `out`.
+def run_audit(request: Request, *, records: Path, out: Path | None = None, progress: bool = True) -> Audit:
+    """Measure every claim that was asked for, on every pair; write `audit.json` and `audit.csv` into `out`, if given.
 
     With rows of tokens it also writes `tokens.json`, which `rlvr-dir report --analysis` draws.
 
@@ -137,7 +137,7 @@ def run_audit(request: Request, *, records: Path, out: Path, progress: bool = Tr
         UserError: what `Request.check` refuses, no group can be measured, or the disk is full.
     """
     questions, began, earlier = request.check(), time.monotonic(), _stored_facts(out)
-    check_writable(out, records)
+    check_writable(*filter(None, (out, records)))
     for sentence in unmeasured(request, questions):
         say(sentence)
     kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": records.parent / "low-rank", "progress": progress}
@@ -161,10 +161,11 @@ def run_audit(request: Request, *, records: Path, out: Path, progress: bool = Tr
         facts |= {name: earlier[name] for name in ("tokens_per_second", "minutes") if name in earlier}
     rows = table_rows(chosen, numbers, facts["samples"])
     analysis = Analysis(kind="audit", facts=facts, tables={"rows": rows})
-    analysis.write(out)
-    write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
-    if this.tokens is not None:
-        this.tokens.write(out)
+    if out is not None:
+        analysis.write(out)
+        write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
+        if this.tokens is not None:
+            this.tokens.write(out)
     return Audit(chosen, analysis, this.frames, this.replaced)
 
 
@@ -197,7 +198,7 @@ def audit(
     beside: Mapping[str, tuple[str, str]] | None = None,
     low_rank: Sequence[int] = (),
     records: str | Path = "runs/records",
-    out: str | Path = "audit",
+    out: str | Path | None = None,
     **options: Any,
 ) -> "pandas.DataFrame":
     """Measure what is said of RLVR on a pair, as `rlvr-dir audit` does, and return the table.
@@ -210,7 +211,7 @@ def audit(
         beside: further pairs, (base, rl) by the name of their column.
         low_rank: ranks of ΔW whose models are scored.
         records: store of rollouts; what it holds is not decoded again.
-        out: receives `audit.json` and `audit.csv`.
+        out: folder for `audit.json` and `audit.csv`, which replace those of an earlier audit. None writes no file.
         options: as those of the command: `limit`, `temperature`, `max_tokens`, `backend`, ...
 
     Returns:
@@ -226,7 +227,7 @@ def audit(
     others = {name: [parse(Pair, {"base": str(b), "rl": str(r)})] for name, (b, r) in (beside or {}).items()}
     groups = [name.strip() for name in rows.split(",")] if isinstance(rows, str) else rows
     request = Request(spec, groups, others, low_rank)
-    return run_audit(request, records=Path(records), out=Path(out)).analysis.frame("rows")
+    return run_audit(request, records=Path(records), out=None if out is None else Path(out)).analysis.frame("rows")
 
 
 def table_rows(
@@ -295,14 +296,14 @@ def _families(spec: EvalSpec, benchmark: Benchmark) -> int:
 
 
 def _asked(spec: EvalSpec, benchmark: Benchmark) -> str:
-    """Say how many problems of a benchmark are asked."""
+    """Describe how many problems of a benchmark are asked."""
     every = [row["id"] for row in benchmark.problems]
     asked = len(spec.problem_ids(every, benchmark.facts.families))
     return f"{'' if asked == len(every) else f'{asked} of '}{len(every)} problems of {benchmark.name}"
 
 
 def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
-    """Say how many points there are, what the records hold of them, and what the rest takes; load no weights.
+    """Describe how many points there are, what the records hold of them, and what the rest takes; load no weights.
 
     Raises:
         UserError: what `Request.check` refuses, or the two models do not fit together.
@@ -324,7 +325,7 @@ def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
 
 
 def unmeasured(request: Request, questions: Questions) -> list[str]:
-    """Say which groups questions without right answers leave out, of every pair; nothing where there are none."""
+    """Return which groups questions without right answers leave out, of every pair; nothing where there are none."""
     missing = Evidence(resolve(request.spec.pair))
     decoded_groups(request.rows, questions, missing)
     return [f"{', '.join(missing.missing)} not measured: {why}" for why in dict.fromkeys(missing.missing.values())]
@@ -334,7 +335,7 @@ def _words(rows: Sequence[Cost], spec: EvalSpec, speed: float | None) -> str:
     lengths = [length for row in rows for length in row.lengths or ()]
     held, missing = len(lengths), sum(row.responses for row in rows) - len(lengths)
     most = missing * (spec.sampling.max_tokens if spec.sampling else 0)
-    words = f"{len(rows)} ways of decoding, {missing + held:,} responses: {held:,} held, {missing:,} missing"
+    words = f"{len(rows)} decodings, {missing + held:,} responses: {held:,} held, {missing:,} missing"
     words += f", {most:,} tokens at most"
     if missing and lengths:
         tokens_left = missing * sum(lengths) / len(lengths)
@@ -343,8 +344,10 @@ def _words(rows: Sequence[Cost], spec: EvalSpec, speed: float | None) -> str:
     return words
 
 
-def _stored_facts(out: Path) -> dict[str, Any]:
-    """Return the facts of an earlier audit in a folder; none where there is none that can be read."""
+def _stored_facts(out: Path | None) -> dict[str, Any]:
+    """Return the facts of an earlier audit in a folder. They are empty if there is none that can be read."""
+    if out is None:
+        return {}
     try:
         return Analysis.read(out / "audit.json").facts
     except (DamagedError, OSError):

@@ -15,7 +15,7 @@ from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.records import Row
 from rlvr_dir.stats import Estimate
 
-TOP = 10  # likeliest tokens of base among which RL's likeliest one is looked for
+TOP = 10  # most likely tokens of base among which RL's most likely one is looked for
 FACTS = ("logp_base", "logp_rl", "entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "js", "delta_logp")
 DIVERGENCES, ROUNDING = ["kl_rl_base", "kl_base_rl", "js"], 1e-6  # nats that float32 makes of two equal models
 OWNERS = {"rl": "RL's answers", "base": "base's answers"}
@@ -32,7 +32,7 @@ TAILS = {
 def traced_tokens(rows: Mapping[str, Iterable[Row]], families: Mapping[str, str] | None = None) -> Frame:
     """Return a row a token of traced responses, by who wrote them (`decoding`), and what both models think of it.
 
-    `place` is that of RL's likeliest token among base's likeliest, 0 where both have the same, `TOP` where it is none
+    `place` is that of RL's most likely token among base's likeliest, 0 where both have the same, `TOP` where it is none
     of them. `logp_base`, `logp_rl` and `delta_logp` are of the token that was written. A divergence that is no larger
     than rounding is 0. `unit` is what intervals are over: the problem, or its family where `families` has one.
 

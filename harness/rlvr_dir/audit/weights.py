@@ -105,7 +105,7 @@ def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
 
 
 def _tensors(pair: Pair, role: str, merged: Path) -> dict[str, Stored]:
-    """Say where each tensor of a model stands; an adapter is merged into `merged` first.
+    """Return where each tensor of a model stands; an adapter is merged into `merged` first.
 
     Raises:
         UserError: a file is missing or damaged, or none is safetensors.
@@ -115,7 +115,7 @@ def _tensors(pair: Pair, role: str, merged: Path) -> dict[str, Stored]:
         merge_adapter(pair, "float32", merged)
         place, revision = str(merged), None
     if not (tensors := tensors_of(place, revision, fetch=True)):
-        raise UserError("holds no model*.safetensors", argument=role, value=place, accepted="weights in them")
+        raise UserError("has no model*.safetensors", argument=role, value=place, accepted="weights in them")
     return tensors
 
 

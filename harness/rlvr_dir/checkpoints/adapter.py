@@ -38,12 +38,12 @@ def trained_on(name: str, revision: str | None = None) -> str | None:
 
 
 def has_tokenizer(name: str, revision: str | None = None) -> bool:
-    """Tell whether a directory or hub id holds a tokenizer."""
+    """Return whether a directory or hub id holds a tokenizer."""
     return _file(name, "tokenizer_config.json", revision) is not None
 
 
 def adapter_fault(folder: Path, built: Mapping[str, tuple[int, ...]], tied: bool) -> str | None:
-    """Say what of an adapter PEFT would pass over in silence, from the headers of its file; None where all fits.
+    """Describe what of an adapter PEFT would pass over in silence, from the headers of its file; None where all fits.
 
     Args:
         folder: of the adapter.
@@ -90,7 +90,7 @@ def adapter_fault(folder: Path, built: Mapping[str, tuple[int, ...]], tied: bool
 
 
 def changes_nothing(folder: Path) -> bool:
-    """Tell whether an adapter adds nothing to base: all of its B are zero, and it holds nothing else."""
+    """Return whether an adapter adds nothing to base: all of its B are zero, and it holds nothing else."""
     from safetensors import safe_open
 
     names = _tensor_names(folder)
@@ -173,5 +173,5 @@ def _file(name: str, file: str, revision: str | None) -> str | None:
 
     try:
         return cached_file(name, file, revision=revision, _raise_exceptions_for_missing_entries=False)
-    except (OSError, ValueError):  # no such place: whoever reads the checkpoint's configuration says it better
+    except (OSError, ValueError):  # no such place: code that reads the checkpoint's configuration says it better
         return None

@@ -26,7 +26,7 @@ def beside_vllm(config: Any) -> Iterator[None]:
 
 
 def on_cpu() -> bool:
-    """Say whether the vLLM that is installed computes on the CPU."""
+    """Return whether the vLLM that is installed computes on the CPU."""
     from vllm.platforms import current_platform
 
     return current_platform.is_cpu()

@@ -46,7 +46,7 @@ from rlvr_dir.checkpoints.weights import (
     tensors_of,
 )  # fmt: skip
 from rlvr_dir.config import EngineSpec, Pair, zoo
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention, plain
 
 # Configuration entries of which no word is said where they differ between the two models of a pair: names, provenance,
 # ids read elsewhere, what only training reads, and whether the output layer is the input embeddings.
@@ -98,7 +98,7 @@ def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = Fal
             raise UserError(sentence)
     for check in WARNED:
         for sentence in check(checkpoints, spec):
-            warnings.warn(sentence, stacklevel=3)
+            warnings.warn(plain(sentence), stacklevel=3)
     return checkpoints
 
 
@@ -126,13 +126,13 @@ def other_tokenizers(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
         if lost and (not added or role != "base"):
             yield (
                 f"{where} have different tokenizers: {len(lost)} tokens are known to only one of them (such as "
-                f"{lost[0]!r}); accepted: two checkpoints with the same vocabulary, or one with tokens added after all "
+                f"{lost[0]!r}). Accepted: two checkpoints with the same vocabulary, or one with tokens added after all "
                 "that both have"
             )
         if moved:
             yield (
                 f"{where} order their vocabulary differently: {len(moved)} tokens have another id (such as {moved[0]})"
-                "; accepted: identical token ids"
+                ". Accepted: identical token ids"
             )
         if _merges(loaded.models[role].tokenizer) != _merges(loaded.tokenizer):
             yield (
@@ -146,7 +146,7 @@ def other_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     for role in _others(loaded):
         own, rl = (loaded.configs[name].model_type for name in (role, "rl"))
         if own != rl:
-            yield f"{_beside_rl(loaded, role)} are of different model types ({own} and {rl}); accepted: one type"
+            yield f"{_beside_rl(loaded, role)} are of different model types ({own} and {rl}). Accepted: one type"
 
 
 def tokens_without_an_output(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
@@ -158,14 +158,14 @@ def tokens_without_an_output(loaded: Checkpoints, spec: EngineSpec) -> Iterator[
             first = next((token for token, i in rl.items() if i == config.vocab_size), None)
             yield (
                 f"{loaded.pair.argument(role)}: its tokenizer has ids up to {needed - 1} but the model has "
-                f"{config.vocab_size} outputs{f', none for {first!r}' if first is not None else ''}; accepted: a "
+                f"{config.vocab_size} outputs{f', none for {first!r}' if first is not None else ''}. Accepted: a "
                 "tokenizer whose ids the model can produce"
             )
     if loaded.shared < loaded.vocab_size and len(loaded.models) > 2:
         models = loaded.pair.argument([*loaded.models][2])
         yield (
             f"{loaded.pair.argument('rl')} has {loaded.vocab_size - loaded.shared} ids that "
-            f"{loaded.pair.argument('base')} does not know, which is refused with {models}; accepted: a pair of full "
+            f"{loaded.pair.argument('base')} does not know, which is refused with {models}. Accepted: a pair of full "
             "checkpoints, or one with the same vocabulary"
         )
 
@@ -187,16 +187,16 @@ def unreadable_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
             if stored[weight].shape != expected[weight]:
                 yield other_shape(where, weight, stored[weight].shape, expected[weight])
         if (prefix := left_prefix(stored)) is not None:
-            yield f"{where}: the names of its weights {prefix}; accepted: the model's own names, such as a merged save"
+            yield f"{where}: the names of its weights {prefix}. Accepted: the model's own names, such as a merged save"
         if not stored or not shape:
             continue
         if (weight := missing_weight(stored, expected)) is not None:
-            yield f"{where}: its files lack {weight}; accepted: a checkpoint with every weight of its model"
+            yield f"{where}: its files do not have {weight}. Accepted: a checkpoint with every weight of its model"
         drafts = any("nextn" in key or "mtp" in key for key in loaded.configs[role].to_dict())
         if not drafts and (weight := surplus_weight(stored, shape.names, shape.passed_over)) is not None:
             yield (
                 f"{where}: its files hold {weight}, which the model that its config.json makes does not have "
-                f"(num_hidden_layers={shape.layers}); accepted: weights and configuration of one model"
+                f"(num_hidden_layers={shape.layers}). Accepted: weights and configuration of one model"
             )
 
 
@@ -239,7 +239,7 @@ def other_number_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     for role, config in loaded.configs.items():
         if spec.dtype == "auto" and (dtype := dtype_of(config)) not in _DTYPES:
             yield (
-                f"{loaded.pair.argument(role)}: its config.json says {dtype} (dtype); accepted: {', '.join(_DTYPES)}, "
+                f"{loaded.pair.argument(role)}: its config.json says {dtype} (dtype). Accepted: {', '.join(_DTYPES)}, "
                 "there or as --dtype"
             )
 
@@ -251,7 +251,7 @@ def ends_outside_the_vocabulary(loaded: Checkpoints, spec: EngineSpec) -> Iterat
         if wrong := sorted(token for token in model.eos if not 0 <= token < outputs):
             yield (
                 f"{loaded.pair.argument(role)}: eos_token_id={wrong[0]} is no token of the model, which has {outputs} "
-                "outputs; accepted: ids from 0 to that, in config.json and generation_config.json"
+                "outputs. Accepted: ids from 0 to that, in config.json and generation_config.json"
             )
 
 
@@ -265,7 +265,7 @@ def too_long_contexts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
             yield (
                 f"max_model_len={spec.max_model_len} is refused: {role}={name!r} was built for {built} positions, by "
                 "max_position_embeddings and the rotary scaling of its config.json, and its position embeddings end "
-                f"there; accepted: up to {built}{more}"
+                f"there. Accepted: up to {built}{more}"
             )
 
 
@@ -297,12 +297,12 @@ def heads_of_two_sizes(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
         yield (
             f"dtype={dtype} is refused on a GPU for models whose attention heads differ in size "
             f"({', '.join(f'{role}: {size}' for role, size in sizes.items())}): vLLM's Triton attention would write "
-            "beyond its memory; accepted: dtype=bfloat16 without TRITON_ATTN, or heads of one size"
+            "beyond its memory. Accepted: dtype=bfloat16 without TRITON_ATTN, or heads of one size"
         )
 
 
 def _on_vllm(spec: EngineSpec) -> bool:
-    """Tell whether vLLM is the engine."""
+    """Return whether vLLM is the engine."""
     return spec.backend == "vllm" or (spec.backend == "auto" and find_spec("vllm") is not None)
 
 
@@ -362,7 +362,7 @@ def another_base(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     base = loaded.pair.base
     own = loaded.adapter_of or base
     if len({name.rstrip("/").split("/")[-1] for name in (own, base)}) > 1:
-        yield f"{loaded.pair.argument('rl')} says it was trained on {own!r}; it is merged into base={base!r}"
+        yield f"{loaded.pair.argument('rl')} says it was trained on {own!r}; it is merged into {mention('base', base)}"
 
 
 def added_tokens(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
@@ -397,7 +397,7 @@ def other_cuts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def other_configurations(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """Say what else differs, beyond single precision."""
+    """Describe what else differs, beyond single precision."""
     base, rl = (
         json.loads(loaded.configs[role].to_json_string(use_diff=False), parse_float=np.float32)
         for role in ("base", "rl")

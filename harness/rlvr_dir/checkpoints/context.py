@@ -73,7 +73,7 @@ def positions(config: Any) -> int | None:
 
 
 def rope_extrapolates(config: Any) -> bool:
-    """Tell whether rotary embeddings go on by themselves beyond the positions that a configuration names."""
+    """Return whether rotary embeddings go on by themselves beyond the positions that a configuration names."""
     rope = getattr(config, "rope_parameters", None)
     if not isinstance(rope, dict):
         return False

@@ -75,8 +75,8 @@ def _both(pair: Pair) -> tuple[dict[str, Stored], dict[str, Stored]]:
 
 
 def _files(name: str, revision: str | None, role: str) -> dict[str, Stored]:
-    """Say where each tensor of a checkpoint stands."""
+    """Return where each tensor of a checkpoint stands."""
     files = tensors_of(name, revision, fetch=True)
     if not files:
-        raise UserError("holds no model*.safetensors", argument=role, value=name, accepted="a whole checkpoint in them")
+        raise UserError("has no model*.safetensors", argument=role, value=name, accepted="a whole checkpoint in them")
     return files

@@ -166,8 +166,11 @@ def check_weights(shapes: Sequence[ModelShape], dtype: str, device: torch.device
     need = f"{len(shapes)} models of {sizes} parameters take {gib(needed)} GiB in {dtype}"
     if device.type in LIMITED:
         raise UserError(
-            f"backend='transformers' is refused: {need}, and {device} has {gib(free)} free; accepted: backend=vllm, "
-            "which can cut them over several GPUs (tensor_parallel_size), a narrower dtype, or device=cpu"
+            f"is not possible here: {need}, and {device} has {gib(free)} free",
+            argument="backend",
+            value="transformers",
+            accepted="backend=vllm, which can split them over several GPUs (tensor_parallel_size), a narrower dtype, "
+            "or device=cpu",
         )
     warnings.warn(f"{need}, and {gib(free)} GiB of this machine's memory are free", stacklevel=4)
 

@@ -19,7 +19,7 @@ from rlvr_dir.checkpoints.memory import ModelShape, dtype_of
 from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import EngineSpec, Pair, zoo
 from rlvr_dir.config.zoo import ZooPair
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, plain
 from rlvr_dir.markdown import markdown_table
 
 Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are not here and the hub cannot be asked
@@ -106,7 +106,7 @@ def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") 
     if checked is None:
         return examined(verdict, why, tuple(warned))
     for role in checked.without_weights:
-        warned.append(f"{pair.argument(role)} has no weights yet, so it cannot be loaded")
+        warned.append(plain(f"{pair.argument(role)} has no weights yet, so it cannot be loaded"))
     context = (checked.context.length, checked.context.rl_alone)
     dtype = checked.dtype if engine.dtype == "auto" else engine.dtype
     facts = {

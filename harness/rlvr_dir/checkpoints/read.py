@@ -106,7 +106,7 @@ class Checkpoints:
 
     @property
     def small(self) -> bool:
-        """Tell whether all models are local and at most 2 GiB together: cheap to load once more, no bar needed."""
+        """Return whether all models are local and at most 2 GiB together: cheap to load once more, no bar needed."""
         places = [place for place, _ in self.pair.models.values()] + [self.pair.base] * (self.adapter_of is not None)
         return sum(map(_weight_bytes, places)) <= _SMALL_BYTES
 
@@ -160,9 +160,7 @@ def check_place(role: str, name: str, revision: str | None) -> None:
         if not any((place / config).is_file() for config in ("config.json", ADAPTER_CONFIG)):
             inside = sorted(str(path.parent) for path in place.glob("*/config.json"))[:4]
             hint = f"; those in it that are: {', '.join(inside)}" if inside else ""
-            raise UserError(
-                f"holds no config.json, so it is no checkpoint{hint}; {accepted}", argument=role, value=name
-            )
+            raise UserError(f"has no config.json, so it is no checkpoint{hint}; {accepted}", argument=role, value=name)
     elif name.startswith((".", "/", "~")) or name.count("/") > 1 or ("/" in name and place.parent.is_dir()):
         raise UserError(f"does not exist; {accepted}", argument=role, value=name)
     elif why := _not_on_hub(name, revision):
@@ -194,7 +192,8 @@ def _not_on_hub(name: str, revision: str | None) -> str | None:
 
 
 def read_checkpoint(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoint:
-    """Read a checkpoint's configuration, tokenizer and end-of-text ids; an adapter takes what it lacks from `base`."""
+    """Read a checkpoint's configuration, tokenizer and end-of-text ids; an adapter takes what it does not have
+    from `base`."""
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
     name, revision = pair.models[role]
@@ -206,7 +205,7 @@ def read_checkpoint(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoin
     here = Path(name).is_dir() and not pair.trust_remote_code
     if own and here and not any(file for pattern in _VOCABULARIES for file in Path(name).glob(pattern)):
         raise UserError(
-            f"holds no tokenizer: none of {', '.join(_VOCABULARIES)} is there",
+            f"has no tokenizer: none of {', '.join(_VOCABULARIES)} is there",
             argument=role,
             value=name,
             accepted="a checkpoint with its tokenizer (save_pretrained of a tokenizer writes it)",
@@ -241,7 +240,7 @@ def template_digest(tokenizer: Any) -> str | None:
 
 
 def ties_head(config: Any) -> bool:
-    """Tell whether a configuration says that the output layer is the input embeddings."""
+    """Return whether a configuration says that the output layer is the input embeddings."""
     return bool(getattr(config, "tie_word_embeddings", False))
 
 

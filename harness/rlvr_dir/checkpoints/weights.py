@@ -24,19 +24,19 @@ CORNER = (4, 64)  # of a matrix, the rows and columns that stand for it; of a ve
 
 
 class Stored(NamedTuple):
-    """Say where a tensor stands, and its shape."""
+    """Return where a tensor stands, and its shape."""
 
     file: Path
     shape: tuple[int, ...]
 
 
 def tensors_of(name: str, revision: str | None = None, *, fetch: bool = False) -> dict[str, Stored]:
-    """Say where each tensor of a checkpoint stands, in safetensors files; empty where there are none.
+    """Return where each tensor of a checkpoint stands, in safetensors files; empty where there are none.
 
     Args:
         name: a directory, or a hub id, which is looked for in this machine's cache.
         revision: of a hub id.
-        fetch: downloads what the cache lacks of a hub id.
+        fetch: downloads what the cache does not have of a hub id.
 
     Raises:
         UserError: what `stored_tensors` refuses.
@@ -59,12 +59,13 @@ def tensors_of(name: str, revision: str | None = None, *, fetch: bool = False) -
 
 
 def has_weights(folder: Path) -> bool:
-    """Tell whether a directory holds files of weights, whole or not."""
+    """Return whether a directory holds files of weights, whole or not."""
     return any(file.suffix in (".safetensors", ".bin", ".pt") for file in folder.iterdir())
 
 
 def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
-    """Say which file of a directory each tensor comes from, and its shape, from the files' headers: no number is read.
+    """Return which file of a directory each tensor comes from, and its shape, from the files' headers: no number
+    is read.
 
     All that loads, checks or compares a checkpoint goes by it. A pickle says nothing of its tensors; nothing in it is
     run.
@@ -142,7 +143,7 @@ def left_prefix(names: Iterable[str]) -> str | None:
 
 
 def same_numbers(first: Mapping[str, Stored], second: Mapping[str, Stored]) -> bool:
-    """Tell whether two checkpoints, by their `tensors_of`, have the same tensors with the same numbers.
+    """Return whether two checkpoints, by their `tensors_of`, have the same tensors with the same numbers.
 
     The first numbers of each tensor are compared (`corner`), and all of them only where these are the same everywhere.
     """
@@ -161,7 +162,8 @@ def same_numbers(first: Mapping[str, Stored], second: Mapping[str, Stored]) -> b
 
 
 def rl_is_base(base: str, rl: str | Path) -> bool:
-    """Tell whether two local checkpoints, whole and in safetensors, have the same numbers; False of any other kind."""
+    """Return whether two local checkpoints, whole and in safetensors, have the same numbers; False of any other
+    kind."""
     folders = [Path(place).expanduser() for place in (base, rl)]
     return all(map(Path.is_dir, folders)) and same_numbers(*(tensors_of(str(folder)) for folder in folders))
 
@@ -179,7 +181,7 @@ def _sets(folder: Path) -> list[str]:
 
 
 def missing_weight(stored: Iterable[str], built: Iterable[str]) -> str | None:
-    """Return a weight that the files lack and the model has; None where none is known to be missing.
+    """Return a weight that the files do not have and the model has; None where none is known to be missing.
 
     Files may hold weights under other names than the model's, which loading maps: only one whose like is held under
     the model's own name (of another layer; outside of layers, all others) is known to be missing.

@@ -89,7 +89,7 @@ def audit_command(
     if dry_run:
         echo(dry_run_words(request, records=records, out=out), lines=True)
         return
-    place = tracking_place(out, tracking, track=track)
+    place = tracking_place(records.parent, tracking, track=track)  # the same store as `eval`
     try:
         audit = run_audit(request, records=records, out=out)
     except KeyboardInterrupt:

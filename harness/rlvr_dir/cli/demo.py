@@ -21,7 +21,7 @@ DECODINGS = (
     Decoding(mode="base"),
     Decoding(mode="rl"),
     Decoding(mode="veto", tau=-0.1),  # a control of reject: the gate alone decides
-    Decoding(mode="resample", tau=-0.1),  # another one: base's own second draw decides
+    Decoding(mode="resample", tau=-0.1),  # another one: base's second draw decides
     Decoding(mode="reject", tau=-0.1),  # the control of the next: base writes where RL's draw rejects
     Decoding(mode="replace", tau=-0.1),  # the gamma = 0 control of the next
     Decoding(mode="extrapolate", tau=-0.1, gamma=0.1),
@@ -98,7 +98,7 @@ def report(results: Sequence[EvalResult], *, seconds: float) -> str:
         for name, result, other in [
             ("rl − base", rl, base),
             (f"{control.decoding.label()} − rl", control, rl),
-            ("resample − base (what base's own second draw adds)", again, base),
+            ("resample − base (what base's second draw adds)", again, base),
             ("reject − resample (what RL's decision adds to base's own)", reject, again),
             (f"{control.decoding.label()} − reject (what RL's token adds)", control, reject),
             ("reject − veto (what RL's decision adds to the gate's)", reject, veto),

@@ -237,7 +237,8 @@ def compare_command(
         ),
     ] = False,
     crossing: Annotated[
-        bool, typer.Option("--crossing", help="Say at which k base's Pass@k is first above RL's beyond chance.")
+        bool,
+        typer.Option("--crossing", help="Report the smallest k at which base's Pass@k significantly exceeds RL's."),
     ] = False,
     store: Store = Path("runs/records"),
     partial: Partial = False,

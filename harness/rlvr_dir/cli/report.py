@@ -12,7 +12,7 @@ from rlvr_dir.cli.options import spec_options
 from rlvr_dir.cli.track import Tracking
 from rlvr_dir.cli.view import Tokenizer
 from rlvr_dir.config import EvalSpec
-from rlvr_dir.errors import unknown
+from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.files import check_writable
 from rlvr_dir.progress import say
 
@@ -48,7 +48,7 @@ def report(
         ),
     ] = None,
     tokens: Annotated[
-        int, typer.Option(help="Problems a benchmark shown token by token, where records are at hand.", min=0)
+        int, typer.Option(help="Problems a benchmark shown token by token, where records are available.", min=0)
     ] = 2,
     tokenizer: Tokenizer = None,
     tables_of_the_paper: Annotated[
@@ -78,6 +78,10 @@ def report(
     results = _only(read(places, store, runs, tracking, partial=partial, **options), tasks) if places else []
     more = analysis_chapters(analyses or [])
     more += [paper_chapter()] if tables_of_the_paper else []
+    if not results and not more:
+        raise UserError(
+            "There is nothing to report", argument="results", hint="Name a folder, for example `rlvr-dir report runs`."
+        )
     check_writable(out)
     facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
     load = tokenizers(tokenizer)
@@ -94,7 +98,7 @@ def report(
     page = write(build(results, name=title, more=more, **kwargs), out)
     for sentence in warnings(results):
         say(sentence)
-    echo(f"written: {page}, report.md and the tables and figures beside it")
+    echo(f"report: {page.absolute().as_uri()} (report.md, tables and figures are beside it)")
 
 
 def _run_links(folder: Path, tracking: str | None, port: int | None) -> dict[str, str]:

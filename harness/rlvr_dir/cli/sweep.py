@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlvr_dir.cli.base import echo, fit_table, group, parse_numbers
+from rlvr_dir.cli.plan import DryRun, GpuCount, GpuMemory, Probe, named_gpus
 from rlvr_dir.config import parse, read_yaml
 from rlvr_dir.config.evaluation import load_criteria
 from rlvr_dir.errors import UserError, nearest
@@ -53,10 +54,10 @@ def sweep_list(
 @app.command("run")
 def sweep_run(
     file: Annotated[str, typer.Argument(help="A YAML file, or the name of a sweep that ships with rlvr-dir.")],
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print what is cached, what is to generate and what it takes; run nothing."),
-    ] = False,
+    dry_run: DryRun = False,
+    gpus: GpuCount = None,
+    gpu_memory: GpuMemory = None,
+    probe: Probe = False,
     change: Annotated[
         list[str] | None, typer.Option("--set", help="Change a key, as sampling.samples=8; give it again for more.")
     ] = None,
@@ -83,9 +84,13 @@ def sweep_run(
             sweep_run(name, out=out, records=records, track=track)
         return
     spec = read(file, change or [])
-    estimate = _open(spec, out, records).objective.estimate()
-    echo(estimate.text(points=dry_run), err=not dry_run, lines=True)
-    if not dry_run:
+    objective = _open(spec, out, records).objective
+    if probe:
+        objective.probe()
+    if probe or dry_run:
+        echo(objective.estimate(gpus=named_gpus(gpus, gpu_memory), memory=True).text(), lines=True)
+    else:
+        echo(objective.estimate().text(rows=False), err=True, lines=True)
         _run(spec, out, records, track)
 
 

@@ -57,7 +57,7 @@ def ui(
     place = TrackingStore.at(chosen)
     if not place.exists:
         raise UserError(
-            "holds no mlflow.db",
+            "has no mlflow.db",
             argument="store",
             value=str(chosen),
             accepted="a folder that eval or demo has written to",

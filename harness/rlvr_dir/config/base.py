@@ -65,7 +65,7 @@ class Spec(BaseModel, frozen=True):
 
 
 def truth_for_number(value: Any, annotation: Any) -> bool:
-    """Tell whether a truth value, alone or in a list, stands where a type means a number and no truth value."""
+    """Return whether a truth value, alone or in a list, stands where a type means a number and no truth value."""
     accepted = _leaves(annotation)
     values = value if isinstance(value, list | tuple) else [value]
     meant = bool(accepted & {int, float}) and not accepted & {bool, Any}
@@ -228,6 +228,13 @@ def _yaml(text: Any, where: object) -> Any:
     return data
 
 
+# Names that other data sets have for our fields.
+SYNONYMS = {
+    "question": "problem", "prompt": "problem", "query": "problem", "input": "problem", "text": "problem",
+    "solution": "answer", "gold": "answer", "target": "answer", "label": "answer", "final_answer": "answer",
+}  # fmt: skip
+
+
 def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict[str, Any]]]:
     """Return the objects of a JSONL, each with the number of its line; all of them have the keys `names`.
 
@@ -250,9 +257,14 @@ def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict
                 f"{path} line {number} is not JSON", accepted=f"an object with {', '.join(names)}"
             ) from None
         if missing := [name for name in names if not isinstance(row, dict) or name not in row]:
-            has = f" and has {', '.join([repr(key) for key in row][:5])}" if isinstance(row, dict) and row else ""
+            has = f"; it has {', '.join([repr(key) for key in row][:5])}" if isinstance(row, dict) and row else ""
+            meant = [
+                key for key in (row if isinstance(row, dict) else ()) if SYNONYMS.get(key.casefold()) == missing[0]
+            ]
             raise UserError(
-                f"{path} line {number} lacks {missing[0]!r}{has}", accepted=f"an object with {', '.join(names)}"
+                f"{path} line {number} has no {missing[0]!r}{has}",
+                accepted=f"an object with {', '.join(names)}",
+                hint=f"Rename {meant[0]!r} to {missing[0]!r} in every line." if meant else "",
             )
         rows.append((number, row))
     return rows

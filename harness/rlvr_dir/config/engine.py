@@ -11,6 +11,8 @@ from rlvr_dir.config.base import Spec
 from rlvr_dir.errors import UserError
 
 Backend = Literal["auto", "vllm", "transformers"]
+# Arguments of vLLM for how GPUs add up what each of them computed, and for how weights are read: no part of a record.
+PLACING_ARGS = ("disable_custom_all_reduce", "safetensors_load_strategy", "model_loader_extra_config")
 
 
 def read_kwargs(written: Any) -> Any:

@@ -50,7 +50,7 @@ def read_names(value: Any) -> Any:
 
 
 def is_task_file(task: str) -> bool:
-    """Tell whether a benchmark is named by the YAML of a task of lm-eval's."""
+    """Return whether a benchmark is named by the YAML of a task of lm-eval's."""
     return task.endswith((".yaml", ".yml"))
 
 
@@ -62,15 +62,17 @@ class ProblemPart(Spec, frozen=True):
     their names, to the number of problems that is nearest, and `skip` leaves out those that its problems begin.
     """
 
-    skip: int = Field(default=0, ge=0, description="Leave out the first so many, and the rest of their families.")
-    split: float | None = Field(
-        default=None, gt=0.0, lt=1.0, description="A share of the problems, drawn by their ids."
+    skip: int = Field(
+        default=0, ge=0, description="Leave out this many problems at the beginning, and the rest of their families."
     )
-    held_out: bool = Field(default=False, description="The other share.")
+    split: float | None = Field(
+        default=None, gt=0.0, lt=1.0, description="Use this share of the problems, selected by their ids."
+    )
+    held_out: bool = Field(default=False, description="Use the other share of a split.")
 
     @property
     def words(self) -> str:
-        """Say which problems; empty where it is all of them."""
+        """Return which problems; empty where it is all of them."""
         share = (
             [] if self.split is None else [f"{'held out' if self.held_out else 'drawn'} by a split of {self.split:g}"]
         )
@@ -104,22 +106,28 @@ class EvalSpec(Presentation, frozen=True):
 
     tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
         default=(),
-        description="Comma-separated: aime24, aime25, amc, minerva, rlvr_math, tiny_easy, …, PATH.jsonl, NAME=PATH, "
-        "or a task of lm-eval's: its name, or PATH.yaml.",
+        description="aime24, aime25, amc, minerva, rlvr_math, tiny_easy, …; your own file as PATH.jsonl or NAME=PATH; "
+        "or a task of lm-eval, by its name or as PATH.yaml.",
     )
     pair: NamedPair = Field(
-        default=TINY, description="A name of `rlvr-dir pair list` (dapo-32b), tiny, or a folder with base and rl."
+        default=TINY, description="A name from `rlvr-dir pair list` (such as dapo-32b), or a folder with base and rl."
     )
     decodings: Annotated[tuple[Decoding, ...], BeforeValidator(read_decodings)] = Field(
         default_factory=lambda: (Decoding(),),
         description="rl, replace,tau=-0.3, or {mode: ...}; one or a list.",
         json_schema_extra={"written": "rl"},
     )
-    sampling: Sampling | None = Field(default_factory=Sampling, description="null: each task's own.")
-    limit: int | None = Field(default=None, ge=1, description="First problems only: for a look, not for a score.")
+    sampling: Sampling | None = Field(default_factory=Sampling, description="null: the sampling settings of each task.")
+    limit: int | None = Field(
+        default=None, ge=1, description="Use only the first problems. For a quick look, not for a score to report."
+    )
     part: ProblemPart = Field(default_factory=ProblemPart)
-    data_dir: Place | None = Field(default=None, description="Folder of <task>.jsonl files, instead of the hub.")
-    include_path: Place | None = Field(default=None, description="Folder with YAML files of tasks, as lm_eval has it.")
+    data_dir: Place | None = Field(
+        default=None, description="Folder with <task>.jsonl files, to be used instead of the hub."
+    )
+    include_path: Place | None = Field(
+        default=None, description="Folder with YAML files of lm-eval tasks, as in lm_eval."
+    )
     engine: EngineSpec = Field(default_factory=EngineSpec)
 
     def problem_ids(self, ids: Sequence[str], families: Mapping[str, str] | None = None) -> list[str]:

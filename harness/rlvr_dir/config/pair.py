@@ -59,8 +59,8 @@ class Pair(Spec, frozen=True):
         return (self.base, self.base_revision) == (self.rl, self.rl_revision)
 
     def argument(self, role: str) -> str:
-        """Return what the user called a model, as sentences begin: `rl='org/model'`."""
-        return f"{role}={self.models[role].place!r}"
+        """Return a model as a message names it: `rl=org/model`, or the option that the user typed (`mention`)."""
+        return mention(role, self.models[role].place)
 
     @classmethod
     def of_folder(cls, folder: str | Path) -> "Pair":

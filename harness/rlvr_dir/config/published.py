@@ -1,4 +1,4 @@
-"""The configurations of models that are spoken of where they are not at hand: in plans, the zoo, beside the paper."""
+"""The configurations of models that are spoken of where they are not available: in plans, the zoo, beside the paper."""
 
 from typing import Any
 

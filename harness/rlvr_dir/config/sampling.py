@@ -6,8 +6,9 @@ from typing import Any, Self
 from pydantic import Field, model_serializer, model_validator
 
 from rlvr_dir.config.base import Spec, parse
+from rlvr_dir.errors import UserError, mention
 
-LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the likeliest token
+LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the most likely token
 
 
 def merge_sampling(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,8 +51,8 @@ class SamplingSettings(Spec, frozen=True):
             object.__setattr__(self, "top_p", 1.0)
             object.__setattr__(self, "seed", 0)
         elif self.temperature < LEAST_TEMPERATURE:
-            raise ValueError(
-                f"temperature={self.temperature} is refused; accepted: 0 (greedy), or {LEAST_TEMPERATURE} to 100"
+            raise UserError(
+                argument="temperature", value=self.temperature, accepted=f"0 (greedy), or {LEAST_TEMPERATURE} to 100"
             )
         return self
 
@@ -86,7 +87,7 @@ class SamplingSettings(Spec, frozen=True):
 
     @property
     def greedy(self) -> bool:
-        """Whether the likeliest token is taken, and nothing is drawn."""
+        """Whether the most likely token is taken, and nothing is drawn."""
         return self.temperature == 0
 
     @property
@@ -113,9 +114,11 @@ class Sampling(SamplingSettings, frozen=True):
     def _check_samples(self) -> Self:
         if self.greedy:
             if "samples" in self.model_fields_set and self.samples != 1:
-                raise ValueError(
-                    f"samples={self.samples} is refused with temperature=0: greedy responses to one problem are all "
-                    "equal; accepted: samples=1"
+                raise UserError(
+                    (f"is not allowed with {mention('temperature', 0)}: greedy responses to one problem are all equal"),
+                    argument="samples",
+                    value=self.samples,
+                    accepted=f"{mention('samples', 1)}",
                 )
             object.__setattr__(self, "samples", 1)
         return self

@@ -40,12 +40,12 @@ Plain = dict[str, Any]
 
 
 def is_text(value: object) -> bool:
-    """Tell whether a value is text that can be written as UTF-8."""
+    """Return whether a value is text that can be written as UTF-8."""
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a finite number; true and false are none."""
+    """Return whether a value is a finite number; true and false are none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < inf
 
 

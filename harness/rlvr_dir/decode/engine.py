@@ -10,6 +10,7 @@ from typing import Any, Self
 from rlvr_dir.checkpoints.adapter import merge_adapter
 from rlvr_dir.checkpoints.chat_template import chat_prompt
 from rlvr_dir.checkpoints.compat import check_pair
+from rlvr_dir.checkpoints.context import Context, rope_extrapolates
 from rlvr_dir.checkpoints.read import Checkpoints, template_digest
 from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.plan import ALGORITHM, plan_requests, warn_of_cuts
@@ -44,6 +45,7 @@ class Engine(ABC):
         self._merged: TemporaryDirectory[str] | None = None
         self.started = False
         self.work: int | None = None  # tokens that are expected of what the weights are loaded for; None: nobody knows
+        self.longest: int | None = None  # tokens of the longest response that is asked for then, with its prompt
         with phase("reading the checkpoints"):
             self.checkpoints: Checkpoints = checkpoints or check_pair(pair, spec)
         self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
@@ -119,11 +121,21 @@ class Engine(ABC):
             **({"head_dtype": self.head_dtype} if self.head_dtype != self.dtype else {}),
             "max_model_len": self.max_model_len,
             **({} if self.context.rl_alone == self.max_model_len else {"max_model_len_rl": self.context.rl_alone}),
+            **self._own_context(),
             "pair": self.pair.model_dump(),
             "chat_template": {"from": self.tokenizer.name_or_path, "sha256": template_digest(self.tokenizer)},
             **({"chat_template_kwargs": kwargs} if (kwargs := self.spec.chat_template_kwargs) else {}),
             "eos_token_ids": sorted(self.checkpoints.eos_token_ids),
         }
+
+    def _own_context(self) -> dict[str, int]:
+        """Return the models' own context where another one is set, unless the set one changes rotary angles."""
+        configs = self.checkpoints.configs
+        if not self.context.stated or not all(map(rope_extrapolates, configs.values())):
+            return {}
+        own = Context.of(self.context.models, None, rope_extrapolates(configs["base"]))
+        alone = {} if own.rl_alone == own.length else {"own_max_model_len_rl": own.rl_alone}
+        return {"own_max_model_len": own.length, **alone}
 
     def settled(self) -> EngineSpec:
         """Return the settings, with what depends on the expected `work` decided."""
@@ -151,6 +163,7 @@ class Engine(ABC):
         warn_of_cuts(plans, self.context)
         if not self.started:
             self.work = expected_tokens(plans)
+            self.longest = max((plan.start + plan.max_new_tokens for plan in plans), default=None)
         self.start()
         return self.decode(plans, progress)
 

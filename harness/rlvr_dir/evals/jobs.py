@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
+from rlvr_dir.checkpoints.chat_template import encode_prompt
 from rlvr_dir.config import Decoding, EvalSpec, Pair, Sampling
 from rlvr_dir.decode import Engine, Request
 from rlvr_dir.decode.trace import columns
@@ -98,11 +100,16 @@ class Job:
 
 
 def jobs_of(
-    spec: EvalSpec, engine: Engine, *, trace: int | None = None, benchmarks: Mapping[str, Benchmark] | None = None
+    spec: EvalSpec,
+    engine: Engine,
+    *,
+    trace: int | None = None,
+    benchmarks: Mapping[str, Benchmark] | None = None,
+    store: RecordStore | None = None,
 ) -> list[Job]:
     """Return a job for every decoding of every task, decoding by decoding; `trace` is that of the requests.
 
-    `benchmarks` are those that `preflight_of` found.
+    `benchmarks` are those that `preflight_of` found. Records that an earlier version began in `store` keep their names.
 
     Sample 0 of every problem comes first: what is there when it is interrupted, or looked at, is a smaller whole.
     """
@@ -119,7 +126,7 @@ def jobs_of(
             ]
             lm_eval_task = benchmark if isinstance(benchmark, LmEvalBenchmark) else None
             golds = {} if lm_eval_task else {f"{record_task}/{key}": benchmark.golds[key] for key in prompts.prompts}
-            job = make_job(benchmark.name, requests, engine, facts, golds, jobs[0] if jobs else None)
+            job = make_job(benchmark.name, requests, engine, facts, golds, jobs[0] if jobs else None, store=store)
             jobs.append(replace(job, lm_eval_task=lm_eval_task, chat=template_name(engine)))
     return jobs
 
@@ -131,10 +138,13 @@ def make_job(
     benchmark: BenchmarkFacts,
     golds: Mapping[str, Gold],
     like: Job | None,
+    *,
+    store: RecordStore | None = None,
 ) -> Job:
     """Make a job of requests; the first one's prompt stands for how they are made.
 
-    `like` is another job on this engine: its checkpoints are not read again to identify them.
+    `like` is another job on this engine: its checkpoints are not read again to identify them. A record that an earlier
+    version began in `store` keeps its name.
     """
     info, first = engine.info(), requests[0]
     pair = Pair(**info["pair"])
@@ -145,5 +155,16 @@ def make_job(
         "stop": tuple(first.stop),
         "weights": weights,
     }
+    if "own_max_model_len" in info:  # a context was set: has it room for every response?
+        identity["longest"] = _longest(engine, frozenset(request.prompt for request in requests))
+        identity["longest"] += first.sampling.max_tokens
     config = RecordConfig.of(pair, first.decoding, first.sampling, info, **identity)
+    if store is not None:
+        config = store.kept_as(config, config.earlier(info, first.decoding), benchmark.of or task)
     return Job(task, pair, tuple(requests), config, golds, benchmark)
+
+
+@lru_cache(maxsize=8)
+def _longest(engine: Engine, prompts: frozenset[str]) -> int:
+    """Return the tokens of the longest prompt."""
+    return max(len(encode_prompt(engine.tokenizer, prompt)) for prompt in prompts)

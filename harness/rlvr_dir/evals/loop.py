@@ -13,9 +13,10 @@
 import os
 import platform
 import sys
+import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -25,15 +26,17 @@ from typing import Any
 from rlvr_dir.config import EvalSpec
 from rlvr_dir.decode import Engine, Request, Rollout
 from rlvr_dir.decode.progress import Progress
+from rlvr_dir.decode.types import EngineLost
 from rlvr_dir.digest import installed
 from rlvr_dir.evals.jobs import Job, jobs_of
 from rlvr_dir.evals.order import points_first
+from rlvr_dir.evals.speed import keep_speed
 from rlvr_dir.grading import Verdict, grade_many
 from rlvr_dir.problems.benchmark import Benchmark
 from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.problems.generation import template_name
 from rlvr_dir.problems.lm_eval_tasks import computed_scores
-from rlvr_dir.progress import phase, showing
+from rlvr_dir.progress import phase, say, showing
 from rlvr_dir.records import Key, Record, RecordStore, Row, judge_name
 from rlvr_dir.records.config import NOT_HASHED
 from rlvr_dir.records.verdicts import versions as grading_versions
@@ -41,6 +44,8 @@ from rlvr_dir.results.from_records import provenance
 from rlvr_dir.results.result import EvalResult, LmEvalResult, refuse_lm_eval_tasks, result_from
 
 GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which waits for hard answers
+PROBE_SECONDS = 120.0
+MOST_LOSSES = 3  # of an engine in a row, without a finished response in between, after which a command ends
 
 
 def evaluate(
@@ -90,21 +95,22 @@ def evaluate_all(
     """
     benchmarks = preflight_of(spec) if benchmarks is None else benchmarks
     with showing(progress), opened(spec, engine) as engine:
-        jobs = jobs_of(spec, engine, benchmarks=benchmarks)
+        store = RecordStore(records) if records else None
+        jobs = jobs_of(spec, engine, benchmarks=benchmarks, store=store)
         context = {"chat": template_name(engine), "versions": versions(), "limit": spec.limit, "argv": sys.argv}
         context |= {"part": spec.part.words} if spec.part.words else {}
-        store = RecordStore(records) if records else None
         results: dict[int, EvalResult | LmEvalResult] = {}
-        place = {decoding: n for n, decoding in enumerate(points_first(spec.decodings))}
-        ordered = sorted(jobs, key=lambda job: place[job.decoding])
-        for done in run_jobs(engine, ordered, store, progress=progress):
+        for done in run_jobs(engine, in_order(spec, jobs), store, progress=progress):
             result = results[jobs.index(done.job)] = done.result(context)
             if on_result is not None:
                 on_result(result)
         return [results[index] for index in range(len(jobs))]
 
 
-# 1. What is asked
+def in_order(spec: EvalSpec, jobs: Sequence[Job]) -> list[Job]:
+    """Return the jobs in the order in which they are run: each decoding before its controls."""
+    place = {decoding: n for n, decoding in enumerate(points_first(spec.decodings))}
+    return sorted(jobs, key=lambda job: place[job.decoding])
 
 
 # 2. to 4. Read what is held, decode the rest, store, grade, give
@@ -146,15 +152,27 @@ class CompletedJob:
         return result_from(record, job.task, names, job.sampling.samples, scores=scores, **fields)
 
 
+class ProbeOver(Exception):
+    """A probe has run for as long as it should. Its arguments are the tokens that were generated, and the seconds."""
+
+
 class EvalProgress(Progress):
     """One bar over all jobs, with the score so far of the one that was decoded last; requests are tagged with theirs.
 
     `right` has an entry a graded response, job by job.
     """
 
-    def __init__(self, jobs: Sequence[Job], right: Sequence[list[bool]], total: int, enabled: bool) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], right: Sequence[list[bool]], total: int, enabled: bool, seconds: float | None = None
+    ) -> None:
         super().__init__(total, enabled)
-        self._jobs, self._right, self._current = jobs, right, -1
+        self._jobs, self._right, self._current, self._seconds = jobs, right, -1, seconds
+
+    def show(self, running: Iterable[int]) -> None:
+        """Renew the figures; raises ProbeOver after so many seconds."""
+        super().show(running)
+        if self._seconds is not None and (passed := time.monotonic() - self._started) > self._seconds:
+            raise ProbeOver(self._tokens + self._unfinished, passed)
 
     def finished(self, rollout: Rollout) -> None:
         """Count one more rollout."""
@@ -166,12 +184,17 @@ class EvalProgress(Progress):
         if self._current < 0 or not (right := self._right[self._current]):
             return ""
         job = self._jobs[self._current]
-        score = f"{100 * sum(right) / len(right):.1f} of the first {len(right)} of {len(job.requests)} to end"
+        score = f"{100 * sum(right) / len(right):.1f} % correct so far ({len(right)} of {len(job.requests)} responses)"
         return f" | {job.task} {job.decoding.label()}: {score}"
 
 
 def run_jobs(
-    engine: Engine, jobs: Sequence[Job], store: RecordStore | None = None, *, progress: bool = False
+    engine: Engine,
+    jobs: Sequence[Job],
+    store: RecordStore | None = None,
+    *,
+    progress: bool = False,
+    seconds: float | None = None,
 ) -> Iterator[CompletedJob]:
     """Decode what no record holds, and yield each job when it is complete, in the order of completion.
 
@@ -181,6 +204,7 @@ def run_jobs(
 
     Raises:
         UserError: another process writes one of the records, a request cannot be served, or the disk is full.
+        ProbeOver: after so many `seconds` of decoding.
     """
     from rlvr_dir.checkpoints.cuts import cut_otherwise
 
@@ -189,12 +213,14 @@ def run_jobs(
         warnings.warn(sentence, stacklevel=2)
     first = {job.record: job for job in reversed(jobs)} if store else {}
     later = [job for job in jobs if store and first[job.record] is not job]
-    yield from _run([job for job in jobs if job not in later], engine, store, progress=progress)
+    yield from _run([job for job in jobs if job not in later], engine, store, progress=progress, seconds=seconds)
     for job in later:
-        yield from _run([job], engine, store, progress=progress)
+        yield from _run([job], engine, store, progress=progress, seconds=seconds)
 
 
-def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, progress: bool) -> Iterator[CompletedJob]:
+def _run(
+    jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, progress: bool, seconds: float | None
+) -> Iterator[CompletedJob]:
     """Run jobs of which no two share a record."""
     with ExitStack() as stack:
         records = [stack.enter_context(job.open(store)) for job in jobs]
@@ -202,19 +228,21 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
         stored = [(request, records[request.tag].get((request.problem, request.sample))) for request in requests]
         missing = [request for request, row in stored if row is None]
         right: list[list[bool]] = [[] for _ in jobs]
-        board = stack.enter_context(closing(EvalProgress(jobs, right, len(missing), progress and bool(missing))))
+        shown = progress and bool(missing)
+        board = stack.enter_context(closing(EvalProgress(jobs, right, len(missing), shown, seconds)))
         pool = ThreadPoolExecutor(GRADERS, "grader")
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         keeper = stack.enter_context(ThreadPoolExecutor(1, "keeper"))  # ends before the records close
         responses: list[dict[Key, Row]] = [{} for _ in jobs]
         graded: list[dict[Key, Future[Verdict]]] = [{} for _ in jobs]
         decoded, open_jobs = [0] * len(jobs), {*range(len(jobs))}
+        generated: list[int] = []  # tokens of each response
 
         def rows() -> Iterator[tuple[Request, Row, str | None]]:
             """Yield what is held, then what is decoded, with its text, stored before anybody sees it."""
             yield from ((request, row, None) for request, row in stored if row is not None)
             waiting: deque[tuple[Rollout, Future[Row]]] = deque()
-            for rollout in engine.generate(missing, progress=board) if missing else ():
+            for rollout in _generated(engine, missing, board) if missing else ():
                 waiting.append((rollout, keeper.submit(keep, rollout)))
                 while waiting and waiting[0][1].done():
                     yield finished(*waiting.popleft())
@@ -230,6 +258,7 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
         def finished(rollout: Rollout, row: Future[Row]) -> tuple[Request, Row, str]:
             """Count a response when it is stored."""
             decoded[rollout.request.tag] += 1
+            generated.append(rollout.n_tokens)
             return rollout.request, row.result(), rollout.text
 
         def grade(index: int, row: Row, text: str | None) -> Verdict:
@@ -257,12 +286,59 @@ def _run(jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, prog
                 record.judge(judge_name(job.grader, job.task, job.record_task), graded_rows)
             record.close()
             speed = board.speed if decoded[index] else None
+            if speed and store:  # for the next plan
+                keep_speed(store.folder, job.config.weights, engine.info(), sum(generated), sum(generated) / speed)
             open_jobs.remove(index)
             yield CompletedJob(job, record, responses[index], verdicts, engine.info(), decoded[index], speed)
             responses[index], graded[index] = {}, {}
         if open_jobs:
             lacking = ", ".join(f"{jobs[index].task} {jobs[index].decoding.label()}" for index in sorted(open_jobs))
             raise RuntimeError(f"the engine did not return every response of {lacking}")
+
+
+def _generated(engine: Engine, requests: Sequence[Request], board: Progress) -> Iterator[Rollout]:
+    """Yield the rollouts of some requests; if the engine is lost, announce it, start it again and decode the rest.
+
+    Raises:
+        EngineLost: the engine was lost `MOST_LOSSES` times without finishing a response in between.
+    """
+    left, losses = {(request.tag, request.problem, request.sample): request for request in requests}, 0
+    while True:
+        try:
+            for rollout in engine.generate([*left.values()], progress=board):
+                done, losses = rollout.request, 0
+                left.pop((done.tag, done.problem, done.sample), None)
+                yield rollout
+            return
+        except EngineLost as error:
+            losses += 1
+            if losses == MOST_LOSSES or not left:
+                raise
+            say(f"{error}\nstarting the engine again; {len(left):,} responses are left to generate")
+            engine.close()
+
+
+def probe(
+    spec: EvalSpec,
+    records: Path,
+    *,
+    engine: Engine | None = None,
+    seconds: float = PROBE_SECONDS,
+    progress: bool = True,
+) -> None:
+    """Generate the first responses of an evaluation for some seconds, and keep them and the speed.
+
+    Raises:
+        UserError: what `evaluate` raises.
+    """
+    store = RecordStore(records)
+    with showing(progress), opened(spec, engine) as engine:
+        jobs = in_order(spec, jobs_of(spec, engine, store=store))
+        try:
+            for _ in run_jobs(engine, jobs, store, progress=progress, seconds=seconds):
+                pass
+        except ProbeOver as over:
+            keep_speed(store.folder, jobs[0].config.weights, engine.info(), *over.args, least=1)
 
 
 # What an evaluation stands on

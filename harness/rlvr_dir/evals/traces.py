@@ -37,13 +37,12 @@ def traced(
     Raises:
         UserError: what `evaluate` refuses; an id that no problem of the spec has.
     """
-    benchmarks = preflight_of(spec)
+    benchmarks, store = preflight_of(spec), RecordStore(records)
     with showing(progress), opened(spec, engine) as engine:
-        jobs = [
-            replace(job, inspect_only=inspect_only) for job in jobs_of(spec, engine, trace=top, benchmarks=benchmarks)
-        ]
+        jobs = jobs_of(spec, engine, trace=top, benchmarks=benchmarks, store=store)
+        jobs = [replace(job, inspect_only=inspect_only) for job in jobs]
         jobs = _of_problems(jobs, problems) if problems else jobs
-        for _ in run_jobs(engine, jobs, RecordStore(records), progress=progress):
+        for _ in run_jobs(engine, jobs, store, progress=progress):
             pass
     return jobs
 

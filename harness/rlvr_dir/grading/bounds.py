@@ -23,7 +23,7 @@ _NUMERIC_POWER = re.compile(r"(?:\d|[)}])\s*(?:\^|!|\*\*|[eE][+-]?\d)")
 
 
 def too_large(text: str, most: Mapping[str, int] = MOST) -> bool:
-    """Tell whether `text` nests too deep, or has an operand beyond the bounds; linear in the length of the text.
+    """Return whether `text` nests too deep, or has an operand beyond the bounds; linear in the length of the text.
 
     `most` has the bounds of operators that may have more than MAX_OPERAND.
     """

@@ -61,6 +61,6 @@ def find_box(text: str, *, cut: bool = True) -> Box:
 
 
 def _only_content(rest: str) -> bool:
-    r"""Tell whether all behind a box that never closes may be its content: `20`, not `20$ is the answer.`"""
+    r"""Return whether all behind a box that never closes may be its content: `20`, not `20$ is the answer.`"""
     rest = rest.strip("$ \n")
     return len(rest) <= MAX_ANSWER and _END.search(rest) is None

@@ -86,7 +86,7 @@ _REWRITES = tuple((re.compile(pattern), to) for pattern, to in _TABLE)
 
 
 def compare_formulas(gold: str, answer: str) -> bool:
-    r"""Tell whether two formulas are the same: by values, or where there are none by math-verify."""
+    r"""Return whether two formulas are the same: by values, or where there are none by math-verify."""
     from math_verify import verify
     from sympy import Eq, Expr
 
@@ -115,7 +115,7 @@ def compare_formulas(gold: str, answer: str) -> bool:
 
 
 def nearly(exact: str, rounded: str) -> bool:
-    """Tell whether two numbers, with or without units, differ by no more than NEAR."""
+    """Return whether two numbers, with or without units, differ by no more than NEAR."""
     from rlvr_dir.grading.values import near
 
     first, second = (read_formula(_without_unit(text)[0]) for text in (exact, rounded))
@@ -123,7 +123,7 @@ def nearly(exact: str, rounded: str) -> bool:
 
 
 def differ(sides: Sequence[str], last: str, *, rounded: bool = False) -> bool:
-    """Tell whether a side of a chain is another number than its last, beyond rounding: 2 + 2 = 5, not 1/3 = 0.33."""
+    """Return whether a side of a chain is another number than its last, beyond rounding: 2 + 2 = 5, not 1/3 = 0.33."""
     sides = [side for side in sides if not _UNCLEAR.search(side)]
     *numbers, value = map(_compute, _in_radians([*sides, last]))
     return value is not None and any(far(number, value, rounded) for number in numbers if number)
@@ -141,7 +141,7 @@ def _compute(text: str) -> Number | None:
 
 
 def has_factor(side: str) -> bool:
-    """Tell whether a side asks for a letter: 2x, -x, x/3, 7 - x, not x + 1, `twice the sum`, not `the sum`."""
+    """Return whether a side asks for a letter: 2x, -x, x/3, 7 - x, not x + 1, `twice the sum`, not `the sum`."""
     from rlvr_dir.grading.values import has_slope
 
     quantity = re.sub(r"(?<![\\A-Za-z])(?<![_t]\{)[A-Z]{2,}(?![A-Za-z])", lambda match: rf"\Xi_{{{match[0]}}}", side)
@@ -174,7 +174,7 @@ def same_constant(gold: str, answer: str) -> str:
 
 
 def _too_long(product: Any) -> bool:
-    """Tell whether a product takes seconds: many factors, and more in them than the letter that counts them."""
+    """Return whether a product takes seconds: many factors, and more in them than the letter that counts them."""
     (letter, first, last), term = product.limits[0], product.function
     rational = term.free_symbols <= {letter} and term.is_rational_function(letter)
     return (last - first).is_Integer and last - first > MOST_FACTORS and not rational

@@ -300,7 +300,7 @@ def brackets(text: str, start: int = 0) -> list[tuple[int, int]]:
 
 
 def whole(text: str, start: int) -> bool:
-    r"""Tell whether the bracket that opens at `start` closes at the very end of `text` (`\{` counts as a bracket)."""
+    r"""Return whether the bracket that opens at `start` closes at the very end of `text` (`\{` counts as a bracket)."""
     depth = 0
     for at, step in brackets(text, start):
         depth += step

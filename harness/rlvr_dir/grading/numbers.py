@@ -105,7 +105,7 @@ def _simple(text: str) -> Fraction | None:
 
 
 def equal(gold: Number, answer: Number) -> bool:
-    """Tell whether two numbers are the same, by the rules of docs/grading.md.
+    """Return whether two numbers are the same, by the rules of docs/grading.md.
 
     A unit that one side leaves out is not missed. If exactly one side is in percent, and the other has no unit, 35 %
     may stand for 35 or for 0.35.
@@ -120,7 +120,7 @@ def equal(gold: Number, answer: Number) -> bool:
 
 
 def far(side: Number, last: Number, rounded: bool = False) -> bool:
-    """Tell whether two sides of a chain differ by more than rounding: 1 = 5, not 1/3 = 0.33."""
+    """Return whether two sides of a chain differ by more than rounding: 1 = 5, not 1/3 = 0.33."""
     rough = ROUGHLY if rounded or side.rounded or last.rounded else COMPUTED
     if equal(side, last) or (side.unit and last.unit):
         return False
@@ -135,7 +135,7 @@ def _same(a: Number, b: Number) -> bool:
 
 
 def _rounds(exact: Fraction, rounded: Number, gap: Fraction) -> bool:
-    """Tell whether a decimal is the endless fraction `exact`, rounded at its own last digit (of six or more)."""
+    """Return whether a decimal is the endless fraction `exact`, rounded at its own last digit (of six or more)."""
     mantissa = re.split(r"\s*\\(?:times|cdot)", rounded.rounded)[0]
     digits = re.sub(r"\D", "", mantissa).lstrip("0")
     if len(digits) < SIGNIFICANT or not endless(exact):
@@ -144,7 +144,7 @@ def _rounds(exact: Fraction, rounded: Number, gap: Fraction) -> bool:
 
 
 def endless(value: Fraction) -> bool:
-    """Tell whether a number has no finite decimal, as 1/3 has none."""
+    """Return whether a number has no finite decimal, as 1/3 has none."""
     return (
         10 ** value.denominator.bit_length() % value.denominator != 0
     )  # a power of ten that has enough twos and fives

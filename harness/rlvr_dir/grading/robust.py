@@ -67,7 +67,7 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
 
 
 def judge(gold: str, answer: str) -> bool:
-    """Tell whether the content of a box is the gold. Of two labelled choices the letters are the answer."""
+    """Return whether the content of a box is the gold. Of two labelled choices the letters are the answer."""
     (letter, text), (other, words) = choice(normalise(gold)), choice(normalise(answer))
     if letter and other:
         return letter == other and not (text and words and not judge_text(text, words))
@@ -189,7 +189,7 @@ def _compare_parts(g: Parts, a: Parts) -> bool:
 
 
 def _proportional(golds: Sequence[str], answers: Sequence[str]) -> bool:
-    """Tell whether two ratios are the same: 1:2:3 is 2:4:6. What has words, as a time of day, has to be the same."""
+    """Return whether two ratios are the same: 1:2:3 is 2:4:6. What has words, as a time of day, has to be the same."""
     if all(judge_text(*pair) for pair in zip(golds, answers, strict=True)):
         return True
     quotients = zip(golds[1:], answers[1:], strict=True)

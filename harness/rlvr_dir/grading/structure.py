@@ -173,7 +173,8 @@ def unwrap(text: str) -> str:
 
 
 def is_name(side: str) -> bool:
-    r"""Tell whether a left side only names what is on the right: `x`, `f(x)`, `|AB|`, `\angle ABC`; no sum, no `2x`."""
+    r"""Return whether a left side only names what is on the right: `x`, `f(x)`, `|AB|`, `\angle ABC`; no sum, no
+    `2x`."""
     if side.startswith("(") and all(map(_VARIABLE.fullmatch, split(side[1:-1], ","))):
         return True
     derivative = side.startswith(r"\frac")

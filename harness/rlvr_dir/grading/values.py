@@ -67,7 +67,7 @@ _COMPLEX_NAMES = {"z", "w"}
 
 
 def same_values(gold: Any, answer: Any) -> bool | None:
-    """Tell whether two formulas agree at every point: False where they do not, None where this cannot tell.
+    """Return whether two formulas agree at every point: False where they do not, None where this cannot tell.
 
     None leaves the word to math-verify: for what is no formula (sets, inequalities, integrals), and for values
     that differ by a rounding, which it accepts at six decimals (3.141593 for pi) and not below.
@@ -105,7 +105,7 @@ def exact_value(form: Any) -> Fraction | None:
 
 
 def has_slope(form: Any) -> bool:
-    """Tell whether a formula is a letter, or a function's value, times a number other than 1, and perhaps a constant.
+    """Return whether a formula is a letter, or a function's value, times a number other than 1, and perhaps a constant.
 
     A factor of pi makes it a formula that has a name: 2 pi r is a circumference.
     """
@@ -123,7 +123,7 @@ def has_slope(form: Any) -> bool:
 
 
 def near(gold: Any, answer: Any, tolerance: float) -> bool:
-    """Tell whether two numbers differ by no more than `tolerance`, relatively: what stands around an `\\approx`."""
+    """Return whether two numbers differ by no more than `tolerance`, relatively: what stands around an `\\approx`."""
     try:
         return bool(abs(gold - answer).evalf() <= tolerance * abs(gold).evalf())
     except Exception:
@@ -165,7 +165,7 @@ def _at(gold: Any, answer: Any, point: int, absolute: bool, real: bool, decimal:
 
 
 def _zero(value: Any, digits: int = POINT_DIGITS) -> bool:
-    """Tell whether a number is 0, or so near it that its first digit is not among `digits`."""
+    """Return whether a number is 0, or so near it that its first digit is not among `digits`."""
     if value.is_Rational:
         return value == 0
     digits = POINT_DIGITS if value.has(binomial, factorial, gamma) else digits
@@ -177,7 +177,7 @@ def _zero(value: Any, digits: int = POINT_DIGITS) -> bool:
 
 
 def _multiple(gold: Any, answer: Any) -> bool | None:
-    """Tell whether one is the other times a constant that is not zero: whether their ratio is the same everywhere."""
+    """Return whether one is the other times a constant that is not zero: whether their ratio is the same everywhere."""
     if not _names(gold) | _names(answer):
         return None
     decimal, absolute = gold.has(Float) or answer.has(Float), _has_absolute(gold) or _has_absolute(answer)
@@ -243,7 +243,7 @@ def _put(form: Any, at: dict[Any, Any], real: bool) -> Any:
 
 
 def _odd(power: Any) -> bool:
-    """Tell whether this is an odd root, or a power of one: a real number at negative values too."""
+    """Return whether this is an odd root, or a power of one: a real number at negative values too."""
     return bool(power.is_Pow and power.exp.is_Rational and not power.exp.is_Integer and power.exp.q % 2)
 
 

@@ -7,7 +7,7 @@ import fnmatch
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,9 +20,9 @@ from rlvr_dir.config.base import Place
 from rlvr_dir.config.evaluation import load_criteria
 from rlvr_dir.config.pair import OPTIONS, PAIR_OPTIONS
 from rlvr_dir.config.sampling import SamplingSettings
-from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.errors import UserError, nearest, unknown
 from rlvr_dir.problems.benchmark import GROUPS, TASKS, named
-from rlvr_dir.problems.data import find_benchmark, preflight, task_config, tasks_dir
+from rlvr_dir.problems.data import find_benchmark, preflight, task_config, tasks_dir, unknown_task
 from rlvr_dir.problems.generation import INSTEAD, LENGTHS, check_gen_kwargs
 
 REQUEST_ARGUMENTS = (
@@ -208,6 +208,17 @@ def prepare(config: Any) -> tuple[list[Any], bool]:
     return files, _asks_defaults(config.tasks, config.include_path)
 
 
+def refuse_unknown_tasks(names: Sequence[Any], managers: Sequence[Any]) -> None:
+    """Refuse tasks that none of lm-eval's task managers finds.
+
+    Raises:
+        UserError: Naming the first of them, and tasks with similar names.
+    """
+    for name in names if managers else ():
+        if isinstance(name, str) and not managers[-1].match_tasks([name]):
+            raise unknown_task(name, nearest(name, managers[-1].all_tasks))
+
+
 def with_tasks(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of lm-eval's `simple_evaluate` of our model with a `TaskManager` that puts our tasks first.
 
@@ -244,7 +255,7 @@ def _with_ours(folders: Any) -> list[Any]:
 
 
 def _asks_defaults(names: list[Any], folders: list[Any]) -> bool:
-    """Tell whether a task is asked for that none of the folders has: lm-eval then reads all of its 14,000 files."""
+    """Return whether a task is asked for that none of the folders has: lm-eval then reads all of its 14,000 files."""
     from lm_eval.tasks import TaskManager
 
     def whole(name: Any) -> bool:  # a group, or a task, that names no other

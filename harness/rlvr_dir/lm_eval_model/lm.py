@@ -148,11 +148,12 @@ class RlvrDirLM(LM):
             families = {doc["id"]: doc["family"] for _, doc in pairs if doc.get("family")} or None
             facts = replace(facts, grader=self.args.spec.grader or facts.grader, families=families)
             golds = {request.problem: gold_of(doc) for request, doc in pairs}
-        job = make_job(task, requests, self.engine, facts, golds, like)
+        job = make_job(task, requests, self.engine, facts, golds, like, store=self.records)
         return replace(job, lm_eval_task=lm_eval_task, chat=self._chat)
 
     def _remark(self, requests: Sequence[Any], tasks: Sequence[str]) -> None:
-        """Say what a user may not expect: a length that no task names, and benchmarks that the tiny pair cannot do."""
+        """Describe what a user may not expect: a length that no task names, and benchmarks that the tiny pair
+        cannot do."""
         hard, pair = sorted({*tasks} & {*SOURCES, *TWINS}), self.engine.info().get("pair")
         if hard and isinstance(pair, Mapping) and Path(str(pair.get("rl"))).parent == WEIGHTS:
             print(
@@ -201,7 +202,7 @@ class RlvrDirLM(LM):
         return str(getattr(self.engine.tokenizer, "name_or_path", "rlvr_dir")).replace("/", "__")
 
     def get_model_info(self) -> dict[str, Any]:
-        """Say what was run and what it counted; lm-eval merges this into the `config` of its results file."""
+        """Describe what was run and what it counted; lm-eval merges this into the `config` of its results file."""
         totals = {name: self._totals[name] for name in ("n_tokens", "n_replaced", "n_changed", "responses")}
         ratios = {f"{name}_ratio": totals[f"n_{name}"] / max(1, totals["n_tokens"]) for name in ("replaced", "changed")}
         return {

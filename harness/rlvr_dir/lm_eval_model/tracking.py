@@ -47,7 +47,7 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
         evaluation = evaluate(**{**call, "log_samples": bool(log_samples or others)})
     except KeyboardInterrupt:
         if own.records:
-            _say(f"interrupted; what was decoded is kept in {own.records}, and the same command goes on from there")
+            _say(f"interrupted; what was decoded is kept in {own.records}, and run the same command again to resume")
         raise
     if evaluation is None:
         return None

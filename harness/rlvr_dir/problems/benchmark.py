@@ -36,6 +36,7 @@ LM_EVAL = "lm-eval"  # the grader of a task of lm-eval's: its own `evaluate`
 OURS = "rlvr_dir"  # in lm-eval's documents: the facts of their benchmark, which tasks of others do not have
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)  # of a benchmark: it names folders, runs and figures
 _E_NOTATION = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[eE]([+-]?[0-9]+)", re.ASCII)
+MARKS = "####"  # before the final answer in GSM8K
 _INTEGRAL = re.compile(r"([+-]?[0-9]+)\.0+", re.ASCII)
 AS_SHIPPED = Presentation()
 
@@ -242,6 +243,11 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
             )
         problems[key]["family"] = family.strip()
     _warn_of_two_answers(problems.values())
+    if marked := [row for _, row in rows if MARKS in str(row["answer"])]:
+        warnings.warn(
+            f"{where}: {len(marked)} answers have the form of GSM8K; the part after {MARKS} is used as the answer",
+            stacklevel=3,
+        )
     return tuple(problems.values())
 
 
@@ -262,7 +268,7 @@ def presentation_beside(jsonl: Path) -> Presentation:
     """Read the YAML beside a JSONL, where there is one; files that it names are beside it, too.
 
     Raises:
-        UserError: another key, a template that is none or leaves the problem out, or an example without an answer.
+        UserError: another key, a template that is invalid or leaves the problem out, or an example without an answer.
     """
     path = jsonl.with_suffix(".prompt.yaml")
     if not path.is_file():
@@ -280,9 +286,13 @@ def presentation_beside(jsonl: Path) -> Presentation:
 def gold(answer: object) -> str:
     r"""Return an answer as text a grader can read: `142.0` is `142`, and `1.6e-19` is `1.6 \times 10^{-19}`.
 
+    Of an answer in the form of GSM8K, a worked solution and `#### 5`, it is what follows the last marks.
+
     math-verify takes the `e` of e-notation for Euler's number, so a gold left that way could never be matched.
     """
     text = str(answer).strip()
+    if after := text.rpartition(MARKS)[2].strip():
+        text = after.replace(",", "") if MARKS in text else text
     if match := _INTEGRAL.fullmatch(text):
         return match[1]
     if match := _E_NOTATION.fullmatch(text):

@@ -20,7 +20,7 @@ from rlvr_dir.config import EvalSpec, Presentation
 from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.config.evaluation import is_task_file
 from rlvr_dir.config.stored import is_number, is_text
-from rlvr_dir.errors import UserError, mention, nearest, unknown
+from rlvr_dir.errors import UserError, mention, nearest
 from rlvr_dir.files import shipped
 from rlvr_dir.hub import hub_or_cache
 from rlvr_dir.problems.benchmark import (
@@ -50,7 +50,7 @@ _TABLE = re.compile(r"\.(?:parquet|csv|tsv|json|jsonl\.gz|arrow|xlsx|txt)$")  # 
 
 
 class NoDataError(UserError):
-    """The problems of a shipped benchmark are not at hand; how many there are is known all the same."""
+    """The problems of a shipped benchmark are not available; how many there are is known all the same."""
 
 
 def tasks_dir() -> Path:
@@ -59,7 +59,7 @@ def tasks_dir() -> Path:
 
 
 def task_config(task: str, benchmark: Benchmark) -> str | dict[str, Any]:
-    """Return what lm-eval's `TaskManager` loads: a shipped name, whose file it finds, or a task of one's own.
+    """Return what lm-eval's `TaskManager` loads: a shipped name, whose file it finds, or a task of your own.
 
     Both are `_math.yaml` with the name and the problems of a benchmark; `SampledMathTask` knows how they are put.
     """
@@ -156,7 +156,7 @@ def find_benchmark(
     if file is None and name not in BENCHMARKS:
         if (local := _local(name, data_dir)) is None:
             if task_file is None or not NAME.fullmatch(name):
-                raise _unknown(task)
+                raise unknown_task(task)
             return find_benchmark(task_file(name), data_dir, presentation)
         file = str(local.resolve())
     as_read = _shipped(name, None if name in TINY_TASKS else place) if file is None else _own(name, file)
@@ -178,7 +178,7 @@ def _declared(name: str, include_path: str | None) -> str:
     """
     tasks = declared(include_path)
     if name not in tasks:
-        raise _unknown(name, f"near among lm-eval's: {', '.join(near)}" if (near := nearest(name, tasks)) else "")
+        raise unknown_task(name, nearest(name, tasks))
     if len(tasks[name]) > 1:
         raise UserError(
             f"is declared by {' and '.join(tasks[name])}", argument="task", value=name, accepted="one of these paths"
@@ -186,16 +186,23 @@ def _declared(name: str, include_path: str | None) -> str:
     return tasks[name][0]
 
 
-def _unknown(task: str, near: str = "") -> UserError:
+def unknown_task(task: str, near: Sequence[str] = ()) -> UserError:
+    """Return the error for a task that nobody knows; `near` are tasks of lm-eval with similar names."""
     if suffix := _TABLE.search(task):
         lines = Path(task).expanduser().with_suffix(".jsonl")
         meant = f"; {lines} is there" if lines.is_file() else ""
         return UserError(
             f"is a {suffix[0]} file, which is not read{meant}", argument="task", value=task, accepted=f"{ACCEPTED}"
         )
+    typo = nearest(task, TASKS, 1)
+    hints = [f"Did you mean {typo[0]!r}?"] if typo else []
+    hints += [f"lm-evaluation-harness has similar tasks: {', '.join(near)}."] if near else []
     return UserError(
-        f"{unknown('task', task, TASKS)}; a file of your own is {ACCEPTED}; a task of lm-eval's is named as it is "
-        f"there, in --include-path, or by the path of its YAML{f' ({near})' if near else ''}"
+        "is not known",
+        argument="task",
+        value=task,
+        accepted=f"{', '.join(TASKS)}; your own file as {ACCEPTED}; the name or the YAML file of a task of lm-eval",
+        hint=" ".join(hints),
     )
 
 
@@ -236,7 +243,7 @@ def _twin(name: str, other: Benchmark, place: str | None) -> Benchmark:
     """Return a benchmark's problems with other answers.
 
     Raises:
-        UserError: their file is not at hand, or has not answers to each problem.
+        UserError: their file is not available, or has not answers to each problem.
     """
     path = Path(place or ".").expanduser() / f"{name}_answers.jsonl"
     if place is None or not path.is_file():

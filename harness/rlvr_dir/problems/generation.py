@@ -24,19 +24,19 @@ NO_LENGTH = 256  # new tokens where a task names no number: what every model of 
 # What no engine of ours honours, greedy decoding has no use for, and what cuts here.
 INSTEAD = {
     "top_k": "top_p=…, since no engine here cuts by a number of tokens",
-    "min_p": "top_p=…, since no engine here cuts by a share of the likeliest token",
+    "min_p": "top_p=…, since no engine here cuts by a share of the most likely token",
     "typical_p": "top_p=…, since no engine here cuts by how typical a token is",
 }
 _NO_EFFECT = {"num_beams": 1, "min_p": 0, "typical_p": 1}  # values that ask for nothing
 
 
 def has_template(engine: "Engine") -> bool:
-    """Tell whether there is a chat template to be applied."""
+    """Return whether there is a chat template to be applied."""
     return bool(getattr(engine.tokenizer, "chat_template", None))
 
 
 def template_name(engine: "Engine") -> str:
-    """Say which template is applied, for results: where it is from, and the digest of its text."""
+    """Return which template is applied, for results: where it is from, and the digest of its text."""
     if not has_template(engine):
         return "none: the tokenizer has no chat template"
     info = engine.info()
@@ -95,9 +95,9 @@ def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tu
 
 
 def with_given(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request's generation arguments with the `given` temperature, top_p and max_tokens in place of its own.
+    """Return a request's generation arguments, overridden by temperature, top_p and max_tokens of the model arguments.
 
-    `given` are model arguments: they hold for every task, as lm-eval's `--gen_kwargs` do.
+    The model `arguments` apply to every task, as lm-eval's `--gen_kwargs` do.
     """
     dropped = LENGTHS if "max_tokens" in arguments else ()
     draws = {"do_sample": arguments["temperature"] > 0} if "temperature" in arguments else {}
@@ -105,7 +105,7 @@ def with_given(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]) -> d
 
 
 def check_gen_kwargs(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """Check lm-eval's `--gen_kwargs` beside the `given` model arguments, before anything loads.
+    """Check lm-eval's `--gen_kwargs` against the model `arguments`, before anything loads.
 
     Raises:
         UserError: an argument that is refused, or one that says something else than a model argument.

@@ -38,7 +38,7 @@ from rlvr_dir.records import Key, Row
 from rlvr_dir.stats import standard_error
 
 if TYPE_CHECKING:
-    from rlvr_dir.decode import Engine  # which imports torch; whoever reads results needs none
+    from rlvr_dir.decode import Engine  # which imports torch; code that reads results needs none
 
 # What of a task's configuration makes a score of a response. Its documents and prompts identify the record.
 _SCORES_BY = ("doc_to_target", "doc_to_choice", "process_results", "metric_list", "filter_list")

@@ -1,8 +1,10 @@
 """What a record's rollouts have in common: everything that can change a token, and nothing else, under one hash."""
 
+import json
 import os
 from collections.abc import Mapping
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +14,19 @@ from rlvr_dir.config import Decoding, Pair, Sampling, Spec
 from rlvr_dir.config.sampling import SamplingSettings
 from rlvr_dir.digest import digest_of
 
-# What an engine tells of itself that cannot change a token; anything else it tells is part of the hash.
-NOT_HASHED = ("pair", "self_test", "workers")
+# What an engine says of itself that is no part of the hash, and why.
+NOT_HASHED = (
+    "pair",  # places; `weights` identify the models
+    "self_test",  # reads, and changes nothing
+    "workers",  # which engine serves a request changes no number within it
+    "tensor_parallel_size",  # how many GPUs compute a sum changes its last bits, as any change of the batch does
+    "freed_args",  # of vLLM: how the GPUs add up, and how weights are loaded
+    "own_max_model_len", "own_max_model_len_rl",  # the models' own context, where a shorter or longer one is set
+)  # fmt: skip
+# What stays in the hash, since it changes tokens in any batch: versions, dtype, head_dtype, device, the path of the
+# decision, the algorithm, chat template, end-of-text tokens, deterministic kernels, other arguments of vLLM (as
+# kv_cache_dtype), and a context that ends responses.
+_SIZES = (1, 2, 4, 8, 16, 3, 5, 6, 7, 32)  # of tensor parallelism, by which earlier versions named a record
 _WEIGHTS = (
     "*.safetensors", "*.bin", "*.index.json", "*.py", "config.json", "adapter_config.json", "generation_config.json",
 )  # fmt: skip
@@ -38,6 +51,13 @@ class RecordConfig(Spec, frozen=True):
     engine: dict[str, Any] = Field(default_factory=dict)
     format: Literal[2] = 2
 
+    def canonical(self) -> str:
+        """Return the text that is hashed: with tensor_parallel_size 1, unless the record names another one itself."""
+        plain = self.model_dump(mode="json")
+        if plain["engine"].get("backend") == "vllm":
+            plain["engine"] = {"tensor_parallel_size": 1, **plain["engine"]}
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
     @classmethod
     def of(
         cls,
@@ -50,8 +70,17 @@ class RecordConfig(Spec, frozen=True):
         prompt: str | None = None,
         data: str | None = None,
         weights: dict[str, str] | None = None,
+        longest: int | None = None,
     ) -> "RecordConfig":
-        """Return the config of what an open engine makes; `info` is its `info()`, `prompt` and `data` are digests."""
+        """Return the config of what an open engine makes.
+
+        Args:
+            info: the engine's `info()`.
+            prompt: the digest of the first prompt.
+            data: the digest of the benchmark.
+            longest: tokens of the longest prompt with its response. A context that has room for it is no part of the
+                hash.
+        """
         return cls(
             weights=weights or {role: fingerprint(*model) for role, model in pair.models.items()},
             decoding=decoding,
@@ -59,8 +88,24 @@ class RecordConfig(Spec, frozen=True):
             stop=stop,
             prompt=prompt,
             data=data,
-            engine=engine_facts(info, decoding),
+            engine=engine_facts(info, decoding, longest),
         )
+
+    def earlier(self, info: Mapping[str, Any], decoding: Decoding) -> "list[RecordConfig]":
+        """Return the configs by which earlier versions named this record, that of the present engine first."""
+        if self.engine.get("backend") != "vllm":
+            lengths, sizes, args = [{}], [{}], [{}]
+        else:
+            own = int(info.get("tensor_parallel_size", 1))
+            sizes = [{"tensor_parallel_size": size} for size in dict.fromkeys((own, *_SIZES))]
+            merged = {**info.get("vllm_args", {}), **info.get("freed_args", {})}
+            args = [{"vllm_args": merged}, {}] if info.get("freed_args") else [{}]
+            lengths = [{}]
+        if (stated := engine_facts(info, decoding)["max_model_len"]) != self.engine.get("max_model_len"):
+            lengths = [{"max_model_len": stated}, {}]
+        changes = [{**arg, **length, **size} for arg, length, size in product(args, lengths, sizes)]
+        configs = [self.model_copy(update={"engine": {**self.engine, **change}}) for change in changes]
+        return list({config.hash(): config for config in configs}.values())
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -70,20 +115,26 @@ class RecordConfig(Spec, frozen=True):
         depends on the decoding, and is no part of it.
         """
         engine = {name: value for name, value in self.engine.items() if name != "max_model_len"}
+        if engine.get("backend") == "vllm":  # a record of an earlier version may have another size
+            engine["tensor_parallel_size"] = 1
         drawing = self.sampling.replace(seed=0).model_dump(mode="json")
         shared = digest_of([drawing, list(self.stop), self.prompt, self.data, engine])
         return {**({"weights": self.weights} if self.weights else {}), "shared": shared}
 
 
-def engine_facts(info: Mapping[str, Any], decoding: Decoding) -> dict[str, Any]:
+def engine_facts(info: Mapping[str, Any], decoding: Decoding, longest: int | None = None) -> dict[str, Any]:
     """Return an engine's facts that can change a token, without places: a chat template is known by its digest.
 
-    `max_model_len` becomes the length that holds for this decoding.
+    `max_model_len` becomes the length that holds for this decoding, or the models' own, if `longest` tokens have room
+    in both.
     """
-    facts = dict(info)
+    facts, alone = dict(info), not decoding.reads_base
+    own = info.get("own_max_model_len_rl" if alone else "", info.get("own_max_model_len"))
     rl_alone = facts.pop("max_model_len_rl", None)
-    if rl_alone and not decoding.reads_base:
+    if rl_alone and alone:
         facts["max_model_len"] = rl_alone
+    if own is not None and longest is not None and longest <= min(own, facts["max_model_len"]):
+        facts["max_model_len"] = own
     if isinstance(facts.get("chat_template"), Mapping):
         facts["chat_template"] = facts["chat_template"].get("sha256")
     return {name: value for name, value in facts.items() if name not in NOT_HASHED}
@@ -106,9 +157,23 @@ def fingerprint(name: str, revision: str | None = None) -> str:
                 content.update(f"{path.name}\0{path.stat().st_size}\0".encode())
                 _feed(content, path)
         return f"weights:{content.hexdigest()[:16]}"
-    reference = _hub_cache() / f"models--{name.replace('/', '--')}" / "refs" / (revision or "main")
-    commit = reference.read_text().strip() if reference.is_file() else revision
+    commit = _commit(name, revision)
     return f"{name}@{commit}" if commit else name
+
+
+def local_snapshot(name: str, revision: str | None = None) -> Path | None:
+    """Return the folder of a hub id in this machine's cache; None if it is not there."""
+    folder = _repository(name) / "snapshots" / (_commit(name, revision) or "none")
+    return folder if folder.is_dir() else None
+
+
+def _repository(name: str) -> Path:
+    return _hub_cache() / f"models--{name.replace('/', '--')}"
+
+
+def _commit(name: str, revision: str | None) -> str | None:
+    reference = _repository(name) / "refs" / (revision or "main")
+    return reference.read_text().strip() if reference.is_file() else revision
 
 
 def _feed(value: Any, path: Path) -> None:

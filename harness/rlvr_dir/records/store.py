@@ -31,7 +31,9 @@ class RecordStore:
         samples: int,
         **options: Any,
     ) -> Record:
-        """Return the record of `config` and `task`, made if need be, locked and repaired; `how` is that of `ask`.
+        """Return the record of `config` and `task`, locked and repaired. It is created if there is none.
+
+        `options` are those of `Record.request`.
 
         Raises:
             UserError: another process writes it, or the disk is full.
@@ -42,6 +44,16 @@ class RecordStore:
         except BaseException:
             record.close()
             raise
+
+    def kept_as(self, config: RecordConfig, earlier: Sequence[RecordConfig], task: str) -> RecordConfig:
+        """Return the config by whose hash a record is kept here: its own, or one of an earlier version's.
+
+        The first of `earlier`, by which the version before would have named it, comes before its own.
+        """
+        for known in (*earlier[:1], config, *earlier):
+            if (self.folder / known.hash() / task / JOURNAL).is_file():
+                return known
+        return config
 
     def names(self) -> list[tuple[str, str]]:
         """Return (record hash, task) of every record, sorted."""

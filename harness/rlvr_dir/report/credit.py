@@ -130,5 +130,5 @@ def _check(data: Frame, name: str) -> Section:
         }
         for row in data.to_dict("records")
     ]
-    note = f"Both estimate one mean: a difference beyond chance would be a mistake. {OVER}"
+    note = f"Both estimate one mean: a significant difference would be a mistake. {OVER}"
     return Section(name, "Mean effect of changed tokens by the same and by fresh noise", frame(rows), (note,))

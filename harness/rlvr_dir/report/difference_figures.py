@@ -82,7 +82,7 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
         "At a flagged token RL draws; in reject, as in replace, that draw says whether the token goes, but base writes "
         "another one in its place: replace minus reject is what RL's token adds. In veto every flagged token goes, and "
         "base writes: reject minus veto is what RL's decision adds to the gate's, and what undoes the harm of that. In "
-        "resample base's own second draw decides: reject minus resample is what RL's decision adds to it. Bars are "
+        "resample base's second draw decides: reject minus resample is what RL's decision adds to it. Bars are "
         "95 % intervals over problems, paired; the axis is scaled by square roots.",
     )
     alt = f"Line charts of paired differences in points against changed tokens, {len(data)} points around zero."
@@ -90,7 +90,7 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
 
 
 def extrapolates(row: Comparison) -> bool:
-    """Tell whether a comparison is of a decoding beyond RL with the same one at gamma = 0; below 0 lies base."""
+    """Return whether a comparison is of a decoding beyond RL with the same one at gamma = 0; below 0 lies base."""
     return comparison_kind(row) == "against control" and row.result.decoding.gamma > 0
 
 

@@ -20,7 +20,6 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", "*")  # more than colours: no t
 DASHES = ("-", (0, (6, 2)), (0, (2, 2)))  # in turn: of lines that coincide each shows through
 _LEGEND = ("color", "linestyle", "linewidth", "marker", "markersize", "markerfacecolor")
 NARROW = 3.9  # inches, of a figure that is no wider than a telephone
-WIDE = 4.6  # inches, of the first figure of a page
 _LONGEST = 100  # characters of a label
 INK = "#1b2a3a"  # becomes the page's text colour
 STYLE: "dict[RcKeyType, Any]" = {

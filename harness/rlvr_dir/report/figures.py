@@ -14,7 +14,6 @@ from rlvr_dir.report.draw import (
     EXPO,
     NARROW,
     RL,
-    WIDE,
     beside,
     drawing,
     height_of,
@@ -94,7 +93,7 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
     axis_title, meaning = SHARES[share]
     rows = []
     ungated = [setting for setting in settings if not setting.decoding.gated]
-    with drawing(name, height_of(len(ways) + len(ungated)), width=WIDE) as canvas:
+    with drawing(name, height_of(len(ways) + len(ungated))) as canvas:
         axes = canvas.one
         for (_, label, of_way), style in zip(ways, _looks(ways), strict=True):
             of_way = sorted(of_way, key=lambda setting: setting.share(f"n_{share}").value or 0.0)
@@ -183,8 +182,8 @@ def look_of(decoding: Any, i: int) -> dict[str, Any]:
 
 
 def _looks(ways: Sequence[tuple[int, str, list[Setting]]]) -> list[dict[str, Any]]:
-    """Return how each line of a figure is drawn: a colour for each criterion, or for each mode if there is one "
-    "criterion.
+    """Return how each line of a figure is drawn: a colour for each criterion, or for each mode if there is one
+    criterion.
 
     Lines that coincide stay visible, because their markers have different shapes and sizes.
     """
@@ -195,12 +194,12 @@ def _looks(ways: Sequence[tuple[int, str, list[Setting]]]) -> list[dict[str, Any
 
 
 def _is_of_the_paper(gate: Any) -> bool:
-    """Tell whether a criterion is the one that the paper is about."""
+    """Return whether a criterion is the one that the paper is about."""
     return gate.landmark and gate.paper
 
 
 def _apart(gate: Any) -> bool:
-    """Tell whether a criterion is a landmark that is not the paper's: such have a look of their own."""
+    """Return whether a criterion is a landmark that is not the paper's: such have a look of their own."""
     return gate.landmark and not gate.paper
 
 

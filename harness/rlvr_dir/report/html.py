@@ -44,7 +44,7 @@ def groups(columns: list[Column]) -> list[tuple[str, int]]:
 
 
 def safe_link(address: str) -> bool:
-    """Tell whether an address can be followed without running anything: a place on this page, a path, http(s)."""
+    """Return whether an address can be followed without running anything: a place on this page, a path, http(s)."""
     if visible(address) != address:
         return False
     if address.startswith(("#", "http://", "https://")):

@@ -95,7 +95,7 @@ def tiles(settings: Sequence[Setting]) -> list[Tile]:
 
 
 def _replaced(row: Comparison, rows: Sequence[Comparison], pair: str) -> str:
-    """Say how accurate base is when its flagged tokens are replaced, beside base and RL."""
+    """Describe how accurate base is when its flagged tokens are replaced, beside base and RL."""
     setting = row.result
     beside = {
         side.decoding.mode: side.avg
@@ -113,7 +113,7 @@ def _replaced(row: Comparison, rows: Sequence[Comparison], pair: str) -> str:
 
 
 def _alike(row: Comparison) -> bool:
-    """Tell whether all responses of two settings, drawn with one noise, have the same lengths and verdicts."""
+    """Return whether all responses of two settings, drawn with one noise, have the same lengths and verdicts."""
     result, reference = row.result, row.reference
     same_draws = (result.units, result.seeds) == (reference.units, reference.seeds)
     return same_draws and all(
@@ -145,7 +145,8 @@ def _fewest(rows: Sequence[Comparison]) -> tuple[Comparison, int]:
 
 
 def caveats(rows: Sequence[Comparison]) -> list[str]:
-    """Say what makes the comparisons less than they seem: parts of benchmarks, responses that the context ended."""
+    """Describe what makes the comparisons less than they seem: parts of benchmarks, responses that the context
+    ended."""
     parts = dict.fromkeys(f"{r.result.task}: {r.result.first.limited}" for r in rows if r.result.first.limited)
     sentences = [f"Only some of the problems were asked ({', '.join(parts)})."] if parts else []
     return sentences + cut_unlike([(row.result, row.reference) for row in rows])

@@ -133,7 +133,7 @@ def paper_chapter() -> Chapter:
 
 
 def _means(grid: PaperGrid, gammas: Iterable[float]) -> str:
-    """Say what each strength scores on average over the thresholds: the best of a grid is picked on it."""
+    """Describe what each strength scores on average over the thresholds: the best of a grid is picked on it."""
     sentences = []
     for gamma in gammas:
         row = [value for (_, strength), value in grid.scores.items() if strength == gamma]
@@ -230,7 +230,7 @@ def _row(metric: str, printed: float, ours: Estimate, half: float, result: EvalR
 
 
 def _drawn_otherwise(result: EvalResult) -> str | None:
-    """Say how a result was drawn if the paper did it otherwise."""
+    """Describe how a result was drawn if the paper did it otherwise."""
     sampling, words = result.sampling, []
     if sampling.temperature != PAPER.temperature:
         words.append("greedy" if sampling.greedy else f"T = {sampling.temperature:g}")

@@ -27,7 +27,7 @@ def tasks_of(analysis: Analysis) -> str:
 
 
 def drawn(analysis: Analysis) -> str:
-    """Say how an analysis' responses were drawn."""
+    """Describe how an analysis' responses were drawn."""
     sampling = parse(Sampling, analysis.facts["sampling"])
     many = {*analysis.facts.get("samples", {}).values()} or {sampling.samples}  # tasks of lm-eval have their own
     return f"{' or '.join(map(str, sorted(many)))} samples, {sampling.words}"

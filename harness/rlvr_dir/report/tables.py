@@ -363,7 +363,7 @@ def _fact(metric: Metric, value: float | None) -> Cell:
 
 
 def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
-    """Say what made a result: settings, versions, its record and run."""
+    """Describe what made a result: settings, versions, its record and run."""
     p = result.provenance
     s, drawn = result.sampling, describe(result)
     engine, versions = (value if isinstance(value := p.get(name), dict) else {} for name in ("engine", "versions"))

@@ -144,7 +144,7 @@ class _Row:
 
     @property
     def whole(self) -> bool:
-        """Tell whether the method of reference was scored on the same benchmarks."""
+        """Return whether the method of reference was scored on the same benchmarks."""
         return self.reference.runs.keys() == self.scores.runs.keys()
 
     @property
@@ -163,7 +163,7 @@ class _Row:
         return Method(self.model, label, scores, average)
 
     def sentence(self, other: str, compared: Sequence[tuple[RunScores, RunScores]]) -> str:
-        """Say what it changes against another."""
+        """Describe what it changes against another."""
         d, seeds = mean_difference_over_runs(compared), len(compared_seeds(compared))
         alone = seeds == 1 and all(len(other.units) == 1 for _, other in compared)
         one = "of these two models" if not d.seeds else SEEDS_OF_OTHERS if alone else "one seed against several"
@@ -228,7 +228,7 @@ def _rows(
 
 
 def _notes(trained: Sequence[Trained], reference: str) -> list[str]:
-    """Say what the intervals of the table are of, and where a checkpoint was chosen by the scores themselves."""
+    """Describe what the intervals of the table are of, and where a checkpoint was chosen by the scores themselves."""
     several = max(len(scores.runs) for scores in trained) > 1
     note = (
         f"Under each score: its 95 % interval over {'problems and seeds' if several else 'problems'}, and its "

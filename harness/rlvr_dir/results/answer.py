@@ -102,7 +102,7 @@ def differences(rows: Sequence[Comparison]) -> str:
 
 
 def detectable(rows: Sequence[Comparison]) -> str:
-    """Say how small an effect these problems can show; empty where that is not known."""
+    """Describe how small an effect these problems can show; empty where that is not known."""
     least = []
     for row in rows:
         if row.difference.n > 1 and min(row.result.samples, row.reference.samples) > 1:

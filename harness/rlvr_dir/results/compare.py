@@ -25,10 +25,11 @@ _Pairs = list[tuple[Setting, Setting]]
 
 
 def comparison_kind(row: Comparison) -> ComparisonKind:
-    """Say what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its control.
+    """Describe what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its
+    control.
 
     Of the controls of base's replacements, replace minus reject is what RL's token adds ("token"), reject minus veto
-    what RL's decision adds to the gate's ("decision"), reject minus resample what it adds to base's own second draw
+    what RL's decision adds to the gate's ("decision"), reject minus resample what it adds to base's second draw
     ("own draw"), and resample minus base what that adds to base ("second draw"). Where RL proposes they are base's, of
     a resampling.
     """
@@ -187,7 +188,7 @@ def _nearest(setting: Setting, references: Sequence[Setting], across: Collection
 
 
 def _distance(setting: Setting, other: Setting) -> tuple[int | bool, ...]:
-    """Say how far two settings are from each other: what first differs in it counts, less is nearer.
+    """Describe how far two settings are from each other: what first differs in it counts, less is nearer.
 
     In what must be alike, then in the pair, its weights, and in what both say to share: prompt, chat template, and
     every fact of the engine.
@@ -207,7 +208,7 @@ def other_weights(setting: Setting, reference: Setting) -> list[str]:
 
 
 def _same_path_other_weights(setting: Setting, reference: Setting) -> bool:
-    """Tell whether other weights lay at the place of the reference's: the names of the two are the same."""
+    """Return whether other weights lay at the place of the reference's: the names of the two are the same."""
     return setting.first.pair == reference.first.pair and bool(other_weights(setting, reference))
 
 
@@ -254,7 +255,7 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
 def unmatched_reasons(
     settings: Sequence[Setting], rows: Sequence[Comparison], across: Collection[str] = ()
 ) -> list[str]:
-    """Say of each setting that is in no row, though its benchmark has others, what tells it from them."""
+    """Describe for each setting that is in no row, though its benchmark has others, what tells it from them."""
     compared, tasks = [id(side) for row in rows for side in (row.result, row.reference)], {s.task for s in settings}
     sentences = []
     for setting in settings:
@@ -283,7 +284,8 @@ def unmatched_reasons(
 
 
 def evidence(rows: Sequence[stats.Comparison[Any]]) -> list[str]:
-    """Say what few families, and problems of which none differs, leave open: a sentence each, where rows have such."""
+    """Describe what few families, and problems of which none differs, leave open: a sentence each, where rows have
+    such."""
     equal = [row.difference for row in rows if row.nothing_differs]
     units = {d.families or d.n: d.over.split(",")[0] for d in equal}
     still_open = [f"{100 * stats.unseen(n):.1f} points ({words})" for n, words in units.items()]

@@ -1,7 +1,7 @@
 """Accuracy against forwards per answer: what two models at once give beside what one model does with as many forwards.
 
-    lots = equal_forwards(settings_of(read_results(["runs/demo"])))
-    print(markdown(lots))
+    groups = equal_forwards(settings_of(read_results(["runs/demo"])))
+    print(markdown(groups))
 
 An answer is one sample or the majority of several. It costs its tokens times the models that are run for each of them,
 so two models with one sample cost as much as one model with two of the same length. Beside it stand accuracy within a
@@ -94,7 +94,7 @@ class BestComparison:
 
     @property
     def sentence(self) -> str:
-        """Say whether decoding with several models beats one model; where these problems cannot tell, that."""
+        """Return whether decoding with several models beats one model; where these problems cannot tell, that."""
         d, setting = self.difference, self.best.setting
         name = "extrapolation" if setting.decoding.gamma > 0 else "decoding with two models"
         points = f"by {100 * abs(d.mean):.1f} points"
@@ -166,7 +166,7 @@ def answers_of(setting: Setting) -> list[Answer]:
 
 
 def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) -> list[MatchedGroup]:
-    """Compare several models at once with one model at equal forwards, lot by lot; p is corrected over all of them.
+    """Compare several models with one model at equal forwards, group by group. p is corrected over all groups.
 
     An answer of several models meets one sample of each setting of one model, and the majority of as many of its
     samples as cost no more forwards an answer: tokens times models times votes. Settings meet that are of one pair and
@@ -246,7 +246,7 @@ def _crossed(rl: Setting, base: Setting) -> stats.Crossing:
 
 
 def crossings(rows: Sequence[Comparison]) -> str:
-    """Say of each comparison of RL with its base from which k on base's Pass@k is above RL's, a line a benchmark.
+    """Describe for each comparison of RL with its base from which k on base's Pass@k is above RL's, a line a benchmark.
 
     Raises:
         UserError: there is none, or none with two samples a problem.
@@ -262,7 +262,7 @@ def crossings(rows: Sequence[Comparison]) -> str:
 
 
 def crossing_sentence(crossing: stats.Crossing) -> str:
-    """Say at which k base's Pass@k is first above RL's beyond chance; it may fall below again."""
+    """Say at which k base's Pass@k is first significantly above RL's; it may fall below again."""
     estimate = f"the estimate is first above at k = {crossing.estimate}"
     if crossing.k is not None:
         of_all = f"95 % lower bounds of all k up to {crossing.n} together"
@@ -273,7 +273,7 @@ def crossing_sentence(crossing: stats.Crossing) -> str:
 
 
 def markdown(groups: Sequence[MatchedGroup]) -> str:
-    """Write the lots as Markdown: verdicts, accuracy against forwards, token budgets, lengths, and the crossing."""
+    """Write the groups as Markdown: verdicts, accuracy against forwards, token budgets, lengths, and the crossing."""
     note = (
         "`forwards` are those of an answer of one sample: its tokens times the models run for each. A majority costs "
         "them for each of its samples."

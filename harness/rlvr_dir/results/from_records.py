@@ -148,7 +148,7 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
     """Return a result by the grader that is asked for, None being its own.
 
     Raises:
-        UserError: it is not its own, and its responses are not at hand to be graded again.
+        UserError: it is not its own, and its responses are not available to be graded again.
     """
     own = result.provenance.get("grader")
     if grader is None or grader_name(grader) == own:
@@ -156,7 +156,7 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
     if (record := record_of(result)) is None:
         raise UserError(
             (
-                f"{result.task}, {result.label}: graded by {own}, and its responses are not at hand to "
+                f"{result.task}, {result.label}: graded by {own}, and its responses are not available to "
                 f"be graded by {grader}: it has no record"
             ),
             accepted="its own grader",
@@ -266,7 +266,7 @@ def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | Non
     not looked up because a record, perhaps a stranger's, names them.
 
     Raises:
-        NoResultError: it is not at hand, is not the one the record was decoded from, or would take code to be read.
+        NoResultError: it is not available, is not the one the record was decoded from, or would take code to be read.
     """
     task, config, file = task or record.task, record.config, record.metadata.file
     if is_task_file(str(file or task)):
@@ -278,7 +278,7 @@ def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | Non
             name, data_dir, Presentation.from_record(presentation.model_dump(mode="json") if presentation else {})
         )
     except UserError as error:
-        raise NoResultError(f"record {record.name}: its right answers are not at hand ({error})") from None
+        raise NoResultError(f"record {record.name}: its right answers are not available ({error})") from None
     here = benchmark.facts.of_data or benchmark.data
     if config is not None and config.data not in (None, here):
         raise NoResultError(

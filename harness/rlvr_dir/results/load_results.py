@@ -30,8 +30,8 @@ def read_results(
 
     A place is a result file, a folder of them, the folder of a sweep, of a training or of a sweep of trainings, a
     record's folder, a store of records, the beginning of a record's hash (with or without `/TASK`) in `store`, or
-    `run:ID`, which `run` looks up; NAME=PLACE says what its RL model is called. `how` goes to `result_of_record`; files
-    and runs that another grader made are graded again from their records.
+    `run:ID`, which `run` looks up. NAME=PLACE gives its RL model a name. `options` are those of `result_of_record`.
+    Results of another grader are graded again from their records.
 
     Raises:
         UserError: a place that is none of these, a file that is no result, a record that is not complete, or a result

@@ -326,11 +326,11 @@ class LmEvalResult(TaskResult, frozen=True):
 
 
 class NoResultError(UserError):
-    """No result that can be compared is at hand: unfinished, without right answers, or in lm-eval's own units."""
+    """No result that can be compared is available: unfinished, without right answers, or in lm-eval's own units."""
 
 
 def lm_eval_refusal(task: str, purpose: str) -> NoResultError:
-    """Say that a task of lm-eval's is not done `what` with."""
+    """Return the error for a task of lm-eval that cannot be used for a `purpose`, such as `compared`."""
     return NoResultError(
         f"is scored by lm-eval in its own units, so it is not {purpose}",
         argument="task",
@@ -386,8 +386,8 @@ def result_from(
 ) -> EvalResult | LmEvalResult:
     """Make the result of some responses of a record: the one place where either kind of result is made.
 
-    `names` are problems as the record has them, `TASK/ID`; the first `samples` of each count. `about` are other fields
-    of the result. Either there are `verdicts` on the responses, or the `scores` that lm-eval gave them.
+    `names` are problems as the record has them, `TASK/ID`; the first `samples` of each are used. `provenance` are
+    further fields of the result. Pass either `verdicts` on the responses or the `scores` that lm-eval gave them.
     """
 
     def table(of: Callable[[Key], Any]) -> list[list[Any]]:

@@ -1,4 +1,4 @@
-"""Settings: the results of one way of decoding one benchmark, which differ in nothing but their seed, and their labels.
+"""Settings: the results of one decoding one benchmark, which differ in nothing but their seed, and their labels.
 
 settings = settings_of(read_results(["runs/demo"]))  # the seeds of a setting become one
 """
@@ -24,7 +24,7 @@ FEW_COVER = "97 to 100 % (shares of tokens 91 to 97 %)"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting(stats.Scores):
-    """The results of one way of decoding one benchmark, which differ in nothing but their seed.
+    """The results of one decoding one benchmark, which differ in nothing but their seed.
 
     `values` is (problems, samples of all seeds), 0 and 1.
     `label` is the decoding's, with what else tells the setting from the others.
@@ -150,7 +150,7 @@ def few_families(settings: Iterable[stats.Scores]) -> list[str]:
 
 
 def few_families_words(few: Sequence[str]) -> list[str]:
-    """Say what intervals are worth of these benchmarks, which have fewer than ten families; nothing of none."""
+    """Describe what intervals are worth of these benchmarks, which have fewer than ten families; nothing of none."""
     return [f"Few families: {', '.join(few)}. There 95 % intervals cover {FEW_COVER} in simulation."] if few else []
 
 
@@ -196,7 +196,7 @@ def _context(result: EvalResult) -> int | None:
 
 def _labels(settings: Sequence[Setting], usual: Sampling | None) -> list[str]:
     """Return each decoding's label with, in brackets, what differs among the settings of its benchmark."""
-    usual_words = {} if usual is None else sampling_words(usual)
+    usual_words = _usual_words(settings) if usual is None else sampling_words(usual)
     models = _models([setting.first for setting in settings])
     descriptions, labels = [describe(setting.first, models) for setting in settings], []
     for setting, description in zip(settings, descriptions, strict=True):
@@ -217,6 +217,15 @@ def _labels(settings: Sequence[Setting], usual: Sampling | None) -> list[str]:
         label + f" #{setting.first.config_hash[:6]}" * (often[setting.task, label] > 1)
         for setting, label in zip(settings, labels, strict=True)
     ]
+
+
+def _usual_words(settings: Sequence[Setting]) -> dict[str, str]:
+    """Return how most settings are sampled, in words; empty if no way of sampling is that of more than half of them."""
+    often = Counter(setting.first.sampling.replace(seed=0, samples=1) for setting in settings)
+    sampling, count = often.most_common(1)[0] if often else (None, 0)
+    if sampling is None or 2 * count <= len(settings):
+        return {}
+    return {**sampling_words(sampling), "max_tokens": f"{sampling.max_tokens} tokens"}
 
 
 def _models(results: Sequence[EvalResult]) -> dict[tuple[str, str], str]:

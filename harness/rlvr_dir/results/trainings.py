@@ -79,7 +79,7 @@ def trainings_at(place: Path) -> list[TrainingPlace]:
 
 
 def of_training(result: EvalResult) -> bool:
-    """Tell whether a result was read from the folder of its training."""
+    """Return whether a result was read from the folder of its training."""
     return "training" in result.provenance
 
 

@@ -100,7 +100,7 @@ class RequestParser:
         stop: tuple[str, ...] = (),
         top: int | None = None,
     ) -> ServeRequest:
-        """Return what a request asks for; `given` has its fields of FIELDS that are not None.
+        """Return the parsed request. `body` has those of its fields in FIELDS that are not None.
 
         Raises:
             UserError: a model or a field that is not known, or a value that is refused.

@@ -110,7 +110,7 @@ def pair_name(spec: EvalSpec, named: str | None) -> str:
 
 
 def serve(served: Served, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; `tell` is told the address once requests are taken.
+    """Serve until SIGTERM or SIGINT. `announce` is called with the address as soon as requests are accepted.
 
     Raises:
         UserError: the pair cannot be served, or the address cannot be had.

@@ -154,7 +154,7 @@ class Comparison(Generic[S]):
 
     @property
     def nothing_differs(self) -> bool:
-        """Tell whether every unit scored the same on both sides."""
+        """Return whether every unit scored the same on both sides."""
         return self.difference.n > 1 and np.array_equal(self.result.by_unit, self.reference.by_unit)
 
     @property

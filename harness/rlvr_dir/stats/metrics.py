@@ -59,7 +59,7 @@ class Metric:
 
     @property
     def higher_is_better(self) -> bool | None:
-        """Tell whether more of it is better; None of a fact, as lengths and shares are."""
+        """Return whether more of it is better; None of a fact, as lengths and shares are."""
         return None if self.ks is None else True
 
     def names(self, n: int) -> list[str]:

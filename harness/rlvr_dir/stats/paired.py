@@ -38,7 +38,7 @@ class PairedDifference:
 
     @property
     def over(self) -> str:
-        """Say what the interval and p are over."""
+        """Describe what the interval and p are over."""
         units = f"{self.families} families" if self.families else f"{self.n} problems"
         return units + {None: "", True: " and seeds", False: ", of these two models"}[self.seeds]
 

@@ -14,6 +14,7 @@ from rlvr_dir.config import Decoding, ProblemPart, Sampling
 from rlvr_dir.config.pair import places_of
 from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.errors import UserError
+from rlvr_dir.evals.plan import Gpus
 from rlvr_dir.files import make_folder
 from rlvr_dir.grading import grader_name
 from rlvr_dir.problems.benchmark import GROUPS, Benchmark
@@ -25,10 +26,10 @@ from rlvr_dir.results.result import refuse_lm_eval_tasks
 from rlvr_dir.results.settings import Setting, settings_of
 from rlvr_dir.results.show import score
 from rlvr_dir.sweep.entries import Drawn, Entry, entries_of
-from rlvr_dir.sweep.estimate import DecodingEstimate, estimate
+from rlvr_dir.sweep.estimate import SweepPlan, estimate
 from rlvr_dir.sweep.folder import SweepFolder
 from rlvr_dir.sweep.outcome import Confirmation, Places
-from rlvr_dir.sweep.points import Point
+from rlvr_dir.sweep.points import Point, listed_points
 from rlvr_dir.sweep.taus import find_taus, stored_taus, wanted
 from rlvr_dir.sweep.track import SweepRun
 
@@ -59,8 +60,8 @@ class DecodingObjective:
         """
         refuse_lm_eval_tasks(preflight_of(self.spec), "swept")
 
-    def estimate(self) -> DecodingEstimate:
-        """Estimate from the records; of benchmarks that are not at hand, without them.
+    def estimate(self, *, gpus: Gpus | None = None, memory: bool = False) -> SweepPlan:
+        """Plan it from the records; if benchmarks are not on this machine, without them.
 
         Raises:
             UserError: a task is lm-eval's.
@@ -69,7 +70,18 @@ class DecodingObjective:
         with suppress(UserError):
             benchmarks = preflight_of(self.spec)
         refuse_lm_eval_tasks(benchmarks, "swept")
-        return estimate(self.spec, self.places.out, self.places.records)
+        return estimate(self.spec, self.places.out, self.places.records, gpus=gpus, memory=memory)
+
+    def probe(self) -> None:
+        """Generate responses of the first entries of each pair for two minutes, and keep them and the speed."""
+        from rlvr_dir.evals.loop import probe
+
+        own = self.spec.sampling
+        for pair in self.spec.pairs:
+            asked = [entry.what for entry in self.entries(listed_points(self.spec)) if entry.pair == pair]
+            decodings = list(dict.fromkeys(decoding for decoding, sampling in asked if sampling == own))
+            probe(self.spec.evaluation(pair, decodings), self.store, engine=self._open(pair))
+        self.close()
 
     # What there is to run
 

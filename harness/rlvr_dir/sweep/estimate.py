@@ -1,8 +1,7 @@
-"""Before anything runs: the points, how much of each is in the records already, and what the rest will cost."""
+"""The plan of a sweep of decodings, from its spec, the records and what is known of the pairs."""
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +16,8 @@ from rlvr_dir.config.stored import Number, Plain, Stored
 from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.digest import installed
 from rlvr_dir.errors import DamagedError, UserError
-from rlvr_dir.markdown import duration, markdown_table
+from rlvr_dir.evals.plan import Gpus, Plan, Row, memory_of
+from rlvr_dir.evals.speed import Speed, speed_of
 from rlvr_dir.problems.benchmark import GROUPS, benchmark_size
 from rlvr_dir.problems.data import NoDataError, preflight_of
 from rlvr_dir.records import Record, RecordStore, fingerprint
@@ -28,123 +28,58 @@ from rlvr_dir.sweep.matched import is_uniform
 from rlvr_dir.sweep.points import listed_points
 from rlvr_dir.sweep.taus import EVENTS, Taus, gate_of, stored_taus, wanted
 
-
-@dataclass(frozen=True, slots=True)
-class TrialCost:
-    """A point or a reference: what it is, how many responses it needs, how many are held (None: cannot be told)."""
-
-    pair: str
-    label: str
-    responses: int
-    responses_held: int | None
-
-    @property
-    def missing(self) -> int:
-        """Responses to be decoded."""
-        return self.responses - (self.responses_held or 0)
+PROMPT = 256  # tokens that a prompt is taken to have, because prompts are not made here
 
 
-@dataclass(frozen=True, slots=True)
-class DecodingEstimate:
-    """What a sweep will cost. `mean_tokens` is measured on held responses; None where there are none.
-
-    `speed` is in tokens a second, of an earlier sweep here; None where there is none. `thresholds` counts the
-    responses, at most, that refine thresholds.
-    """
-
-    rows: list[TrialCost]
-    size: str
-    mean_tokens: float | None
-    max_tokens: int
-    speed: float | None
-    notes: tuple[str, ...]
-    thresholds: int = 0
-
-    @property
-    def missing(self) -> int:
-        """Responses to be decoded."""
-        return sum(row.missing for row in self.rows)
-
-    @property
-    def length(self) -> float:
-        """Tokens of a response, as measured, or at most."""
-        return self.max_tokens if self.mean_tokens is None else self.mean_tokens
+class SweepPlan(Plan):
+    """What a sweep of decodings takes."""
 
     @property
     def total(self) -> Cost:
-        """Return what is left to decode, at most."""
-        tokens = round(self.length * (self.missing + self.thresholds))
-        return Cost(jobs=len(self.rows), responses=self.missing, thresholds=self.thresholds, tokens=tokens)
-
-    def text(self, *, points: bool) -> str:
-        """Write it as a person reads it; `points` lists them one by one."""
-        n_held = sum(row.responses_held or 0 for row in self.rows)
-        lines = [f"{self.size}; with references {len(self.rows)} ways of decoding, {self.missing + n_held:,} responses"]
-        if points:
-            cells = [
-                [
-                    row.pair,
-                    row.label,
-                    f"{row.responses:,}",
-                    "?" if row.responses_held is None else f"{row.responses_held:,}",
-                ]
-                for row in self.rows
-            ]
-            lines += ["", markdown_table(["pair", "decoding", "responses", "in the records"], cells, left=2), ""]
-        lines.append(f"in the records: {n_held:,}; to be decoded: {self.missing:,}, {self.cost()}")
-        return "\n".join([*lines, *self.notes])
-
-    def cost(self) -> str:
-        """Say how many tokens and how much time it takes."""
-        tokens = round(self.length * self.missing)
-        if self.mean_tokens is None:
-            words = f"at most {tokens:,} tokens (no response of this pair is at hand to tell their length)"
-        else:
-            words = f"about {tokens:,} tokens ({self.mean_tokens:.0f} each, as measured)"
-        if self.speed is None:
-            return words
-        return f"{words}; {duration(tokens / self.speed)} at {self.speed:,.0f} tokens/s (an earlier sweep here)"
+        """Return what is left to decode, for a list of sweeps."""
+        tokens = self.most if self.mean is None else self.expected
+        return Cost(jobs=len(self.rows), responses=self.missing, thresholds=self.thresholds[0], tokens=tokens)
 
 
-def estimate(spec: SweepSpec, out: Path, records: Path) -> DecodingEstimate:
-    """Estimate from the records; load no weights, write nothing.
+def estimate(spec: SweepSpec, out: Path, records: Path, *, gpus: Gpus | None = None, memory: bool = False) -> SweepPlan:
+    """Plan a sweep from the records, with the `memory` of its models if that is asked for; load no weights.
 
-    Without the problems of a shipped benchmark, or the checkpoints, their numbers still tell what all of it costs.
+    If the problems of a shipped benchmark or the checkpoints are not on this machine, nothing counts as cached.
 
     Raises:
         UserError: an unknown benchmark, or points that contradict themselves.
     """
     responses, folder = _responses(spec), SweepFolder.of(spec, out)  # to one decoding
-    rows: list[TrialCost] = []
+    rows: list[Row] = []
     notes: list[str] = []
-    lengths: list[int] = []
     refining = 0
+    speed, context = _speed(out, spec), spec.engine.max_model_len
+    most = min(spec.sampling.max_tokens, context or spec.sampling.max_tokens)
     for pair in spec.pairs:
         taus = stored_taus(spec, folder, pair)
         try:
             store = _PairRecords(spec, pair, records)
+            speed = speed_of(records, store.weights, spec.engine) or speed
         except UserError as error:  # checkpoints or problems that are on another machine
             store = None
-            notes.append(f"{pair}: what the records hold cannot be told here ({str(error)[:160]})")
+            notes.append(f"{pair}: it is not known here which responses are cached ({str(error)[:160]})")
         decodings, without_threshold = _decodings(spec, pair, taus)
         for decoding, sampling in decodings:
-            stored = None if store is None else store.lengths(decoding, sampling)
-            lengths += stored or []
+            lengths = None if store is None else store.lengths(decoding, sampling)
             drawn = sampling.difference_from(spec.sampling)
             label = decoding.label() + (f" ({drawn})" if drawn else "")
-            needed, count = (
-                responses * sampling.samples // spec.sampling.samples,
-                None if stored is None else len(stored),
-            )
-            rows.append(TrialCost(pair, label, needed, count))
-        rows += [TrialCost(pair, label, responses, 0) for label in without_threshold]
+            needed = responses * sampling.samples // spec.sampling.samples
+            count = None if lengths is None else len(lengths)
+            rows.append(Row(pair, label, needed, count, most * (needed - (count or 0)), tuple(lengths or ())))
+        rows += [Row(pair, label, responses, 0, most * responses) for label in without_threshold]
         ratios = wanted(spec).items()
         refined = sum(ratio not in taus and not is_uniform(gate_of(decoding)) for ratio, decoding in ratios)
         if refined and spec.refined:
             refining += refined * responses
             notes.append(
-                f"{pair}: not counted: {refined} thresholds are refined, each on as many samples as promise {EVENTS} "
-                f"replaced tokens, at most {refined * responses:,} responses"
+                f"{pair}: before the first point, {refined} thresholds are found on base's whole text. Then they are "
+                f"refined, each on as many samples as promise {EVENTS} flagged tokens, at most "
+                f"{refined * responses:,} responses that are not in the table."
             )
     if spec.method not in LISTED:
         controls = max(
@@ -152,10 +87,19 @@ def estimate(spec: SweepSpec, out: Path, records: Path) -> DecodingEstimate:
             for point in spec.covering_points()
         )
         kinds = ("to be proposed", *["its control"] * controls)
-        rows += [TrialCost(next(iter(spec.pairs)), kind, responses, 0) for kind in kinds * (spec.run_cap or 0)]
-    mean = sum(lengths) / len(lengths) if lengths else None
-    return DecodingEstimate(
-        rows, spec.size(), mean, spec.sampling.max_tokens, _speed(out, spec), tuple(notes), refining
+        own = next(iter(spec.pairs))
+        rows += [Row(own, kind, responses, 0, most * responses) for kind in kinds * (spec.run_cap or 0)]
+    resolved = {name: resolve(pair) for name, pair in spec.pairs.items()} if memory else {}
+    return SweepPlan(
+        f"{spec.size()}; with base, RL and controls {len(rows)} decodings",
+        rows,
+        min(most + PROMPT, context or most + PROMPT),
+        spec.engine,
+        (refining, most * refining),
+        {name: memory_of(pair, spec.engine) for name, pair in resolved.items()},
+        speed,
+        gpus,
+        tuple(notes),
     )
 
 
@@ -201,7 +145,7 @@ class _PairRecords:
         Raises:
             UserError: the checkpoints or the problems are not on this machine.
         """
-        weights = {role: fingerprint(*model) for role, model in resolve(spec.pairs[pair]).models.items()}
+        self.weights = weights = {role: fingerprint(*m) for role, m in resolve(spec.pairs[pair]).models.items()}
         if missing := [name for name in weights.values() if not name.startswith("weights:") and "@" not in name]:
             raise UserError(f"{missing[0]} is not here")
         self._problems: dict[tuple[str, str | None], list[str]] = {}
@@ -252,13 +196,13 @@ class _Speed(Stored, frozen=True):
     mean_tokens: Plain = Field(default_factory=dict)
 
 
-def _speed(out: Path, spec: SweepSpec) -> float | None:
-    """Return the tokens a second of an earlier sweep of the same pairs here; None where there is none."""
+def _speed(out: Path, spec: SweepSpec) -> Speed | None:
+    """Return the speed of an earlier sweep of the same pairs, which an older version measured; None without any."""
     for path in sorted(out.glob("sweeps/*/summary.json"), key=lambda path: -path.lstat().st_mtime):
         try:
             summary = _Speed.from_file(path)
         except DamagedError:  # of another kind of sweep, say
             continue
         if summary.tokens_per_second and set(spec.pairs) <= set(summary.mean_tokens):
-            return summary.tokens_per_second
+            return Speed(weights="", backend="an earlier sweep", tokens=0, tokens_per_second=summary.tokens_per_second)
     return None

@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from rlvr_dir.config import read_yaml
+from rlvr_dir.config.engine import PLACING_ARGS
 from rlvr_dir.config.presentation import DEFAULT_GRADER
 from rlvr_dir.config.search import Search
 from rlvr_dir.config.stored import Count, Flag, Stored, Text
@@ -37,7 +38,7 @@ FREE = ("workers", "batch", "equal_forwards")
 POINTS = ("parameters", "method", "metric", "run_cap", "seed", "decode", "references", "samplings", "controls")
 FREE_ENGINE = (
     "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_gib", "self_test", "workers",
-    "ray_address", "enforce_eager",
+    "ray_address", "enforce_eager", "tensor_parallel_size",
 )  # fmt: skip
 # Keys that older versions wrote. Engines are started by Ray now (`engine.workers`), and trials are kept in the folder.
 REMOVED = ("storage", "retries")
@@ -163,6 +164,8 @@ def _identity(spec: Search, free: Sequence[str]) -> dict[str, Any]:
     data = {name: value for name, value in spec.plain().items() if name not in free}
     if "engine" in data:
         data["engine"] = {name: value for name, value in data["engine"].items() if name not in FREE_ENGINE}
+        own = data["engine"]["vllm_args"]
+        data["engine"]["vllm_args"] = {name: value for name, value in own.items() if name not in PLACING_ARGS}
     if "pair" in data:  # what a pair is called changes no token
         data["pair"] = [{**pair, "name": None} if isinstance(pair, dict) else pair for pair in data["pair"]]
     if "grader" in data:  # results of another grader are made again from the records

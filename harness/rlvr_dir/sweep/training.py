@@ -122,11 +122,11 @@ class TrainingEstimate:
             tokens=sum(spec.dapo.steps * spec.dapo.step_tokens * seeds for spec, seeds in pending),
         )
 
-    def text(self, *, points: bool) -> str:
-        """Write it as a person reads it; `points` lists them one by one."""
+    def text(self, *, rows: bool = True) -> str:
+        """Return it as a person reads it; without `rows` only the sums."""
         seeds = len(self.rows[0][0].seeds)
         lines = [f"{self.size}; with plain DAPO {len(self.rows)} trainings x {seeds} seed{'s' * (seeds > 1)}"]
-        if points:
+        if rows:
             cells = []
             for spec, done in self.rows:
                 dapo, name = spec.dapo, folder_of(spec, self.store).name
@@ -157,7 +157,7 @@ class TrainingObjective:
         benchmarks(plain_dapo, plain_dapo.validation.tasks)
         check_machine(plain_dapo)
 
-    def estimate(self) -> TrainingEstimate:
+    def estimate(self, *, gpus: object = None, memory: bool = False) -> TrainingEstimate:
         """Estimate from the trainings that are there; load no weights, write nothing.
 
         A search shows plain DAPO and as many times the file's own training as it may propose points.
@@ -175,6 +175,9 @@ class TrainingObjective:
             seconds += [facts["seconds"] for facts in done]
         mean = sum(seconds) / len(seconds) if seconds else None
         return TrainingEstimate(spec.size(), rows, mean, self.store)
+
+    def probe(self) -> None:
+        """Do nothing: the seconds of a step are measured by the training itself."""
 
     def entries(self, points: Sequence[Point]) -> list[Entry[TrainSpec]]:
         """Return plain DAPO, unless a point is just that, and the points."""

@@ -146,7 +146,7 @@ def result_of_run(run_id: str, store: Path | str) -> EvalResult:
     """
     place = TrackingStore.at(store)
     if not place.exists:
-        raise UserError(f"run:{run_id} is asked of {str(store)!r}, which holds no mlflow.db", accepted="--tracking URI")
+        raise UserError(f"run:{run_id} is asked of {str(store)!r}, which has no mlflow.db", accepted="--tracking URI")
     try:
         with patience(), TemporaryDirectory() as folder:
             result = read_any_result(Path(place.client().download_artifacts(run_id, RESULT, folder)))

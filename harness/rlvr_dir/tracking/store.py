@@ -32,7 +32,7 @@ _PATIENCE = {
 
 
 def resolve_store(folder: Path | str, uri: str | None = None) -> Path | str:
-    """Say where runs are: `uri` if given, else the variable RLVR_DIR_TRACKING_URI, else a sqlite file in `folder`.
+    """Return where runs are: `uri` if given, else the variable RLVR_DIR_TRACKING_URI, else a sqlite file in `folder`.
 
     Raises:
         UserError: a URI that is neither a server's nor sqlite's, or "off".
@@ -50,7 +50,7 @@ def resolve_store(folder: Path | str, uri: str | None = None) -> Path | str:
 
 
 def tracking_place(folder: Path | str, uri: str | None = None, *, track: bool = True) -> Path | str | None:
-    """Say where new runs are logged, as `resolve_store` does; None where that is declined: by `track`, or by "off".
+    """Return where new runs are logged, as `resolve_store` does; None where that is declined: by `track`, or by "off".
 
     Raises:
         UserError: a URI that is neither a server's nor sqlite's.

@@ -6,6 +6,7 @@ from typing import Any
 from rlvr_dir.checkpoints.beside_vllm import on_cpu
 from rlvr_dir.checkpoints.read import ties_head
 from rlvr_dir.config import EngineSpec
+from rlvr_dir.config.engine import PLACING_ARGS
 from rlvr_dir.decode.trace import MAX_TOP, PROPOSAL, columns
 from rlvr_dir.decode.vllm_pair.plugin import ARCHITECTURE
 from rlvr_dir.decode.vllm_pair.self_test import TestedPair
@@ -51,8 +52,17 @@ def refuse(spec: EngineSpec) -> None:
 
 def telling_args(spec: EngineSpec) -> dict[str, Any]:
     """Return the user's own arguments of vLLM that can change a token (`kv_cache_dtype`), as plain values."""
-    hashed = {name: value for name, value in spec.vllm_args.items() if name not in _HARMLESS_ARGS}
-    return json.loads(json.dumps(hashed, sort_keys=True, default=str))
+    harmless = {*_HARMLESS_ARGS, *PLACING_ARGS}
+    return _plain({name: value for name, value in spec.vllm_args.items() if name not in harmless})
+
+
+def freed_args(spec: EngineSpec) -> dict[str, Any]:
+    """Return the user's own arguments of vLLM that only versions before 2026-11-29 put into the hash of a record."""
+    return _plain({name: value for name, value in spec.vllm_args.items() if name in PLACING_ARGS})
+
+
+def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(arguments, sort_keys=True, default=str))
 
 
 def llm_arguments(engine: TestedPair, *, eager: bool, head_dtype: str) -> dict[str, Any]:

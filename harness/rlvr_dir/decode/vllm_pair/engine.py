@@ -19,7 +19,7 @@ from rlvr_dir.decode.progress import Progress, reporting
 from rlvr_dir.decode.trace import columns
 from rlvr_dir.decode.types import BrokenLogits, Plan, Request, Rollout
 from rlvr_dir.decode.vllm_pair import batch_invariance, channel
-from rlvr_dir.decode.vllm_pair.arguments import llm_arguments, refuse, telling_args
+from rlvr_dir.decode.vllm_pair.arguments import freed_args, llm_arguments, refuse, telling_args
 from rlvr_dir.decode.vllm_pair.plugin import EXTRA_ARG
 from rlvr_dir.decode.vllm_pair.self_test import TestedPair, self_test
 from rlvr_dir.decode.vllm_pair.start import (
@@ -115,17 +115,19 @@ class VllmPair(TestedPair):
                 raise
 
     def _tell_room(self) -> None:
-        """Tell how many responses of full length the KV cache holds; what is beyond is preempted and read again."""
-        cache, length, most = self._engine.vllm_config.cache_config, self.context.length, self.spec.max_num_seqs
+        """Print how many responses of the longest length the KV cache holds; others are preempted and read again."""
+        cache, most = self._engine.vllm_config.cache_config, self.spec.max_num_seqs
+        length = min(self.longest or self.context.length, self.context.length)
         tokens = cache.num_gpu_blocks * cache.block_size
         room = (
-            f"the KV cache has room for {tokens:,} tokens, {tokens // length:,} responses of full length ({length:,})"
+            f"the KV cache has room for {tokens:,} tokens, which is {tokens // length:,} responses of {length:,} "
+            "tokens with their prompts"
         )
         note(room)
         if 4 * (tokens // length) < most:
             warnings.warn(
-                f"{room}, and max_num_seqs={most}: where responses grow long, most of a batch waits and is read again; "
-                "a smaller max_model_len or max_num_seqs, or more memory for the cache, avoids that",
+                f"{room}, and max_num_seqs={most}. If responses become that long, most of a batch waits and is read "
+                "again. To avoid that, lower max_num_seqs, or give the cache more memory (tensor_parallel_size).",
                 stacklevel=4,
             )
 
@@ -283,7 +285,7 @@ class VllmPair(TestedPair):
             raise UserError(f"{error}; responses that were finished before stand") from None
         except EngineDeadError as error:
             self._lost = True
-            raise lost(error, self._log) from None
+            raise lost(error, self._log, self.arguments()) from None
 
     def sampling_params(self, plan: Plan, kind: Any = None) -> Any:
         """Return vLLM's `SamplingParams` of a plan: greedy, without a sampler of its own.
@@ -377,6 +379,7 @@ class VllmPair(TestedPair):
             self_test=self.self_test,
             **({"deterministic": True} if self.spec.deterministic else {}),  # others' records keep their hash
             **({"vllm_args": args} if (args := telling_args(self.spec)) else {}),
+            **({"freed_args": args} if (args := freed_args(self.spec)) else {}),
         )
 
     def close(self) -> None:

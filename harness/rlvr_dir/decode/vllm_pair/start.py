@@ -176,14 +176,14 @@ def _end_waits(client: Any) -> None:
     Thread(target=announce, name="rlvr-dir-core-lost", daemon=True).start()
 
 
-def lost(error: Exception, log: Log | None) -> EngineLost:
-    """Return the error for processes that ended while they decoded."""
+def lost(error: Exception, log: Log | None, arguments: dict[str, Any]) -> EngineLost:
+    """Return the error for processes that ended while they decoded: the cause, what to change, and where the log is."""
     cause = printed_cause(log.text()) if log else str(error)
-    cause = cause or "they printed no error, as when they are killed or memory runs out"
-    where = f"; all that they said is in {log.keep()}" if log else ""
+    cause = explain(cause, arguments) if cause else "they printed no error, as when they are killed or memory runs out"
+    where = f" Their output is in {log.keep()}." if log else ""
     return EngineLost(
-        f"vLLM's processes ended while they decoded: {cause}; what was recorded is kept, and the same command goes on "
-        f"from there{where}"
+        f"vLLM's processes ended while they were decoding: {cause}",
+        hint=f"Every finished response is kept. Run the same command again to resume.{where}",
     )
 
 

@@ -1,0 +1,27 @@
+"""The options of a dry run, which are the same for every command."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rlvr_dir.evals.plan import Gpus
+
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what is cached, what is to generate and what it takes. Run nothing.")
+]
+GpuCount = Annotated[int | None, typer.Option("--gpus", help="GPUs to plan for; default this machine's.", min=1)]
+GpuMemory = Annotated[float | None, typer.Option(help="GiB of each GPU to plan for, such as 80.", min=1)]
+Probe = Annotated[
+    bool,
+    typer.Option(
+        "--probe", help="Generate responses for two minutes to measure the speed, keep them, and print the plan."
+    ),
+]
+
+
+def named_gpus(count: int | None, gib: float | None) -> "Gpus | None":
+    """Return the GPUs that a person names, or those of this machine."""
+    from rlvr_dir.evals.plan import Gpus
+
+    return Gpus.named(count, gib)
