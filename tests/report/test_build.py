@@ -316,3 +316,14 @@ def test_an_average_stands_only_in_a_row_that_has_every_benchmark():
     averages = [row[-2].text for row in section.cells]
     assert averages[:2] == ["–", "–"]
     assert averages[2] == f"{100 * np.mean([one.avg for one in gated]):.1f}"
+
+
+def test_a_report_with_all_cells_of_a_gate_prints_five_parts_that_add_up():
+    gate = Decoding(mode="replace", tau=-0.3)
+    cells = [gate.cell(decider, writer) for decider, writer in
+             ((None, "base"), ("base", "base"), ("rl", "base"), ("rl", "rl"), (None, "rl"))]  # fmt: skip
+    results = [result(each, 0.2 + 0.1 * i) for i, each in enumerate((Decoding(mode="base"), *cells))]
+    assert "parts" not in sections(build(results[:-1]))
+    [*parts, whole] = [row[-1].value for row in sections(build(results))["parts"].cells]
+    assert sum(parts) == pytest.approx(whole)
+    assert whole == pytest.approx(100 * (results[-1].avg - results[0].avg))

@@ -11,7 +11,15 @@ import pytest
 from rlvr_dir import stats
 from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.results import frame
-from rlvr_dir.results.compare import compare, comparisons, markdown, problems_needed, unmatched_reasons
+from rlvr_dir.results.compare import (
+    compare,
+    comparisons,
+    contrast_name,
+    five_parts,
+    markdown,
+    problems_needed,
+    unmatched_reasons,
+)
 from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.result import read_any_result
 from rlvr_dir.results.settings import settings_of
@@ -385,3 +393,29 @@ def test_a_place_that_holds_nothing_is_named(tmp_path, capsys):
     assert f"left out, nothing to read there: Theirs={tmp_path / 'none'}" in capsys.readouterr().err
     with refuses("nothing"):
         read_results([tmp_path / "none"])
+
+
+def test_the_five_parts_of_a_replacement_lead_from_base_to_it_and_add_up():
+    gate = Decoding(mode="replace", tau=-0.3)
+    cells = [gate, gate.cell("rl", "rl"), gate.cell("rl", "base"), gate.cell("base", "base"), gate.cell(None, "base")]
+    results = [result(each, 0.3 + 0.1 * i, noise=i) for i, each in enumerate((*cells[::-1], RL))]
+    base = result(BASE, 0.2, noise=9)
+    [parts] = five_parts(made([*results, base, result(gate.replace(tau=-0.5), 0.4)]))
+    assert [*parts] == ["second draw", "cut of own", "decision", "token", "cut of other"]
+    steps = [(row.result.decoding, row.reference.decoding) for row in parts.values()]
+    assert steps == [*zip(cells[::-1], [base.decoding, *cells[::-1]], strict=False)]
+    whole = next(one.avg for one in results if one.decoding == gate) - base.avg
+    assert sum(row.difference.mean for row in parts.values()) == pytest.approx(whole)
+    assert five_parts(made([*results[1:], base])) == []
+
+
+def test_a_decoding_with_a_decider_is_compared_with_what_it_differs_from_in_one_thing():
+    gate = Decoding(mode="replace", tau=-0.3)
+    results = [result(each, 0.5, noise=i) for i, each in enumerate((RL, gate.cell("base", "rl"), gate.cell(0.8, "base"),
+               gate.cell("base", "base"), gate.cell("rl", "rl")))]  # fmt: skip
+    named = {(row.result.decoding, row.reference.decoding): contrast_name(row) for row in made(results)}
+    assert {key: name for key, name in named.items() if name} == {
+        (gate.cell("base", "rl"), gate.cell("base", "base")): "token first",
+        (gate.cell(0.8, "base"), gate.cell("base", "base")): "rate",
+        (gate.cell("rl", "rl"), gate.cell("base", "rl")): "decision last",
+    }

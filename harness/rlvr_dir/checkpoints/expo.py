@@ -20,11 +20,13 @@ def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
     Raises:
         UserError: as `write_changed`.
     """
-    write_changed(pair, lambda base, rl: rl + gamma * (rl - base), folder)
+    write_changed(pair, lambda _, base, rl: rl + gamma * (rl - base), folder)
 
 
-def write_changed(pair: Pair, change: Callable[[Any, Any], Any], folder: Path) -> None:
-    """Write RL's files with other weights, a tensor at a time: `change` makes each of base's and RL's, both float32.
+def write_changed(pair: Pair, change: Callable[[str, Any, Any], Any], folder: Path) -> None:
+    """Write RL's files with other weights, a tensor at a time.
+
+    `change` makes each tensor of its name and of base's and RL's, both float32.
 
     They are stored in RL's types. What is no floating-point number stays RL's.
 
@@ -48,7 +50,7 @@ def write_changed(pair: Pair, change: Callable[[Any, Any], Any], folder: Path) -
                 with safe_open(base[name].file, "pt") as others:
                     other = others.get_tensor(name)
                 if theta.is_floating_point():
-                    theta = change(other.float(), theta.float()).to(theta.dtype).contiguous()
+                    theta = change(name, other.float(), theta.float()).to(theta.dtype).contiguous()
                 moved[name] = theta
                 places[name] = f"model-{number:05d}.safetensors"
         save_file(moved, folder / f"model-{number:05d}.safetensors", metadata={"format": "pt"})

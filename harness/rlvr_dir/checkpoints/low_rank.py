@@ -4,7 +4,6 @@ A training's ΔW = W_RL − W_base of a matrix is a sum of as many directions as
 base with the first few; `rlvr-dir audit` says how much of ΔW these are, and how much of RL's gain.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ def write_low_rank(pair: Pair, rank: int, folder: Path, *, rescale: bool = False
     Raises:
         UserError: as `write_changed`.
     """
-    write_changed(pair, partial(low_rank, rank=rank, rescale=rescale), folder)
+    write_changed(pair, lambda _, base, rl: low_rank(base, rl, rank=rank, rescale=rescale), folder)
 
 
 def _gram(delta: Any) -> Any:

@@ -132,6 +132,29 @@ def low_rank_command(
         write_low_rank(pair, rank, out, rescale=rescale)
 
 
+@app.command("sharpen")
+def sharpen_command(
+    base: Annotated[str, typer.Argument(help="Directory or hub id.")],
+    temperature: Annotated[
+        float, typer.Option(help="Temperature of the copy; below 1 it is sharper than base.", min=0.01, max=100)
+    ],
+    out: Annotated[Path, typer.Option(help="Receives the checkpoint; it is as large as base's.")],
+) -> None:
+    """Write a copy of base whose logits are divided by a temperature.
+
+    A placebo: it gains without any training, so compare RL with it. Choose a temperature at which the copy gains as
+    much as RL does. For example:
+
+    \b
+        rlvr-dir pair sharpen my-base --temperature 0.5 --out runs/sharp
+        rlvr-dir eval --base my-base --pretrained runs/sharp -d base -d rl -d replace,tau=-0.3 --tasks aime24
+    """
+    with _new_checkpoint(base, base, out, "sharpening") as pair:
+        from rlvr_dir.checkpoints.sharpen import write_sharpened
+
+        write_sharpened(pair.base, temperature, out, pair.base_revision)
+
+
 @contextmanager
 def _new_checkpoint(base: str, rl: str, out: Path, doing: str) -> Iterator[Pair]:
     """Give the pair that a checkpoint is made of; say where it was written, and how it is decoded.

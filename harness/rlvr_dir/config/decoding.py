@@ -148,9 +148,14 @@ class Decoding(Spec, frozen=True):
         """Write what the mode has, the criterion and its parameters flat."""
         if self.gate is None:
             return {"mode": self.mode, "primary": self.primary}
-        named = self.decider is None or self.mode in SHORT  # then it is written as before there was a decider
-        fields = {name: getattr(self, name) for name in type(self).model_fields if name != "gate"}
-        return {name: value for name, value in fields.items() if name != "decider" or not named} | self.gate.plain()
+        left_out = ("gate",) if self.names_decider else ("gate", "decider")  # as before there was a decider
+        fields = {name: getattr(self, name) for name in type(self).model_fields if name not in left_out}
+        return fields | self.gate.plain()
+
+    @property
+    def names_decider(self) -> bool:
+        """Whether it has a decider that no short name (veto, reject) stands for."""
+        return self.decider is not None and self.mode not in SHORT
 
     def replace(self, **changes: Any) -> "Decoding":
         """Return a validated copy with some fields changed; another mode has no decider, unless one is given.
@@ -274,8 +279,8 @@ class Decoding(Spec, frozen=True):
         Without a threshold there is none: every token is flagged, or the gate says itself what is redrawn.
         """
         if self.mode == "extrapolate":
-            return self.replace(mode="replace", gamma=0.0)
-        if not isinstance(self.gate, Threshold):
+            return self.replace(mode="replace", gamma=0.0, decider=self.decider)
+        if not isinstance(self.gate, Threshold) or self.names_decider:  # see `contrasts`
             return self
         if self.mode == ("replace" if self.primary == "base" else "resample"):
             return self.replace(mode="reject", gamma=self._own_gamma)
@@ -290,6 +295,8 @@ class Decoding(Spec, frozen=True):
         base's second draw it is base alone (RL alone is what everything is compared with), and of another mode the
         decoding itself.
         """
+        if self.names_decider:
+            return self
         if self.mode == "resample" and self.primary == "base":
             return Decoding(mode="base")
         mode = "resample" if self.primary == "base" else "replace"
@@ -306,7 +313,7 @@ class Decoding(Spec, frozen=True):
             return self.mode
         words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:.3g}"]
         words += [self.strength] if self.strength else []
-        if self.decider is not None and self.mode not in SHORT:
+        if self.names_decider:
             words.append(f"coin {self.decider:g}" if isinstance(self.decider, float) else f"{self.decider} decides")
         if self.criterion != "delta_logp":
             words.append(self.criterion)

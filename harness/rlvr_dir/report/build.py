@@ -8,6 +8,7 @@ from rlvr_dir.report import difference_figures, figures, lead, tables
 from rlvr_dir.report.groups import Group, grouped
 from rlvr_dir.report.model import Chapter, Report, Section
 from rlvr_dir.report.paper import against_paper
+from rlvr_dir.report.parts import parts_table
 from rlvr_dir.report.replacements import replacements_chapter
 from rlvr_dir.report.shapes import benchmark_title
 from rlvr_dir.report.trained import trained_chapter, with_unique_names
@@ -70,7 +71,8 @@ def build(
     if rows:
         drawn, listed = difference_figures.differences(rows), tables.differences(rows, groups)
         shown = sum(len(section.frame) for section in first_page if section.name == "main-differences")
-        chapters.append(Chapter("Differences", (), (drawn,) if shown == len(rows) else (drawn, listed)))
+        parts = [part for part in [parts_table(rows)] if part is not None]
+        chapters.append(Chapter("Differences", (), (*parts, drawn, *([] if shown == len(rows) else [listed]))))
     if (changed := replacements_chapter(replaced)) is not None:
         chapters.append(changed)
     if (against := against_paper(results, paper_base)) is not None:

@@ -158,6 +158,7 @@ def ways_of(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]
         if (gate := (way := setting.decoding).gate) is not None:
             place = len(order) if _apart(gate) else order.index(gate.name) if gate.name in order else -1
             mode = way.mode if way.mode in LINES else ""
+            mode = f"{way.decider} decides" if way.names_decider and way.mode in ("replace", "resample") else mode
             by_way.setdefault((way.primary, place, way.caption, mode, way.gamma), []).append(setting)
     ways: list[tuple[int, str, list[Setting]]] = []
     before, number = None, -1

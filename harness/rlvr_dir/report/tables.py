@@ -159,7 +159,11 @@ def cells_of(
     settings: Sequence[Setting], primary: str, modes: Collection[str] = ("replace", "extrapolate")
 ) -> dict[tuple[float, float], Setting]:
     """Return the settings of some modes gated by Δ log p, else by the only criterion there is, by (tau, gamma)."""
-    gated = [setting for setting in settings if setting.decoding.mode in modes and setting.decoding.primary == primary]
+    gated = [
+        setting
+        for setting in settings
+        if setting.decoding.mode in modes and setting.decoding.primary == primary and not setting.decoding.names_decider
+    ]
     criteria = {setting.decoding.criterion for setting in gated if not setting.decoding.everywhere}
     criterion = criteria.pop() if len(criteria) == 1 else "delta_logp"
     cells: dict[tuple[float, float], Setting] = {}

@@ -45,6 +45,50 @@ def comparison_kind(row: Comparison) -> ComparisonKind:
     return "trained" if (decoding.mode, other.mode) == ("rl", "base") else "other"
 
 
+def contrast_name(row: Comparison) -> str | None:
+    """Return the name that `Decoding.contrasts` has for a comparison; None if it has none."""
+    contrasts = row.result.decoding.contrasts
+    return next((name for name, reference in contrasts.items() if reference == row.reference.decoding), None)
+
+
+# The five parts of what a replacement of base's tokens adds to base, which add up to replace - base.
+PARTS = {
+    "second draw": "resample − base: base draws again at flagged tokens",
+    "cut of own": "base decides and writes − resample: the flagged token is removed before top-p cuts",
+    "decision": "RL decides − base decides, base writes: RL's decision",
+    "token": "RL writes − base writes, RL decides: RL's token",
+    "cut of other": "replace − RL decides and writes: the flagged token is removed after top-p cut",
+}
+
+
+def five_parts(rows: Sequence[Comparison]) -> list[dict[str, Comparison]]:
+    """Return the five parts, by the names of `PARTS`, of each replacement whose cells were all decoded.
+
+    Each of them differs in one thing; so `decision` and `token` are exactly 0 if both models decide alike, or would
+    write alike. In order they lead from base to the replacement, and add up.
+    """
+    whole = []
+    for row in rows:
+        decoding = row.result.decoding
+        if contrast_name(row) != "cut of other" or decoding.primary != "base":
+            continue
+        parts = {"cut of other": row}
+        for name in ("token", "decision", "cut of own", "second draw"):
+            last = [*parts.values()][-1].reference
+            of_base = name == "second draw"  # resample - base, which is no contrast of deciders
+            found = [
+                each
+                for each in rows
+                if each.result is last
+                and (each.reference.decoding.mode == "base" if of_base else contrast_name(each) == name)
+            ]
+            if found:
+                parts[name] = found[0]
+        if len(parts) == len(PARTS):
+            whole.append({name: parts[name] for name in PARTS})
+    return whole
+
+
 def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Comparison]:
     """Compare RL with base, every other decoding with RL, and each with its control as well.
 
@@ -105,7 +149,8 @@ def _default_pairs(settings: Sequence[Setting], across: Collection[str], first: 
         pairs += _nearest(setting, [other for other in settings if other.decoding.mode == mode], across)
     controlled: _Pairs = []
     for setting in settings:
-        for control in (setting.decoding.control(), setting.decoding.own_draw()):
+        decoding = setting.decoding
+        for control in dict.fromkeys((decoding.control(), decoding.own_draw(), *decoding.contrasts.values())):
             references = [other for other in settings if other.decoding == control != setting.decoding]
             controlled += _nearest(setting, references, across)
     if first and not pairs and not (controlled and any(setting.decoding.mode == "rl" for setting in settings)):

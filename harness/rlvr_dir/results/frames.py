@@ -64,6 +64,7 @@ def _columns(result: EvalResult) -> dict[str, Any]:
         "decoding": decoding.label(),
         "mode": decoding.mode,
         "primary": decoding.primary,
+        "decider": decoding.decider,
         "criterion": decoding.criterion or None,
         "tau": decoding.tau,
         "gamma": decoding.gamma if decoding.gated or decoding.gamma else None,
