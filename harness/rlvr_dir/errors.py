@@ -43,7 +43,7 @@ class UserError(ValueError):
         *,
         argument: str = "",
         value: object = _NOT_GIVEN,
-        accepted="",
+        accepted="",  # noqa: ANN001 (text, or what `str` makes text of)
         hint: object = "",
     ) -> None:
         self.problem, self.more = str(problem), tuple(more)
