@@ -12,6 +12,7 @@ import typer
 from hatch_build import page
 from rlvr_dir.cli import app
 from rlvr_dir.cli.sweep import read
+from rlvr_dir.results.answer import READING
 from rlvr_dir.sweep import sweeps_dir
 
 ROOT = Path(__file__).parents[1]
@@ -179,3 +180,13 @@ def test_pages_agree_on_how_long_the_tests_take():
         for command, minutes in re.findall(r"make (test(?:-all)?)\b(?:(?!make )[^|]|\|)*?([\d.–]+)\s+minutes", text):
             taken[command].add(minutes)
     assert taken == {"test": {"8–16"}, "test-all": {"22–37"}}
+
+
+def test_the_guide_to_reading_is_the_same_on_the_page_in_a_report_and_in_the_terminal():
+    """The table of docs/decoding.md has the rows that a report and `eval --controls` print."""
+    page = (Path(__file__).parents[1] / "docs/decoding.md").read_text(encoding="utf-8")
+    table = page[page.index("| If you see |") :].split("\n\n")[0].splitlines()[2:]
+    rows = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in table]
+    plain = [tuple(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell) for cell in row) for row in rows]
+    assert [seen for seen, _ in plain] == [seen for seen, _ in READING]
+    assert [means for _, means in plain[:-1]] == [means for _, means in READING[:-1]]  # the last one has a link

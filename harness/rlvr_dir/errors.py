@@ -29,7 +29,7 @@ class UserError(ValueError):
         more: Further lines, printed under the message (a difference between two files).
         argument: The argument, key or option that is wrong, as Python names it (`max_tokens`).
         value: Its value.
-        accepted: What the argument accepts.
+        accepted: What the argument accepts, as text.
         hint: What to do next, as a sentence.
 
     The attributes have the same names. Names and values may come from strangers: invisible characters are escaped, and
@@ -43,7 +43,7 @@ class UserError(ValueError):
         *,
         argument: str = "",
         value: object = _NOT_GIVEN,
-        accepted: object = "",
+        accepted="",  # noqa: ANN001 (text, or what `str` makes text of)
         hint: object = "",
     ) -> None:
         self.problem, self.more = str(problem), tuple(more)
@@ -128,19 +128,19 @@ def nearest(value: object, names: Iterable[str], most: int = 5) -> list[str]:
     return [name for word in near for name in folded[word]][:most]
 
 
-def unknown(argument: str, value: object, accepted: Iterable[object]) -> UserError:
-    """Return the error for a name that is not among `accepted`. If one is spelt alike, the hint suggests it."""
-    names = [str(name) for name in accepted]
+def unknown(argument: str, value: object, known: Iterable[object]) -> UserError:
+    """Return the error for a name that is not among the `known` ones. If one is spelt alike, the hint suggests it."""
+    names = [str(name) for name in known]
     near = nearest(value, names, 1)
     hint = f"Did you mean {near[0]!r}?" if near else ""
     return UserError("is not known", argument=argument, value=value, accepted=", ".join(names), hint=hint)
 
 
 def unknown_key(
-    key: str, accepted: Iterable[str], section: str = "", synonyms: Mapping[str, str] | None = None
+    key: str, known: Iterable[str], section: str = "", synonyms: Mapping[str, str] | None = None
 ) -> UserError:
     """Return the error for a key that a section of a spec does not have. The hint suggests the key that was meant."""
-    names = list(accepted)
+    names = list(known)
     near = (synonyms or {}).get(key.casefold()) or next(iter(nearest(key, names, 1)), None)
     return UserError(
         f"Unknown key {key!r}" + (f" in {section}" if section else ""),
