@@ -7,13 +7,17 @@ import pytest
 from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import EngineSpec, EvalSpec, Pair
 from rlvr_dir.evals import loop
-from rlvr_dir.evals.plan import ASSUMED, GIB, OWN, Gpus, Memory, Plan, Row, memory_of
+from rlvr_dir.evals.plan import ASSUMED, GIB, OWN, Gpus, Memory, Plan, PlanRow, memory_of
 from rlvr_dir.evals.plan_jobs import plan_evaluation
 from rlvr_dir.evals.speed import FILE, LEAST, Speed, keep_speed, read_speeds, speed_of
 from rlvr_dir.records import RecordStore, fingerprint
 from tests.records.made import stored
 
-ROWS = [Row("a", "base", 600, 600, 0, (30, 45)), Row("a", "rl", 600, 450, 1500), Row("b", "replace", 80, None, 800)]
+ROWS = [
+    PlanRow("a", "base", 600, 600, 0, (30, 45)),
+    PlanRow("a", "rl", 600, 450, 1500),
+    PlanRow("b", "replace", 80, None, 800),
+]
 DAPO = Pair(base="Qwen/Qwen2.5-32B", rl="BytedTsinghua-SIA/DAPO-Qwen-32B")
 SPEED = Speed(weights="w", backend="vllm", tokens=10, tokens_per_second=5.0)
 
@@ -42,7 +46,7 @@ def test_a_plan_adds_what_is_missing():
 
 
 def test_with_a_speed_each_row_says_when_it_is_done():
-    rows = [Row("a", name, 10, 0, most) for name, most in (("base", 3600), ("rl", 7200))]
+    rows = [PlanRow("a", name, 10, 0, most) for name, most in (("base", 3600), ("rl", 7200))]
     plan = Plan("", rows, 100, speed=SPEED)
     done = [row[-1] for row in cells(plan.text(), "in this order")]
     assert done == ["6 min", "18 min"], "half of the limit, at 5 tokens a second"

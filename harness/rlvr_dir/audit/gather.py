@@ -31,6 +31,8 @@ from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals.jobs import Job, jobs_of
 from rlvr_dir.evals.loop import evaluate, opened, run_jobs
+from rlvr_dir.evals.plan import PlanRow
+from rlvr_dir.evals.plan_jobs import rows_of
 from rlvr_dir.evals.traces import criterion_values, rollouts
 from rlvr_dir.problems.benchmark import Benchmark, named, presentation_beside, problems_of
 from rlvr_dir.problems.data import preflight_of
@@ -269,16 +271,8 @@ def _speed(results: Sequence[EvalResult]) -> float | None:
 # What is left to decode
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Responses that a decoding needs, and the lengths of those held; None where that cannot be told yet."""
-
-    responses: int
-    lengths: tuple[int, ...] | None
-
-
-def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records: Path) -> list[Cost]:
-    """Return what each decoding one pair needs and has; load no weights, decode nothing.
+def planned(spec: EvalSpec, groups: Collection[str], questions: Questions, records: Path) -> list[PlanRow]:
+    """Return what each decoding of one pair needs and has; load no weights, decode nothing.
 
     Raises:
         UserError: the two models do not fit together.
@@ -292,22 +286,15 @@ def costs(spec: EvalSpec, groups: Collection[str], questions: Questions, records
         decoded = traceable_groups(decoded, engine, evidence)
         alone = spec.model_copy(update={"decodings": ALONE})
         jobs = questions.jobs(alone, engine, store, trace=None if decoded == ["outcomes"] else TOP)
-        rows = [_cost(job, store) for job in jobs]
+        rows = rows_of(jobs, engine, store)
         if "interventions" not in decoded:
             return rows
-        if any(len(row.lengths or ()) < row.responses for row in rows):  # by which thresholds are found
-            return rows + [Cost(sum(row.responses for row in rows) // len(ALONE), None)] * len(WAYS) * len(SHARES)
+        if any(row.missing for row in rows):  # by which thresholds are found
+            each, most = rows[0].responses, max(job.sampling.max_tokens for job in jobs)
+            count = len(WAYS) * len(SHARES) * each
+            label = f"{len(WAYS) * len(SHARES)} interventions, whose thresholds the rows above give"
+            return [*rows, PlanRow("", label, count, 0, count * min(most, engine.context.length))]
         points = intervention_points(spec, engine, records, progress=False)
         decodings = tuple(dict.fromkeys(decoding for *_, decoding in points))
         jobs = questions.jobs(spec.model_copy(update={"decodings": decodings}), engine, store)
-        return rows + [_cost(job, store) for job in jobs]
-
-
-def _cost(job: Job, store: RecordStore) -> Cost:
-    """Count what a job's record holds of its requests."""
-    record, trace = job.read(store), job.requests[0].trace
-    if record is None:
-        return Cost(len(job.requests), ())
-    record.trace_columns = 0 if trace is None else columns(trace)
-    held = [record.get((request.problem, request.sample)) for request in job.requests]
-    return Cost(len(job.requests), tuple(row.n_tokens for row in held if row is not None))
+        return rows + rows_of(jobs, engine, store)

@@ -20,15 +20,17 @@ from rlvr_dir import stats
 from rlvr_dir.analysis.result import Analysis, columns
 from rlvr_dir.audit import interventions, outcomes, tokens, weights
 from rlvr_dir.audit.claim import GROUPS, Claim, Frame
-from rlvr_dir.audit.gather import Cost, Evidence, Questions, costs, decoded_groups, gather
+from rlvr_dir.audit.gather import Evidence, Questions, decoded_groups, gather, planned
 from rlvr_dir.checkpoints.read import check_place
 from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import EvalSpec, Pair, load_eval, parse
 from rlvr_dir.errors import DamagedError, UserError, mention, unknown
+from rlvr_dir.evals.plan import PROMPT, Gpus, Plan, memory_of
+from rlvr_dir.evals.speed import speed_of
 from rlvr_dir.files import check_writable, write_file
-from rlvr_dir.markdown import duration
 from rlvr_dir.problems.benchmark import Benchmark
 from rlvr_dir.progress import say
+from rlvr_dir.records import fingerprint
 from rlvr_dir.report.rows import estimate
 from rlvr_dir.results.replacements import Replacements
 from rlvr_dir.stats import Estimate
@@ -302,26 +304,29 @@ def _asked(spec: EvalSpec, benchmark: Benchmark) -> str:
     return f"{'' if asked == len(every) else f'{asked} of '}{len(every)} problems of {benchmark.name}"
 
 
-def dry_run_words(request: Request, *, records: Path, out: Path) -> str:
-    """Describe how many points there are, what the records hold of them, and what the rest takes; load no weights.
+def dry_run_words(request: Request, *, records: Path, gpus: Gpus | None = None) -> str:
+    """Return the plan of each column; load no weights.
 
     Raises:
         UserError: what `Request.check` refuses, or the two models do not fit together.
     """
-    questions, speed = request.check(), _stored_facts(out).get("tokens_per_second")
-    rows = {
-        name: [row for spec in specs for row in costs(spec, request.rows, questions, records)]
-        for name, specs in request.columns.items()
-    }
-    lines = [f"{name}: {_words(of_column, request.spec, speed)}" for name, of_column in rows.items()]
+    questions = request.check()
+    sampling, lines = request.spec.sampling, list[str]()
+    longest = PROMPT + (sampling.max_tokens if sampling else 0)
+    for name, specs in request.columns.items():
+        rows = [row for spec in specs for row in planned(spec, request.rows, questions, records)]
+        pair = resolve(specs[0].pair)
+        weights = {role: fingerprint(*model) for role, model in pair.models.items()}
+        speed = speed_of(records, weights, request.spec.engine)
+        memory = {name: memory_of(pair, request.spec.engine)}
+        plan = Plan(
+            f"{name}: {len(rows)} rows", rows, longest, request.spec.engine, memory=memory, speed=speed, gpus=gpus
+        )
+        lines.append(plan.text())
     lines += unmeasured(request, questions)
     if request.low_rank:
         lines.append(f"not counted: models of rank {', '.join(map(str, request.low_rank))}, each scored twice as RL is")
-    if any(row.lengths is None for of_column in rows.values() for row in of_column):
-        lines.append(
-            "what is held of interventions is told once base's and RL's answers are, by which they flag tokens"
-        )
-    return "\n".join(lines)
+    return "\n\n".join(lines)
 
 
 def unmeasured(request: Request, questions: Questions) -> list[str]:
@@ -329,19 +334,6 @@ def unmeasured(request: Request, questions: Questions) -> list[str]:
     missing = Evidence(resolve(request.spec.pair))
     decoded_groups(request.rows, questions, missing)
     return [f"{', '.join(missing.missing)} not measured: {why}" for why in dict.fromkeys(missing.missing.values())]
-
-
-def _words(rows: Sequence[Cost], spec: EvalSpec, speed: float | None) -> str:
-    lengths = [length for row in rows for length in row.lengths or ()]
-    held, missing = len(lengths), sum(row.responses for row in rows) - len(lengths)
-    most = missing * (spec.sampling.max_tokens if spec.sampling else 0)
-    words = f"{len(rows)} decodings, {missing + held:,} responses: {held:,} held, {missing:,} missing"
-    words += f", {most:,} tokens at most"
-    if missing and lengths:
-        tokens_left = missing * sum(lengths) / len(lengths)
-        words += f" (about {tokens_left:,.0f} at the length of those held)"
-        words += f", {duration(tokens_left / speed)} at {speed:,.0f} tokens/s" if speed else ""
-    return words
 
 
 def _stored_facts(out: Path | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import typer
 from rlvr_dir.cli.base import LIST, echo, parse_numbers
 from rlvr_dir.cli.evaluate import announce_tiny
 from rlvr_dir.cli.options import spec_options
+from rlvr_dir.cli.plan import DryRun, GpuCount, GpuMemory, named_gpus
 from rlvr_dir.cli.track import Tracking
 from rlvr_dir.config import EngineSpec, EvalSpec, Pair, Sampling, load_eval
 from rlvr_dir.errors import UserError
@@ -43,9 +44,9 @@ def audit_command(
         str,
         typer.Option(metavar=LIST, help="Ranks, such as 1,8: score base with only that part of each matrix's change."),
     ] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be generated and what it takes. Nothing is run.")
-    ] = False,
+    dry_run: DryRun = False,
+    gpus: GpuCount = None,
+    gpu_memory: GpuMemory = None,
     out: Annotated[
         Path, typer.Option(help="Folder for report.html, report.md, audit.json, tables and figures.")
     ] = Path("audit"),
@@ -87,7 +88,7 @@ def audit_command(
     request = Request(spec, groups, beside_of(beside or ()), ranks)
     announce_tiny(spec)
     if dry_run:
-        echo(dry_run_words(request, records=records, out=out), lines=True)
+        echo(dry_run_words(request, records=records, gpus=named_gpus(gpus, gpu_memory)), lines=True)
         return
     place = tracking_place(records.parent, tracking, track=track)  # the same store as `eval`
     try:

@@ -7,6 +7,7 @@ import typer
 
 from rlvr_dir.cli.base import echo
 from rlvr_dir.cli.options import spec_options
+from rlvr_dir.cli.plan import DryRun, GpuCount, GpuMemory, Probe, named_gpus, show_plan
 from rlvr_dir.cli.track import Tracking
 from rlvr_dir.config import TINY, Decoding, EngineSpec, EvalSpec, Pair, Sampling, load_eval, read_yaml
 from rlvr_dir.files import check_writable
@@ -50,6 +51,10 @@ def evaluate_command(
     track: Annotated[bool, typer.Option(help="Log each result to MLflow.")] = True,
     tracking: Tracking = None,
     records: Annotated[Path | None, typer.Option(help="Folder for the responses. Default: OUT/records.")] = None,
+    dry_run: DryRun = False,
+    gpus: GpuCount = None,
+    gpu_memory: GpuMemory = None,
+    probe: Probe = False,
 ) -> None:
     """Generate and score responses of a pair, with one or several decodings.
 
@@ -77,6 +82,9 @@ def evaluate_command(
         from rlvr_dir.tracking.store import ui_command
 
     announce_tiny(spec)
+    if dry_run or probe:
+        show_plan(spec, records or out / "records", named_gpus(gpus, gpu_memory), probe=probe)
+        return
     place = tracking_place(out, tracking, track=track)
     store = records or out / "records"
     check_writable(out, store)

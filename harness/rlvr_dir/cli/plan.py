@@ -1,10 +1,14 @@
 """The options of a dry run, which are the same for every command."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlvr_dir.cli.base import echo
+
 if TYPE_CHECKING:
+    from rlvr_dir.config import EvalSpec
     from rlvr_dir.evals.plan import Gpus
 
 DryRun = Annotated[
@@ -25,3 +29,13 @@ def named_gpus(count: int | None, gib: float | None) -> "Gpus | None":
     from rlvr_dir.evals.plan import Gpus
 
     return Gpus.named(count, gib)
+
+
+def show_plan(spec: "EvalSpec", records: Path, gpus: "Gpus | None", *, probe: bool) -> None:
+    """Print what an evaluation takes, with a `probe` after responses have been generated for two minutes."""
+    from rlvr_dir.evals import loop
+    from rlvr_dir.evals.plan_jobs import plan_evaluation
+
+    if probe:
+        loop.probe(spec, records)
+    echo(plan_evaluation(spec, records, gpus).text(), lines=True)

@@ -22,11 +22,12 @@ from rlvr_dir.records.config import local_snapshot
 GIB = 2**30
 OWN = 3 * GIB  # of a GPU: activations, CUDA graphs, what GPUs send each other
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}  # bytes of a number
+PROMPT = 256  # tokens that a prompt is taken to have where prompts are not made
 ASSUMED = 0.5  # expected length of a response, as a share of the limit, while no response of the pair is cached
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlanRow:
     """A decoding of a pair: the responses that it needs, and those that are cached (None: cannot be counted here).
 
     `most` is the tokens that the other responses can have together; `lengths` are those of the cached ones.
@@ -106,7 +107,7 @@ class Plan:
     """
 
     title: str
-    rows: Sequence[Row]
+    rows: Sequence[PlanRow]
     longest: int
     engine: EngineSpec = field(default_factory=EngineSpec)
     thresholds: tuple[int, int] = 0, 0

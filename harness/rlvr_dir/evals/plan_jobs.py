@@ -12,16 +12,16 @@ from rlvr_dir.decode.trace import columns
 from rlvr_dir.evals.jobs import Job, jobs_of
 from rlvr_dir.evals.loop import opened
 from rlvr_dir.evals.order import points_first
-from rlvr_dir.evals.plan import Gpus, Plan, Row, memory_of
+from rlvr_dir.evals.plan import Gpus, Plan, PlanRow, memory_of
 from rlvr_dir.evals.speed import speed_of
 from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.records import RecordStore
 
 
-def rows_of(jobs: Sequence[Job], engine: Engine, store: RecordStore, pair: str = "") -> list[Row]:
+def rows_of(jobs: Sequence[Job], engine: Engine, store: RecordStore, pair: str = "") -> list[PlanRow]:
     """Return a row for each decoding of some jobs, in the order in which they are run; benchmarks are added up."""
     place = {decoding: n for n, decoding in enumerate(points_first(job.decoding for job in jobs))}
-    found: dict[Any, Row] = {}
+    found: dict[Any, PlanRow] = {}
     lengths: dict[str, int] = {}  # tokens of a prompt
     for job in sorted(jobs, key=lambda job: place[job.decoding]):
         label, sampling = job.decoding.label(), job.sampling
@@ -39,8 +39,8 @@ def rows_of(jobs: Sequence[Job], engine: Engine, store: RecordStore, pair: str =
             if request.prompt not in lengths:
                 lengths[request.prompt] = len(encode_prompt(engine.tokenizer, request.prompt))
             most += max(0, min(sampling.max_tokens, limit - lengths[request.prompt]))
-        before = found.get(job.decoding, Row(pair, label, 0, 0, 0))
-        found[job.decoding] = Row(
+        before = found.get(job.decoding, PlanRow(pair, label, 0, 0, 0))
+        found[job.decoding] = PlanRow(
             pair,
             label,
             before.responses + len(job.requests),

@@ -16,7 +16,7 @@ from rlvr_dir.config.stored import Number, Plain, Stored
 from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.digest import installed
 from rlvr_dir.errors import DamagedError, UserError
-from rlvr_dir.evals.plan import Gpus, Plan, Row, memory_of
+from rlvr_dir.evals.plan import PROMPT, Gpus, Plan, PlanRow, memory_of
 from rlvr_dir.evals.speed import Speed, speed_of
 from rlvr_dir.problems.benchmark import GROUPS, benchmark_size
 from rlvr_dir.problems.data import NoDataError, preflight_of
@@ -27,8 +27,6 @@ from rlvr_dir.sweep.lists import Cost
 from rlvr_dir.sweep.matched import is_uniform
 from rlvr_dir.sweep.points import listed_points
 from rlvr_dir.sweep.taus import EVENTS, Taus, gate_of, stored_taus, wanted
-
-PROMPT = 256  # tokens that a prompt is taken to have, because prompts are not made here
 
 
 class SweepPlan(Plan):
@@ -50,7 +48,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, *, gpus: Gpus | None = N
         UserError: an unknown benchmark, or points that contradict themselves.
     """
     responses, folder = _responses(spec), SweepFolder.of(spec, out)  # to one decoding
-    rows: list[Row] = []
+    rows: list[PlanRow] = []
     notes: list[str] = []
     refining = 0
     speed, context = _speed(out, spec), spec.engine.max_model_len
@@ -70,8 +68,8 @@ def estimate(spec: SweepSpec, out: Path, records: Path, *, gpus: Gpus | None = N
             label = decoding.label() + (f" ({drawn})" if drawn else "")
             needed = responses * sampling.samples // spec.sampling.samples
             count = None if lengths is None else len(lengths)
-            rows.append(Row(pair, label, needed, count, most * (needed - (count or 0)), tuple(lengths or ())))
-        rows += [Row(pair, label, responses, 0, most * responses) for label in without_threshold]
+            rows.append(PlanRow(pair, label, needed, count, most * (needed - (count or 0)), tuple(lengths or ())))
+        rows += [PlanRow(pair, label, responses, 0, most * responses) for label in without_threshold]
         ratios = wanted(spec).items()
         refined = sum(ratio not in taus and not is_uniform(gate_of(decoding)) for ratio, decoding in ratios)
         if refined and spec.refined:
@@ -88,7 +86,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, *, gpus: Gpus | None = N
         )
         kinds = ("to be proposed", *["its control"] * controls)
         own = next(iter(spec.pairs))
-        rows += [Row(own, kind, responses, 0, most * responses) for kind in kinds * (spec.run_cap or 0)]
+        rows += [PlanRow(own, kind, responses, 0, most * responses) for kind in kinds * (spec.run_cap or 0)]
     resolved = {name: resolve(pair) for name, pair in spec.pairs.items()} if memory else {}
     return SweepPlan(
         f"{spec.size()}; with base, RL and controls {len(rows)} decodings",
