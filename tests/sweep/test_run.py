@@ -123,8 +123,8 @@ def test_a_folder_without_its_records_still_says_what_came_out(grid, tmp_path, l
 def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
     spec = sweep(parameters={"decode.tau": {"values": [-0.3, -0.1, -0.2]}, "decode.gamma": {"values": [0.0, 0.1]}})
     found = estimate(spec, grid, grid / "records")
-    assert found.size == "3 tau x 2 gamma = 6 points"
-    held = [6] * 2 + [6] * 8 + [0] * 4  # base, RL, and each τ: replace, its reject and veto, extrapolate
+    assert spec.size() == "3 tau x 2 gamma = 6 points"
+    held = [6] * 2 + [6] * 8 + [0] * 4  # base, RL, and of each τ extrapolate, replace, its reject and veto
     assert [row.cached for row in found.rows] == held
     assert found.missing == 24
     assert found.mean
@@ -378,7 +378,7 @@ def test_what_cannot_work_is_said(host, look, tmp_path):
 def test_a_metric_that_is_no_number_is_a_failed_point(tmp_path):
     asked = open_sweep(sweep(), Places.under(tmp_path, track=False), lambda text: None)
     asked.folder.make()
-    points = [entry for entry in asked.todo() if entry.point is not None]
+    points = sorted((entry for entry in asked.todo() if entry.point is not None), key=lambda entry: entry.number)
     asked.objective.trial = lambda entry, results: CompleteTrial(
         "tiny", entry.number, entry.point, "point", (), results
     )

@@ -31,11 +31,13 @@ def named_gpus(count: int | None, gib: float | None) -> "Gpus | None":
     return Gpus.named(count, gib)
 
 
-def show_plan(spec: "EvalSpec", records: Path, gpus: "Gpus | None", *, probe: bool) -> None:
+def show_plan(
+    spec: "EvalSpec", records: Path, gpus: "Gpus | None", *, probe: bool = False, trace: int | None = None
+) -> None:
     """Print what an evaluation takes, with a `probe` after responses have been generated for two minutes."""
     from rlvr_dir.evals import loop
     from rlvr_dir.evals.plan_jobs import plan_evaluation
 
     if probe:
         loop.probe(spec, records)
-    echo(plan_evaluation(spec, records, gpus).text(), lines=True)
+    echo(plan_evaluation(spec, records, gpus, trace=trace).text(), lines=True)

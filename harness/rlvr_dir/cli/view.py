@@ -9,6 +9,7 @@ import typer
 from rlvr_dir.cli.base import echo
 from rlvr_dir.cli.evaluate import announce_tiny
 from rlvr_dir.cli.options import spec_options
+from rlvr_dir.cli.plan import DryRun, named_gpus, show_plan
 from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Pair, Sampling, load_eval, parse_decoding
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import check_output, check_writable, make_folder, write_file
@@ -56,6 +57,7 @@ def view(
         ),
     ] = None,
     top: Annotated[int, typer.Option(help="How many of each model's most likely tokens.", min=0, max=10)] = 5,
+    dry_run: DryRun = False,
 ) -> None:
     """Write a page that shows which tokens changed, and what both models thought of every token.
 
@@ -91,7 +93,7 @@ def view(
         check_writable(store)
         load = tokenizers(tokenizer, resolve(load_eval({}, options).pair))  # refused before anything is decoded
         decodings = [parse_decoding(each) for each in dict.fromkeys(decoding or ())]
-        many = _decoded(options, decodings, store, top, problem or (), limit, sample)
+        many = _decoded(options, decodings, store, top, problem or (), limit, sample, dry_run=dry_run)
     else:
         load = tokenizers(tokenizer)
         many = _read(records or [str(store)], store)
@@ -137,6 +139,8 @@ def _decoded(
     problems: Sequence[str],
     limit: int,
     sample: int,
+    *,
+    dry_run: bool = False,
 ) -> "dict[str, list[Record]]":
     """Return the records of each task, completed with traces, and say what is shown.
 
@@ -164,6 +168,9 @@ def _decoded(
     first = None if problems else limit
     spec = load_eval({}, {**drawn, **options, "decodings": [*decodings], "samples": sample + 1, "limit": first})
     announce_tiny(spec)
+    if dry_run:
+        show_plan(spec, store, named_gpus(None, None), trace=top)
+        raise typer.Exit
     by_task: dict[str, list[Record]] = {}
     for job in traced(spec, store, top=top, inspect_only=True, problems=problems):
         by_task.setdefault(job.task, []).append(RecordStore(store).read(*job.record.split("/")))

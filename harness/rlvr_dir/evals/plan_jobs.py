@@ -51,15 +51,15 @@ def rows_of(jobs: Sequence[Job], engine: Engine, store: RecordStore, pair: str =
     return list(found.values())
 
 
-def plan_evaluation(spec: EvalSpec, records: Path, gpus: Gpus | None = None) -> Plan:
-    """Plan an evaluation; load no weights, write nothing.
+def plan_evaluation(spec: EvalSpec, records: Path, gpus: Gpus | None = None, *, trace: int | None = None) -> Plan:
+    """Plan an evaluation; load no weights, write nothing. With `trace`, responses without such a trace are not cached.
 
     Raises:
         UserError: an unknown benchmark, or two models that do not fit together.
     """
     store, benchmarks = RecordStore(records), preflight_of(spec)
     with opened(spec) as engine:
-        jobs = jobs_of(spec, engine, benchmarks=benchmarks, store=store)
+        jobs = jobs_of(spec, engine, trace=trace, benchmarks=benchmarks, store=store)
         return plan_jobs("", {"": jobs}, engine, store, gpus)
 
 
