@@ -64,7 +64,7 @@ COMMAND = "from rlvr_dir.cli import main; main()"
 
 
 THEIRS = ("harness", "config", "tasks", "train")
-EVALUATES = """import harness, spec, tasks, train
+EVALUATES = """import harness, config, tasks, train
 import rlvr_dir
 asked = rlvr_dir.EvalSpec(
     tasks="tiny_easy", limit=2, decodings="rl", sampling={"samples": 1, "max_tokens": 64},
@@ -106,6 +106,7 @@ def test_a_second_checkout_whose_folder_comes_first_runs_its_own_code(environmen
     python, _ = environments[kind]
     ignored = shutil.ignore_patterns("__pycache__", "*.safetensors")
     shutil.copytree(ROOT / "harness", tmp_path / "harness", ignore=ignored)
+    shutil.copytree(ROOT / "tasks", tmp_path / "tasks")
     about = tmp_path / "harness/rlvr_dir/__init__.py"
     about.write_text(about.read_text() + '__version__ = "second"\n')
     first = {"PYTHONPATH": str(tmp_path / "harness")}

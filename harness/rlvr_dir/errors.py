@@ -52,6 +52,7 @@ class UserError(ValueError):
         self.argument = first[1] if first else argument
         self.value = first[2] if first else value if self._has_value else None
         self.accepted, self.hint = str(accepted), str(hint)
+        self._options: dict[str, str] = {}
         super().__init__(self.sentence())
 
     def sentence(self, options: Mapping[str, str] | None = None) -> str:
@@ -66,8 +67,14 @@ class UserError(ValueError):
         parts += [f"Accepted: {self.accepted}"] if self.accepted else []
         parts += [self.hint] if self.hint else []
         text = ". ".join(part.removesuffix(".") for part in parts) + "." * bool(self.hint and self.hint.endswith("."))
-        lines = [_with_names(line, options or {}) for line in (text, *self.more)]
+        names = {**(options or {}), **self._options}
+        lines = [_with_names(line, names) for line in (text, *self.more)]
         return without_passwords("\n".join(lines))
+
+    def name_options(self, options: Mapping[str, str]) -> None:
+        """Write arguments as these options from now on; an argument that was named before keeps its option."""
+        self._options = {**options, **self._options}
+        self.args = (self.sentence(),)
 
     def with_hint(self, hint: str) -> Self:
         """Return the same error with a hint added."""

@@ -5,8 +5,8 @@ import pytest
 
 from rlvr_dir.analysis.problems import problem_kind, problems
 from rlvr_dir.config import Decoding
-from rlvr_dir.errors import UserError
 from rlvr_dir.results.settings import Setting
+from tests.facts import refuses
 from tests.report import made
 
 
@@ -38,9 +38,9 @@ def test_steps_go_by_ratio_and_all_problems_are_there():
     assert found.accuracy.shape == (6, 3)
     assert list(found.ratios) == sorted(found.ratios)
     assert sum(found.counts.values()) == 6
-    with pytest.raises(UserError, match="the same problems"):
+    with refuses("problems"):
         problems(result(Decoding(mode="base")), [result(Decoding(mode="replace", tau=-1.0), problems=5)])
-    with pytest.raises(UserError, match="at least one"):
+    with refuses("least"):
         problems(result(Decoding(mode="base")), [])
 
 

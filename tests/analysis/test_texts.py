@@ -6,7 +6,7 @@ import pytest
 from rlvr_dir.analysis.texts import score_texts
 from rlvr_dir.config import Decoding, Sampling
 from rlvr_dir.decode import Request
-from rlvr_dir.errors import UserError
+from tests.facts import refuses
 
 PROMPT = [{"role": "user", "content": "Ann has 45 pens a gets 7 b sees 3 how many ?"}]
 
@@ -31,10 +31,10 @@ def test_text_without_a_prompt_begins_at_the_beginning(tiny_engine):
 
 @pytest.mark.parametrize("row", [{}, {"response": ""}, {"response": 3}, {"prompt": "x"}])
 def test_a_row_without_text_is_refused(tiny_engine, row):
-    with pytest.raises(UserError, match="line 2: response"):
+    with refuses("2"):
         list(score_texts(tiny_engine, iter([{"response": "so"}, row])))
 
 
 def test_a_text_beyond_the_context_is_refused(tiny_engine):
-    with pytest.raises(UserError, match="accepted: up to"):
+    with refuses():
         list(score_texts(tiny_engine, iter([{"response": "so 45 " * 3000}])))

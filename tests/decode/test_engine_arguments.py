@@ -11,8 +11,8 @@ from rlvr_dir.checkpoints.compat import check_pair, heads_of_two_sizes
 from rlvr_dir.config import Decoding, EngineSpec, Sampling
 from rlvr_dir.decode import open_engine
 from rlvr_dir.decode.vllm_pair import arguments, batch_invariance, engine, start
-from rlvr_dir.errors import UserError
 from rlvr_dir.records.config import RecordConfig
+from tests.facts import refuses
 
 pytestmark = pytest.mark.vllm
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -72,10 +72,10 @@ def config(pair, **settings):
 
 def test_deterministic_is_refused_where_there_are_no_such_kernels(peaked_pair, monkeypatch):
     for backend, why in (("vllm", "on a CPU: vLLM has no batch-inv"), ("transformers", "by backend='transformers'")):
-        with pytest.raises(UserError, match=f"deterministic=True is refused {why}"):
+        with refuses("deterministic", "True", why):
             open_engine(peaked_pair, EngineSpec(backend=backend, deterministic=True))
     platform(monkeypatch, capability=75)
-    with pytest.raises(UserError, match=r"compute capability 7\.5"):
+    with refuses("7.5"):
         open_engine(peaked_pair, EngineSpec(backend="vllm", deterministic=True))
 
 
@@ -111,7 +111,7 @@ def test_an_engine_is_not_opened_among_the_other_kinds_kernels(monkeypatch):
     batch_invariance.switch(True)
     monkeypatch.setitem(sys.modules, batch_invariance._LATE, SimpleNamespace(is_batch_invariant=True))
     batch_invariance.switch(True)
-    with pytest.raises(UserError, match="deterministic=False"):
+    with refuses("deterministic", "False"):
         batch_invariance.switch(False)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     batch_invariance.switch(False)

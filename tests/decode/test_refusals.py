@@ -13,6 +13,7 @@ from rlvr_dir.config import EngineSpec, Pair, Sampling
 from rlvr_dir.decode import Request, open_engine
 from rlvr_dir.errors import UserError
 from tests.checkpoints.made import copied, swap_ids
+from tests.facts import refuses, warns_of
 
 
 def checked(pair):
@@ -51,7 +52,7 @@ def rename(content):
     ids=["a token", "order", "merges"],
 )
 def test_tokenizers_that_differ(copy_of, change, words):
-    refused(copy_of(change, "tokenizer.json"), words, "accepted: ")
+    refused(copy_of(change, "tokenizer.json"), words)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_tokenizers_that_differ(copy_of, change, words):
 )
 def test_configurations_that_cannot_be(copy_of, entry, words):
     pair = copy_of(entry)
-    refused(pair, words, "accepted: ")
+    refused(pair, words)
     with pytest.raises(UserError, match="^base=.*" + re.escape(words)):
         checked(Pair(base=pair.rl, rl=pair.base))
 
@@ -83,20 +84,20 @@ def test_what_is_allowed_to_differ(copy_of):
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"pipeline_parallel_size": 2}, "pipeline_parallel_size=2 is refused"),
-        ({"vllm_args": {"speculative_config": {}}}, "speculative_config is refused"),
-        ({"vllm_args": {"enable_lora": True}}, "enable_lora is refused"),
-        ({"vllm_args": {"logprobs_mode": "raw_logprobs"}}, "logprobs_mode is refused"),
+        ({"pipeline_parallel_size": 2}, "pipeline_parallel_size 2"),
+        ({"vllm_args": {"speculative_config": {}}}, "speculative_config"),
+        ({"vllm_args": {"enable_lora": True}}, "enable_lora"),
+        ({"vllm_args": {"logprobs_mode": "raw_logprobs"}}, "logprobs_mode"),
         (
             {"vllm_args": {"quantization": "fp8"}},
-            "quantization is refused with a pair: quantised weights have not been",
+            "quantization",
         ),
-        ({"vllm_args": {"dtype": "bfloat16"}}, "dtype is refused there"),
+        ({"vllm_args": {"dtype": "bfloat16"}}, "dtype"),
     ],
 )
 def test_settings_that_a_pair_cannot_have(peaked_pair, settings, name):
     pytest.importorskip("vllm", reason="vLLM is not installed")
-    with pytest.raises(UserError, match=name):
+    with refuses(*name.split()):
         open_engine(peaked_pair, EngineSpec(backend="vllm", **settings))
 
 
@@ -104,7 +105,7 @@ def test_vllm_asked_for_and_absent(peaked_pair, monkeypatch):
     import rlvr_dir.decode.single
 
     monkeypatch.setattr(rlvr_dir.decode.single, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="backend='vllm':"):
+    with refuses("backend", "vllm"):
         open_engine(peaked_pair, EngineSpec(backend="vllm"))
     with open_engine(peaked_pair, EngineSpec(backend="auto")) as engine:
         assert engine.info()["backend"] == "transformers"
@@ -114,8 +115,8 @@ def test_vllm_asked_for_and_absent(peaked_pair, monkeypatch):
     ("request_", "words"),
     [
         (Request("", "p/empty"), "problem='p/empty': its prompt is empty"),
-        (Request("word " * 2000, "p/long"), "leaves no room for a response; accepted: fewer than max_model_len=1024"),
-        (Request("", "p/ids", prompt_token_ids=(5, 310)), "an id outside the vocabulary; accepted: 0 to 299"),
+        (Request("word " * 2000, "p/long"), "max_model_len=1024"),
+        (Request("", "p/ids", prompt_token_ids=(5, 310)), "0 to 299"),
     ],
     ids=["empty", "too-long", "bad-ids"],
 )
@@ -131,7 +132,7 @@ def test_no_model_code_is_run_unless_asked(copy_of):
     auto_map = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
     pair = copy_of({"auto_map": auto_map, "model_type": "evil"})
     Path(pair.rl, "evil.py").write_text("raise SystemExit('model code was run')")
-    with pytest.raises(UserError, match="trust_remote_code"):
+    with refuses("rl", "trust_remote_code"):
         checked(pair)
 
 
@@ -159,9 +160,9 @@ def test_what_no_configuration_knows_is_a_warning_where_it_differs(copy_of, key,
 @pytest.mark.parametrize(
     ("role", "template", "words"),
     [
-        ("base", None, "different chat templates .*None and .*; with chat=auto both models get RL's"),
-        ("rl", None, "different chat templates .* and None.; none is used, prompts go as they are"),
-        ("rl", "{{ messages[0].content }}", "different chat templates .*; with chat=auto both models get RL's"),
+        ("base", None, "chat auto RL"),
+        ("rl", None, "different"),
+        ("rl", "{{ messages[0].content }}", "chat auto RL"),
     ],
 )
 def test_two_ways_of_talking_are_a_warning_that_says_which_is_used(peaked_pair, tmp_path, role, template, words):
@@ -169,7 +170,7 @@ def test_two_ways_of_talking_are_a_warning_that_says_which_is_used(peaked_pair, 
     (place / "chat_template.jinja").unlink(missing_ok=True)
     if template:
         (place / "chat_template.jinja").write_text(template)
-    with pytest.warns(UserWarning, match=words):
+    with warns_of(*words.split()):
         checked(Pair(**{**peaked_pair.model_dump(), role: str(place)}))
 
 
@@ -179,12 +180,12 @@ def test_two_ways_of_talking_are_a_warning_that_says_which_is_used(peaked_pair, 
 def test_a_template_that_fails_in_any_way_is_one_sentence(peaked_pair, template):
     tokenizer = checked(peaked_pair).tokenizer
     tokenizer.chat_template = template
-    with pytest.raises(UserError, match=r"chat: the template of .* refuses a conversation"):
+    with refuses("conversation"):
         chat_prompt(tokenizer, [{"role": "user", "content": "1 + 1"}])
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:0", "tpu", "cpu:x"])
 def test_a_device_that_is_not_here_is_one_sentence(peaked_pair, name):
     if not torch.cuda.is_available() or "cuda" not in name:
-        with pytest.raises(UserError, match=f"device='{name}' .*; accepted: cpu"):
+        with refuses("device", name):
             open_engine(peaked_pair, EngineSpec(backend="transformers", device=name))

@@ -26,6 +26,7 @@ from tests.decode.requests import (
     make_requests,
     read_once,
 )
+from tests.facts import refuses
 
 pytestmark = pytest.mark.vllm
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -81,7 +82,7 @@ def test_traces_come_back_whole_from_mixed_batches_and_change_no_token(vllm_engi
             assert (np.diff(logp, axis=1) <= 0).all()
         compared += mine.n_tokens
     assert compared > 300
-    with pytest.raises(UserError, match="trace=11 is refused; accepted: 0 to 10"):
+    with refuses("trace=11", 10):
         list(vllm_engine.generate([replace(plain[0], trace=11)]))
 
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.records import RecordStore
 from rlvr_dir.records.commands import (
     export_record,
@@ -15,6 +14,7 @@ from rlvr_dir.records.commands import (
 from rlvr_dir.records.record import JOURNAL
 from rlvr_dir.results.from_records import show_record
 from tests.commands import invoke, run
+from tests.facts import refuses
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, row
 
 NAME = f"{config().hash()}/{TASK}"
@@ -49,16 +49,16 @@ def test_list_and_show(tmp_path):
     assert max(map(len, listed.splitlines())) <= 120
     shown = show_record(tmp_path, NAME[:6])
     assert set(shown["scores"]["robust-5"]) >= {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2", "problems"}
-    with pytest.raises(UserError, match="is not in"):
+    with refuses("zz"):
         show_record(tmp_path, "zz")
-    with pytest.raises(UserError, match="means 2 records"):
+    with refuses("2"):
         show_record(tmp_path, "")
 
 
 def test_export(tmp_path):
     with open_record(tmp_path / "s") as record:
         record.add(row(PROBLEMS[0], 0))
-    with pytest.raises(UserError, match="not finished"):
+    with refuses("finished"):
         export_record(tmp_path / "s", NAME, tmp_path / "out")
     fill(tmp_path / "s")
     with open_record(tmp_path / "s") as record:
@@ -76,7 +76,7 @@ def test_export(tmp_path):
     assert rows[0]["verdicts"]["robust-5"] in ("correct", "wrong")
     run("records", "export", NAME, "--store", tmp_path / "s", "--form", "summary", "--out", tmp_path / "u")
     assert json.loads((tmp_path / "u").read_text())["held"] == 36
-    with pytest.raises(UserError, match="form='csv'"):
+    with refuses("form", "csv"):
         export_record(tmp_path / "s", NAME, tmp_path / "out", "csv")
 
 
@@ -115,16 +115,16 @@ def test_gc_drops_the_one_record_that_is_named_and_says_so_first(tmp_path):
     folder = fill(tmp_path)
     with RecordStore(tmp_path).open(config(prompt="0" * 16), TASK, PROBLEMS, 3) as other:
         other.add(row(PROBLEMS[0], 0))
-        with pytest.raises(UserError, match="is being written by process"):
+        with refuses("written"):
             gc_records(tmp_path, drop=[other.folder.parent.name])
     (folder / "lock").unlink()  # a store that somebody copied has none
     there = {path: path.read_bytes() if path.is_file() else None for path in tmp_path.rglob("*")}
     for drop, sentence in (
-        ("", "drop='' names no record; accepted: the beginning of one record's hash"),
-        (f"/{TASK}", "names no record"),
-        ("feed", "is not in"),
+        ("", "drop"),
+        (f"/{TASK}", "/tiny_easy"),
+        ("feed", "feed"),
     ):
-        with pytest.raises(UserError, match=sentence):
+        with refuses(*sentence.split()):
             gc_records(tmp_path, drop=[drop], delete=True)
     done = invoke("records", "gc", "--drop", NAME[:6], "--store", str(tmp_path))
     assert done.output.startswith(f"would delete: {folder} (named, ")
@@ -140,7 +140,7 @@ def test_a_lock_that_is_a_link_is_not_written_through(tmp_path):
     (tmp_path / "mine").write_text("mine")
     (folder / "lock").unlink()
     (folder / "lock").symlink_to(tmp_path / "mine")
-    with pytest.raises(UserError, match="cannot be written"):
+    with refuses("written"):
         open_record(tmp_path / "store")
     assert gc_records(tmp_path / "store", delete=True) == []
     assert (tmp_path / "mine").read_text() == "mine"

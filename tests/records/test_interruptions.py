@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.records import Record
 from rlvr_dir.records import record as module
 from rlvr_dir.records.record import JOURNAL
 from tests.broken import die_at, files_at_most, in_child
+from tests.facts import refuses
 from tests.records.made import PROBLEMS, fill, made_replay, open_record, read, row
 
 ROOT = Path(__file__).parents[2]
@@ -36,14 +36,14 @@ def test_a_second_process_is_refused_and_the_owner_named_until_it_is_dead(tmp_pa
     )
     try:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match=rf"is being written by process {holder.pid} on .*two processes"):
+        with refuses("processes", holder.pid):
             open_record(tmp_path)
     finally:
         holder.kill()
         holder.wait()
     with open_record(tmp_path) as record:  # nothing stale is left
         assert len(record.missing()) == 35
-        with pytest.raises(UserError, match=f"process {os.getpid()} "):
+        with refuses("process", os.getpid()):
             open_record(tmp_path)
 
 
@@ -54,7 +54,7 @@ def test_a_forked_child_neither_keeps_nor_loses_the_lock(tmp_path, closes):
     child = in_child(lambda: (closes and record.close(), os.write(begun, b"."), time.sleep(30)))
     try:
         assert os.read(ready, 1) == b"."  # until the child has run, its copy of the lock is open
-        with pytest.raises(UserError, match=f"process {os.getpid()} .*two processes"):
+        with refuses("processes", os.getpid()):
             open_record(tmp_path)
         record.close()
         with open_record(tmp_path):
@@ -138,9 +138,9 @@ def test_a_disk_that_fills_while_finishing_or_grading_loses_no_rollout(tmp_path)
     with open_record(tmp_path) as record:
         record.add(*(row(*key) for key in record.missing()))
         size = record.path.stat().st_size
-        with files_at_most(size + 10), pytest.raises(UserError, match="the rollouts are safe, and the same command"):
+        with files_at_most(size + 10), refuses(record.path):
             record.finish()
-        with files_at_most(size + 10), pytest.raises(UserError, match="the rollouts are safe"):
+        with files_at_most(size + 10), refuses(record.path):
             record.grade(dict.fromkeys(PROBLEMS, "1"))
         assert (read(tmp_path, whole=True).damage, read(tmp_path).finished, len(read(tmp_path).response_keys)) == (
             [],
@@ -161,7 +161,7 @@ def test_a_disk_that_fails_to_sync_is_one_sentence(tmp_path, monkeypatch):
         key = record.missing()[0]
         with monkeypatch.context() as patch:
             patch.setattr(module.os, "fsync", fail)
-            with pytest.raises(UserError, match="Input/output error"):
+            with refuses("Input/output"):
                 record.add(row(*key))
         assert key in record.missing()
 

@@ -21,6 +21,7 @@ from rlvr_dir.records.commands import verify_records
 from rlvr_dir.records.entries import decode, encode
 from rlvr_dir.records.record import JOURNAL, in_order
 from rlvr_dir.records.row import DELTA_ERROR, UNKNOWN
+from tests.facts import refuses, warns_of
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, read, resume, row
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"
@@ -78,7 +79,7 @@ def test_a_few_bytes_never_unpack_to_more_than_their_tokens_could_have(name, mos
         changed = Row(**{**one.facts(), "columns": {**columns, name: (len(bomb), zlib.crc32(bomb))}})
         changed.place(payload)
         if size > most:
-            with pytest.raises(UserError, match=f"column {name} is cut short, or too large"):
+            with refuses("column", name):
                 getattr(changed, name)
         else:
             assert len(getattr(changed, name))
@@ -173,7 +174,7 @@ def test_another_prompt_is_another_record(tmp_path):
     held = {one.problem: one.prompt for one in read(tmp_path)}
     with open_record(tmp_path, problems=held):
         pass
-    with pytest.raises(UserError, match="another prompt"):
+    with refuses("another"):
         open_record(tmp_path, problems={**held, PROBLEMS[3]: "0" * 16})
     with open_record(tmp_path):  # the refusal has let go of the lock
         pass
@@ -182,7 +183,7 @@ def test_another_prompt_is_another_record(tmp_path):
 def test_an_incomplete_record_is_not_finished(tmp_path):
     with open_record(tmp_path) as record:
         record.add(row(PROBLEMS[0], 0))
-        with pytest.raises(UserError, match="lacks 35 of 36 rollouts"):
+        with refuses("35", "36"):
             record.finish()
         with pytest.raises(ValueError, match="not asked"):
             record.add(row("another/0", 0))
@@ -247,7 +248,7 @@ def test_verdicts_hold_for_text_gold_and_grader_and_are_graded_again_else(tmp_pa
         assert record.grade(gold) == first
         assert record.path.stat().st_size == size
         assert record.grade({**gold, PROBLEMS[0]: ("2", "3")}) != first
-        with pytest.raises(UserError, match="no answer"):
+        with refuses("tiny_easy/0"):
             record.grade({})
     assert graded == [36, 0, 3]
     record = read(tmp_path)
@@ -324,7 +325,7 @@ def test_a_file_of_another_record_is_never_mixed_in(tmp_path, whole):
     ours.write_bytes(other.path.read_bytes())
     assert "is not of the record that its folder is named after" in read(tmp_path / "ours").damage[0]
     assert read(tmp_path / "ours").response_keys == []
-    with pytest.warns(UserWarning, match="belongs to another record"):
+    with warns_of("belongs"):
         fill(tmp_path / "ours")
     assert read(tmp_path / "ours").digest() == whole
 
@@ -344,10 +345,10 @@ def test_what_is_skipped_is_checked_when_it_is_read(tmp_path):
         with record:
             assert (len(record.response_keys), record.rows[key].n_tokens) == (36, len(made(*key).token_ids))
             for want in (lambda row=record.rows[key]: row.text, record.rows[key].load):
-                with pytest.raises(UserError, match=f"{PROBLEMS[3]} sample 1 was damaged.*verify --repair"):
+                with refuses("1", "--repair", PROBLEMS[3]):
                     want()
     assert "1 damaged entries" in verify_records(tmp_path)[record.name][0]
-    with pytest.warns(UserWarning, match="set aside"):
+    with warns_of("aside"):
         verify_records(tmp_path, repair=True)
     with open_record(tmp_path) as record:
         assert record.missing() == [key]
@@ -359,7 +360,7 @@ def test_a_writer_checks_what_was_written_after_the_last_command_was_done(tmp_pa
     with open_record(tmp_path) as record:
         record.add(*(row(*key) for key in record.missing()[:6]))
     flip(path, read(tmp_path).rows[late])
-    with pytest.warns(UserWarning, match="set aside"):
+    with warns_of("aside"):
         record = open_record(tmp_path)
     assert len(record.missing()) == 7
     assert late in record.missing()
@@ -371,7 +372,7 @@ def test_a_writer_checks_what_was_written_after_the_last_command_was_done(tmp_pa
     with open_record(tmp_path, samples=4) as record:
         record.add(row(PROBLEMS[0], 3))
     flip(path, read(tmp_path).rows[PROBLEMS[0], 3])
-    with pytest.warns(UserWarning, match="has 2 damaged entries"), open_record(tmp_path) as record:
+    with warns_of("2"), open_record(tmp_path) as record:
         assert record.missing() == [early], "where a file is written anew, all of it is checked"
 
 
@@ -389,7 +390,7 @@ def test_a_text_is_read_without_the_columns_beside_it(tmp_path):
     one = read(tmp_path).rows[key]
     assert one.text == made(*key).text
     assert one.token_ids == made(*key).token_ids
-    with pytest.raises(UserError, match="was damaged"):
+    with refuses("damaged"):
         _ = one.trace
 
 
@@ -399,7 +400,7 @@ def test_another_format_is_refused_and_left_alone(tmp_path, number):
     data = encode({"about": {"format": number, "task": TASK, "what": "ever"}}) + b"who knows"
     path.write_bytes(data)
     for look in (lambda: open_record(tmp_path), lambda: read(tmp_path)):
-        with pytest.raises(UserError, match=rf"is of format {number}.*accepted: 5"):
+        with refuses("5", number):
             look()
     assert path.read_bytes() == data
 
@@ -439,7 +440,7 @@ def test_rows_that_someone_made_are_checked_though_their_checksum_fits(tmp_path,
         change = {"columns": {**plain["columns"], **change["columns"]}}
     found[at] = ("rollout", encode({"rollout": {**plain, **change}}) + payload)
     path.write_bytes(b"".join(data for _, data in found))
-    with pytest.warns(UserWarning, match="set aside"):
+    with warns_of("aside"):
         record = open_record(tmp_path)
     assert record.missing() == [value.key]
     resume(record)
@@ -488,7 +489,7 @@ def test_a_rollout_that_is_gone_when_it_is_read_is_one_sentence(tmp_path, break_
     assert one.text == one.load().text
     break_it(tmp_path / HASH / TASK / JOURNAL)
     for get in (lambda: one.text, one.load):
-        with pytest.raises(UserError, match=rf"was damaged or moved while in use \({why}"):
+        with refuses("damaged", why):
             get()
 
 

@@ -56,7 +56,7 @@ def test_a_prompt_is_written_as_the_engines_write_it(client, pair, given, held):
 
 def test_an_argument_that_the_template_does_not_read_is_refused(client):
     own = {"chat_template_kwargs": {"thinking": False}}
-    with pytest.raises(BadRequestError, match="does not read 'thinking'; accepted: enable_thinking"):
+    with pytest.raises(BadRequestError, match="'thinking'.*enable_thinking"):
         client.chat.completions.create(model="mine", messages=TURN, extra_body=own)
 
 
@@ -65,7 +65,7 @@ def test_a_body_that_is_no_json_is_said_to_be_none(client):
         headers = {"Content-Type": kind}
         return httpx.post(f"{client.base_url}chat/completions", content='{"model": }', headers=headers)
 
-    assert post("text/plain").json()["error"]["message"].startswith("the body is refused: Unsupported Media Type")
+    assert post("text/plain").json()["error"]["message"].count("Unsupported Media Type")
     answer = post("application/json")
     assert answer.status_code == 400
     assert answer.json()["error"]["message"].startswith("the body is no JSON: Expecting value at character ")

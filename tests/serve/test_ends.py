@@ -148,7 +148,7 @@ def test_what_cannot_be_served_is_refused_before_anything_loads(monkeypatch):
         (({}, Address(host="0.0.0.0")), "host='0.0.0.0'"),
         (
             ({}, Address(host="192.0.2.1", api_key="key")),
-            "cannot be listened at: .*; accepted: an address of this mach",
+            "cannot be listened at",
         ),
     ):
         with pytest.raises(UserError, match=words):
@@ -159,9 +159,7 @@ def test_what_cannot_be_served_is_refused_before_anything_loads(monkeypatch):
 def test_a_taken_port_is_refused_before_the_checkpoints_are_read():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(
-            UserError, match=f"port={port} cannot be listened at: .*; accepted: another --port; 0 takes"
-        ):
+        with pytest.raises(UserError, match=f"port={port} .*--port"):
             refuse({}, Address(port=port))
         done = subprocess.run(
             [sys.executable, "-m", "rlvr_dir.cli", "serve", "--port", str(port)], capture_output=True, text=True

@@ -43,7 +43,7 @@ def client(server):
 
 def test_a_field_that_is_not_known_is_answered_with_the_nearest_and_with_ours_alone():
     """Sixty-five were listed, vLLM's among them, many of which a pair refuses."""
-    for field, hint in (("temprature", "did you mean 'temperature'? Accepted"), ("guided_json", "accepted")):
+    for field, hint in (("temprature", "'temperature'"), ("guided_json", "guided_json")):
         request = ChatCompletionRequest.model_validate({"model": "tiny", "messages": MESSAGES, field: 1})
         with pytest.raises(UserError) as refused:
             given_fields(request)
@@ -139,7 +139,7 @@ def test_other_paths_of_vllm_are_not_served(server):
     for path in ("/v1/responses", "/tokenize", "/v1/messages", "/invocations", "/v1/embeddings", "/docs"):
         answer = httpx.post(server.url.removesuffix("/v1") + path, json={}, headers={"Authorization": f"Bearer {KEY}"})
         assert answer.status_code == 404, path
-        assert "accepted: /v1/chat/completions" in answer.json()["error"]["message"]
+        assert "/v1/chat/completions" in answer.json()["error"]["message"]
     metrics = httpx.get(server.url.removesuffix("/v1") + "/metrics", follow_redirects=True).text
     assert 'vllm:generation_tokens_total{engine="0",model_name="tiny' in metrics
 

@@ -11,12 +11,12 @@ import pytest
 
 from rlvr_dir.config.presentation import AFTER, BEFORE
 from rlvr_dir.digest import digest
-from rlvr_dir.errors import UserError
 from rlvr_dir.train import TrainSpec, load_train
 from rlvr_dir.train.dapo_math import dapo_math, read_rows
 from rlvr_dir.train.data import read_problems
 from rlvr_dir.train.spec import plain
 from tests.commands import refused, run
+from tests.facts import refuses
 
 COUNT = 17_398
 
@@ -79,22 +79,22 @@ def test_other_copies_give_the_same(made, tmp_path):
     [
         (
             row(3, content="What is $3 + 1$?"),
-            "row 3 of the source is not one of DAPO-Math-17k's: accepted are its prompt",
+            "3 DAPO-Math-17k",
         ),
-        (row(3, content=BEFORE + "What is it?"), "row 3 of the source"),
-        ({**row(3), "reward_model": None}, "row 3 of the source"),
-        ({"problem": " ", "answer": "1"}, "row 3 of the source"),
-        ([], "row 3 of the source"),
+        (row(3, content=BEFORE + "What is it?"), "3"),
+        ({**row(3), "reward_model": None}, "3"),
+        ({"problem": " ", "answer": "1"}, "3"),
+        ([], "3"),
     ],
 )
 def test_a_row_of_another_form_is_named(bad, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(*message.split()):
         dapo_math([row(1), row(2), bad])
 
 
 @pytest.mark.parametrize("count", [0, 16_999, 18_000])
 def test_a_part_and_another_set_are_refused(count):
-    with pytest.raises(UserError, match=rf"the source has {count:,} different problems .* has 17,000 to 17,999"):
+    with refuses("17", "000", "999", count):
         dapo_math({"problem": f"{n}?", "answer": "1"} for n in range(count))
 
 
@@ -102,11 +102,11 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "x.parquet").write_text("no")
     (tmp_path / "x.jsonl").write_text("{}\nno\n")
     for name, message in (
-        ("x.parquet", "is no Parquet file"),
-        ("x.jsonl", "line 2 is not JSON"),
-        ("none", r"source='.*none' is no file; accepted: a \.parquet or \.jsonl"),
+        ("x.parquet", "Parquet"),
+        ("x.jsonl", "2 JSON"),
+        ("none", "source"),
     ):
-        with pytest.raises(UserError, match=message):
+        with refuses(*message.split()):
             list(read_rows(tmp_path / name))
 
 
@@ -136,11 +136,11 @@ def test_a_benchmark_is_written_as_a_validation_reads_it(tmp_path):
 
 
 def test_a_training_names_what_makes_its_data_and_refuses_prompts_that_no_box_answers(tmp_path):
-    with pytest.raises(UserError, match=r"is no file \(`rlvr-dir data dapo-math-17k` makes it\)"):
+    with refuses("rlvr-dir", "dapo-math-17k"):
         read_problems(tmp_path / "dapo-math-17k.jsonl", TrainSpec())
     file = tmp_path / "raw.jsonl"
     file.write_text(json.dumps({"prompt": row(1)["prompt"], "answer": "2"}) + "\n")
-    with pytest.raises(UserError, match=r"raw.jsonl, line 1 asks for 'Answer: ...', and dapo.grader='robust'"):
+    with refuses("raw.jsonl", "1", "dapo.grader", "robust"):
         read_problems(file, TrainSpec())
 
 
@@ -150,12 +150,12 @@ def test_the_authors_prompt_and_grader_go_together(tmp_path):
     bare.write_text(json.dumps({"problem": "What is $1 + 1$?", "answer": "2"}) + "\n")
     raw.write_text(json.dumps({"prompt": row(1)["prompt"], "answer": "2"}) + "\n")
     assert read_problems(bare, spec) == read_problems(raw, spec)  # as the hub has it
-    with pytest.raises(UserError, match=r"line 1 does not ask for 'Answer: ...', .* accepted: prompt: math_dapo"):
+    with refuses("1", "math_dapo"):
         read_problems(bare, load_train({**theirs, "prompt": None}))
     assert load_train(plain(spec)) == spec
     for more, message in (
-        ({"instruction": "Think."}, "prompt and instruction are both given"),
-        ({"data": "tiny", "base": "tiny"}, "prompt has no effect with data='tiny'"),
+        ({"instruction": "Think."}, "instruction"),
+        ({"data": "tiny", "base": "tiny"}, "data tiny"),
     ):
-        with pytest.raises(UserError, match=message):
+        with refuses(*message.split()):
             load_train({**theirs, **more})

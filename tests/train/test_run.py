@@ -10,12 +10,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlvr_dir.checkpoints.adapter import merge_adapter, trained_on
 from rlvr_dir.config import Pair
-from rlvr_dir.errors import UserError
 from rlvr_dir.tiny import tiny_pair
 from rlvr_dir.tiny.problems import rl_problems
 from rlvr_dir.train import TrainingSource, load_train, run_training
 from rlvr_dir.train.folder import MARK, SeedFolder
 from tests.commands import invoke, run
+from tests.facts import refuses
 
 # 8 problems, 4 a step: an epoch has 2 steps, and a run of 5 goes through three orders of them.
 SPEC = {
@@ -91,7 +91,7 @@ def test_the_log_has_a_line_a_step(uninterrupted):
 
 def test_another_training_in_its_folder_is_refused(uninterrupted):
     other = {**SPEC, "dapo": {**SPEC["dapo"], "alpha": 0.5}}
-    with pytest.raises(UserError, match=r"dapo.alpha=0.5 is refused: .* was begun with 0.2"):
+    with refuses("dapo.alpha", "0.5", "0.2"):
         run_training(load_train(other), uninterrupted[0], source(), say=quiet)
 
 
@@ -175,7 +175,7 @@ def test_checkpoints_can_be_rarer_and_kept(tmp_path):
 
 
 def test_too_few_problems_are_refused_before_anything_loads(tmp_path):
-    with pytest.raises(UserError, match=r"dapo.prompts=16 .* has 8 problems"):
+    with refuses("dapo.prompts", "16", "8"):
         run_training(load_train({}), tmp_path / "none", source(), say=quiet)
     assert not (tmp_path / "none").exists()
 
@@ -234,7 +234,7 @@ def test_a_base_of_two_sets_of_weights_is_refused_before_it_is_trained(tmp_path)
     for number in (1, 2):
         shutil.copy(base / "model.safetensors", base / f"model-0000{number}-of-00002.safetensors")
     source = TrainingSource(str(base), lambda seed: rl_problems(0, 8), None)
-    with pytest.raises(UserError, match=r"base='\S+base' holds two sets of weights, model.safetensors and 2 shards"):
+    with refuses("base", "model.safetensors", "2"):
         run_training(load_train({**SPEC, "validation": {"tasks": []}}), tmp_path / "out", source)
     assert not (tmp_path / "out").exists()
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from rlvr_dir import stats
-from rlvr_dir.errors import UserError
 from rlvr_dir.stats import avg_at_k, pass_at_k
 from rlvr_dir.train import load_train
 from rlvr_dir.train.folder import TrainingFolder, write_json
 from rlvr_dir.train.forms import Input, SummaryFile
 from rlvr_dir.train.summary import text, validation_scores, write_summary
+from tests.facts import refuses
 
 STEP = {
     "step": 1, "accuracy": 0.25, "length": 30.0, "entropy": 0.4, "clip_fraction": 0.01, "weight": 1.1,
@@ -115,7 +115,7 @@ def test_a_training_that_was_validated_on_other_problems_is_refused(tmp_path):
         each.create_or_verify(
             spec, {"data": Input(file="train.jsonl", digest=digest, judges=False), "validation.tasks t": held}
         )
-    with pytest.raises(UserError, match=r"other content of held.jsonl \(validation.tasks t: bb, here aa\)"):
+    with refuses("held.jsonl", "validation.tasks"):
         write_summary(folder, spec, other.path)
 
 
@@ -130,12 +130,12 @@ def test_without_scores_by_problem_there_is_no_interval(tmp_path):
 
 def test_what_cannot_be_compared_is_refused(tmp_path):
     mine = training(tmp_path / "mine", {0: BASE})
-    with pytest.raises(UserError, match=r"has no summary.json"):
+    with refuses("summary.json"):
         write_summary(*mine, tmp_path / "none")
     folder, _ = training(tmp_path / "long", {0: BASE})
     longer = load_train({"validation": {"tasks": ["t"], "limit": 5}})
     write_summary(folder, longer)
-    with pytest.raises(UserError, match="was validated in another way"):
+    with refuses("validated"):
         write_summary(*mine, folder.path)
 
 
@@ -156,5 +156,5 @@ def test_a_validation_of_problems_in_families_is_over_these():
     assert result.minus(reference).families == 0
     assert found.error > result.minus(reference).error
     assert named.mean() == stats.score_over_runs([named.runs["t"].runs], families=families)
-    with pytest.raises(UserError, match=r"families names other problems than right; accepted: one for each of them"):
+    with refuses("families"):
         validation_scores("ours", {0: {"t": trained["t"] | {"families": {"a": "x"}}}})

@@ -89,7 +89,7 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except UserError as error:
-            error.args = (error.sentence(self.option_names(ctx.meta["words"])),)
+            error.name_options(self.option_names(ctx.meta["words"]))
             raise
 
     def option_names(self, words: Sequence[str]) -> dict[str, str]:

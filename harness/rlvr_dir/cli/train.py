@@ -77,7 +77,7 @@ def train_command(
         spec = read(file, given, change or [])
     except UserError as error:  # says the key that an option changed: `dapo.steps=0` for `--steps 0`
         names = {key: f"--{OPTION.get(key, key.removeprefix('dapo.'))}" for key in given}
-        error.args = (error.sentence(names),)
+        error.name_options(names)
         raise
     if against is not None and not spec.validation.tasks:
         raise UserError(

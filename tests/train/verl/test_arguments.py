@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.train import load_train
 from rlvr_dir.train.verl.data import write
 from rlvr_dir.train.verl.log import translate
 from rlvr_dir.train.verl.overrides import Place, overrides, quoted
 from rlvr_dir.train.verl.validate import check_context
+from tests.facts import refuses
 
 HOUSE = Path(__file__).parents[3] / "harness" / "rlvr_dir"
 
@@ -97,17 +97,13 @@ def test_a_training_beyond_its_base_is_refused_before_anything_starts(tmp_path):
     base.mkdir()
     (base / "config.json").write_text(json.dumps({"model_type": "qwen2", "max_position_embeddings": 4096}))
     spec = load_train({"preset": "qwen3-8b-base", "base": str(base)})
-    with pytest.raises(
-        UserError,
-        match=r"dapo.max_response_tokens=20480 behind verl.max_prompt_tokens=2048 is beyond the 4096 positions of "
-        r"base='.*'; accepted: up to 2048, or verl.max_position_embeddings=22528 or more",
-    ):
+    with refuses("dapo.max_response_tokens", "20480", "verl.max_prompt_tokens", "4096"):
         check_context(spec, str(base))
     assert (
         check_context(load_train({"preset": "qwen25-math-7b", "base": str(base)}), str(base)) is None
     )  # it brings more
     assert check_context(spec, "none/such") is None  # nothing is known of it here
-    with pytest.raises(UserError, match=r"override_config.max_position_embeddings, which is refused"):
+    with refuses("override_config.max_position_embeddings"):
         values(
             verl_spec(verl={"overrides": ["+actor_rollout_ref.model.override_config.max_position_embeddings=16384"]})
         )
@@ -139,57 +135,57 @@ def test_problems_with_several_right_answers_make_a_column_of_lists(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"preset": "x"}, "preset='x'"),
-        ({"backend": "trl"}, "verl has no effect with backend='trl'"),
-        ({"lora": {}}, "lora is refused with backend='verl'"),
-        ({"vllm": {}}, "vllm is refused with backend='verl': it has its own engine; accepted: verl.tensor_parallel"),
-        ({"device": "cuda"}, "device='cuda'"),
-        ({"threads": 4}, "threads=4"),
-        ({"dapo": {"accumulation": 2}}, "dapo.accumulation=2"),
-        ({"dapo": {"max_generation_rounds": 9}}, "dapo.max_generation_rounds=9"),
-        ({"dapo": {"delta": None}}, "dapo.delta=None"),
-        ({"dapo": {"prompts": 24}}, "dapo.minibatches=16"),
-        ({"dapo": {"warmup_updates": 10}}, "dapo.warmup_updates=10"),
-        ({"verl": {"tensor_parallel": 3}}, "verl.tensor_parallel=3"),
-        ({"verl": {"tokens_per_gpu": 2000}}, "verl.tokens_per_gpu=2000 .* accepted: at least 2560"),
-        ({"verl": {"pyton": "x"}}, "key of verl='pyton'.*did you mean 'python'"),
-        ({"verl": 3}, "verl=3"),
-        ({"validation": {"every": 5}}, "validation.every=5"),
-        ({"verl": {"val_data": "x.jsonl"}}, "verl.val_data='x.jsonl'"),
-        ({"validation": {"tasks": ["a"], "watch": ["a"]}}, "has no effect without validation.every"),
-        ({"data": "tiny"}, "data='tiny'"),
+        ({"preset": "x"}, "preset x"),
+        ({"backend": "trl"}, "backend trl"),
+        ({"lora": {}}, "backend verl"),
+        ({"vllm": {}}, "backend verl verl.tensor_parallel"),
+        ({"device": "cuda"}, "device cuda"),
+        ({"threads": 4}, "threads 4"),
+        ({"dapo": {"accumulation": 2}}, "dapo.accumulation 2"),
+        ({"dapo": {"max_generation_rounds": 9}}, "dapo.max_generation_rounds 9"),
+        ({"dapo": {"delta": None}}, "dapo.delta None"),
+        ({"dapo": {"prompts": 24}}, "dapo.minibatches 16"),
+        ({"dapo": {"warmup_updates": 10}}, "dapo.warmup_updates 10"),
+        ({"verl": {"tensor_parallel": 3}}, "verl.tensor_parallel 3"),
+        ({"verl": {"tokens_per_gpu": 2000}}, "verl.tokens_per_gpu 2000 2560"),
+        ({"verl": {"pyton": "x"}}, "pyton verl python"),
+        ({"verl": 3}, "verl 3"),
+        ({"validation": {"every": 5}}, "validation.every 5"),
+        ({"verl": {"val_data": "x.jsonl"}}, "verl.val_data x.jsonl"),
+        ({"validation": {"tasks": ["a"], "watch": ["a"]}}, "validation.every"),
+        ({"data": "tiny"}, "data tiny"),
     ],
 )
 def test_what_cannot_work_is_refused(changes, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(*message.split()):
         verl_spec(**changes)
 
 
 @pytest.mark.parametrize(
     ("added", "message"),
     [
-        ("reward_model.reward_manager=dapo", "verl takes and ignores; accepted: reward.reward_manager.name"),
+        ("reward_model.reward_manager=dapo", "reward.reward_manager.name"),
         (
             "+reward_model.reward_kwargs.overlong_buffer_cfg.len=4096",
-            r"verl takes and ignores; accepted: \+reward.reward_kwargs.overlong_buffer_cfg.len",
+            "+reward.reward_kwargs.overlong_buffer_cfg.len",
         ),
-        ("++reward_model.enable=True", "verl takes and ignores; accepted: reward.reward_model.enable"),
-        ("reward_model.model.path=x", "verl takes and ignores; accepted: reward.reward_model.model_path"),
-        ("custom_reward_function.path=x.py", "accepted: reward.custom_reward_function.path"),
-        ("sandbox_fusion.url=x", "accepted: reward.sandbox_fusion.url"),
+        ("++reward_model.enable=True", "reward.reward_model.enable"),
+        ("reward_model.model.path=x", "reward.reward_model.model_path"),
+        ("custom_reward_function.path=x.py", "reward.custom_reward_function.path"),
+        ("sandbox_fusion.url=x", "reward.sandbox_fusion.url"),
         (
             "algorithm.filter_groups.max_num_gen_batches=10",
-            "accepted: algorithm.filter_groups.max_inflight_gen_batches",
+            "algorithm.filter_groups.max_inflight_gen_batches",
         ),
-        ("data.train_batch_size=64", "has data.train_batch_size, which is refused: dapo.prompts says it"),
-        ("trainer={}", "has trainer, which is refused: verl.nnodes says it"),
-        ("trainer.v1.trainer_mode=sync", "has trainer.v1.trainer_mode, which is refused: backend says it"),
-        ("~data.shuffle", "which is refused; accepted: KEY=VALUE"),
-        ("nothing", "which is refused; accepted: KEY=VALUE"),
+        ("data.train_batch_size=64", "data.train_batch_size dapo.prompts"),
+        ("trainer={}", "verl.nnodes"),
+        ("trainer.v1.trainer_mode=sync", "trainer.v1.trainer_mode"),
+        ("~data.shuffle", "KEY VALUE"),
+        ("nothing", "KEY VALUE"),
     ],
 )
 def test_arguments_that_verl_ignores_or_ours_set_are_refused(added, message):
-    with pytest.raises(UserError, match=message):
+    with refuses(*message.split()):
         values(verl_spec(verl={"overrides": [added]}))
 
 

@@ -18,6 +18,7 @@ from rlvr_dir.train.run import TrainerError
 from rlvr_dir.train.run import run_training as train
 from rlvr_dir.train.verl.run import last_step, saved_steps
 from tests.broken import alive
+from tests.facts import refuses
 
 ROWS = [{"prompt": [{"role": "user", "content": f"{n} + 1?"}], "answer": str(n + 1)} for n in range(4)]
 SOURCE = TrainingSource("base/model", lambda seed: ROWS)
@@ -115,7 +116,7 @@ def test_the_trained_model_is_the_best_of_the_checkpoints_by_verls_own_validatio
         at: {"0": right} for at, right in enumerate([1, 6, 8, 6, 5], 1)
     }
     assert scores[2]["avg"] == 0.75
-    with pytest.raises(UserError, match="checkpoint=3"):
+    with refuses("checkpoint", "3"):
         spec(standin, checkpoint=3)
 
 
@@ -220,12 +221,12 @@ def test_the_trainer_ends_however_the_command_ends(standin, tmp_path, number):
 @pytest.mark.parametrize(
     ("installed", "words"),
     [
-        ({"verl": "0.5.0"}, r"has verl 0.5.0; accepted: >=0.9.1,<0.10"),
-        ({"verl": "0.9.0"}, r"has verl 0.9.0; accepted: >=0.9.1,<0.10"),
-        ({"verl": "0.10.0"}, r"has verl 0.10.0; accepted: >=0.9.1,<0.10"),
-        ({"rlvr-dir": "0.0.1"}, rf"has rlvr-dir 0.0.1; accepted: {VERSIONS['rlvr-dir']}, as here"),
-        ({"math-verify": "1"}, rf"has math-verify 1; accepted: {VERSIONS['math-verify']}, as here"),
-        ({"grader": "0"}, "grades by other code of rlvr-dir; accepted: the same as here"),
+        ({"verl": "0.5.0"}, r"has verl 0.5.0.*>=0.9.1,<0.10"),
+        ({"verl": "0.9.0"}, r"has verl 0.9.0.*>=0.9.1,<0.10"),
+        ({"verl": "0.10.0"}, r"has verl 0.10.0.*>=0.9.1,<0.10"),
+        ({"rlvr-dir": "0.0.1"}, rf"has rlvr-dir 0.0.1.*{VERSIONS['rlvr-dir']}, as here"),
+        ({"math-verify": "1"}, rf"has math-verify 1.*{VERSIONS['math-verify']}, as here"),
+        ({"grader": "0"}, "grades by other code of rlvr-dir.*the same as here"),
     ],
 )
 def test_an_environment_of_other_versions_is_refused_before_anything_starts(standin, tmp_path, installed, words):
@@ -236,24 +237,22 @@ def test_an_environment_of_other_versions_is_refused_before_anything_starts(stan
 
 
 def test_no_environment_and_refused_arguments_are_one_sentence_before_anything_starts(standin, tmp_path):
-    with pytest.raises(UserError, match=r"verl.python='/no/such' is no program"):
+    with refuses("verl.python", "/no/such"):
         train(spec(standin, verl={"python": "/no/such"}), tmp_path / "x", SOURCE)
-    with pytest.raises(UserError, match=r"verl.python='/bin/false' is refused: it printed nothing; accepted: "):
+    with refuses("verl.python", "/bin/false"):
         train(spec(standin, verl={"python": "/bin/false"}), tmp_path / "x", SOURCE)
-    with pytest.raises(UserError, match=r"verl.python='.*' is refused: .*PackageNotFoundError: .* verl; accepted: "):
+    with refuses("verl.python"):
         train(spec(standin, verl={"python": sys.executable}), tmp_path / "x", SOURCE)
     standin.with_name("refusal").write_text("WARNING:root:no GPU\nCould not override 'data.x'.\nTo append use +data.x")
-    with pytest.raises(
-        UserError, match=r"^verl refuses the training: Could not override 'data.x'. To append use \+data.x$"
-    ):
+    with refuses("data.x", "+data.x"):
         train(spec(standin), tmp_path / "x", SOURCE)
     assert not (tmp_path / "x").exists()
 
 
 def test_data_that_verl_cannot_take_is_named(standin, tmp_path):
-    with pytest.raises(UserError, match=r"dapo.prompts=4 .* has 3 problems"):
+    with refuses("dapo.prompts", "4", "3"):
         train(spec(standin), tmp_path / "x", TrainingSource("b", lambda seed: ROWS[:3]))
-    with pytest.raises(UserError, match=r"problem 0 of problems.jsonl has a text for a prompt"):
+    with refuses("0", "problems.jsonl"):
         train(
             spec(standin), tmp_path / "x", TrainingSource("b", lambda seed: [{**row, "prompt": "1?"} for row in ROWS])
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from rlvr_dir.errors import mention
 from rlvr_dir.policy.reweighting import PLAIN, Reweighting, reweightings
 
 if TYPE_CHECKING:
@@ -31,7 +32,11 @@ class PlainDapo(Reweighting):
     def refusal(self) -> str | None:
         """Refuse an alpha that would change nothing."""
         others = ", ".join(name for name in reweightings() if name != self.name)
-        return f"alpha={self.alpha} has no effect with method={self.name!r}; accepted: {others}" if self.alpha else None
+        return (
+            f"{mention('alpha', self.alpha)} has no effect with {mention('method', self.name)}. Accepted: {others}"
+            if self.alpha
+            else None
+        )
 
 
 @dataclass(frozen=True)
