@@ -71,7 +71,7 @@ asked = rlvr_dir.EvalSpec(
     engine={"backend": "transformers"},
 )
 [result] = rlvr_dir.evaluate(asked)
-print(harness.name, spec.name, tasks.name, train.name, result.task)
+print(harness.name, config.name, tasks.name, train.name, result.task)
 """
 
 

@@ -56,7 +56,7 @@ def test_a_prompt_is_written_as_the_engines_write_it(client, pair, given, held):
 
 def test_an_argument_that_the_template_does_not_read_is_refused(client):
     own = {"chat_template_kwargs": {"thinking": False}}
-    with pytest.raises(BadRequestError, match="'thinking'.*enable_thinking"):
+    with pytest.raises(BadRequestError, match=r"'thinking'.*enable_thinking"):
         client.chat.completions.create(model="mine", messages=TURN, extra_body=own)
 
 

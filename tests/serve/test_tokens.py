@@ -135,7 +135,7 @@ def test_a_response_that_has_begun_goes_on_as_it_did(client, offline):
         assert answer.rlvr.get("begun", 0) == at
     with pytest.raises(BadRequestError, match="begun=2 "):
         client.completions.create(model="tiny", prompt=[5, 6], extra_body={"begun": 2})
-    with pytest.raises(BadRequestError, match="begun=1 .*chat"):
+    with pytest.raises(BadRequestError, match=r"begun=1 .*chat"):
         client.chat.completions.create(
             model="tiny", messages=[{"role": "user", "content": "1"}], extra_body={"begun": 1}
         )
