@@ -81,6 +81,7 @@ def audit_command(
         from rlvr_dir.audit.page import report, summary
         from rlvr_dir.audit.run import Request, beside_of, dry_run_words, run_audit
         from rlvr_dir.report.write import write
+        from rlvr_dir.results.replacements import as_text
         from rlvr_dir.tracking import tracking_place
 
     groups = [name.strip() for name in rows.split(",") if name.strip()]
@@ -105,6 +106,8 @@ def audit_command(
             say(f"{group} of {name}: not measured. {why}")
     for sentence in summary(audit):
         echo(sentence)
+    if audit.replaced is not None:
+        echo("\n" + as_text(audit.replaced) + "\n", lines=True)
     if "interventions" not in groups:
         say("next: add `interventions` to --rows to see whether the flagged tokens carry the gain (--dry-run first)")
     echo(f"report: {page.absolute().as_uri()} (tables, figures, report.md and audit.csv are beside it)")

@@ -72,12 +72,15 @@ def evaluate_command(
         from rlvr_dir.problems.data import preflight_of
 
         preflight_of(spec)  # before torch is imported, so that a mistake is reported at once
+        from rlvr_dir.checkpoints.resolve import resolve
         from rlvr_dir.evals.loop import evaluate_all
         from rlvr_dir.results.answer import answer, doubts, reading
         from rlvr_dir.results.compare import compare, markdown
+        from rlvr_dir.results.replacements import all_replacements, as_text
         from rlvr_dir.results.result import EvalResult
         from rlvr_dir.results.settings import settings_of
         from rlvr_dir.results.show import score, tables, warnings
+        from rlvr_dir.results.tokenizers import tokenizers
         from rlvr_dir.tracking import comparison_link, log_result, tracking_place
         from rlvr_dir.tracking.store import ui_command
 
@@ -111,6 +114,9 @@ def evaluate_command(
         echo("\n" + answer(ours, spec.decodings), lines=True)
         if any(result.decoding.mode == "reject" for result in ours):
             echo("\n" + reading(), lines=True)
+    replaced = [result for result in ours if result.decoding.mode in ("replace", "extrapolate")][:1]
+    for found in all_replacements(replaced, tokenizers(None, resolve(spec.pair))) if replaced else ():
+        echo("\n" + as_text(found), lines=True)
     if details or len(ours) < len(results):
         echo("\n" + tables(results if details else [r for r in results if r not in ours]), lines=True)
     if details and len(spec.decodings) > 1 and (settings := settings_of(ours)):
