@@ -13,7 +13,7 @@ from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.files import write_file
 
-FILE = "speed.json"
+FILE = "speeds"  # no *.json, which a folder of results has
 LEAST = 2000  # tokens from which a speed is kept
 
 
@@ -38,7 +38,7 @@ class Speed(Stored, frozen=True):
 
 
 class Speeds(Stored, frozen=True):
-    """The content of `speed.json`, the newest last."""
+    """The content of the file of speeds, the newest last."""
 
     speeds: tuple[Speed, ...] = ()
 
