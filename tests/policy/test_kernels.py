@@ -20,9 +20,11 @@ CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuob
 POINTERS = {
     "rules": "fp64", "partials": "fp32", "constants": "fp32", "counts": "i32", "totals": "i64", "lists": "i64",
     "histograms": "i64", "keys": "i64", "positions": "i64", "starts": "i64", "tokens": "i64", "proposals": "i64",
-    "replacements": "i8",    "deltas": "fp32", "decided": "i8", "masses": "fp32",
+    "replacements": "i8", "deltas": "fp32", "deltas_written": "fp32", "decided": "i8", "masses": "fp32",
 }  # fmt: skip
-NUMBERS = {"band": "fp32", "limit": "fp32"}  # all others are integers
+NUMBERS = dict.fromkeys(
+    ("band", "limit", "id_offset", "id_step", "delta_offset", "delta_step"), "fp32"
+)  # all others are integers
 READING = {"num_warps": 16, "maxnreg": REGISTERS}
 # Kernel, its constants, how it is launched, and how many registers of 64 K a program may take (of a thread, times its
 # threads: half of them, and two programs fit a multiprocessor).

@@ -90,6 +90,11 @@ def quoted(text: str | None, token: int) -> str:
     return f"#{token}" if text is None else f"‘{text}’"
 
 
+def nats(value: float | None) -> str:
+    """Write Δ log p with its sign; empty if it is not known."""
+    return "" if value is None or value != value else f"{value:+.2f}"
+
+
 def as_text(found: Replacements, most: int = 5) -> str:
     """Return the sentences of some replacements and a table of the `most` frequent, for a terminal."""
     head = ("dropped", "written", "times", "problems", "Δ log p, dropped", "written", "right")
@@ -99,8 +104,8 @@ def as_text(found: Replacements, most: int = 5) -> str:
             quoted(row["written_text"], row["written"]),
             f"{row['times']:,}",
             f"{row['problems']:,}",
-            f"{row['delta_logp']:+.2f}",
-            f"{row['delta_logp_written']:+.2f}",
+            nats(row["delta_logp"]),
+            nats(row["delta_logp_written"]),
             percent(row["right"], 0) if row["right"] is not None else "",
         )
         for row in found.frame[:most].to_dict("records")
