@@ -70,7 +70,7 @@ def complete(spec, begun):
     entries = begun.objective.entries(listed_points(spec))
     for i, entry in enumerate(sorted(entries, key=lambda entry: (entry.point is not None, entry.number))):
         ids = [str(k) for k in range(LIMIT)]
-        results = [drawn(entry.what[0], task, ids, seconds=1.5 + i) for task in TASKS]
+        results = [drawn(entry.item[0], task, ids, seconds=1.5 + i) for task in TASKS]
         for result in results:
             result.write(begun.folder.results)
         begun.complete(entry, results)
@@ -164,7 +164,7 @@ def test_a_line_of_progress_has_the_point_the_best_so_far_and_the_time_left(tmp_
 
     begun.on_complete = line
     for number, entry in enumerate(entries):
-        found[number] = [drawn(entry.what[0], task, list("012345")) for task in TASKS]
+        found[number] = [drawn(entry.item[0], task, list("012345")) for task in TASKS]
         for result in found[number]:
             result.write(begun.folder.results)
         begun.complete(entry, found[number])
@@ -202,7 +202,7 @@ def test_the_time_left_of_a_search_counts_what_it_may_still_propose(tmp_path):
     entries = begun.todo()
     references = [entry for entry in entries if entry.point is None]
     for entry in references:
-        begun.complete(entry, [drawn(entry.what[0], task, list("012345")) for task in TASKS])
+        begun.complete(entry, [drawn(entry.item[0], task, list("012345")) for task in TASKS])
     left = 1 + 4  # the point, and four that are not proposed yet
     assert lines[-1].startswith(f"{len(references)}/{len(references) + left}  |  ")
     assert lines[-1].endswith(f"  |  about {30 / len(references) * left:.0f} s left")
@@ -434,7 +434,7 @@ def test_a_sweep_of_trainings_is_counted_and_summed_up_from_its_files(tmp_path):
                     "tokens": 20.0 + number + seed, "truncated": (number + seed) / 8,
                     "right": {str(i): int(count) for i, count in enumerate(counts)},
                 }  # fmt: skip
-            folder = TrainingFolder(folder_of(entry.what, store)).seed(seed)
+            folder = TrainingFolder(folder_of(entry.item, store)).seed(seed)
             folder.path.mkdir(parents=True)
             about = {"accuracy": [0.1], "length": [20.0], "seconds": 60.0 + 120 * seed, "machine": "one"}
             write_json(folder.done, {"scores": scores, **about})

@@ -24,7 +24,7 @@ from tests.tracking.made import result
 
 
 def result_of(entry, spec, right=0.5):
-    decoding, sampling = entry.what
+    decoding, sampling = entry.item
     return made(
         decoding, np.arange(6).reshape(3, 2) < 6 * right, task="tiny_easy", problem_ids=("0", "1", "2"),
         sampling=sampling, provenance={"grader": "robust-5"},

@@ -110,12 +110,12 @@ def decodings(spec):
 
 
 def references(spec):
-    return [entry.what for entry in entries_of(spec, listed_points(spec), {"tiny": {}}) if entry.point is None]
+    return [entry.item for entry in entries_of(spec, listed_points(spec), {"tiny": {}}) if entry.point is None]
 
 
 def listed(**changes):
     spec = sweep(**changes)
-    return [(each.number, each.what[0].label()) for each in entries_of(spec, listed_points(spec), {"tiny": {}})]
+    return [(each.number, each.item[0].label()) for each in entries_of(spec, listed_points(spec), {"tiny": {}})]
 
 
 def test_every_point_comes_before_its_controls():

@@ -1,4 +1,4 @@
-"""What RL would write in place of base's tokens, of base's own responses and both models' most likely tokens there."""
+"""Compute what RL would write in place of base's tokens, from both models' most likely tokens in base's responses."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

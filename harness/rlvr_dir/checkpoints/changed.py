@@ -1,4 +1,4 @@
-"""How many weights differ between two local checkpoints, and how many of these the decoding dtype makes equal again.
+"""Count the weights that differ between two local checkpoints, and those that the decoding dtype makes equal again.
 
 found = changed_weights("my-base", "my-rl", "bfloat16")
 print(found.differ, found.lost)

@@ -1,4 +1,4 @@
-"""Whether a pair can be decoded, what both checkpoints are, and how many weights differ.
+"""Check whether a pair can be decoded, and describe both checkpoints and the weights that differ.
 
     found = examine(Pair(base="Qwen/Qwen2.5-7B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-7B"))
     print(found.verdict, found.why, found.warned)
@@ -27,7 +27,7 @@ Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are 
 
 @dataclass(frozen=True)
 class Examined:
-    """What was found out about a pair.
+    """Hold the facts about a pair.
 
     `facts` has a row for each property of the checkpoints (`model`, `parameters`, ...), by role. `context` is the
     longest prompt with its response in tokens, for the pair and for RL alone.

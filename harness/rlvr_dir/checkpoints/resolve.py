@@ -1,4 +1,4 @@
-"""Where the checkpoints of a pair are, if it is named after the tiny pair that ships with rlvr-dir."""
+"""Resolve names of the tiny pair, which ships with rlvr-dir, to the folders of its checkpoints."""
 
 from rlvr_dir.config import TINY, Pair
 from rlvr_dir.tiny import checkpoint, tiny_pair

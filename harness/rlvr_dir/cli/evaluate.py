@@ -115,8 +115,8 @@ def evaluate_command(
         if any(result.decoding.mode == "reject" for result in ours):
             echo("\n" + reading(), lines=True)
     replaced = [result for result in ours if result.decoding.mode in ("replace", "extrapolate")][:1]
-    for found in all_replacements(replaced, tokenizers(None, resolve(spec.pair))) if replaced else ():
-        echo("\n" + as_text(found), lines=True)
+    for replacement_table in all_replacements(replaced, tokenizers(None, resolve(spec.pair))) if replaced else ():
+        echo("\n" + as_text(replacement_table), lines=True)
     if details or len(ours) < len(results):
         echo("\n" + tables(results if details else [r for r in results if r not in ours]), lines=True)
     if details and len(spec.decodings) > 1 and (settings := settings_of(ours)):

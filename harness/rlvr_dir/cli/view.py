@@ -204,15 +204,15 @@ def _side_by_side(records: "Sequence[Record]") -> "dict[str, list[Record]]":
 
     tasks = dict.fromkeys(record.task for record in records)
     by_task = {task: [record for record in records if record.task == task] for task in tasks}
-    shown = {task: shown_records(of_task) for task, of_task in by_task.items()}
+    records_of = {task: shown_records(of_task) for task, of_task in by_task.items()}
     for task, of_task in by_task.items():
-        if len(shown[task]) < len(of_task):
+        if len(records_of[task]) < len(of_task):
             echo(
-                f"Showing {len(shown[task])} of {len(of_task)} records of {task}. Name others to show them "
+                f"Showing {len(records_of[task])} of {len(of_task)} records of {task}. Name others to show them "
                 "(`rlvr-dir records list` has their hashes).",
                 err=True,
             )
-    return shown
+    return records_of
 
 
 def _read(names: list[str], store: Path) -> "dict[str, list[Record]]":

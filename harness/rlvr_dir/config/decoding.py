@@ -154,7 +154,7 @@ class Decoding(Spec, frozen=True):
 
     @property
     def names_decider(self) -> bool:
-        """Whether it has a decider that no short name (veto, reject) stands for."""
+        """Return whether it has a decider that no short name (veto, reject) stands for."""
         return self.decider is not None and self.mode not in SHORT
 
     def replace(self, **changes: Any) -> "Decoding":

@@ -87,7 +87,7 @@ class SamplingSettings(Spec, frozen=True):
 
     @property
     def greedy(self) -> bool:
-        """Whether the most likely token is taken, and nothing is drawn."""
+        """Return whether the most likely token is taken, so that nothing is drawn."""
         return self.temperature == 0
 
     @property

@@ -228,8 +228,8 @@ def _run(
         stored = [(request, records[request.tag].get((request.problem, request.sample))) for request in requests]
         missing = [request for request, row in stored if row is None]
         right: list[list[bool]] = [[] for _ in jobs]
-        shown = progress and bool(missing)
-        board = stack.enter_context(closing(EvalProgress(jobs, right, len(missing), shown, seconds)))
+        shows_board = progress and bool(missing)
+        board = stack.enter_context(closing(EvalProgress(jobs, right, len(missing), shows_board, seconds)))
         pool = ThreadPoolExecutor(GRADERS, "grader")
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         keeper = stack.enter_context(ThreadPoolExecutor(1, "keeper"))  # ends before the records close

@@ -13,10 +13,10 @@ def points_first(decodings: Iterable[Decoding]) -> list[Decoding]:
     >>> [each.label() for each in points_first(map(parse_decoding, names))]
     ['base', 'rl', 'replace τ-0.3', 'reject τ-0.3', 'veto τ-0.3', 'replace τ-0.1']
     """
-    asked = dict.fromkeys(decodings)
-    controls = {control for decoding in asked for control in decoding.controls()}
-    order = [decoding for decoding in asked if decoding.mode in ("base", "rl")]
-    for decoding in asked:
+    requested = dict.fromkeys(decodings)
+    controls = {control for decoding in requested for control in decoding.controls()}
+    order = [decoding for decoding in requested if decoding.mode in ("base", "rl")]
+    for decoding in requested:
         if decoding not in controls:
-            order += [decoding, *(control for control in decoding.controls()[::-1] if control in asked)]
+            order += [decoding, *(control for control in decoding.controls()[::-1] if control in requested)]
     return list(dict.fromkeys(order))

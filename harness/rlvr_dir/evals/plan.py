@@ -213,13 +213,13 @@ class Plan:
             fits = [f"{tokens:,}", f"{at_once:,.1f}"] if tokens else ["0", "does not fit"]
             rows.append([str(size), str(engines), f"{memory.weights / size / GIB:,.3g} GiB", *fits])
         head = ["tensor_parallel_size", "workers", "weights per GPU", "cache per worker, tokens", "longest at once"]
-        asked = best[1]
+        best_size = best[1]
         words = f"On {self.gpus.count} GPUs of {self.gpus.size / GIB:,.0f} GiB, all of which are used in each row:"
-        if not asked:
+        if not best_size:
             return [words, markdown_table(head, rows, left=0), "No setting has room for one response of that length."]
-        workers, now = self.gpus.count // asked, (self.engine.tensor_parallel_size, self.engine.workers)
-        advice = f"Most responses fit at once with tensor_parallel_size={asked} and workers={workers}"
-        advice += "." if now == (asked, workers) else f"; now they are {now[0]} and {now[1]}."
+        workers, now = self.gpus.count // best_size, (self.engine.tensor_parallel_size, self.engine.workers)
+        advice = f"Most responses fit at once with tensor_parallel_size={best_size} and workers={workers}"
+        advice += "." if now == (best_size, workers) else f"; now they are {now[0]} and {now[1]}."
         return [words, markdown_table(head, rows, left=0), advice]
 
 
@@ -232,12 +232,12 @@ def memory_of(pair: Pair, engine: EngineSpec) -> Memory | str:
     places = {role: model.place for role, model in pair.models.items()}
     models: list[tuple[dict[str, Any], int]] = []
     for place in dict.fromkeys(places.values()):
-        found = _model(place) or (_model(places["base"]) if place == places["rl"] else None)
-        if found is None:
+        of_place = _model(place) or (_model(places["base"]) if place == places["rl"] else None)
+        if of_place is None:
             return f"The configuration of {place} is not on this machine."
-        models.append(found)
+        models.append(of_place)
     dtypes = [str(config.get("dtype") or config.get("torch_dtype") or "float32") for config, _ in models]
-    dtype = next((each for each in dtypes if each != "float32"), "float32") if engine.dtype == "auto" else engine.dtype
+    dtype = next((name for name in dtypes if name != "float32"), "float32") if engine.dtype == "auto" else engine.dtype
     width = WIDTHS.get(dtype, 2)
     layers = tuple(
         (config["num_hidden_layers"], config.get("num_key_value_heads") or config["num_attention_heads"], _size(config))

@@ -21,7 +21,7 @@ from rlvr_dir.records import RecordStore
 def rows_of(jobs: Sequence[Job], engine: Engine, store: RecordStore, pair: str = "") -> list[PlanRow]:
     """Return a row for each decoding of some jobs, in the order in which they are run; benchmarks are added up."""
     place = {decoding: n for n, decoding in enumerate(points_first(job.decoding for job in jobs))}
-    found: dict[Any, PlanRow] = {}
+    row_of: dict[Any, PlanRow] = {}
     lengths: dict[str, int] = {}  # tokens of a prompt
     for job in sorted(jobs, key=lambda job: place[job.decoding]):
         label, sampling = job.decoding.label(), job.sampling
@@ -39,8 +39,8 @@ def rows_of(jobs: Sequence[Job], engine: Engine, store: RecordStore, pair: str =
             if request.prompt not in lengths:
                 lengths[request.prompt] = len(encode_prompt(engine.tokenizer, request.prompt))
             most += max(0, min(sampling.max_tokens, limit - lengths[request.prompt]))
-        before = found.get(job.decoding, PlanRow(pair, label, 0, 0, 0))
-        found[job.decoding] = PlanRow(
+        before = row_of.get(job.decoding, PlanRow(pair, label, 0, 0, 0))
+        row_of[job.decoding] = PlanRow(
             pair,
             label,
             before.responses + len(job.requests),
@@ -48,7 +48,7 @@ def rows_of(jobs: Sequence[Job], engine: Engine, store: RecordStore, pair: str =
             before.most + most,
             (*before.lengths, *cached),
         )
-    return list(found.values())
+    return list(row_of.values())
 
 
 def plan_evaluation(spec: EvalSpec, records: Path, gpus: Gpus | None = None, *, trace: int | None = None) -> Plan:
@@ -84,9 +84,9 @@ def plan_jobs(
 
 def longest_of(jobs: Iterable[Job], engine: Engine) -> int:
     """Return the tokens that the longest response of some jobs can have, with its prompt."""
-    found = 1
+    longest = 1
     for job in jobs:
         prompts = {request.prompt for request in job.requests}
         prompt = max(len(encode_prompt(engine.tokenizer, text)) for text in prompts)
-        found = max(found, min(engine.context.limit(job.decoding), prompt + job.sampling.max_tokens))
-    return found
+        longest = max(longest, min(engine.context.limit(job.decoding), prompt + job.sampling.max_tokens))
+    return longest

@@ -59,8 +59,8 @@ def read_speeds(records: Path) -> tuple[Speed, ...]:
 def speed_of(records: Path, weights: Mapping[str, str], engine: Any) -> Speed | None:
     """Return the speed of a pair: with as many GPUs as `engine` (an `EngineSpec`) asks for, else the newest."""
     own = [speed for speed in read_speeds(records) if speed.weights == pair_digest(weights)]
-    asked = engine.tensor_parallel_size, engine.workers
-    alike = [speed for speed in own if (speed.tensor_parallel_size, speed.workers) == asked]
+    gpus = engine.tensor_parallel_size, engine.workers
+    alike = [speed for speed in own if (speed.tensor_parallel_size, speed.workers) == gpus]
     return next(iter([*alike[::-1], *own[::-1]]), None)
 
 

@@ -60,8 +60,8 @@ def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[st
         replaced.append(_replaced(row, rows, pair))
         where = f"on {benchmark_title(task)}" + (f" with {pair}" if pair else "")
         added.append(f"{in_points(row.difference)} {where}{_p_of(row)}")
-        for kind, known in decisions.items():
-            if (decision := known.get(id(row.reference))) is not None:
+        for kind, of_kind in decisions.items():
+            if (decision := of_kind.get(id(row.reference))) is not None:
                 decided[kind].append(f"{in_points(decision.difference)} {where}{_p_of(decision)}")
         if among > 1:
             chosen.append(f"{row.result.label} {where}")
@@ -73,8 +73,7 @@ def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[st
     if chosen:
         lines.append(
             f"These sentences are about {', '.join(chosen)}: among all replacements, the one that flags the fewest "
-            f"tokens "
-            "and is not significantly below the best."
+            "tokens and is not significantly below the best."
         )
     has_interval = any(row.difference.low == row.difference.low for row in rows)
     note = "Brackets are 95 % intervals, paired by problem. p is corrected over all comparisons of this page (Holm)."
@@ -83,15 +82,15 @@ def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[st
 
 def tiles(settings: Sequence[Setting]) -> list[Tile]:
     """Return the large numbers of a page: base, RL and the decodings of one benchmark with their changed tokens."""
-    found = []
+    large = []
     for setting in in_order(settings)[:MOST_TILES]:
         mode = setting.decoding.mode
         title = {"base": "Base", "rl": "RL"}.get(mode, setting.label)
         notes = [interval(*setting.interval)]
         if setting.decoding.gated:
             notes.append(f"{percent(setting.changed_ratio)} of tokens changed")
-        found.append(Tile(title, percent(setting.avg), tuple(filter(None, notes)), mode if mode in ALONE else "mixed"))
-    return found
+        large.append(Tile(title, percent(setting.avg), tuple(filter(None, notes)), mode if mode in ALONE else "mixed"))
+    return large
 
 
 def _replaced(row: Comparison, rows: Sequence[Comparison], pair: str) -> str:

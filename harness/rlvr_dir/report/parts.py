@@ -9,11 +9,11 @@ from rlvr_dir.stats import Estimate
 
 def parts_table(rows: Sequence[Comparison]) -> Section | None:
     """Return the five parts of each replacement whose cells were all decoded; None if there is none."""
-    found = five_parts(rows)
-    if not found:
+    whole_rows = five_parts(rows)
+    if not whole_rows:
         return None
     table = []
-    for parts in found:
+    for parts in whole_rows:
         replaced, base = parts["cut of other"].result, parts["second draw"].reference
         label = f"{replaced.label}, {replaced.benchmark}"
         for name, words in PARTS.items():

@@ -10,20 +10,20 @@ SHOWN = 20  # rows of a table
 AROUND = 30  # characters of an example's text on either side
 
 
-def replacements_chapter(found: Sequence[Replacements]) -> Chapter | None:
+def replacements_chapter(several: Sequence[Replacements]) -> Chapter | None:
     """Return a chapter with a table for each result; None if there is none."""
-    if not found:
+    if not several:
         return None
     text = (
         "A gate flags tokens that base proposes (RL, if RL is the primary). A flagged token changed if another token "
-        "was written: the proposed token was dropped. Δ log p is log π_RL − log π_Base. A negative value means that RL "
+        "was written: the proposed token was dropped. Δ log p is log π_RL − log π_base. A negative value means that RL "
         "made the token less likely, a positive one that RL made it more likely."
     )
-    sections = tuple(replacements_table(one, f"replacements-{number}") for number, one in enumerate(found))
+    sections = tuple(replacements_table(replaced, f"replacements-{number}") for number, replaced in enumerate(several))
     return Chapter("Which tokens changed", (text,), sections)
 
 
-def replacements_table(found: Replacements, name: str) -> Section:
+def replacements_table(replaced: Replacements, name: str) -> Section:
     """Return the table of the most frequent replacements."""
     rows = [
         {
@@ -34,21 +34,21 @@ def replacements_table(found: Replacements, name: str) -> Section:
             "Problems": row["problems"],
             "Δ log p\nof the dropped": cell(row["delta_logp"], 2, unit=1, plus=True),
             "Δ log p\nof the written": cell(row["delta_logp_written"], 2, unit=1, plus=True),
-            **({} if found.right is None else {"Responses right": cell(row["right"], 1, suffix=" %")}),
+            **({} if replaced.right is None else {"Responses right": cell(row["right"], 1, suffix=" %")}),
             "First example": _example(row),
         }
-        for row in found.frame[:SHOWN].to_dict("records")
+        for row in replaced.frame[:SHOWN].to_dict("records")
     ]
-    first, *notes = found.sentences()
+    first, *notes = replaced.sentences()
     notes.append(
-        f"The {len(rows)} most frequent of {len(found.frame):,} different replacements. Δ log p in nats, means."
+        f"The {len(rows)} most frequent of {len(replaced.frame):,} different replacements. Δ log p in nats, means."
     )
-    if found.right is not None:
+    if replaced.right is not None:
         notes.append(
             "Responses right: of the responses that have this replacement. Of all responses "
-            f"{100 * found.right:.1f} % are right."
+            f"{100 * replaced.right:.1f} % are right."
         )
-    if found.expected:
+    if replaced.expected:
         notes.append(
             "These are base's own responses, in which nothing was replaced. Instead of a written token the table has "
             "RL's most likely token there, if it is another one."

@@ -44,8 +44,8 @@ def in_order(settings: Sequence[Setting], decodings: Sequence[Decoding] = ()) ->
         decoding = setting.decoding
         if decoding.mode in ALONE:
             return tasks.index(setting.task), -1, ALONE.index(decoding.mode), 0
-        asked = ranks.get(decoding, len(ranks))
-        return tasks.index(setting.task), asked, gates.index(str(decoding.gate)), ORDER.index(decoding.mode)
+        position = ranks.get(decoding, len(ranks))
+        return tasks.index(setting.task), position, gates.index(str(decoding.gate)), ORDER.index(decoding.mode)
 
     return sorted(settings, key=rank)
 

@@ -76,14 +76,14 @@ def five_parts(rows: Sequence[Comparison]) -> list[dict[str, Comparison]]:
         for name in ("token", "decision", "cut of own", "second draw"):
             last = [*parts.values()][-1].reference
             of_base = name == "second draw"  # resample - base, which is no contrast of deciders
-            found = [
+            matching = [
                 each
                 for each in rows
                 if each.result is last
                 and (each.reference.decoding.mode == "base" if of_base else contrast_name(each) == name)
             ]
-            if found:
-                parts[name] = found[0]
+            if matching:
+                parts[name] = matching[0]
         if len(parts) == len(PARTS):
             whole.append({name: parts[name] for name in PARTS})
     return whole

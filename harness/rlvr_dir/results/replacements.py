@@ -80,8 +80,8 @@ class Replacements:
                 "earlier version of rlvr-dir wrote the record."
             )
         if marked := {kind: share for kind, share in self.kinds.items() if kind != "other" and share}:
-            shares = ", ".join(f"{kind} {percent(share)}" for kind, share in marked.items())
-            words.append(f"Of the flagged tokens, some are no words: {shares}.")
+            listed = ", ".join(f"{kind} {percent(share)}" for kind, share in marked.items())
+            words.append(f"Of the flagged tokens, some are no words: {listed}.")
         return words
 
 
@@ -95,7 +95,7 @@ def nats(value: float | None) -> str:
     return "" if value is None or value != value else f"{value:+.2f}"
 
 
-def as_text(found: Replacements, most: int = 5) -> str:
+def as_text(replaced: Replacements, most: int = 5) -> str:
     """Return the sentences of some replacements and a table of the `most` frequent, for a terminal."""
     head = ("dropped", "written", "times", "problems", "Δ log p, dropped", "written", "right")
     rows = [
@@ -108,9 +108,9 @@ def as_text(found: Replacements, most: int = 5) -> str:
             nats(row["delta_logp_written"]),
             percent(row["right"], 0) if row["right"] is not None else "",
         )
-        for row in found.frame[:most].to_dict("records")
+        for row in replaced.frame[:most].to_dict("records")
     ]
-    return "\n".join((*found.sentences(), *(["", markdown_table(head, rows, left=2)] if rows else [])))
+    return "\n".join((*replaced.sentences(), *(["", markdown_table(head, rows, left=2)] if rows else [])))
 
 
 def all_replacements(results: Sequence[EvalResult], tokenizer: Callable[[Sequence[Record]], Any]) -> list[Replacements]:
@@ -118,12 +118,12 @@ def all_replacements(results: Sequence[EvalResult], tokenizer: Callable[[Sequenc
 
     `tokenizer` returns the tokenizer of some records, or None (`rlvr_dir.results.tokenizers`).
     """
-    found = []
+    several = []
     for result in results:
         record = record_of(result) if result.decoding.gated else None
-        if record is not None and (one := replacements(result, record, tokenizer([record]))).changed:
-            found.append(one)
-    return found
+        if record is not None and (of_result := replacements(result, record, tokenizer([record]))).changed:
+            several.append(of_result)
+    return several
 
 
 def replacements(result: EvalResult, record: Record, tokenizer: Any = None) -> Replacements:

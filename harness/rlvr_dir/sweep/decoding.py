@@ -78,8 +78,8 @@ class DecodingObjective:
 
         own = self.spec.sampling
         for pair in self.spec.pairs:
-            asked = [entry.what for entry in self.entries(listed_points(self.spec)) if entry.pair == pair]
-            decodings = list(dict.fromkeys(decoding for decoding, sampling in asked if sampling == own))
+            drawn = [entry.item for entry in self.entries(listed_points(self.spec)) if entry.pair == pair]
+            decodings = list(dict.fromkeys(decoding for decoding, sampling in drawn if sampling == own))
             probe(self.spec.evaluation(pair, decodings), self.store, engine=self._open(pair))
         self.close()
 
@@ -108,13 +108,13 @@ class DecodingObjective:
 
         tasks, streams = len(preflight_of(self.spec)), dict[tuple[str, Sampling], dict[Decoding, list[Entry[Drawn]]]]()
         for entry in entries:  # several points may be the same decoding
-            decoding, sampling = entry.what
+            decoding, sampling = entry.item
             streams.setdefault((entry.pair, sampling), {}).setdefault(decoding, []).append(entry)
         for (pair, sampling), own in streams.items():
-            found: dict[Decoding, list[EvalResult]] = {decoding: [] for decoding in own}
+            of_decoding: dict[Decoding, list[EvalResult]] = {decoding: [] for decoding in own}
 
-            def done(result: EvalResult, own: Any = own, found: Any = found) -> None:
-                results = found[result.decoding]
+            def done(result: EvalResult, own: Any = own, of_decoding: Any = of_decoding) -> None:
+                results = of_decoding[result.decoding]
                 results.append(result)
                 if len(results) == tasks:
                     for each in results:
@@ -142,20 +142,20 @@ class DecodingObjective:
         own = {
             result.task: result
             for result in self._results
-            if (result.decoding, result.sampling) == entry.what and (not several or result.models == places_of(models))
+            if (result.decoding, result.sampling) == entry.item and (not several or result.models == places_of(models))
         }
         if not current:
-            found = [own[name] for name in _names(self.spec.tasks) if name in own]
-            return found if len(found) == len(_names(self.spec.tasks)) else None
+            results = [own[name] for name in _names(self.spec.tasks) if name in own]
+            return results if len(results) == len(_names(self.spec.tasks)) else None
         benchmarks = preflight_of(self.spec).values()
-        found = [own[b.name] for b in benchmarks if b.name in own and _is_of(own[b.name], b)]
-        return found if len(found) == len(benchmarks) else None
+        results = [own[b.name] for b in benchmarks if b.name in own and _is_of(own[b.name], b)]
+        return results if len(results) == len(benchmarks) else None
 
     # The summary
 
     def trial(self, entry: Entry[Drawn], results: Sequence[EvalResult]) -> CompleteTrial:
         """Return a complete point or reference, with its label and how it is drawn otherwise than the sweep."""
-        drawn = entry.what[1].difference_from(self.spec.sampling)
+        drawn = entry.item[1].difference_from(self.spec.sampling)
         label = results[0].decoding.label() + (f" ({drawn})" if drawn else "")
         facts = {
             "decoding": results[0].decoding.model_dump(mode="json"),

@@ -1,4 +1,4 @@
-"""What a sweep runs, as one list: its points and the references that they are compared with, each once."""
+"""The entries of a sweep, as one list: its points and the references that they are compared with, each once."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from rlvr_dir.sweep.matched import is_uniform, tau_for
 from rlvr_dir.sweep.points import Point, key
 from rlvr_dir.sweep.taus import Taus, gate_of
 
-What = TypeVar("What")  # of a sweep of decodings `Drawn`, of a sweep of trainings a `TrainSpec`
+Item = TypeVar("Item")  # of a sweep of decodings `Drawn`, of a sweep of trainings a `TrainSpec`
 Drawn = tuple[Decoding, Sampling]
 
 
 @dataclass(frozen=True)
-class Entry(Generic[What]):
+class Entry(Generic[Item]):
     """A point or, with `point` None, a reference: the decoding and its sampling, or the training, that it stands for.
 
     `number` is its place among the points, or among the references, in tables. In a search the number of a reference
@@ -26,7 +26,7 @@ class Entry(Generic[What]):
 
     pair: str
     point: Point | None
-    what: What
+    item: Item
     number: int = field(compare=False)
 
     def __hash__(self) -> int:
@@ -61,18 +61,18 @@ def entries_of(spec: SweepSpec, points: Iterable[Point], taus: Mapping[str, Taus
     """
     entries, numbered, first = list[Entry[Drawn]](), list(enumerate(points)), 0
     for pair in spec.pairs:
-        found = [(n, p, decoding_of(spec, p, taus[pair])) for n, p in numbered if p["pair"] == pair]
-        own = [(n, point, decoding) for n, point, decoding in found if decoding is not None]
+        runs = [(n, p, decoding_of(spec, p, taus[pair])) for n, p in numbered if p["pair"] == pair]
+        own = [(n, point, decoding) for n, point, decoding in runs if decoding is not None]
         decodings = {decoding for _, _, decoding in own}
         controls = [control for _, _, decoding in own for control in controls_of(spec, decoding)]
         base_and_rl = [Decoding(mode="base"), Decoding(mode="rl")]
         wanted = dict.fromkeys([*base_and_rl, *spec.references, *controls])
         drawn = [(decoding, spec.sampling) for decoding in wanted if decoding not in decodings] + spec.other_samplings
-        references = [Entry(pair, None, what, first + n) for n, what in enumerate(drawn)]
+        references = [Entry(pair, None, item, first + n) for n, item in enumerate(drawn)]
         first += len(drawn)
 
         ordered = points_first([*base_and_rl, *(decoding for _, _, decoding in own), *wanted])
         place = {(decoding, spec.sampling): n for n, decoding in enumerate(ordered)}
         varied = [Entry(pair, point, (decoding, spec.sampling), n) for n, point, decoding in own]
-        entries += sorted([*varied, *references], key=lambda entry: place.get(entry.what, len(place)))
+        entries += sorted([*varied, *references], key=lambda entry: place.get(entry.item, len(place)))
     return entries

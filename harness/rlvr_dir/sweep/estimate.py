@@ -114,19 +114,19 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
             for each in (decoding, *controls_of(spec, decoding)[::-1]):
                 words = " ".join(filter(None, (each.mode, each.strength, each.criterion)))
                 labels.append(f"{words} at {100 * point[RATIO]:g} % replaced")
-    return list(dict.fromkeys(entry.what for entry in entries if entry.pair == pair)), list(dict.fromkeys(labels))
+    return list(dict.fromkeys(entry.item for entry in entries if entry.pair == pair)), list(dict.fromkeys(labels))
 
 
 def _responses(spec: SweepSpec) -> int:
     """Return how many responses a decoding needs; of shipped benchmarks that are not here by their known sizes."""
     try:
-        asked = [(benchmark.golds, benchmark.facts.families) for benchmark in preflight_of(spec).values()]
+        read = [(benchmark.golds, benchmark.facts.families) for benchmark in preflight_of(spec).values()]
     except NoDataError:
         sizes = [benchmark_size(name) or 0 for task in spec.tasks for name in GROUPS.get(task, (task,))]
         if not all(sizes):
             raise
-        asked = [(map(str, range(size)), None) for size in sizes]
-    return spec.sampling.samples * sum(len(spec.part.select([*ids], of)[: spec.limit]) for ids, of in asked)
+        read = [(map(str, range(size)), None) for size in sizes]
+    return spec.sampling.samples * sum(len(spec.part.select([*ids], of)[: spec.limit]) for ids, of in read)
 
 
 class _PairRecords:

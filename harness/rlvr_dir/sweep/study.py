@@ -83,8 +83,8 @@ class Study:
     @property
     def points(self) -> list[Point]:
         """Return the points that are known by now: those that are listed, or that were proposed."""
-        told = [] if self.spec.method in LISTED else [trial.user_attrs["point"] for trial in self._trials()]
-        return list({key(point): point for point in (*self._listed, *told, *self._batch[1])}.values())
+        proposed = [] if self.spec.method in LISTED else [trial.user_attrs["point"] for trial in self._trials()]
+        return list({key(point): point for point in (*self._listed, *proposed, *self._batch[1])}.values())
 
     def batches(self) -> Iterator[list[Point]]:
         """Yield the points that are run together: first all that are known, then batch by batch what a search proposes.
@@ -98,18 +98,18 @@ class Study:
         search = _Replay(self.spec, self._distributions())
         while True:
             trials = self._trials()
-            told = [trial for trial in trials if trial.user_attrs.get("batch") == search.batch]
-            before = told[0].number if told else len(trials)
+            of_batch = [trial for trial in trials if trial.user_attrs.get("batch") == search.batch]
+            before = of_batch[0].number if of_batch else len(trials)
             search.learn(trial for trial in trials if "batch" not in trial.user_attrs and trial.number < before)
-            size = told[0].user_attrs["size"] if told else self.spec.at_once or 1
+            size = of_batch[0].user_attrs["size"] if of_batch else self.spec.at_once or 1
             points = search.ask(size)
-            if len(told) < size:
+            if len(of_batch) < size:
                 if not points:
                     return
                 self._batch = search.batch, points
                 yield points
-                told = [trial for trial in self._trials() if trial.user_attrs.get("batch") == search.batch]
-            search.learn(told)
+                of_batch = [trial for trial in self._trials() if trial.user_attrs.get("batch") == search.batch]
+            search.learn(of_batch)
             search.next_batch()
 
     def tell(self, trial: CompleteTrial) -> None:
@@ -126,12 +126,12 @@ class Study:
             return
         number, proposed = self._batch
         states = {(key(trial.user_attrs["point"]), trial.state) for trial in self._trials()}
-        found = {key(trial.point): trial for trial in complete if trial.point is not None}
+        trial_of = {key(trial.point): trial for trial in complete if trial.point is not None}
         own = {key(point) for point in proposed}
         for point in self.points:
             name = key(point)
-            if name in found and (name, TrialState.COMPLETE) not in states:
-                self._add(point, found[name], {"batch": number, "size": len(own)} if name in own else {})
+            if name in trial_of and (name, TrialState.COMPLETE) not in states:
+                self._add(point, trial_of[name], {"batch": number, "size": len(own)} if name in own else {})
             elif name in failed and name in own and (name, TrialState.FAIL) not in states:
                 self._add(point, None, {"batch": number, "size": len(own)})
         self._batch = 0, []
@@ -142,10 +142,10 @@ class Study:
         facts: dict[str, Any] = {"state": TrialState.FAIL}
         if trial is not None:
             facts = {"state": TrialState.COMPLETE, "value": trial.metrics[self.spec.metric.name]}
-        shown = {"label": trial.label, "metrics": trial.metrics} if trial else {}
+        described = {"label": trial.label, "metrics": trial.metrics} if trial else {}
         facts |= {"params": {name: point[name] for name in kinds}, "distributions": kinds}
         try:
-            self._study.add_trial(create_trial(user_attrs={"point": dict(point), **shown, **attributes}, **facts))
+            self._study.add_trial(create_trial(user_attrs={"point": dict(point), **described, **attributes}, **facts))
         except OSError as failure:
             raise disk_error(failure, self._folder.journal, "every response that was stored is safe") from None
 

@@ -183,13 +183,13 @@ class TrainingObjective:
         """Return plain DAPO, unless a point is just that, and the points."""
         pair, plain_dapo = next(iter(self.spec.pairs)), self.spec.plain_dapo
         entries = [Entry(pair, point, self.spec.training(point), number) for number, point in enumerate(points)]
-        among = any(entry.what.same == plain_dapo.same for entry in entries)
+        among = any(entry.item.same == plain_dapo.same for entry in entries)
         return [*([] if among else [Entry(pair, None, plain_dapo, 0)]), *entries]
 
     def prepare(self, points: Sequence[Point]) -> None:
         """Refuse to go on if a file's content has changed since points were trained; raises UserError."""
         for entry in self.entries(points):
-            TrainingFolder(folder_of(entry.what, self.store)).check(inputs(self.spec.plain_dapo))
+            TrainingFolder(folder_of(entry.item, self.store)).check(inputs(self.spec.plain_dapo))
 
     def run(self, entries: Sequence[Entry[TrainSpec]], complete: Complete, fail: Fail) -> None:
         """Train one after the other, or `workers` at a time in processes of their own.
@@ -201,7 +201,7 @@ class TrainingObjective:
         if self.spec.workers.count == 1:
             for entry in entries:
                 try:
-                    complete(entry, train_seeds(entry.what, self.store, self.say))
+                    complete(entry, train_seeds(entry.item, self.store, self.say))
                 except TrainerError as error:
                     fail(entry, str(error))
             return
@@ -210,7 +210,7 @@ class TrainingObjective:
             slots.put(gpus(self.spec, number))
         pool = ThreadPoolExecutor(self.spec.workers.count)
         try:
-            futures = {pool.submit(_train_apart, entry.what, self.store, slots): entry for entry in entries}
+            futures = {pool.submit(_train_apart, entry.item, self.store, slots): entry for entry in entries}
             for future in as_completed(futures):
                 entry, reason = futures[future], future.result()
                 results = self.stored(entry)
@@ -223,7 +223,7 @@ class TrainingObjective:
 
     def stored(self, entry: Entry[TrainSpec], *, current: bool = True) -> list[SeedResult] | None:
         """Return the results of the seeds of an entry; None unless all are trained."""
-        return seeds_of(entry.what, self.store)
+        return seeds_of(entry.item, self.store)
 
     def trial(self, entry: Entry[TrainSpec], results: Sequence[SeedResult]) -> CompleteTrial:
         """Return a finished training with its label: `low_prob α0.2`, and what else the point sets."""

@@ -68,7 +68,7 @@ def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None
         return
     token = decision.token[:, None]
     facts = channel.encode(decision.replaced, decision.changed, decision.delta_logp).to(logits.dtype)[:, None]
-    told = (decision.changed & ~decision.delta_logp.isnan())[:, None]
+    has_numbers = (decision.changed & ~decision.delta_logp.isnan())[:, None]
     beside = channel.slots(decision.token, channel.PROPOSAL)
     numbers = channel.encode_proposal(decision.proposed, decision.delta_logp_written).to(logits.dtype)
     if decided is None:
@@ -76,8 +76,8 @@ def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None
     else:
         facts = torch.where(decided[:, None], facts, logits.gather(1, token))
         logits.masked_fill_(decided[:, None], float("-inf"))
-        told = told & decided[:, None]
-    logits.scatter_(1, beside, torch.where(told, numbers, logits.gather(1, beside)))
+        has_numbers = has_numbers & decided[:, None]
+    logits.scatter_(1, beside, torch.where(has_numbers, numbers, logits.gather(1, beside)))
     logits.scatter_(1, token, facts)
 
 
