@@ -80,7 +80,9 @@ def report(
     more += [paper_chapter()] if tables_of_the_paper else []
     if not results and not more:
         raise UserError(
-            "There is nothing to report", argument="results", hint="Name a folder, for example `rlvr-dir report runs`."
+            "There is nothing to report",
+            argument="results",
+            hint="Name a folder of results, for example `rlvr-dir report runs`.",
         )
     check_writable(out)
     facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
