@@ -49,11 +49,11 @@ def compare_kinds(
     for kind in kinds:
         name, equals, place = kind.partition("=")
         if not equals:
-            raise UserError(f"kinds={kind!r} has no name; accepted: KIND=PLACE")
+            raise UserError("has no name", argument="kinds", value=kind, accepted="KIND=PLACE")
         places.setdefault(name, []).append(place)
     shares = parse_numbers("changed", changed, float)
     if not all(0 < share < 1 for share in shares):
-        raise UserError(f"changed={changed!r} is refused; accepted: fractions between 0 and 1")
+        raise UserError(argument="changed", value=changed, accepted="fractions between 0 and 1")
     check_writable(out)
     path = pair_statistics({name: read_results(found) for name, found in places.items()}, shares).write(out)
     echo(f"written: {path}; `python -m examples.stage report --analysis {path.parent}` draws it")

@@ -106,14 +106,17 @@ def _started(start: Path | str | None, training: str) -> Path | None:
         UserError: it holds no pair, or `noise` is asked for without one.
     """
     if start is None and training == "noise":
-        raise UserError("training='noise' needs a true pair, for the noise's norm; give start= too (--start DIR)")
+        raise UserError(
+            "needs a trained pair, whose weights set the norm of the noise",
+            argument="training", value=training, hint="Pass start (--start DIR) too.",
+        )  # fmt: skip
     if start is None:
         return None
     folder = Path(start).resolve()
     _facts(folder, "start")
     for name in ("base", "rl") if training == "noise" else ("base",):
         if not (folder / name / "model.safetensors").is_file():
-            raise UserError(f"start={str(start)!r} has no {name}/; accepted: a folder that `build` made")
+            raise UserError(f"has no {name}/", argument="start", value=start, accepted="a folder that `build` made")
     return folder
 
 
@@ -127,9 +130,8 @@ def _facts(folder: Path, argument: str = "pair") -> dict[str, Any]:
         facts = json.loads((folder / "build.json").read_text())
         return facts if facts["dapo"]["settings"] and facts["pretraining"]["settings"] else {}
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(
-            f"{argument}={str(folder)!r} has no build.json of a build; accepted: what `build` made"
-        ) from None
+        accepted = "a folder that `build` made"
+        raise UserError("has no build.json of a build", argument=argument, value=folder, accepted=accepted) from None
 
 
 def _trained(

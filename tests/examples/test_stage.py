@@ -296,4 +296,4 @@ def test_the_script_compares_kinds_and_reports_on_them(kinds, tmp_path):
     done = stage("report", "--analysis", out, "--out", tmp_path / "report")
     assert done.returncode == 0, done.stderr
     assert "What each criterion gains over base." in (tmp_path / "report/report.md").read_text()
-    states(stage("pairs", "RL").stderr, "error: ", "kinds=RL", "KIND=PLACE")
+    states(stage("pairs", "RL").stderr, "error: ", "RL", "KIND=PLACE")

@@ -94,7 +94,7 @@ def test_a_row_of_another_form_is_named(bad, message):
 
 @pytest.mark.parametrize("count", [0, 16_999, 18_000])
 def test_a_part_and_another_set_are_refused(count):
-    with refuses("17", "000", "999", count):
+    with refuses("17,000", "17,999", f"{count:,}"):
         dapo_math({"problem": f"{n}?", "answer": "1"} for n in range(count))
 
 

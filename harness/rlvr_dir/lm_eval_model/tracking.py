@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.errors import UserError
 from rlvr_dir.evals.loop import versions
 from rlvr_dir.lm_eval_model.lm import RlvrDirLM
 from rlvr_dir.problems.generation import has_template
-from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, of_likelihoods, task_scores
+from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, refuse_likelihoods, task_scores
 from rlvr_dir.problems.task import SampledMathTask
 from rlvr_dir.results.show import warnings
 from rlvr_dir.text import visible
@@ -38,8 +37,7 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
         call |= {"apply_chat_template": True, "fewshot_as_multiturn": turns}
     loaded, chosen = (call.get("task_dict") or {}).get("tasks", {}), call.get("samples") or {}
     for name, task in loaded.items():
-        if refusal := of_likelihoods(task):
-            raise UserError(f"{refusal}", argument="task", value=name)
+        refuse_likelihoods(task, name)
     keeps, log_samples = bool(store or own.records), call.get("log_samples", True)  # as in lm-eval
     others = {name: task for name, task in loaded.items() if keeps and not isinstance(task, SampledMathTask)}
     lm.tasks = {name: LmEvalBenchmark.of_task(task, chosen.get(name)) for name, task in others.items()}

@@ -173,26 +173,35 @@ def _loaded(path: str, file: str) -> LmEvalBenchmark:
         )
     [benchmark] = benchmarks
     task = benchmark.task
-    refusal = of_likelihoods(task)
+    refuse_likelihoods(task, path)
+    problem, accepted = "", "a task of text that runs no code"
     if getattr(task, "MULTIMODAL", False):
-        refusal = "shows images or sound, which is refused; accepted: a task of text that runs none"
+        problem = "shows images or sound"
     elif getattr(task, "UNSAFE_CODE", False):
-        refusal = "runs code that the models write, which is refused; accepted: a task of text that runs none"
+        problem = "runs code that the models write"
     elif not NAME.fullmatch(benchmark.name):
-        refusal = f"has task: {benchmark.name!r}, which names folders; accepted: letters, digits, '_', '-' and '.'"
-    if refusal:
-        raise UserError(f"{refusal}", argument="task", value=path)
+        problem = f"has task: {benchmark.name!r}, which becomes the name of a folder"
+        accepted = "letters, digits, '_', '-' and '.'"
+    if problem:
+        raise UserError(problem, argument="task", value=path, accepted=accepted)
     return benchmark
 
 
-def of_likelihoods(task: Any) -> str:
-    """Say of a task of lm-eval's that it asks for likelihoods; empty where it asks for text."""
-    if task.OUTPUT_TYPE == "generate_until":
-        return ""
-    return (
-        f"has output_type={task.OUTPUT_TYPE!r}; accepted: generate_until, since a rule for decoding with two models "
-        "assigns no likelihood to a given text"
-    )
+def refuse_likelihoods(task: Any, name: object) -> None:
+    """Raise UserError if an lm-eval task asks for likelihoods instead of text.
+
+    Args:
+        task: lm-eval's task.
+        name: What the user calls it.
+    """
+    if task.OUTPUT_TYPE != "generate_until":
+        raise UserError(
+            f"has output_type={task.OUTPUT_TYPE!r}, and a rule for decoding with two models assigns no likelihood to a "
+            "given text",
+            argument="task",
+            value=name,
+            accepted="generate_until",
+        )
 
 
 @contextmanager
