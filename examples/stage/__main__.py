@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from examples.stage.chapter import pairs_chapter
-from examples.stage.kinds import pair_statistics
+from examples.stage.kinds import nearest_of, pair_statistics
 from rlvr_dir.cli import main
 from rlvr_dir.cli.base import echo, group, parse_numbers
 from rlvr_dir.cli.report import report
@@ -57,6 +57,16 @@ def compare_kinds(
     check_writable(out)
     path = pair_statistics({name: read_results(found) for name, found in places.items()}, shares).write(out)
     echo(f"written: {path}; `python -m examples.stage report --analysis {path.parent}` draws it")
+
+
+@app.command("nearest")
+def nearest(
+    places: Annotated[list[Path], typer.Argument(help="Results of RL checkpoints, a folder each.")],
+    to: Annotated[Path, typer.Option(help="Results of the checkpoint whose accuracy is to be matched.")],
+    skip: Annotated[int, typer.Option(help="Leave out this many problems, on which the study reports.", min=0)] = 120,
+) -> None:
+    """Print the place whose RL checkpoint is right about as often as another checkpoint."""
+    echo(str(nearest_of(to, places, skip)))
 
 
 if __name__ == "__main__":

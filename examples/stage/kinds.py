@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,20 +22,29 @@ from rlvr_dir.config.pair import model_name
 from rlvr_dir.decode.trace import Trace
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates import Threshold
+from rlvr_dir.results import read_results
 from rlvr_dir.results.from_records import record_of
 from rlvr_dir.results.matching import conflicting_weights, match_key
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.stats import Estimate, RunScores, family
 
-BY_RL = "veto by RL"  # the gate decides, as in a veto, and RL writes
-# At the same gate, by the mode and gamma of each: from the third on base writes.
-CONTROLS = {"resample": ("resample", -1.0), "veto": ("veto", -1.0), "reject": ("reject", -1.0), BY_RL: ("veto", 0.0)}
-# RL's token where RL decides, and where the gate does; RL's decision over base's own draw and over the gate's; the
-# first and the third together; base's own draw.
-STEPS = (
-    ("replace", "reject"), (BY_RL, "veto"), ("reject", "resample"), ("reject", "veto"), ("replace", "resample"),
-    ("resample", "base"),
-)  # fmt: skip
+# The decodings at the gate of a replacement, by who decides whether the flagged token is dropped, and who writes.
+CELLS: dict[str, tuple[Literal["gate", "base", "rl"] | None, Literal["base", "rl"]]] = {
+    "resample": (None, "base"), "base, base": ("base", "base"), "RL, base": ("rl", "base"), "RL, RL": ("rl", "rl"),
+    "base, RL": ("base", "rl"), "gate, base": ("gate", "base"), "gate, RL": ("gate", "rl"),
+}  # fmt: skip
+COIN = "coin, base"  # a coin that drops as often as RL does, where base writes
+# Contrasts, each of which changes one thing. The first five add up to replace - base.
+STEPS = {
+    "second draw": ("resample", "base"), "cut of base": ("base, base", "resample"),
+    "decision": ("RL, base", "base, base"), "token": ("RL, RL", "RL, base"), "cut of RL": ("replace", "RL, RL"),
+    "rate": (COIN, "base, base"), "choice": ("RL, base", COIN), "token first": ("base, RL", "base, base"),
+    "decision last": ("RL, RL", "base, RL"), "decision over gate": ("RL, base", "gate, base"),
+    "token where gate decides": ("gate, RL", "gate, base"),
+}  # fmt: skip
+PATH = tuple(STEPS)[:5]
+INTERACTION = "interaction"  # token less token first: what RL's token adds where RL decides and not where base does
+GAIN = "replace"  # itself, in place of a step
 FIRST = "delta_logp"  # which the others are compared with
 Point = tuple[float, float, np.ndarray]  # shares of flagged and of changed tokens; right answers, (problems, samples)
 
@@ -48,7 +58,8 @@ class OnePair:
     base: EvalResult | None = None
     seen: dict[Decoding, str] = field(default_factory=dict)  # by their results' hashes
     gates: dict[str, list[tuple[float, Decoding]]] = field(default_factory=lambda: defaultdict(list))  # as `criteria`
-    controls: dict[Decoding, np.ndarray] = field(default_factory=dict)  # of all modes in `CONTROLS`
+    controls: dict[Decoding, np.ndarray] = field(default_factory=dict)  # of all of `CELLS`
+    coins: dict[Decoding, np.ndarray] = field(default_factory=dict)  # by the resampling at their gate
     traces: list[Trace] | None = None  # of base's own answers; None until `apart` reads them
     weights: dict[str, str] = field(default_factory=dict)  # by role, as far as results tell
 
@@ -73,25 +84,28 @@ class OnePair:
         if how.mode in ("base", "rl"):
             self.levels[how.mode] = result.correct
             self.base = result if how.mode == "base" else self.base
-        elif how.mode == "replace" and how.primary == "base":
+        elif how.mode == "replace" and how.primary == "base" and how.decider is None:
             points = self.criteria[how.criterion]
             points.append((result.replacement_ratio, result.changed_ratio, result.correct))
             points.sort(key=lambda point: point[0])
             self.gates[how.criterion].append((result.replacement_ratio, how))
             self.gates[how.criterion].sort(key=lambda gate: gate[0])
-        elif (how.mode, how.gamma) in CONTROLS.values() and how.primary == "base":
+        elif isinstance(how.decider, float) and how.primary == "base" and how.mode == "resample":
+            self.coins[how.cell(None, "base")] = result.correct
+        elif how.primary == "base" and how.mode != "extrapolate":
             self.controls[how] = result.correct
 
     def control(self, criterion: str, i: int, name: str) -> np.ndarray | None:
-        """Return the right answers of a point's control, by its name in `CONTROLS`; None where it was not decoded.
+        """Return the right answers of a point's control, by its name in `CELLS` or `COIN`; None if it was not decoded.
 
         A gate without a threshold, as the coupling, has none.
         """
         how = self.gates[criterion][i][1]
         if not isinstance(how.gate, Threshold):
             return None
-        mode, gamma = CONTROLS[name]
-        return self.controls.get(how.replace(mode=mode, gamma=gamma))
+        if name == COIN:
+            return self.coins.get(how.cell(None, "base"))
+        return self.controls.get(how.cell(*CELLS[name]))
 
     def apart(self, criterion: str, i: int) -> float | None:
         """Return how far both models are apart without base's token, where a point's gate flags base's own tokens.
@@ -137,7 +151,7 @@ class OnePair:
             each: [(flagged, changed, _any(right)) for flagged, changed, right in points]
             for each, points in self.criteria.items()
         }
-        return OnePair(levels, criteria, gates=self.gates, controls={w: _any(x) for w, x in self.controls.items()})
+        return OnePair(levels, criteria, gates=self.gates)
 
 
 def _any(right: np.ndarray) -> np.ndarray:
@@ -197,6 +211,17 @@ class Kind:
             return self.level(name)
         return self.point(criterion, i) if name == "replace" else self.control(criterion, i, name)
 
+    def step(self, criterion: str, i: int, name: str) -> RunScores | None:
+        """Return a contrast of `STEPS`, or the interaction, as differences of answers; None where a side is missing."""
+        if name == INTERACTION:
+            sides = [self.step(criterion, i, each) for each in ("token", "token first")]
+        else:
+            sides = [self.way(criterion, i, each) for each in STEPS[name]]
+        one, other = sides
+        if one is None or other is None:
+            return None
+        return self._scores(f"{name} of {criterion} {i}", {base: x - other.runs[base] for base, x in one.runs.items()})
+
     def at_changed(self, criterion: str, share: float) -> RunScores | None:
         """Return a criterion's scores at a share of changed tokens; None where one pair has none."""
         runs = {base: pair.at_changed(criterion, share) for base, pair in self.pairs.items()}
@@ -228,11 +253,11 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     Tables: `kinds` (base, RL and their difference); `rules` (the gain of each criterion over base at each of its
     points); both again in Pass@n of all n samples, `kinds_pass` and `rules_pass`; `against` (the gain of delta log p
     less another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares
-    of *changed* tokens, interpolated); `controls` (each `step` of a point: replace less reject, reject less resample
-    and less veto, replace less resample; of the first, how far both models are `apart` where they write); `cells`
-    (the accuracy of base, of RL, and of each way of redrawing at a point, pair by pair); `placebos` (the gain in the
-    first kind less that in a kind of pairs with the same bases, point by point of criteria that have as many in
-    both).
+    of *changed* tokens, interpolated); `controls` (each `step` of a point, see `STEPS`; of the token, how far both
+    models are `apart` where they write); `cells` (the accuracy of base, of RL, and of each decoding at a point, pair
+    by pair); `placebos` (the gain, and each `step`, in the first kind less that in a kind of pairs with the same
+    bases, point by point of criteria that have as many in both); `problems` (how many answers to each problem were
+    right, by pair and decoding).
     The p values of a table and kind, and of a step, are corrected by Holm's method.
 
     Args:
@@ -263,8 +288,26 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
             "controls": _compared("difference", [each for kind in kinds for each in _over_controls(kind)]),
             "cells": tuple(row for kind in kinds for row in _cells(kind)),
             "placebos": _compared("difference", [each for kind in kinds[1:] for each in _beside(kinds[0], kind)]),
+            "problems": tuple(row for kind in kinds for row in _problems(kind)),
         },
     )
+
+
+def nearest_of(target: Path, places: Sequence[Path], skip: int) -> Path:
+    """Return the place whose RL checkpoint's accuracy is nearest to that of the RL checkpoint in `target`.
+
+    Args:
+        target: results of one RL checkpoint.
+        places: results of others on the same problems.
+        skip: how many problems, from the first, are left out.
+    """
+
+    def accuracy(place: Path) -> float:
+        (result,) = [each for each in read_results([str(place)]) if each.decoding.mode == "rl"]
+        return float(result.correct[skip:].mean())
+
+    wanted = accuracy(target)
+    return min(places, key=lambda place: abs(accuracy(place) - wanted))
 
 
 def _unlike(results: Sequence[EvalResult]) -> str:
@@ -320,15 +363,17 @@ def _rivals(kind: Kind, changed: Sequence[float]) -> list[Asked]:
 
 
 def _over_controls(kind: Kind) -> list[Asked]:
-    """Take each point apart: RL's token, RL's decision, and replace less base's own second draw."""
-    rows = []
-    for first, minus in STEPS:
+    """Take each point apart, by the contrasts of `STEPS` and their interaction."""
+    rows: list[Asked] = []
+    for name in (*STEPS, INTERACTION):
         for each in kind.points:
-            sides = [kind.way(*each, mode) for mode in (first, minus)]
+            about = {**_about(kind, *each), "step": name} | ({"apart": kind.apart(*each)} if name == "token" else {})
+            if name == INTERACTION:
+                sides = [kind.step(*each, part) for part in ("token", "token first")]
+            else:
+                sides = [kind.way(*each, side) for side in STEPS[name]]
             if sides[0] is not None:
-                about = {**_about(kind, *each), "step": f"{first} minus {minus}"}
-                about |= {"apart": kind.apart(*each)} if minus == "reject" else {}
-                rows.append((about, *sides))
+                rows.append((about, sides[0], sides[1]))
     return rows
 
 
@@ -337,7 +382,7 @@ def _cells(kind: Kind) -> list[dict[str, Any]]:
     rows = []
     for criterion, i in kind.points:
         for key, pair in kind.pairs.items():
-            known = {name: pair.control(criterion, i, name) for name in CONTROLS}
+            known = {name: pair.control(criterion, i, name) for name in (*CELLS, COIN)}
             if all(right is None for right in known.values()):
                 continue
             right = {**pair.levels, "replace": pair.criteria[criterion][i][2], **known}
@@ -347,17 +392,45 @@ def _cells(kind: Kind) -> list[dict[str, Any]]:
     return rows
 
 
+def _problems(kind: Kind) -> list[dict[str, Any]]:
+    """Count the right answers to each problem, in the order of the problems, by pair and decoding."""
+    rows = []
+    for key, pair in kind.pairs.items():
+        about = {"kind": kind.name, "pair": model_name(key)}
+        for mode, right in pair.levels.items():
+            rows.append({**about, "criterion": "", "point": None, "decoding": mode, "right": _counts(right)})
+        for criterion, i in kind.points:
+            ways = {"replace": pair.criteria[criterion][i][2]}
+            ways |= {name: x for name in (*CELLS, COIN) if (x := pair.control(criterion, i, name)) is not None}
+            at = {**about, "criterion": criterion, "point": i}
+            rows += [{**at, "decoding": name, "right": _counts(right)} for name, right in ways.items()]
+    return rows
+
+
+def _counts(right: np.ndarray) -> str:
+    return " ".join(str(int(each)) for each in right.sum(axis=1))
+
+
 def _beside(first: Kind, kind: Kind) -> list[Asked]:
     """Set the first kind's points against those of a kind with the same bases, of criteria with as many points."""
     if not kind.pairs.keys() <= first.pairs.keys():
         return []
     counts, others = (Counter(criterion for criterion, _ in one.points) for one in (first, kind))
     both = [each for each in kind.points if counts[each[0]] == others[each[0]]]
-    return [({**_about(first, *each), "kind": kind.name}, first.point(*each), kind.point(*each)) for each in both]
+    rows: list[Asked] = [
+        ({**_about(first, *each), "kind": kind.name, "step": GAIN}, first.point(*each), kind.point(*each))
+        for each in both
+    ]
+    for name in STEPS:
+        for each in both:
+            sides = first.step(*each, name), kind.step(*each, name)
+            if sides[0] is not None:
+                rows.append(({**_about(first, *each), "kind": kind.name, "step": name}, sides[0], sides[1]))
+    return rows
 
 
 def _column(about: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the kind and, of controls, the step that a row is about."""
+    """Return the kind and, of controls and placebos, the step that a row is about."""
     return about["kind"], about.get("step")
 
 

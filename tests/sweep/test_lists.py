@@ -25,13 +25,13 @@ def test_a_total_counts_what_is_missing_and_the_thresholds(tmp_path):
     assert total == Cost(jobs=10, responses=10 * 3 * 2, thresholds=0, tokens=10 * 3 * 2 * 40)
     matched = sweep(parameters={"decode.tau": {"ratio": [0.1, 0.2]}}, decode={})
     estimate = open_sweep(matched, Places.under(tmp_path)).objective.estimate()
-    ways = [f"{way} delta_logp at {share} % replaced" for share in (10, 20) for way in ("replace", "reject", "veto")]
+    ways = [f"{way} at {share} % flagged" for share in (10, 20) for way in ("replace", "reject", "veto")]
     assert [row.label for row in estimate.rows] == ["base", "rl", *ways]
     assert estimate.thresholds == (2 * 6, 2 * 6 * 40)
     assert len(estimate.notes) == 1
     total = estimate.total
     gated = open_sweep(matched.replace(decode={"gamma": 0.05}), Places.under(tmp_path)).objective.estimate()
-    assert gated.rows[-4].label == "extrapolate γ0.05 delta_logp at 20 % replaced"
+    assert gated.rows[-4].label == "extrapolate at 20 % flagged γ0.05"
     assert (total.thresholds, total.responses) == (2 * 6, 8 * 6)
     assert total.tokens == 60 * 40
     for gamma, ways in ({}, 2 + 15), ({"decode.gamma": {"values": [0.1]}}, 2 + 20):  # with controls

@@ -135,7 +135,8 @@ def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
     labels = [
         "base",
         "rl",
-        *(f"{entry} delta_logp at 10 % replaced" for entry in ("extrapolate γ0.1", "replace", "reject", "veto")),
+        "extrapolate at 10 % flagged γ0.1",
+        *(f"{entry} at 10 % flagged" for entry in ("replace", "reject", "veto")),
     ]
     assert [row.label for row in found.rows] == labels
     assert not list(tmp_path.iterdir())

@@ -307,11 +307,15 @@ class Decoding(Spec, frozen=True):
         control = self.control()
         return () if control == self else (*control.controls(), control)
 
-    def label(self) -> str:
-        """Return a short name: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`."""
+    def label(self, threshold: str = "") -> str:
+        """Return a short name: `base`, `rl`, `replace τ-0.3`, `extrapolate τ-0.3 γ0.05 on rl`.
+
+        Args:
+            threshold: Text to print in place of τ, for a threshold that is not known yet (`at 2 % flagged`).
+        """
         if self.gate is None:
             return self.mode
-        words = [self.mode] if self.tau is None else [self.mode, f"τ{self.tau:.3g}"]
+        words = [self.mode] if self.tau is None else [self.mode, threshold or f"τ{self.tau:.3g}"]
         words += [self.strength] if self.strength else []
         if self.names_decider:
             words.append(f"coin {self.decider:g}" if isinstance(self.decider, float) else f"{self.decider} decides")

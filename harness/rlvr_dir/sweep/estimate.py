@@ -111,9 +111,8 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
     for point in points:
         if decoding_of(spec, point, taus) is None:
             decoding = spec.decoding(point, 0.0)
-            for each in (decoding, *controls_of(spec, decoding)[::-1]):
-                words = " ".join(filter(None, (each.mode, each.strength, each.criterion)))
-                labels.append(f"{words} at {100 * point[RATIO]:g} % replaced")
+            flagged = f"at {100 * point[RATIO]:g} % flagged"
+            labels += [each.label(flagged) for each in (decoding, *controls_of(spec, decoding)[::-1])]
     return list(dict.fromkeys(entry.item for entry in entries if entry.pair == pair)), list(dict.fromkeys(labels))
 
 
