@@ -141,6 +141,8 @@ KIND_random := random reward
 KIND_length := reward for length
 KIND_own_samples := own samples
 KIND_noise := noise
+KIND_step := matched step
+KIND_sharp := sharpened copy
 # Two at a time: each has one thread. A pair's name says what it is: pairs/noise-2 is the placebo `noise` of seed-2.
 AT_ONCE := xargs -P 2 -I '{}' bash -c
 paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, who decides and who writes; reports/stage (hours)
@@ -155,17 +157,16 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, who decide
 	rm -rf reports/stage
 	$(BIN)/python -m examples.stage report --analysis $(STAGE)/analysis \
 		--title "True pairs and placebos" --out reports/stage
-	@# Who decides, and who writes: the gates fixed beforehand (docs/decisions.md); true pairs and placebos.
-	printf '%s\n' $(DECIDE) | $(AT_ONCE) 'for gate in "delta_logp [0.01,0.02,0.05,0.2]" "kl [0.05,0.2]"; do set -- $$gate; \
-		for mode in "replace,veto 0.0" "resample -1.0"; do $(BIN)/rlvr-dir sweep run examples/stage/decision.yaml --no-track \
-		--out $(STAGE) --set decode.criterion=$$1 --set parameters.decode.tau.ratio=$$2 --set decode.gamma=$${mode#* } \
-		--set "parameters.decode.mode.values=[$${mode% *}]" --set name=tiny_decision_$$1_$${mode%%[, ]*}_{} \
-		--set "pair=[{}=$(STAGE)/pairs/{}]" || exit; done; done'
-	$(BIN)/python -m examples.stage pairs --out $(STAGE)/decided $(foreach name,$(DECIDE),$(foreach \
-		sweep,delta_logp_replace delta_logp_resample kl_replace kl_resample,\
-		"$(KIND_$(firstword $(subst -, ,$(name))))=$(STAGE)/sweeps/tiny_decision_$(sweep)_$(name)"))
+	@# Who decides, and who writes; sharpened copies and matched steps (preregistered in docs/decisions.md).
+	printf '%s\n' $(DECIDE) | PATH="$(abspath $(BIN)):$$PATH" $(AT_ONCE) 'examples/stage/decide.sh $(STAGE) {}'
+	$(BIN)/python -m examples.stage pairs --out $(STAGE)/decided $(foreach name,$(DECIDE),$(foreach sweep,\
+		decision_delta_logp cells_delta_logp decision_kl cells_kl,"$(KIND_$(firstword $(subst -, ,$(name))))=$(STAGE)/sweeps/tiny_$(sweep)_$(name)"))
 	$(BIN)/python -m examples.stage report --analysis $(STAGE)/decided --out reports/stage/decision \
 		--title "Tiny pairs and placebos: who decides, and who writes"
+	$(BIN)/python -m examples.stage pairs --flagged 0.1 --out $(STAGE)/sharpened $(foreach sweep,decision cells,\
+		$(foreach kind,step sharp,$(foreach name,$(TRUE),"$(KIND_$(kind))=$(STAGE)/sweeps/tiny_$(sweep)_delta_logp_$(kind)-$(name)")))
+	$(BIN)/python -m examples.stage report --analysis $(STAGE)/sharpened --out reports/stage/sharpened \
+		--title "Sharpened copies of base, and steps of RL that gain as much"
 
 # Goes on where it was killed. A seed at a time on each of two cores: all have one thread.
 SMOL := runs/paper-smol

@@ -36,6 +36,9 @@ def compare_kinds(
     changed: Annotated[
         str, typer.Option(help="Shares of changed tokens at which criteria are compared.")
     ] = "0.01,0.02",
+    flagged: Annotated[
+        float, typer.Option(help="Leave out decodings that flag a larger share of tokens.", min=0.0, max=1.0)
+    ] = 1.0,
     out: Annotated[Path, typer.Option(help="Receives the analysis as JSON.")] = Path("runs/analysis"),
 ) -> None:
     """Compare kinds of pairs by what each criterion gains: OUT/pairs.json.
@@ -55,7 +58,11 @@ def compare_kinds(
     if not all(0 < share < 1 for share in shares):
         raise UserError(argument="changed", value=changed, accepted="fractions between 0 and 1")
     check_writable(out)
-    path = pair_statistics({name: read_results(found) for name, found in places.items()}, shares).write(out)
+    results = {
+        name: [each for each in read_results(found) if each.replacement_ratio <= flagged]
+        for name, found in places.items()
+    }
+    path = pair_statistics(results, shares).write(out)
     echo(f"written: {path}; `python -m examples.stage report --analysis {path.parent}` draws it")
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from examples.stage.kinds import GAIN
 from rlvr_dir.analysis.result import Analysis, Frame
 from rlvr_dir.policy.gates import gates
 from rlvr_dir.report.draw import drawing, line, look, percent_axis
@@ -17,15 +18,26 @@ APART = (
     f"flags; below {ALIKE:g} they write nearly the same: that RL's token adds nothing there says nothing of its "
     "worth elsewhere."
 )
-NAMES = {
-    "replace minus reject": "token", "veto by RL minus veto": "token-of-gate", "reject minus resample": "own-draw",
-    "reject minus veto": "decision", "replace minus resample": "resample",
-    "resample minus base": "second-draw",
-}  # fmt: skip
+# Of each step, the name of its table and what it measures.
+TITLES = {
+    "second draw": ("second-draw", "Base draws again at flagged tokens: resample − base."),
+    "cut of base": ("cut-of-base", "The flagged token is removed before top-p cuts: (base, base) − resample."),
+    "decision": ("decision", "RL decides which flagged tokens to drop: (RL, base) − (base, base)."),
+    "token": ("token", "RL writes the token in place of a dropped one: (RL, RL) − (RL, base)."),
+    "cut of RL": ("cut-of-rl", "The flagged token is removed after top-p cut: replace − (RL, RL)."),
+    "rate": ("rate", "How often RL drops: a coin with RL's rate − (base, base)."),
+    "choice": ("choice", "Which tokens RL drops: (RL, base) − a coin with RL's rate."),
+    "token first": ("token-first", "RL writes where base decides: (base, RL) − (base, base)."),
+    "decision last": ("decision-last", "RL decides where RL writes: (RL, RL) − (base, RL)."),
+    "decision over gate": ("decision-over-gate", "RL decides instead of the gate: (RL, base) − (gate, base)."),
+    "token where gate decides": ("token-of-gate", "RL writes where the gate decides: (gate, RL) − (gate, base)."),
+    "interaction": ("interaction", "RL's token where RL decides less RL's token where base decides."),
+}
 CELLS = {
-    "base": "", "resample": "base decides and writes", "veto": "the gate decides, base writes",
-    "reject": "RL decides, base writes", "veto by RL": "the gate decides, RL writes",
-    "replace": "RL decides and writes", "rl": "",
+    "base": "", "resample": "base draws again, once", "base, base": "base decides, base writes",
+    "gate, base": "the gate decides, base writes", "coin, base": "a coin decides as often as RL, base writes",
+    "RL, base": "RL decides, base writes", "base, RL": "base decides, RL writes",
+    "gate, RL": "the gate decides, RL writes", "RL, RL": "RL decides, RL writes", "replace": "RL draws, once", "rl": "",
 }  # fmt: skip
 NEAR = 0.05  # of the tokens, flagged
 OVER = "Intervals are 95 %, over problems and pairs; p by Holm's method over a kind's column."
@@ -67,35 +79,23 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
             "equal shares of changed ones."
         )
         sections.append(_rows(found.frame("against"), f"kinds-against{slug}", "difference", title, over))
-    titles = {
-        "replace minus reject": "What RL's token adds where RL's draw rejects base's: replace minus reject.",
-        "veto by RL minus veto": "What RL's token adds where the gate rejects base's: veto by RL minus veto.",
-        "reject minus resample": "What RL's decision adds to base's own second draw: reject minus resample.",
-        "reject minus veto": "What RL's decision adds to the gate's, and undoes of its harm: reject minus veto.",
-        "replace minus resample": "Replacing with RL's token less base's own second draw, at the same gate.",
-        "resample minus base": "What base's own second draw adds to base: resample minus base.",
-    }
     data = found.frame("controls")
-    for step, title in titles.items():
+    for step, (name, title) in TITLES.items():
         if len(data) and (data["step"] == step).any():
             of_step = data[data["step"] == step].drop(columns="step")
-            name = NAMES[step]
-            known = step == "replace minus reject" and bool(of_step["apart"].notna().any())
+            known = step == "token" and bool(of_step["apart"].notna().any())
             note = f"{over} {APART}" if known else over
             sections.append(_rows(of_step, f"kinds-{name}{slug}", "difference", title, note))
     if found.tables["cells"]:
         sections.append(_cells(found.frame("cells"), list(facts["pairs"]), f"kinds-cells{slug}"))
     if found.tables["placebos"]:
-        sections.append(
-            _rows(
-                found.frame("placebos"),
-                f"kinds-placebos{slug}",
-                "difference",
-                f"The gain in {visible(str(facts['first']), 40)} pairs less that in pairs of another kind with the "
-                "same bases.",
-                over,
-            )
-        )
+        first, data = visible(str(facts["first"]), 40), found.frame("placebos")
+        for step in dict.fromkeys(data["step"]):
+            what = "The gain" if step == GAIN else f"*{step}*"
+            slug_of = "" if step == GAIN else f"-{TITLES[step][0]}"
+            title = f"{what} in {first} pairs less that in pairs of another kind with the same bases."
+            of_step = data[data["step"] == step].drop(columns="step")
+            sections.append(_rows(of_step, f"kinds-placebos{slug_of}{slug}", "difference", title, over))
     return Chapter("Kinds of pairs", (text,), tuple(sections))
 
 
@@ -170,8 +170,8 @@ def _cells(data: Frame, kinds: list[str], name: str) -> Section:
             axes.set_title(visible(kind, 40))
         made.axes[-1].set_xlabel("right, %")
     title = f"Who decides, and who writes: {_name(first)} where it flags {share:.1f} %"
-    meanings = "; ".join(f"{key}: {CELLS[key]}" for key in cells if CELLS[key])
-    note = f"At a flagged token, {meanings}. A line a pair; bars: the mean."
+    meanings = "; ".join(f"*{key}*: {CELLS[key]}" for key in cells if CELLS[key])
+    note = f"At a flagged token, {meanings}. Each line is a pair, and the bars are means."
     alt = f"{len(cells)} rows of right answers, from base to RL, a line a pair, by who decides and who writes."
     return Section(name, title, data, (note,), made.svg, alt)
 

@@ -73,13 +73,14 @@ class OnePair:
         if roles := conflicting_weights(self.weights, result.read_weights):
             raise UserError(
                 f"{result.pair[1]}: {result.label} was decoded by other weights of {' and '.join(roles)} than others "
-                "of this pair; accepted: results of the same weights"
+                "of this pair",
+                accepted="results of the same weights",
             )
         self.weights |= result.read_weights
         if self.seen.get(how) == result.config_hash:
             return
         if how in self.seen:
-            raise UserError(f"{result.pair[1]}: {result.label} is given twice; accepted: one result of each decoding")
+            raise UserError(f"{result.pair[1]}: {result.label} is given twice", accepted="one result of each decoding")
         self.seen[how] = result.config_hash
         if how.mode in ("base", "rl"):
             self.levels[how.mode] = result.correct
@@ -174,7 +175,8 @@ class Kind:
         self.pairs = {bases[pair]: several[pair] for pair in sorted(several, key=lambda pair: bases[pair])}
         if len(self.pairs) < 2:
             raise UserError(
-                f"{name}: {len(self.pairs)} pair; accepted: two or more, of which intervals over pairs can tell"
+                f"{name} has {len(self.pairs)} pair, and intervals over pairs need several",
+                accepted="two or more pairs",
             )
         self.points = next(iter(self.pairs.values())).points
         for (base, rl), one in several.items():
@@ -220,7 +222,10 @@ class Kind:
         one, other = sides
         if one is None or other is None:
             return None
-        return self._scores(f"{name} of {criterion} {i}", {base: x - other.runs[base] for base, x in one.runs.items()})
+        return self._scores(
+            f"{name} of {criterion} {i}",
+            {str(base): x.astype(float) - other.runs[base] for base, x in one.runs.items()},
+        )
 
     def at_changed(self, criterion: str, share: float) -> RunScores | None:
         """Return a criterion's scores at a share of changed tokens; None where one pair has none."""
@@ -271,7 +276,9 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     """
     every = [each for mine in results.values() for each in mine]
     if unlike := _unlike(every):
-        raise UserError(f"results: they differ in {unlike}; accepted: results that are alike but for pair and decoding")
+        raise UserError(
+            f"The results differ in {unlike}", accepted="results that differ in their pair and decoding alone"
+        )
     task, problems, samples = every[0].task, every[0].problem_ids, every[0].samples
     kinds = [Kind(name, mine) for name, mine in results.items()]
     pairs = {kind.name: len(kind.pairs) for kind in kinds}

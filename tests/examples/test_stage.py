@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from examples.stage.chapter import CELLS, pairs_chapter
-from examples.stage.kinds import OnePair, pair_statistics
+from examples.stage.chapter import CELLS, TITLES, pairs_chapter
+from examples.stage.kinds import GAIN, INTERACTION, PATH, STEPS, OnePair, nearest_of, pair_statistics
 from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.config import Decoding
 from rlvr_dir.decode.trace import Trace
@@ -47,19 +47,23 @@ def one(pair, decoding, right, flagged=0, changed=0, **how):
     )  # fmt: skip
 
 
-CONTROLS = (("veto", -1.0, 0.2), ("reject", -1.0, 0.25), ("veto", 0.0, 0.22), ("resample", -1.0, 0.28))
+CONTROLS = {
+    "resample": (None, "base", 0.28), "base, base": ("base", "base", 0.27), "RL, base": ("rl", "base", 0.25),
+    "RL, RL": ("rl", "rl", 0.31), "base, RL": ("base", "rl", 0.26), "gate, base": ("gate", "base", 0.2),
+    "gate, RL": ("gate", "rl", 0.22), "coin, base": (0.75, "base", 0.24),
+}  # fmt: skip
 
 
-def pair(name, gain=1.0, rules=RULES, controls=CONTROLS, **how):
+def pair(name, gain=1.0, rules=RULES, controls=tuple(CONTROLS), **how):
     """Make all results of a pair; `gain` scales what replacing adds to base's 0.3."""
     found = [one(name, Decoding(mode=mode), right, **how) for mode, right in (("base", 0.3), ("rl", 0.3 + 0.5 * gain))]
     for criterion, tau, flagged, changed, right in rules:
         decoding = Decoding(mode="replace", criterion=criterion, tau=tau)
         found.append(one(name, decoding, 0.3 + gain * (right - 0.3), flagged, changed, **how))
-        for mode, gamma, level in controls:
-            control = Decoding(mode=mode, criterion=criterion, tau=tau, gamma=gamma)
-            share = flagged if mode == "veto" else changed
-            found.append(one(name, control, level + gain * (right - 0.3), flagged, share, **how))
+        for control in controls:
+            *cell, level = CONTROLS[control]
+            share = flagged if cell[0] == "gate" else changed
+            found.append(one(name, decoding.cell(*cell), level + gain * (right - 0.3), flagged, share, **how))
     return found
 
 
@@ -69,14 +73,12 @@ def kind(name, **how):
 
 def right(results, rl, criterion=None, tau=None, mode="replace"):
     """Right answers by pair, as the results hold them."""
-    gamma = 0.0 if mode == "veto by RL" else -1.0
-    return {
-        each.pair: each.correct
-        for each in results
-        if each.decoding.mode == mode.removesuffix(" by RL")
-        and (each.decoding.mode != "veto" or each.decoding.gamma == gamma)
-        and (criterion is None or (each.decoding.criterion, each.decoding.tau) == (criterion, tau))
-    }
+    if mode in ("base", "rl"):
+        decoding = Decoding(mode=mode)
+    else:
+        decoding = Decoding(mode="replace", criterion=criterion, tau=tau)
+    decoding = decoding.cell(*CONTROLS[mode][:2]) if mode in CONTROLS else decoding
+    return {each.pair: each.correct for each in results if each.decoding == decoding}
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,7 @@ def test_gains_and_placebos_are_differences_over_problems_and_pairs(kinds, tmp_p
         (
             "placebos",
             "difference",
-            {"criterion": "delta_logp", "point": 0},
+            {"criterion": "delta_logp", "point": 0, "step": GAIN},
             [("RL", "delta_logp", -0.5), ("noise", "delta_logp", -0.5)],
         ),
         ("against", "difference", {"kind": "RL", "criterion": "kl", "at": "flagged", "point": 1},
@@ -125,29 +127,76 @@ def test_gains_and_placebos_are_differences_over_problems_and_pairs(kinds, tmp_p
 def test_each_point_is_taken_apart_by_its_own_controls(kinds):
     """By the threshold, not by the order; what was not decoded has no row."""
     found = pair_statistics(kinds, [0.015])
-    steps = {
-        "replace minus reject": "kinds-token", "veto by RL minus veto": "kinds-token-of-gate",
-        "reject minus resample": "kinds-own-draw", "reject minus veto": "kinds-decision",
-        "replace minus resample": "kinds-resample", "resample minus base": "kinds-second-draw",
-    }  # fmt: skip
     for step, (criterion, tau, point) in product(
-        steps, (("delta_logp", -0.5, 0), ("delta_logp", -0.1, 1), ("kl", 0.1, 1))
+        STEPS, (("delta_logp", -0.5, 0), ("delta_logp", -0.1, 1), ("kl", 0.1, 1))
     ):
-        modes = step.split(" minus ")
-        sides = [right(kinds["RL"], "RL", *([] if mode == "base" else [criterion, tau]), mode=mode) for mode in modes]
-        by_hand = difference_over_runs([tuple(dict(enumerate(side.values())) for side in sides)])
+        sides = [right(kinds["RL"], "RL", criterion, tau, mode=mode) for mode in STEPS[step]]
+        one_side, other_side = (dict(enumerate(side.values())) for side in sides)
+        by_hand = difference_over_runs([(one_side, other_side)])
         mine = row(found, "controls", kind="RL", criterion=criterion, point=point, step=step)
         assert mine["difference"] == pytest.approx(by_hand.mean)
         assert (mine["difference_low"], mine["difference_high"]) == pytest.approx((by_hand.low, by_hand.high))
-    assert {each["step"] for each in found.tables["controls"]} == steps.keys()
+    steps = [*STEPS, INTERACTION]
+    assert {each["step"] for each in found.tables["controls"]} == {*steps}
     for step in steps:  # a column of its table is a family
         column = [each for each in found.tables["controls"] if (each["kind"], each["step"]) == ("RL", step)]
         assert [each["holm_p"] for each in column] == pytest.approx(holm([each["p"] for each in column]))
     shown = {each.name: each for each in pairs_chapter(found).sections}
-    assert [len(shown[name].cells) for name in steps.values()] == [4] * 6
-    fewer = pair_statistics({"RL": kind("RL", controls=CONTROLS[:3])})  # base drew no second time
-    assert not any("resample" in each["step"] for each in fewer.tables["controls"])
+    assert [len(shown[f"kinds-{TITLES[step][0]}"].cells) for step in steps] == [4] * len(steps)
+    fewer = pair_statistics({"RL": kind("RL", controls=["RL, base", "RL, RL"])})  # base decided nowhere
+    assert {each["step"] for each in fewer.tables["controls"]} == {"token", "cut of RL"}
     assert all(each["resample"] is None for each in fewer.tables["cells"])
+
+
+def test_the_path_of_five_steps_leads_from_base_to_the_replacement(kinds):
+    found = pair_statistics(kinds)
+    for rule in found.tables["rules"]:
+        at = {name: rule[name] for name in ("kind", "criterion", "point")}
+        parts = [row(found, "controls", **at, step=step)["difference"] for step in PATH]
+        assert sum(parts) == pytest.approx(rule["gain"])
+        rate, choice, decision, token, first, last, both = (
+            row(found, "controls", **at, step=step)["difference"]
+            for step in ("rate", "choice", "decision", "token", "token first", "decision last", INTERACTION)
+        )
+        assert rate + choice == pytest.approx(decision)
+        assert (both, decision + token) == (pytest.approx(token - first), pytest.approx(first + last))
+
+
+def test_a_step_of_one_kind_less_that_of_another_is_paired_by_problem_and_pair(kinds):
+    found = pair_statistics(kinds)
+    for step, (one, other) in STEPS.items():
+        sides = [[right(kinds[of], of, "kl", 0.1, mode=mode) for mode in (one, other)] for of in ("RL", "noise")]
+        runs = [
+            dict(enumerate(x.astype(float) - y for x, y in zip(*(each.values() for each in side), strict=True)))
+            for side in sides
+        ]
+        by_hand = difference_over_runs([(runs[0], runs[1])])
+        mine = row(found, "placebos", kind="noise", criterion="kl", point=1, step=step)
+        assert (mine["difference"], mine["difference_low"]) == pytest.approx((by_hand.mean, by_hand.low))
+
+
+def test_every_problem_of_every_decoding_is_told(kinds):
+    """Whoever reads the table can make each accuracy, and so each interval, again."""
+    problems = pair_statistics(kinds).tables["problems"]
+    of_rl = [each for each in problems if each["kind"] == "RL"]
+    assert len(of_rl) == 3 * (2 + len(RULES) * (1 + len(CONTROLS)))
+    [told] = [each for each in of_rl if (each["pair"], each["criterion"], each["point"], each["decoding"]) == (
+        "base 2", "kl", 1, "RL, base")]  # fmt: skip
+    mine = right(kinds["RL"], "RL", "kl", 0.1, mode="RL, base")["/rl2/base", "/rl2/rl"]
+    assert [int(count) for count in told["right"].split()] == mine.sum(axis=1).tolist()
+
+
+def test_the_nearest_is_nearest_on_the_problems_that_are_left(tmp_path):
+    """Of the first problems another would be nearest."""
+    for name, first, rest in (("target", 0.0, 0.5), ("a", 0.0, 0.75), ("b", 1.0, 0.5)):
+        made = one(name, Decoding(mode="rl"), 0.5)
+        correct = np.zeros((PROBLEMS, SAMPLES), bool)
+        correct[:6, : int(first * SAMPLES)] = correct[6:, : int(rest * SAMPLES)] = True
+        (tmp_path / name).mkdir()
+        made.replace(correct=correct).write(tmp_path / name)
+    places = [tmp_path / "a", tmp_path / "b"]
+    assert nearest_of(tmp_path / "target", places, 6) == places[1]
+    assert nearest_of(tmp_path / "target", places, 0) == places[0]
 
 
 def test_pair_by_pair_the_cells_are_the_results(kinds):
@@ -155,15 +204,14 @@ def test_pair_by_pair_the_cells_are_the_results(kinds):
     cells = section.frame[section.frame.kind == "RL"]
     assert len(cells) == 3 * len(RULES)
     modes = list(CELLS)
-    assert set(cells.columns) & set(CELLS) == {*modes}
+    assert {*modes} <= {*cells.columns}
     for criterion, tau, flagged, *_ in RULES:
         of_gate = cells[(cells.criterion == criterion) & (cells.flagged == flagged / 100)]
         for mode in modes:
             where = () if mode in ("base", "rl") else (criterion, tau)
             of_pairs = [each.mean() for each in right(kinds["RL"], "RL", *where, mode=mode).values()]
             assert list(of_gate[mode]) == pytest.approx(of_pairs), (criterion, tau, mode)
-    assert section.svg.count(">reject<") == 2  # a panel a kind
-    assert "reject: RL decides, base writes" in section.notes[0]
+    assert section.svg.count(">RL, base<") == 2  # a panel a kind
     assert "it flags 4.0 %" in section.title  # the gate of delta log p next to 5 %
 
 
@@ -236,19 +284,15 @@ def test_placebos_are_compared_on_the_same_bases_alone(kinds):
         "kinds-rules",
         "kinds-rules-pass",
         "kinds-against",
-        "kinds-token",
-        "kinds-token-of-gate",
-        "kinds-own-draw",
-        "kinds-decision",
-        "kinds-resample",
-        "kinds-second-draw",
+        *(f"kinds-{name}" for name, _ in TITLES.values()),
         "kinds-cells",
         "kinds-placebos",
+        *(f"kinds-placebos-{name}" for name, _ in TITLES.values() if name != INTERACTION),
     ]
     fewer = pair_statistics({"RL": kinds["RL"], "noise": kind("noise", gain=0.0, rules=RULES[1:])})
     assert {each["criterion"] for each in fewer.tables["placebos"]} == {"kl"}  # the first of two is not the only one
     alone = pairs_chapter(pair_statistics({"RL": kinds["RL"]}))
-    assert [section.name for section in alone.sections] == names[:-1]
+    assert [section.name for section in alone.sections] == names[: names.index("kinds-placebos")]
 
 
 def test_what_does_not_fit_together_is_refused(kinds):
