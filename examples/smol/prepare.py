@@ -55,11 +55,13 @@ def draw_numbers(random: Random, grade: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def in_words(random: Random, numbers: tuple[int, ...]) -> str:
-    """Tell the numbers as a story that asks for their sum."""
+def in_words(random: Random, numbers: tuple[int, ...]) -> tuple[str, str]:
+    """Return the numbers as a story that asks for their sum, and the family of the story: its sentence templates."""
     (name, pronoun), thing = random.choice(list(NAMES.items())), random.choice(THINGS)
-    story = [random.choice(GAIN if n > 0 else LOSS).format(pronoun, abs(n)) for n in numbers[1:]]
-    return " ".join([f"{name} has {numbers[0]} {thing}.", *story, f"How many {thing} does {name} have now?"])
+    templates = [random.choice(GAIN if n > 0 else LOSS) for n in numbers[1:]]
+    story = [template.format(pronoun, abs(n)) for template, n in zip(templates, numbers[1:], strict=True)]
+    text = " ".join([f"{name} has {numbers[0]} {thing}.", *story, f"How many {thing} does {name} have now?"])
+    return text, " ".join(" ".join(template.format("", "").strip(" .").split()) for template in templates)
 
 
 def make_sets() -> dict[str, list[Row]]:
@@ -83,7 +85,8 @@ def make_sets() -> dict[str, list[Row]]:
 
 
 def _row(random: Random, numbers: tuple[int, ...], name: str) -> Row:
-    return {"id": name, "problem": in_words(random, numbers), "answer": str(sum(numbers))}
+    problem, family = in_words(random, numbers)
+    return {"id": name, "problem": problem, "answer": str(sum(numbers)), "family": family}
 
 
 def write_data(folder: Path) -> None:

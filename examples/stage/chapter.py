@@ -10,7 +10,8 @@ from rlvr_dir.report.model import Chapter, Section, cell, frame
 from rlvr_dir.report.responses import ALIKE
 from rlvr_dir.report.rows import estimate, estimates
 from rlvr_dir.report.shapes import benchmark_title
-from rlvr_dir.stats import p_value
+from rlvr_dir.results.settings import few_families_words
+from rlvr_dir.stats import FEW, p_value
 from rlvr_dir.text import visible
 
 APART = (
@@ -31,6 +32,11 @@ TITLES = {
     "decision last": ("decision-last", "RL decides where RL writes: (RL, RL) − (base, RL)."),
     "decision over gate": ("decision-over-gate", "RL decides instead of the gate: (RL, base) − (gate, base)."),
     "token where gate decides": ("token-of-gate", "RL writes where the gate decides: (gate, RL) − (gate, base)."),
+    "decision and cut": (
+        "decision-and-cut",
+        "The decision and base's cut, which was not decoded apart: (RL, base) − resample.",
+    ),
+    "token and cut": ("token-and-cut", "RL's token and RL's cut, which was not decoded apart: replace − (RL, base)."),
     "interaction": ("interaction", "RL's token where RL decides less RL's token where base decides."),
 }
 CELLS = {
@@ -50,6 +56,11 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
     text = (
         f"{benchmark_title(facts['task'])}, {facts['problems']} problems, {facts['samples']} samples; pairs: {counts}."
     )
+    if facts["families"]:
+        text += f" The problems are of {facts['families']} families, over which intervals are."
+        text += "".join(
+            f" {words}" for words in few_families_words([f"{facts['families']}"] * (facts["families"] < FEW))
+        )
     if found.tables["placebos"]:
         text += (
             " A placebo changed the base without a reward for being right: what a criterion gains there is the gate's, "

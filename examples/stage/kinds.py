@@ -26,7 +26,7 @@ from rlvr_dir.results import read_results
 from rlvr_dir.results.from_records import record_of
 from rlvr_dir.results.matching import conflicting_weights, match_key
 from rlvr_dir.results.result import EvalResult
-from rlvr_dir.stats import Estimate, RunScores, family
+from rlvr_dir.stats import Estimate, RunScores, common_families, count_families, family
 
 # The decodings at the gate of a replacement, by who decides whether the flagged token is dropped, and who writes.
 CELLS: dict[str, tuple[Literal["gate", "base", "rl"] | None, Literal["base", "rl"]]] = {
@@ -40,7 +40,8 @@ STEPS = {
     "decision": ("RL, base", "base, base"), "token": ("RL, RL", "RL, base"), "cut of RL": ("replace", "RL, RL"),
     "rate": (COIN, "base, base"), "choice": ("RL, base", COIN), "token first": ("base, RL", "base, base"),
     "decision last": ("RL, RL", "base, RL"), "decision over gate": ("RL, base", "gate, base"),
-    "token where gate decides": ("gate, RL", "gate, base"),
+    "token where gate decides": ("gate, RL", "gate, base"), "decision and cut": ("RL, base", "resample"),
+    "token and cut": ("replace", "RL, base"),
 }  # fmt: skip
 PATH = tuple(STEPS)[:5]
 INTERACTION = "interaction"  # token less token first: what RL's token adds where RL decides and not where base does
@@ -166,12 +167,15 @@ class Kind:
         """Put the results of each pair together; see `pair_statistics` for what is refused."""
         several: dict[tuple[str, str], OnePair] = defaultdict(OnePair)
         bases: dict[tuple[str, str], str] = {}
+        families = []
         for result in results:
+            families.append(result.families)
             several[result.pair].add(result)
             bases[result.pair] = result.weights.get("base", result.pair[0])
         if len({*bases.values()}) < len(several):  # several RL models of one base: each pair stands for itself
             bases = {pair: "/".join(pair) for pair in bases}
         self.name = name
+        self.families = common_families(families)
         self.pairs = {bases[pair]: several[pair] for pair in sorted(several, key=lambda pair: bases[pair])}
         if len(self.pairs) < 2:
             raise UserError(
@@ -246,7 +250,7 @@ class Kind:
 
     def _scores(self, label: str, runs: Mapping[str, np.ndarray]) -> RunScores:
         means = np.array([right.mean() for right in runs.values()])
-        return RunScores(f"{self.name}: {label}", "", tuple(runs), means, runs={**runs})
+        return RunScores(f"{self.name}: {label}", "", tuple(runs), means, families=self.families, runs={**runs})
 
 
 Asked = tuple[dict[str, Any], RunScores, RunScores | None]  # what a row says; what is compared with what
@@ -285,7 +289,14 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     passed = [kind.passed() for kind in kinds]
     return Analysis(
         kind="pairs",
-        facts={"task": task, "problems": len(problems), "samples": samples, "pairs": pairs, "first": kinds[0].name},
+        facts={
+            "task": task,
+            "problems": len(problems),
+            "families": count_families(kinds[0].families),
+            "samples": samples,
+            "pairs": pairs,
+            "first": kinds[0].name,
+        },
         tables={
             "kinds": _compared("gain", _learned(kinds)),
             "rules": _compared("gain", _gained(kinds)),

@@ -144,7 +144,7 @@ def test_each_point_is_taken_apart_by_its_own_controls(kinds):
     shown = {each.name: each for each in pairs_chapter(found).sections}
     assert [len(shown[f"kinds-{TITLES[step][0]}"].cells) for step in steps] == [4] * len(steps)
     fewer = pair_statistics({"RL": kind("RL", controls=["RL, base", "RL, RL"])})  # base decided nowhere
-    assert {each["step"] for each in fewer.tables["controls"]} == {"token", "cut of RL"}
+    assert {each["step"] for each in fewer.tables["controls"]} == {"token", "cut of RL", "token and cut"}
     assert all(each["resample"] is None for each in fewer.tables["cells"])
 
 
@@ -197,6 +197,18 @@ def test_the_nearest_is_nearest_on_the_problems_that_are_left(tmp_path):
     places = [tmp_path / "a", tmp_path / "b"]
     assert nearest_of(tmp_path / "target", places, 6) == places[1]
     assert nearest_of(tmp_path / "target", places, 0) == places[0]
+
+
+def test_intervals_are_over_families_where_the_results_name_them(kinds):
+    """Six problems each of two families count as two, of which no sign can be told."""
+    families = tuple("ab"[i % 2] for i in range(PROBLEMS))
+    found = pair_statistics({name: [each.replace(families=families) for each in of] for name, of in kinds.items()})
+    assert found.facts["families"] == 2
+    plain = pair_statistics(kinds)
+    for mine, without in zip(found.tables["controls"], plain.tables["controls"], strict=True):
+        assert mine["difference"] == without["difference"]
+        assert mine["p"] >= 0.5  # all signs of two families
+    assert "2 families" in pairs_chapter(found).paragraphs[0]
 
 
 def test_pair_by_pair_the_cells_are_the_results(kinds):
