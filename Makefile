@@ -180,10 +180,10 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	$(BIN)/python examples/smol/prepare.py $(SMOL)
 	@# Who decides and who writes, at gates fixed beforehand (docs/decisions.md).
 	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir train examples/smol/train.yaml --seeds {} --out $(SMOL)/train-{} && \
-		for gate in "delta_logp [0.02,0.04]" "kl [0.05]"; do set -- $$gate; for mode in "replace,veto 0.0" "resample -1.0"; do \
-		$(BIN)/rlvr-dir sweep run examples/smol/decision.yaml --no-track --out $(SMOL) --set decode.criterion=$$1 \
-		--set parameters.decode.tau.ratio=$$2 --set "parameters.decode.mode.values=[$${mode% *}]" --set decode.gamma=$${mode#* } \
-		--set name=smol_decision_$$1_$${mode%%[, ]*}_{} --set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]" || exit; done; done'
+		for gate in "delta_logp [0.02,0.04]" "kl [0.05]"; do set -- $$gate; for sweep in decision cells; do \
+		$(BIN)/rlvr-dir sweep run examples/smol/$$sweep.yaml --no-track --out $(SMOL) --set decode.criterion=$$1 \
+		--set parameters.decode.tau.ratio=$$2 --set name=smol_$${sweep}_$$1_{} \
+		--set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]" || exit; done; done'
 	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir eval examples/smol/criteria.yaml --pair $(SMOL)/train-{}/seed-{} \
 		--records $(SMOL)/records --no-track --out $(SMOL)/criteria-{}'
 	$(BIN)/rlvr-dir eval examples/smol/extrapolate.yaml --records $(SMOL)/records --no-track --out $(SMOL)/extrapolate
@@ -192,7 +192,7 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	$(BIN)/rlvr-dir analyse curves $(foreach seed,$(SMOL_SEEDS),"seed $(seed)=$(SMOL)/train-$(seed)/seed-$(seed)/log.jsonl") \
 		--out $(SMOL)/analysis
 	$(BIN)/python -m examples.stage pairs --changed 0.02,0.04 --out $(SMOL)/decided $(foreach seed,$(SMOL_SEEDS),$(foreach \
-		of,$(patsubst %,sweeps/smol_decision_%_,delta_logp_replace delta_logp_resample kl_replace kl_resample) criteria-,\
+		of,$(patsubst %,sweeps/smol_%_,decision_delta_logp cells_delta_logp decision_kl cells_kl) criteria-,\
 		"SmolLM2-135M=$(SMOL)/$(of)$(seed)"))
 	rm -rf reports/smol
 	$(BIN)/python -m examples.stage report "seed 0=$(SMOL)/extrapolate" --analysis $(SMOL)/decided --analysis $(SMOL)/tokens \
@@ -204,7 +204,7 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		&& rm reports/smol/audit/audit.json  # which names places on this machine
 	@# Results without the places of this machine, for those who go on elsewhere; logs and digests of the trainings.
 	for seed in $(SMOL_SEEDS); do mkdir -p reports/smol/{results/seed-$$seed,training} && \
-		for file in $(SMOL)/{sweeps/smol_decision_*_$$seed/results,criteria-$$seed}/*.json; do sed 's|$(CURDIR)/||g' $$file \
+		for file in $(SMOL)/{sweeps/smol_*_$$seed/results,criteria-$$seed}/*.json; do sed 's|$(CURDIR)/||g' $$file \
 		> reports/smol/results/seed-$$seed/$${file##*/} || exit; done; \
 		install -m 644 $(SMOL)/train-$$seed/seed-$$seed/log.jsonl reports/smol/training/seed-$$seed.jsonl || exit; done
 	for of in base-again extrapolate; do mkdir -p reports/smol/results/$$of && for file in $(SMOL)/$$of/*.json; do \

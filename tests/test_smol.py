@@ -102,7 +102,8 @@ def test_rl_is_given_the_prompts_of_an_evaluation(tmp_path, sets):
 def test_its_ways_of_decoding_are_asked_of_the_same_sums_and_none_is_chosen_by_them():
     decided = load(read_yaml(FOLDER / "decision.yaml", ["pair=tiny"]))
     others = [load_eval(read_yaml(FOLDER / f"{name}.yaml", ["pair=tiny"])) for name in ("criteria", "extrapolate")]
-    for spec in (decided, *others):
+    cells = load(read_yaml(FOLDER / "cells.yaml", ["pair=tiny"]))
+    for spec in (decided, cells, *others):
         assert [Path(each).stem for each in spec.tasks] == ["decide_medium"]
         assert spec.sampling == decided.sampling
         assert spec.engine == decided.engine
