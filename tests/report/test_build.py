@@ -9,7 +9,7 @@ from rlvr_dir.report.build import build
 from rlvr_dir.report.groups import grouped
 from rlvr_dir.report.paper import against_paper
 from rlvr_dir.report.shapes import in_points
-from rlvr_dir.results.compare import comparison_kind, comparisons
+from rlvr_dir.results.compare import OTHERS, PARTS, comparison_kind, comparisons
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.results.show import percent
 from rlvr_dir.stats import p_value
@@ -327,3 +327,10 @@ def test_a_report_with_all_cells_of_a_gate_prints_five_parts_that_add_up():
     [*parts, whole] = [row[-1].value for row in sections(build(results))["parts"].cells]
     assert sum(parts) == pytest.approx(whole)
     assert whole == pytest.approx(100 * (results[-1].avg - results[0].avg))
+    more = [result(gate.cell("base", "rl"), 0.35), result(gate.cell(0.75, "base"), 0.45)]
+    rows = sections(build([*results, *more]))["parts"].cells
+    values = {row[1].text: row[2].value for row in rows}
+    assert [row[1].text for row in rows[6:]] == [*OTHERS.values()]
+    first, last, both, rate, choice = (values[words] for words in OTHERS.values())
+    decision, token = (values[PARTS[name]] for name in ("decision", "token"))
+    assert (rate + choice, first + last, token - first) == pytest.approx((decision, decision + token, both))

@@ -17,6 +17,7 @@ from rlvr_dir.results.compare import (
     contrast_name,
     five_parts,
     markdown,
+    other_contrasts,
     problems_needed,
     unmatched_reasons,
 )
@@ -407,6 +408,35 @@ def test_the_five_parts_of_a_replacement_lead_from_base_to_it_and_add_up():
     whole = next(one.avg for one in results if one.decoding == gate) - base.avg
     assert sum(row.difference.mean for row in parts.values()) == pytest.approx(whole)
     assert five_parts(made([*results[1:], base])) == []
+
+
+def test_the_other_order_the_interaction_and_the_coin_are_paired_by_problem():
+    """By hand, from the right answers: the other order has the same sum, and the coin's two parts are the decision."""
+    gate = Decoding(mode="replace", tau=-0.3)
+    names = ("replace", "other other", "other own", "own own", "resample", "own other", "coin", "base")
+    cells = [gate, gate.cell("rl", "rl"), gate.cell("rl", "base"), gate.cell("base", "base"), gate.cell(None, "base"),
+             gate.cell("base", "rl"), gate.cell(0.75, "base"), BASE]  # fmt: skip
+    results = dict(zip(names, (result(each, 0.3 + 0.05 * i, noise=i) for i, each in enumerate(cells)), strict=True))
+    rows = made([*results.values(), result(RL, 0.8, noise=11)])
+    [parts] = five_parts(rows)
+    found = other_contrasts(parts, rows)
+    right = {name: each.correct.mean(axis=1) for name, each in results.items()}
+    by_hand = {
+        "token first": right["own other"] - right["own own"],
+        "decision last": right["other other"] - right["own other"],
+        "interaction": right["other other"] - right["other own"] - right["own other"] + right["own own"],
+        "rate": right["coin"] - right["own own"],
+        "choice": right["other own"] - right["coin"],
+    }
+    for name, differences in by_hand.items():
+        d = found[name].difference
+        assert d.mean == pytest.approx(differences.mean())
+        assert d.error == pytest.approx(differences.std(ddof=1) / np.sqrt(differences.size))
+    assert [found[name].holm_p for name in by_hand] == pytest.approx(
+        stats.holm([found[n].difference.p for n in by_hand])
+    )
+    fewer = made([each for name, each in results.items() if name not in ("own other", "coin")])
+    assert other_contrasts(five_parts(fewer)[0], fewer) == {}
 
 
 def test_a_decoding_with_a_decider_is_compared_with_what_it_differs_from_in_one_thing():

@@ -98,10 +98,10 @@ def report(results: Sequence[EvalResult], *, seconds: float) -> str:
         for name, result, other in [
             ("rl − base", rl, base),
             (f"{control.decoding.label()} − rl", control, rl),
-            ("resample − base (what base's second draw adds)", again, base),
-            ("reject − resample (what RL's decision adds to base's own)", reject, again),
-            (f"{control.decoding.label()} − reject (what RL's token adds)", control, reject),
-            ("reject − veto (what RL's decision adds to the gate's)", reject, veto),
+            ("resample − base (base draws again)", again, base),
+            ("reject − resample (RL decides what to drop, not base)", reject, again),
+            (f"{control.decoding.label()} − reject (RL writes the token, not base)", control, reject),
+            ("reject − veto (RL decides what to drop, not the gate)", reject, veto),
             (f"{extra.decoding.label()} − its γ=0 control ({control.decoding.label()})", extra, control),
         ]:
             d = paired_difference(result.correct, other.correct)

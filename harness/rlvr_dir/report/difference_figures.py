@@ -27,9 +27,9 @@ LEGEND = {
 }  # fmt: skip
 MOST = 40  # rows that a figure of differences can hold
 PANELS = {
-    "token": ("replace minus reject", "RL's token"),
-    "own draw": ("reject minus resample", "RL's decision over base's own"),
-    "decision": ("reject minus veto", "RL's decision over the gate's"),
+    "token": ("replace minus reject", "RL writes, not base"),
+    "own draw": ("reject minus resample", "RL decides, not base"),
+    "decision": ("reject minus veto", "RL decides, not the gate"),
 }
 
 
@@ -79,11 +79,11 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
             beside(axes)
     caption = f"Who decides, and who writes, on {title}: {', '.join(PANELS[kind][0] for kind in of_kind)}"
     notes = (
-        "At a flagged token RL draws; in reject, as in replace, that draw says whether the token goes, but base writes "
-        "another one in its place: replace minus reject is what RL's token adds. In veto every flagged token goes, and "
-        "base writes: reject minus veto is what RL's decision adds to the gate's, and what undoes the harm of that. In "
-        "resample base's second draw decides: reject minus resample is what RL's decision adds to it. Bars are "
-        "95 % intervals over problems, paired; the axis is scaled by square roots.",
+        "At a flagged token, RL draws. In replace and reject this draw decides whether the token is dropped. RL writes "
+        "the new token in replace, and base in reject, so replace minus reject is about who writes. In resample, base's "
+        "second draw decides, and in veto every flagged token is dropped. So reject minus resample is about who "
+        "decides. Reject minus veto contains the harm that dropping every flagged token does; it is no measure of RL. "
+        "Bars are 95 % intervals over problems, paired; the axis is scaled by square roots.",
     )
     alt = f"Line charts of paired differences in points against changed tokens, {len(data)} points around zero."
     return Section(name, caption, frame(data), notes, canvas.svg, alt)

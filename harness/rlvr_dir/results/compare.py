@@ -7,7 +7,7 @@ Results that differ in grader, gold answers, data, problems or sampling (`rlvr_d
 unless that is asked for by name.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from rlvr_dir import stats
@@ -87,6 +87,42 @@ def five_parts(rows: Sequence[Comparison]) -> list[dict[str, Comparison]]:
         if len(parts) == len(PARTS):
             whole.append({name: parts[name] for name in PARTS})
     return whole
+
+
+# Contrasts that are none of the five parts: the other order, how both orders differ, and the decision taken apart.
+OTHERS = {
+    "token first": "RL writes − base writes, base decides: RL's token, in the other order",
+    "decision last": "RL decides − base decides, RL writes: RL's decision, in the other order",
+    "interaction": "RL's token where RL decides − RL's token where base decides",
+    "rate": "a coin decides − base decides, base writes: how often the coin drops",
+    "choice": "RL decides − the coin decides, base writes: which tokens RL drops",
+}
+
+
+def other_contrasts(parts: Mapping[str, Comparison], rows: Sequence[Comparison]) -> dict[str, stats.Comparison]:
+    """Return the contrasts of `OTHERS`, as far as they were decoded, at the gate of one replacement's `five_parts`.
+
+    The interaction is a difference of two differences, paired by problem like all others. p is corrected over the
+    contrasts returned (Holm).
+    """
+    other_own, own_own = parts["decision"].result, parts["decision"].reference
+    sides = {name: row.result for row in rows if row.reference is own_own and (name := contrast_name(row))}
+    pairs: dict[str, tuple[stats.Scores, stats.Scores]] = {}
+    if (own_other := sides.get("token first")) is not None:
+        other_other = parts["token"].result
+        pairs |= {"token first": (own_other, own_own), "decision last": (other_other, own_other)}
+        pairs["interaction"] = _gain(other_other, other_own), _gain(own_other, own_own)
+    if (coin := sides.get("rate")) is not None:
+        pairs |= {"rate": (coin, own_own), "choice": (other_own, coin)}
+    return dict(zip(pairs, stats.family(pairs.values()), strict=True))
+
+
+def _gain(setting: Setting, reference: Setting) -> stats.Scores:
+    """Return the difference of two settings, problem by problem."""
+    gains = setting.by_unit - reference.by_unit
+    label = f"{setting.label} − {reference.label}"
+    families = stats.common_families([setting.families, reference.families])
+    return stats.Scores(label, setting.task, setting.units, gains, families=families)
 
 
 def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Comparison]:
