@@ -11,7 +11,7 @@ from rlvr_dir.train import DapoSettings, TrainSpec, load_train
 from rlvr_dir.train.data import read_problems
 from rlvr_dir.train.folder import TrainingFolder
 from rlvr_dir.train.spec import Validation, check_machine, plain
-from rlvr_dir.train.training import estimate
+from rlvr_dir.train.training import plan_training
 from tests.facts import refuses, states
 
 
@@ -169,9 +169,9 @@ def test_a_dry_run_opens_the_data_and_measures_time_on_steps_that_are_done(tmp_p
     few.write_text('{"problem": "1 + 1", "answer": "2"}\n' * 3)
     spec = load_train({"base": "some/model", "data": str(few)})
     with refuses("few.jsonl", "3"):
-        estimate(spec, tmp_path)
+        plan_training(spec, tmp_path)
     with refuses("no.jsonl"):
-        estimate(load_train({"base": "some/model", "data": str(tmp_path / "no.jsonl")}), tmp_path)
+        plan_training(load_train({"base": "some/model", "data": str(tmp_path / "no.jsonl")}), tmp_path)
     few.write_text('{"problem": "1 + 1", "answer": "2"}\n' * 16)
     folder = TrainingFolder(tmp_path).seed(0)
     folder.path.mkdir()
@@ -179,9 +179,13 @@ def test_a_dry_run_opens_the_data_and_measures_time_on_steps_that_are_done(tmp_p
         measured = dict.fromkeys(("accuracy", "length", "entropy", "clip_fraction", "weight"), 1.0)
         folder.append({"step": step, "seconds": 30.0 * step, "groups": None, **measured})
     folder.append({"step": 2, "validation": {}})
-    said = estimate(spec.replace(dapo={**spec.dapo.model_dump(), "dynamic_sampling": False}), tmp_path).splitlines()
-    assert said[0].startswith("data: 16 problems, of which a step takes 16")
-    assert said[-1].startswith(f"time: 2 of 16 steps are done in {tmp_path}, at 45.0 s each; the rest takes 10:30")
+    plan = plan_training(spec.replace(dapo={**spec.dapo.model_dump(), "dynamic_sampling": False}), tmp_path)
+    [row] = plan.rows  # two of its sixteen steps are done
+    assert (row.responses, row.cached, row.missing) == (16 * 256, 2 * 256, 14 * 256)
+    assert row.most == row.missing * spec.dapo.max_response_tokens
+    states(plan.text(), "45.0 s", "14 of 16", "10:30", f"{row.missing:,} of {row.responses:,}", f"{row.most:,}")
+    filled = plan_training(spec, tmp_path).rows[0]  # dynamic sampling may need as many rounds for each step
+    assert filled.responses == spec.dapo.max_generation_rounds * row.responses
 
 
 def test_a_validation_may_be_drawn_otherwise_and_keeps_the_other_defaults():

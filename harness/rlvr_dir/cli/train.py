@@ -96,9 +96,9 @@ def train_command(
         return
     if dry_run:
         with phase("opening the data"):
-            from rlvr_dir.train.training import estimate
+            from rlvr_dir.train.training import plan_training
 
-            work = estimate(spec, where)
+            work = plan_training(spec, where).text()
         text = yaml.safe_dump({**plain(spec), "out": str(where)}, sort_keys=False, allow_unicode=True)
         echo(text.rstrip(), lines=True)
         say(work)
@@ -150,7 +150,7 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
 
 def _show_verl(spec: "TrainSpec", out: Path) -> None:
     """Print verl's arguments for the first seed, checked by verl where its environment is there, and the work."""
-    from rlvr_dir.train.training import estimate, list_obstacles
+    from rlvr_dir.train.training import list_obstacles, plan_training
     from rlvr_dir.train.verl.run import arguments
     from rlvr_dir.train.verl.spec import Verl
     from rlvr_dir.train.verl.validate import check_arguments, check_versions
@@ -174,4 +174,4 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
     for sentence in missing:
         say(f"not here: {sentence}")
     with suppress(UserError):  # said above
-        say(estimate(spec, out))
+        say(plan_training(spec, out).text())

@@ -104,6 +104,7 @@ class Plan:
         speed: tokens a second, as measured here.
         gpus: those that are present or named.
         notes: further sentences.
+        time: the sentence about time, if it is not one of decoding speed.
     """
 
     title: str
@@ -115,6 +116,7 @@ class Plan:
     speed: Speed | None = None
     gpus: Gpus | None = None
     notes: tuple[str, ...] = ()
+    time: str = ""
 
     @property
     def missing(self) -> int:
@@ -175,8 +177,8 @@ class Plan:
         return f"{words}Expected: {self.expected:,}, at {self.mean:,.0f} tokens each, the mean of the cached responses."
 
     def _hours(self) -> str | None:
-        if not self.missing:
-            return None
+        if not self.missing or self.time:
+            return self.time or None
         if self.speed is None:
             return (
                 "Time: unknown, because no speed of this pair has been measured here. Run it with --probe, which "

@@ -80,7 +80,7 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
     caption = f"Who decides, and who writes, on {title}: {', '.join(PANELS[kind][0] for kind in of_kind)}"
     notes = (
         "At a flagged token, RL draws. In replace and reject this draw decides whether the token is dropped. RL writes "
-        "the new token in replace, and base in reject, so replace minus reject is about who writes. In resample, base's "
+        "the new token in replace and base in reject: replace minus reject is about who writes. In resample, base's "
         "second draw decides, and in veto every flagged token is dropped. So reject minus resample is about who "
         "decides. Reject minus veto contains the harm that dropping every flagged token does; it is no measure of RL. "
         "Bars are 95 % intervals over problems, paired; the axis is scaled by square roots.",

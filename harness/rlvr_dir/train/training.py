@@ -19,6 +19,7 @@ from rlvr_dir.files import check_writable
 if TYPE_CHECKING:
     from rlvr_dir.config.decoding import Mode
     from rlvr_dir.decode import Engine
+    from rlvr_dir.evals.plan import Plan
     from rlvr_dir.problems.benchmark import Benchmark
     from rlvr_dir.results import EvalResult
     from rlvr_dir.train.folder import Inputs
@@ -191,49 +192,67 @@ def _presentation(spec: "TrainSpec") -> "Presentation":
     return spec.validation.applied_to(Presentation(prompt=spec.prompt, grader=rewards))
 
 
-def estimate(spec: "TrainSpec", out: Path) -> str:
-    """Open a training's data and say how much work it is; the time is measured on steps that `out` holds.
+def plan_training(spec: "TrainSpec", out: Path) -> "Plan":
+    """Return what a training takes: responses and tokens by seed, and the time, from the steps that `out` has.
 
     Nothing is loaded or written.
 
     Raises:
         UserError: the data cannot be read, or is too small.
     """
+    from rlvr_dir.evals.plan import Plan, PlanRow
     from rlvr_dir.progress import interval
     from rlvr_dir.train.data import check_size
     from rlvr_dir.train.folder import TrainingFolder
 
     dapo, start = spec.dapo, source(spec)
-    rows = {seed: len(check_size(start.problems(seed), spec)) for seed in spec.seeds}
-    logs = [TrainingFolder(out).seed(seed).records() for seed in spec.seeds]
-    done = [record for log in logs for record in log if "validation" not in record]
-    steps, responses = dapo.steps * len(spec.seeds), dapo.steps * dapo.responses
-    most = responses * (dapo.max_generation_rounds if dapo.dynamic_sampling else 1)
-    lines = [
-        f"data: {', '.join(f'{n:,}' for n in dict.fromkeys(rows.values()))} problems, of which a step takes "
-        f"{dapo.prompts}; in all steps of a seed {dapo.steps * dapo.prompts:,}",
-        f"a seed: {dapo.steps:,} steps, {dapo.steps * dapo.minibatches:,} updates, {responses:,} responses learned from"
-        + (f", up to {most:,} generated to fill the groups" if most > responses else "")
-        + f", each of up to {dapo.max_response_tokens:,} tokens",
-    ]
+    problems = {seed: len(check_size(start.problems(seed), spec)) for seed in spec.seeds}
+    generated = dapo.responses * (dapo.max_generation_rounds if dapo.dynamic_sampling else 1)  # a step, at most
     validation = spec.validation
+    rows, seconds = list[PlanRow](), list[float]()
+
+    def add(label: str, responses: int, cached: int, tokens: int) -> None:
+        rows.append(PlanRow("", label, responses, cached, tokens * (responses - cached)))
+
     if validation.tasks:
         size, names = _size(spec, validation.tasks)
-        lines.append(f"validation: {size:,} responses ({names}), {1 + len(spec.seeds)} times, the base's among them")
-    if validation.every and (tasks := validation.watch or validation.tasks):
-        size, names = _size(spec, tasks)
-        ends = 2 if spec.backend == "verl" else int(spec.chosen_by is not None)  # before the first step, after the last
-        times = len(spec.seeds) * (len(range(validation.every, dapo.steps, validation.every)) + ends)
-        lines.append(f"on the way: {size:,} responses ({names}), {times} times")
-    seconds = [record["seconds"] for record in done if record.get("seconds") is not None]
-    steps_left = steps - len(done)
-    lines.append(
-        f"time: {len(done):,} of {steps:,} steps are done in {out}, at {sum(seconds) / len(seconds):.1f} s each; the "
-        f"rest takes {interval(sum(seconds) / len(seconds) * steps_left)} and its validations"
-        if seconds
-        else f"time: unknown before a first step; none is in {out}"
+        add(f"base: validation on {names}", size, 0, validation.sampling.max_tokens)
+    on_the_way = (validation.watch or validation.tasks) if validation.every else ()
+    for seed in spec.seeds:
+        done = [record for record in TrainingFolder(out).seed(seed).records() if "validation" not in record]
+        seconds += [record["seconds"] for record in done if record.get("seconds") is not None]
+        label = f"seed {seed}: {dapo.steps:,} steps of {dapo.responses:,} responses"
+        add(label, dapo.steps * generated, len(done) * generated, dapo.max_response_tokens)
+        if validation.every and on_the_way:
+            size, names = _size(spec, on_the_way)
+            ends = (
+                2 if spec.backend == "verl" else int(spec.chosen_by is not None)
+            )  # before the first step, after the last
+            times = len(range(validation.every, dapo.steps, validation.every)) + ends
+            label = f"seed {seed}: {times} validations on the way on {names}"
+            add(label, size * times, 0, validation.sampling.max_tokens)
+        if validation.tasks:
+            size, names = _size(spec, validation.tasks)
+            add(f"seed {seed}: validation on {names}", size, 0, validation.sampling.max_tokens)
+    steps, counts = dapo.steps * len(spec.seeds), ", ".join(f"{n:,}" for n in dict.fromkeys(problems.values()))
+    left = steps - sum(row.cached or 0 for row in rows) // max(1, generated)
+    mean = sum(seconds) / len(seconds) if seconds else 0.0
+    time = f"Time: unknown until one step has run; {out} has none. Run it for a minute, interrupt it, and ask again."
+    if seconds:
+        time = (
+            f"Time: about {interval(mean * left)} for {left:,} of {steps:,} steps, at {mean:.1f} s each as measured "
+            f"in {out}, and the validations."
+        )
+    note = (
+        f"Each seed makes {dapo.steps * dapo.minibatches:,} updates from {dapo.steps * dapo.responses:,} responses of "
+        f"at most {dapo.max_response_tokens:,} tokens."
     )
-    return "\n".join(lines)
+    if dapo.dynamic_sampling:
+        note += " The table counts as many as dynamic sampling may generate to fill its groups."
+    read = f"{dapo.steps * dapo.prompts:,} of {counts} problems"
+    title = f"Seeds: {len(spec.seeds)}; {dapo.steps:,} steps each, which read {read}"
+    notes = (note,)
+    return Plan(title, rows, dapo.max_response_tokens, notes=notes, time=time)
 
 
 def _size(spec: "TrainSpec", tasks: Sequence[str]) -> tuple[int, str]:
