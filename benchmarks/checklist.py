@@ -82,7 +82,7 @@ def run_checklist(
     if find_spec("vllm") is None:
         raise UserError("the checklist is about vLLM, which is not installed; install the extra [cpu] or [gpu]")
     found: Findings = {"steps": {}, "ratios": {}, "machine": describe_machine(), "date": date.today().isoformat()}
-    there = {"cuda": _has_cuda(), "v2": _has_v2(), "package": find_spec("typer") is not None}
+    there = {"cuda": _has_cuda(), "v2": _has_v2(), "package": find_spec("typer") is not None, "ranks": _has_ranks()}
     absent = {name for name in there if not there[name]}
     with _working_folder(folder) as place:
         environment = _environment(place)
@@ -285,6 +285,13 @@ def _has_cuda() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def _has_ranks() -> bool:
+    """Return whether two processes can share a model here: there are two GPUs, or none."""
+    import torch
+
+    return not torch.cuda.is_available() or torch.cuda.device_count() > 1
 
 
 def _has_v2() -> bool:

@@ -17,12 +17,13 @@ class Step:
     pair: str = "small"  # 4 layers of 256, written; wide: further apart; lora: an adapter; or a shape, made in memory
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()  # "cuda", "v2", "package": where it is absent the step is skipped
+    needs: tuple[str, ...] = ()  # "cuda", "v2", "package", "ranks": where it is absent the step is skipped
     first: bool = True  # whether it belongs to the first hour on a machine
 
 
 _EXACT = {"dtype": "float32"}
 _BFLOAT16 = {"dtype": "bfloat16"}
+_TWO = {"tensor_parallel_size": 2}
 _V1 = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
 _EAGER = {"enforce_eager": True}
 _NEAR = {**_EXACT, "least": 0.98}  # of responses; the others are near-ties of floating point
@@ -94,6 +95,10 @@ STEPS: dict[str, Step] = {
         needs=("package",),
         environment={"VLLM_LOGGING_LEVEL": "ERROR"},  # the server's first line says where it is
     ),
+    "gates-tp2": Step(
+        "gates", "gates with every layer shared by two GPUs", 3, settings={**_NEAR, **_TWO}, needs=("ranks",)
+    ),
+    "logits-tp2": Step("logits", "logits-bfloat16, the same", 3, "wide", {**_BFLOAT16, **_TWO}, needs=("ranks",)),
     "logits-eager": Step(
         "logits", "logits-single without graphs and compilation", 1, "wide", {**_EXACT, **_EAGER}, first=False
     ),
