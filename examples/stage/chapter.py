@@ -37,6 +37,7 @@ TITLES = {
         "The decision and base's cut, which was not decoded apart: (RL, base) − resample.",
     ),
     "token and cut": ("token-and-cut", "RL's token and RL's cut, which was not decoded apart: replace − (RL, base)."),
+    "over RL": ("over-rl", "Replacing compared with RL alone: replace − RL."),
     "interaction": ("interaction", "RL's token where RL decides less RL's token where base decides."),
 }
 CELLS = {

@@ -41,7 +41,7 @@ STEPS = {
     "rate": (COIN, "base, base"), "choice": ("RL, base", COIN), "token first": ("base, RL", "base, base"),
     "decision last": ("RL, RL", "base, RL"), "decision over gate": ("RL, base", "gate, base"),
     "token where gate decides": ("gate, RL", "gate, base"), "decision and cut": ("RL, base", "resample"),
-    "token and cut": ("replace", "RL, base"),
+    "token and cut": ("replace", "RL, base"), "over RL": ("replace", "rl"),
 }  # fmt: skip
 PATH = tuple(STEPS)[:5]
 INTERACTION = "interaction"  # token less token first: what RL's token adds where RL decides and not where base does
@@ -212,8 +212,8 @@ class Kind:
         return self._scores(f"{name} of {criterion} {i}", known) if len(known) == len(runs) else None
 
     def way(self, criterion: str, i: int, name: str) -> RunScores | None:
-        """Return the scores of base, of a point, or of the point's control of this name; None where there is none."""
-        if name == "base":
+        """Return the scores of base, of RL, of a point, or of its control of this name; None if there is none."""
+        if name in ("base", "rl"):
             return self.level(name)
         return self.point(criterion, i) if name == "replace" else self.control(criterion, i, name)
 

@@ -144,7 +144,7 @@ def test_each_point_is_taken_apart_by_its_own_controls(kinds):
     shown = {each.name: each for each in pairs_chapter(found).sections}
     assert [len(shown[f"kinds-{TITLES[step][0]}"].cells) for step in steps] == [4] * len(steps)
     fewer = pair_statistics({"RL": kind("RL", controls=["RL, base", "RL, RL"])})  # base decided nowhere
-    assert {each["step"] for each in fewer.tables["controls"]} == {"token", "cut of RL", "token and cut"}
+    assert {each["step"] for each in fewer.tables["controls"]} == {"token", "cut of RL", "token and cut", "over RL"}
     assert all(each["resample"] is None for each in fewer.tables["cells"])
 
 
@@ -267,6 +267,8 @@ def test_a_gate_without_a_threshold_has_no_veto(kinds):
         for name, results in kinds.items()
     }
     controls = pair_statistics(more, [0.015]).tables["controls"]
+    assert {row["step"] for row in controls if row["criterion"] == "coupling"} == {"over RL"}  # which needs no control
+    controls = [row for row in controls if row["step"] != "over RL"]
     assert {row["criterion"] for row in controls} == {criterion for criterion, *_ in RULES}
 
 
