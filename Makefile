@@ -161,12 +161,13 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, who decide
 	printf '%s\n' $(DECIDE) | PATH="$(abspath $(BIN)):$$PATH" $(AT_ONCE) 'examples/stage/decide.sh $(STAGE) {}'
 	$(BIN)/python -m examples.stage pairs --out $(STAGE)/decided $(foreach name,$(DECIDE),$(foreach sweep,\
 		decision_delta_logp cells_delta_logp decision_kl cells_kl,"$(KIND_$(firstword $(subst -, ,$(name))))=$(STAGE)/sweeps/tiny_$(sweep)_$(name)"))
-	$(BIN)/python -m examples.stage report --analysis $(STAGE)/decided --out reports/stage/decision \
+	$(BIN)/python -m examples.stage report --analysis $(STAGE)/decided --out reports/stage/cells \
 		--title "Tiny pairs and placebos: who decides, and who writes"
 	$(BIN)/python -m examples.stage pairs --flagged 0.1 --out $(STAGE)/sharpened $(foreach sweep,decision cells,\
 		$(foreach kind,step sharp,$(foreach name,$(TRUE),"$(KIND_$(kind))=$(STAGE)/sweeps/tiny_$(sweep)_delta_logp_$(kind)-$(name)")))
 	$(BIN)/python -m examples.stage report --analysis $(STAGE)/sharpened --out reports/stage/sharpened \
 		--title "Sharpened copies of base, and steps of RL that gain as much"
+	for of in decided:cells sharpened:sharpened; do cp $(STAGE)/$${of%:*}/problems.csv reports/stage/$${of#*:}/; done
 
 # Goes on where it was killed. A seed at a time on each of two cores: all have one thread.
 SMOL := runs/paper-smol

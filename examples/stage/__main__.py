@@ -15,7 +15,7 @@ from rlvr_dir.cli import main
 from rlvr_dir.cli.base import echo, group, parse_numbers
 from rlvr_dir.cli.report import report
 from rlvr_dir.errors import UserError
-from rlvr_dir.files import check_writable
+from rlvr_dir.files import check_writable, write_file
 from rlvr_dir.report.analyses import CHAPTERS
 from rlvr_dir.results import read_results
 
@@ -43,6 +43,7 @@ def compare_kinds(
 ) -> None:
     """Compare kinds of pairs by what each criterion gains: OUT/pairs.json.
 
+    OUT/problems.csv has the number of right answers to each problem, by pair and decoding.
     Intervals are for other problems and other pairs.
 
     \b
@@ -62,7 +63,9 @@ def compare_kinds(
         name: [each for each in read_results(found) if each.replacement_ratio <= flagged]
         for name, found in places.items()
     }
-    path = pair_statistics(results, shares).write(out)
+    found = pair_statistics(results, shares)
+    path = found.write(out)
+    write_file(path.with_name("problems.csv"), found.frame("problems").to_csv(index=False))
     echo(f"written: {path}; `python -m examples.stage report --analysis {path.parent}` draws it")
 
 

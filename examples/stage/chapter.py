@@ -63,10 +63,7 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
             f" {words}" for words in few_families_words([f"{facts['families']}"] * (facts["families"] < FEW))
         )
     if found.tables["placebos"]:
-        text += (
-            " A placebo changed the base without a reward for being right: what a criterion gains there is the gate's, "
-            "not training's."
-        )
+        text += " Pairs of the other kinds have the same bases, and the last tables compare them with the first kind."
     over = (
         f"{OVER} Tokens: the share that is flagged in {visible(str(facts['first']), 40)} pairs, or changed (met by "
         "straight lines)."
