@@ -161,6 +161,27 @@ def test_a_changed_sweep_is_refused_with_the_difference(grid):
     folder.create_or_verify(sweep(), print)
 
 
+def test_a_begun_sweep_may_get_a_larger_context_and_decodes_again_what_the_old_one_cut(host, look, tmp_path):
+    narrow, wide = ({"engine": {"backend": "transformers", "max_model_len": length}} for length in (45, 200))
+    assert host.run(tmp_path, **narrow) == 0
+    _, folder = look(tmp_path, **narrow)
+
+    def cut():
+        return {
+            result.decoding: int((result.truncated & (result.n_tokens < result.sampling.max_tokens)).sum())
+            for result in folder.read_results()
+        }
+
+    before, decoded = cut(), once(tmp_path / "records")
+    assert any(before.values())
+    assert host.run(tmp_path, **wide) == 0
+    assert not any(cut().values())
+    again = [decoding for decoding, count in before.items() if count]
+    assert once(tmp_path / "records") == decoded + 6 * len(again), "and nothing else"
+    with pytest.raises(UserError):
+        folder.create_or_verify(sweep(**narrow), print)
+
+
 def test_a_sweep_of_an_older_version_is_refused_with_the_way_out(tmp_path):
     folder = SweepFolder.of(sweep(), tmp_path)
     folder.make()

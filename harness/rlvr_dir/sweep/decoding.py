@@ -148,7 +148,12 @@ class DecodingObjective:
             results = [own[name] for name in _names(self.spec.tasks) if name in own]
             return results if len(results) == len(_names(self.spec.tasks)) else None
         benchmarks = preflight_of(self.spec).values()
-        results = [own[b.name] for b in benchmarks if b.name in own and _is_of(own[b.name], b)]
+        context = self.spec.engine.max_model_len
+        results = [
+            own[b.name]
+            for b in benchmarks
+            if b.name in own and _is_of(own[b.name], b) and not _cut(own[b.name], context)
+        ]
         return results if len(results) == len(benchmarks) else None
 
     # The summary
@@ -269,6 +274,12 @@ def _is_of(result: EvalResult, benchmark: Benchmark) -> bool:
     if provenance.get("data") not in (None, benchmark.data):
         return False
     return provenance.get("grader") == grader_name(benchmark.grader)
+
+
+def _cut(result: EvalResult, context: int | None) -> bool:
+    """Return whether another context than `context` ended a response before its maximum of tokens."""
+    cut = result.truncated & (result.n_tokens < result.sampling.max_tokens)
+    return bool(cut.any()) and result.engine.get("max_model_len") != context
 
 
 def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:

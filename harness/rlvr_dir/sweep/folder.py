@@ -114,7 +114,7 @@ class SweepFolder:
         old = self.stored()
         if old is not None:
             self._check(old, spec)
-            if changed := _difference(_identity(old, FREE), _identity(spec, FREE)):
+            if changed := _difference(*(_identity(each, (*FREE, "engine")) for each in (old, spec))):
                 lines = "\n".join(changed)
                 say(f"the points of this sweep have changed; what was decoded before is kept, and read again:\n{lines}")
         if isinstance(old, SweepSpec):
@@ -124,7 +124,10 @@ class SweepFolder:
 
     def _check(self, old: Search, new: Search) -> None:
         """Raise UserError, with the lines that differ, if more than the points of the sweep have changed."""
-        changed = _difference(_identity(old, (*FREE, *POINTS)), _identity(new, (*FREE, *POINTS)))
+        begun, now = (_identity(each, (*FREE, *POINTS)) for each in (old, new))
+        if "engine" in begun and _context(now) >= _context(begun):  # what the old one cut is decoded again
+            begun["engine"]["max_model_len"] = now["engine"]["max_model_len"]
+        changed = _difference(begun, now)
         if changed:
             raise UserError(
                 f"was begun with other settings ({self.spec})",
@@ -171,6 +174,11 @@ def _identity(spec: Search, free: Sequence[str]) -> dict[str, Any]:
     if "grader" in data:  # results of another grader are made again from the records
         data["grader"] = data["grader"] or DEFAULT_GRADER
     return data
+
+
+def _context(identity: dict[str, Any]) -> float:
+    """Return the context that a sweep sets, in tokens; infinity if it takes the models' own."""
+    return identity["engine"]["max_model_len"] or float("inf")
 
 
 def _difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
