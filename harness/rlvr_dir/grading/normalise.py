@@ -185,6 +185,7 @@ _TABLE = (
     (">=", r"\\ge "),
     (r"(?<=[\d)}])!=", "! ="),  # 3!=6 is true
     (r"\\not\s*=|!=", r"\\ne "),
+    (r"\\not\s*\\in" + _END, r"\\notin "),
     (r"\\\{\s*\\\}", r"\\emptyset "),
     # sets: ]2,5[ and words
     (r"(?:(?<![\w)}\]])|(?<=\\c[au]p))([\]\[])([^\[\](),;]*[,;][^\[\](),;]*)([\]\[])", lambda m: _bracket(*m.groups())),
@@ -213,7 +214,8 @@ _TABLE = (
     (r"(\d+)\s*\^\{\\circ\}\s*(\d{1,2})'(?:\s*(\d{1,2})(?:''|$))?", lambda m: _degrees(*m.groups())),
     (r"(?<![\d.])(\d*\.\d*?)(?:(\d)\2\2+|(\d{2,6}?)\3+)\s*\\ldots(?!\s*[\d.])",
      lambda m: rf"{m[1]}\overline{{{m[2] or m[3]}}}"),  # 0.333...
-    (rf"{_TEXT}\s*([-+\d.,/ ()]*)\s*\}}", r"\1"),
+    (r"^\s*\\text.*$", lambda m: _parts(m[0])),
+    (rf"{_TEXT}\s*((?:[-+\d.,/ ()€£]|\\\$)*)\s*\}}", r"\1"),
     (r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
     (r"\\?(?<![A-Za-z])exp\s*[({]([^(){}]*)[)}]", r"e^{\1}"),
     (rf"(?<![\\A-Za-z_{{])({FUNCTIONS})(?=\s*[\^(])", r"\\\1"),
@@ -233,12 +235,12 @@ _TABLE = (
      rf"(\s*(?:[,;(]|[,;(]?\s*{_TEXT}[ ,(]*for\s*\}})\s*([i-n])\s*(?:\\ge|>)\s*[0-3]\s*\)?)$",
      lambda m: _indexed(*m.groups())),
     (r"^(?:([A-Za-z])\s*:\s*)?([a-z])\s*\\mapsto" + _END, lambda m: f"{m[1]}({m[2]})=" if m[1] else ""),
-    (rf"^(.+?)\s*(?:,?\s*{_TEXT}[ ,]*respectively[ .]*\}}|, ?respectively)$", lambda m: _in_order(m[1])),
-    (r"^\s*\\text.*$", lambda m: _parts(m[0])),
-    (rf"^(?:{_TEXT})?\s*(?:[Tt]he empty set|(?:[Tt]here (?:is|are) )?[Nn]o (?:real )?solutions?(?: exists?)?)\s*\}}?$",
+    (rf"^(.+?)\s*(?:,?\s*{_TEXT}[ ,(]*respectively[ .)]*\}}|, ?respectively)$", lambda m: _in_order(m[1])),
+    (rf"^(?:{_TEXT})?\s*(?:(?:[Tt]he )?[Ee]mpty set"
+     r"|(?:[Tt]he(?:re| equation| system) (?:is|are|has) )?[Nn]o (?:real )?solutions?(?: exists?)?)\s*\}?$",
      r"\\emptyset "),
-    (rf"(?<=[\d}}])\s*{_TEXT}\s*\(?(?:exact(?:ly)?|(?:in )?total|approx(?:imately)?|as required|see above)\)?\s*\}}$",
-     ""),
+    (rf"(?<=[\d}}])\s*{_TEXT}\s*\(?"
+     r"(?:exact(?:ly)?|precisely|(?:in )?total|approx(?:imately)?|as required|see above)\)?\s*\}$", ""),
     (r"(?<![\d.,])(\d+)\s*\^?\s*\{?\s*(?:\\text\s*\{)?\s*(?:th|st|nd|rd)\b\s*(?:\}\s*\}?|(?=[A-Za-z]*\}))?",
      lambda m: m[1] + (r"\text{" if "text" in m[0] and m[0][-1] != "}" else "")),
     (r"^.*mod.*$", lambda m: reduced(m[0])),
@@ -260,7 +262,8 @@ _NEUTRAL = frozenset(re.findall("[a-z]+", """
     number numbers obtain of option ordered our pairs people per perimeter polynomial positions possible precisely
     price probability product radius ratio real remainder required respectively result roots roughly set side sides
     simplified simplifies slope smallest so solution solutions speed sum surface takes that the their then there
-    therefore this thus time to total triangle triangles value values volume was ways we which width will with years
+    therefore this thus time to took total triangle triangles value values volume was ways we which width will with
+    years
 """))  # fmt: skip
 # A name that may stand in it: x, ABC, \omega_1, \triangle ABC, f(3).
 _NAMED = (

@@ -23,7 +23,9 @@ _SYMBOL = re.compile(r"\s*(\d+|\\(?:cdot|times|frac)(?![A-Za-z])|[-+^!(){}])")
 
 
 def reduced(text: str) -> str:
-    r"""Replace `a \bmod m` by its remainder, and a congruence by its last side unless its sides contradict each other.
+    r"""Replace `a \bmod m` by its remainder, and a congruence by its last side.
+
+    If the sides of a congruence contradict each other, their remainders are left as a chain that does not hold, `2=7`.
 
     A text without a modulus, or with one that applies to letters, is returned as it is.
     """
@@ -32,7 +34,9 @@ def reduced(text: str) -> str:
     if last and len(sides) > 1 and ("\\equiv" in text or last[1] not in (r"\bmod", r"\mod")):
         sides[-1] = sides[-1][: last.start()]
         known = [value for side in sides if (value := residue(side, int(last[2]))) is not None]
-        if len(set(known)) > 1 or any(map(_COEFFICIENT.search, sides[:-1])):
+        if len(set(known)) > 1:
+            return "=".join(map(str, known))  # a chain that does not hold
+        if any(map(_COEFFICIENT.search, sides[:-1])):
             return text
         proven = known[1:] and sides[-1].strip() != f"{known[-1]}"  # 10 \equiv 7 \pmod 3 holds, and states 7
         return sides[-1] if proven else sides[-1] + last[0]
@@ -147,9 +151,14 @@ def _capped(node: Any, modulus: int) -> int:
         return result
     if kind == "/":
         raise ValueError
-    if kind == "!" and (last := _capped(parts, MOST)) > MOST_FACTORIAL:
-        raise ValueError
-    for factor in range(1, last + 1) if kind == "!" else [_capped(part, modulus) for part in parts]:
+    if kind == "!":
+        last = _capped(parts, MOST)
+        if last > MOST_FACTORIAL:
+            raise ValueError
+        factors = range(1, last + 1)
+    else:
+        factors = [_capped(part, modulus) for part in parts]
+    for factor in factors:
         result = cap(result * factor)
     return result
 

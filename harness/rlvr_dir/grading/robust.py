@@ -32,7 +32,7 @@ _TEXT_WORDS = re.compile(r"\\text\s*\{[A-Za-z ,.'-]{3,}\}")
 _SEVERAL = re.compile(
     rf"{ORDER}|\\(?:begin|ne|in|c[au]p|setminus|math[a-z]+|emptyset|text)(?![A-Za-z])"
 )  # what may stand for several values, or for an interval
-_MEMBERSHIP = re.compile(r"[A-Za-z](?:_\w)?(?:\([a-z]\))?\s*\\in(?![A-Za-z])\s*(.*)")
+_MEMBERSHIP = re.compile(r"[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])\s*(.*)")
 _SUM = re.compile(r"[A-Za-z](?:\s*\+\s*[A-Za-z])+")
 _FUNCTION = re.compile(r"[A-Za-z]\(x\)")
 _APPROXIMATELY = r"\\approx(?![A-Za-z])"
@@ -92,7 +92,7 @@ def judge_text(gold: str, answer: str) -> bool:
 def _compare_words(gold: str, answer: str) -> bool | None:
     r"""Compare words, which count without case in `\text{...}`; None where other texts than words differ."""
     words = [" ".join(re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).strip(" .").split()) for text in (gold, answer)]
-    words = [re.sub(r"^(?:an?|the) (?=[a-z]{3})", "", text) for text in words]
+    words = [re.sub(r"^(?:[Aa]n?|[Tt]he) (?=[a-z]{3})", "", text) for text in words]
     if all(map(_WORDS.fullmatch, words)) and ("\\text" in gold + answer or all(len(word) > 2 for word in words)):
         first, second = words
         return first == second or (first.lower() == second.lower() and (len(first) > 2 or first.lower() == "no"))

@@ -124,7 +124,7 @@ def described(text: str) -> str:
         for item in split(alternative, COMMA):
             left, *right = split(item, r"\\(?:ne|notin)" + _END)
             if left == letter and len(right) == 1:
-                outside.append(re.sub(r"^\\\{(.*)\\\}$", r"\1", right[0]))
+                outside += _both_signs([re.sub(r"^\\\{(.*)\\\}$", r"\1", right[0])])
             elif outside and not re.search(rf"{ORDER}|=|\\|{re.escape(letter)}", item):  # x \ne 1, 2
                 outside.append(item)
             elif members := _members(item, letter):
