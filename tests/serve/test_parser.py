@@ -29,7 +29,7 @@ def test_what_a_response_repeats_asks_for_it_again(rule, sampling, server):
         first.decoding, first.sampling, first.problem, first.sample,
     )  # fmt: skip
     assert again.describe() == first.describe()
-    assert again.most_tokens == first.most_tokens  # the server's own bound needs no room of its own
+    assert again.most_tokens == first.most_tokens  # the server's own bound need not fit
 
 
 def test_stop_strings_are_repeated():

@@ -42,8 +42,7 @@ class ServeRequest:
     Attributes:
         top: How many of RL's most likely tokens to list; None without `logprobs`.
         chat_template_kwargs: Arguments of the chat template.
-        most_tokens: `max_tokens`, if the request names it and it is not the server's default: there must be room for
-            that many.
+        most_tokens: `max_tokens`, if the request names it. There must be room for that many.
         planned: How many samples the prompts of each problem have so far. A prompt that occurs twice in a request gets
             other samples the second time, as `n` would count them.
     """
@@ -70,6 +69,8 @@ class ServeRequest:
     def describe(self) -> dict[str, Any]:
         """Return the fields that give the same response again if they are sent with the same prompt."""
         sampling = self.sampling.per_response.model_dump(mode="json")
+        if self.most_tokens is None:  # what the context leaves; named, it would have to fit
+            del sampling["max_tokens"]
         key = {"problem": self.problem, "sample": self.sample, "begun": self.begun or None}
         fields = {name: value for name, value in key.items() if value is not None}
         fields |= {"chat_template_kwargs": dict(kwargs)} if (kwargs := self.chat_template_kwargs) else {}
@@ -130,7 +131,6 @@ class RequestParser:
             sampling_fields["seed"] = secrets.randbits(48)
         if (most := self.limits.most_tokens) is not None:
             sampling_fields["max_tokens"] = min(sampling_fields.get("max_tokens", most), most)
-        default = parse(Sampling, sampling_fields).max_tokens
         sampling = parse(Sampling, merge_sampling(sampling_fields, wanted))
         if most is not None and sampling.max_tokens > most:
             raise UserError(argument="max_tokens", value=sampling.max_tokens, accepted=f"1 to {most}")
@@ -151,7 +151,7 @@ class RequestParser:
             n=n,
             stop=stop,
             top=top,
-            most_tokens=None if sampling.max_tokens == default else wanted.get("max_tokens"),
+            most_tokens=wanted.get("max_tokens"),
         )
 
     def knows(self, model: str | None) -> bool:
