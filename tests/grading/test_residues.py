@@ -47,6 +47,8 @@ def test_a_tower_has_a_remainder(base, first, second, modulus):
         (r"10 \equiv 7 \pmod 3", "7"),
         (r"10 \equiv 7 \pmod 4", "2=3"),
         (r"\frac{3^{100}-1}{2} \bmod 10", r"0 \bmod 10"),
+        (r"3!4! \bmod 100", r"44 \bmod 100"),
+        (r"2(3^{2})(5) \bmod 7 = 6", "6=6"),
     ],
 )
 def test_a_remainder_stands_for_what_it_is_of(text, kept):

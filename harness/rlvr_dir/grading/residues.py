@@ -7,19 +7,35 @@ No large number is computed. A large exponent is reduced by Euler's theorem: for
 a^e ≡ a^(e mod φ(m) + φ(m)) (mod m).
 """
 
+import ast
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from math import prod
-from typing import Any
+from math import factorial
+from operator import add, mul, sub
 
 MODULUS = re.compile(
     r"\s*(?:\\text\s*\{\s*)?\(?\s*(\\(?:pmod|bmod|mod)|\\text\s*\{\s*mod\s*\}|mod(?:ulo)?(?![a-z]))\s*\{?\s*(\d{1,9})[\s{})]*$"
 )
 MOST = 10**9  # a modulus
-MOST_FACTORIAL = 10_000
 _SIDES = re.compile(r"\s*(?:=|\\equiv(?![A-Za-z]))\s*")
 _COEFFICIENT = re.compile(r"\d\s*[A-Za-z]")  # 2x \equiv 4 does not state x
-_SYMBOL = re.compile(r"\s*(\d+|\\(?:cdot|times|frac)(?![A-Za-z])|[-+^!(){}])")
+# Whole numbers in TeX as Python writes them; they are parsed and never run.
+_PYTHON = tuple(
+    (re.compile(pattern), to)
+    for pattern, to in (
+        (r"(?<=\d),(?=\d{3}(?!\d))", ""),
+        (r"\\frac\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}\s*\{\s*(\d+)\s*\}", r"((\1)/\2)"),
+        (r"(?<!\d)(\d{1,3})!", lambda match: f"({factorial(int(match[1]))})"),
+        (r"\\(?:cdot|times)(?![A-Za-z])|(?<=[\d)}])\s*(?=\()", "*"),
+        (r"\{", "("),
+        (r"\}", ")"),
+        (r"\^", "**"),
+        (r"\b0+(?=\d)", ""),
+    )
+)
+_ARITHMETIC = re.compile(r"[-+*/()\d\s]+")
+_OPERATORS: dict[type, Callable[[int, int], int]] = {ast.Add: add, ast.Sub: sub, ast.Mult: mul}
 
 
 def reduced(text: str) -> str:
@@ -51,116 +67,63 @@ def reduced(text: str) -> str:
 
 def residue(text: str, modulus: int) -> int | None:
     """Return the remainder of a whole number written with digits, `+ - ! ^`, products and fractions; else None."""
-    symbols, end = [], 0
-    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text).rstrip()
-    while match := _SYMBOL.match(text, end):
-        symbols.append(match[1])
-        end = match.end()
-    if end < len(text) or not symbols or not modulus:
+    for pattern, to in _PYTHON:
+        text = pattern.sub(to, text)
+    if not modulus or not _ARITHMETIC.fullmatch(text):
         return None
-    symbols.reverse()
     try:
-        whole = _sum(symbols)
-        return None if symbols else _residue(whole, modulus)
-    except (ValueError, IndexError, RecursionError):
+        return _residue(ast.parse(text.strip(), mode="eval").body, modulus)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 
 
-def _sum(symbols: list[str]) -> Any:
-    """Read a sum off the end of `symbols`, which are in reverse, up to a closing bracket."""
-    terms = []
-    while not terms or symbols[-1:] in (["+"], ["-"]):
-        sign = 1
-        while symbols[-1] in "+-":
-            sign *= -1 if symbols.pop() == "-" else 1
-        factors = [_power(symbols)]
-        while symbols[-1:] in ([r"\cdot"], [r"\times"], ["("]):
-            if symbols[-1] != "(":
-                symbols.pop()
-            factors.append(_power(symbols))
-        terms.append((sign, ("*", factors)))
-    return ("+", terms)
-
-
-def _power(symbols: list[str]) -> Any:
-    node = _atom(symbols)
-    while symbols[-1:] in (["^"], ["!"]):
-        node = ("!", node) if symbols.pop() == "!" else ("^", (node, _atom(symbols)))
-    return node
-
-
-def _atom(symbols: list[str]) -> Any:
-    symbol = symbols.pop()
-    if symbol == r"\frac":
-        return "/", (_atom(symbols), _atom(symbols))
-    if symbol in "({":
-        node = _sum(symbols)
-        if symbols.pop() != {"(": ")", "{": "}"}[symbol]:
-            raise ValueError
-        return node
-    return int(symbol)  # ValueError for an operator
-
-
-def _residue(node: Any, modulus: int) -> int:
-    """Return the remainder of an expression that `_sum` has read.
+def _residue(node: ast.expr, modulus: int) -> int:
+    """Return the remainder of an expression.
 
     Raises:
         ValueError: it is no whole number, or its exponents cannot be bounded.
     """
-    if isinstance(node, int):
-        return node % modulus
-    kind, parts = node
-    if kind == "+":
-        return sum(sign * _residue(part, modulus) for sign, part in parts) % modulus
-    if kind == "*":
-        return prod(_residue(part, modulus) for part in parts) % modulus
-    if kind == "^":
-        return pow(_residue(parts[0], modulus), _capped(parts[1], _totient(modulus)), modulus)
-    if kind == "!":
-        return _capped(node, modulus) % modulus
-    below = _capped(parts[1], MOST)
-    if not 0 < below * modulus <= MOST:
-        raise ValueError
-    value, rest = divmod(_residue(parts[0], below * modulus), below)
-    if rest:
-        raise ValueError
-    return value % modulus
+    match node:
+        case ast.Constant(value=int(value)):
+            return value % modulus
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_residue(operand, modulus) % modulus
+        case ast.BinOp(left=base, op=ast.Pow(), right=exponent):
+            return pow(_residue(base, modulus), _capped(exponent, _totient(modulus)), modulus)
+        case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=int(below))) if 0 < below * modulus <= MOST:
+            value, rest = divmod(_residue(left, below * modulus), below)
+            if rest == 0:
+                return value % modulus
+        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
+            return _OPERATORS[type(operator)](_residue(left, modulus), _residue(right, modulus)) % modulus
+    raise ValueError
 
 
-def _capped(node: Any, modulus: int) -> int:
-    """Return a natural number itself if it is below `modulus`, else a congruent one that is not below it."""
+def _capped(node: ast.expr, modulus: int) -> int:
+    """Return a natural number itself if it is below `modulus`, else a congruent one that is not below it.
+
+    Raises:
+        ValueError: it is no natural number, or cannot be bounded.
+    """
 
     def cap(value: int) -> int:
         return value if value < modulus else value % modulus + modulus
 
-    if isinstance(node, int):
-        return cap(node)
-    kind, parts = node
-    if kind == "+":
-        values = [(sign, _capped(part, modulus)) for sign, part in parts]
-        total = sum(sign * value for sign, value in values)
-        if any(sign < 0 for sign, _ in values) and (total < 0 or any(value >= modulus for _, value in values)):
-            raise ValueError
-        return cap(total)
-    result = 1
-    if kind == "^":
-        base, exponent = _capped(parts[0], modulus), _capped(parts[1], _totient(modulus))
-        while exponent:
-            result = cap(result * base) if exponent % 2 else result
-            base, exponent = cap(base * base), exponent // 2
-        return result
-    if kind == "/":
-        raise ValueError
-    if kind == "!":
-        last = _capped(parts, MOST)
-        if last > MOST_FACTORIAL:
-            raise ValueError
-        factors = range(1, last + 1)
-    else:
-        factors = [_capped(part, modulus) for part in parts]
-    for factor in factors:
-        result = cap(result * factor)
-    return result
+    match node:
+        case ast.Constant(value=int(value)):
+            return cap(value)
+        case ast.BinOp(left=base, op=ast.Pow(), right=exponent):
+            result, power, left = 1, _capped(base, modulus), _capped(exponent, _totient(modulus))
+            while left:
+                result = cap(result * power) if left % 2 else result
+                power, left = cap(power * power), left // 2
+            return result
+        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
+            values = _capped(left, modulus), _capped(right, modulus)
+            result = _OPERATORS[type(operator)](*values)
+            if not isinstance(operator, ast.Sub) or (result >= 0 and max(values) < modulus):
+                return cap(result)
+    raise ValueError
 
 
 @lru_cache(maxsize=1024)
