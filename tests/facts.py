@@ -7,6 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from rlvr_dir.errors import UserError
+from rlvr_dir.grading import grader_name
+
+ROBUST = grader_name("robust")  # the default grader, with its version
 
 
 def states(message: object, *facts: object) -> bool:

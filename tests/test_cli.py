@@ -150,6 +150,7 @@ def test_every_command_that_decodes_takes_every_engine_option_of_eval():
             __file__,
         ),
         (["train", "--against", "/nonexistent"], "against /nonexistent summary.json"),
+        (["analyse", "texts", "/dev/null"], "/dev/null"),
         (["analyse", "texts", __file__, "--workers", "2"], "workers 2"),
         (["analyse", "texts", __file__, "--temperature", "0"], "temperature 0"),
         (["records", "grade", "--grader", "foo"], "--grader foo math_dapo"),

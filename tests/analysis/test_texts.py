@@ -29,10 +29,16 @@ def test_text_without_a_prompt_begins_at_the_beginning(tiny_engine):
     assert len(row["logp_base"]) == len(row["tokens"]) > 5
 
 
-@pytest.mark.parametrize("row", [{}, {"response": ""}, {"response": 3}, {"prompt": "x"}])
+@pytest.mark.parametrize("row", [{}, {"response": ""}, {"response": 3}, {"response": "a\ud800"}, {"prompt": "x"}])
 def test_a_row_without_text_is_refused(tiny_engine, row):
-    with refuses("2"):
+    with refuses("response", "2"):
         list(score_texts(tiny_engine, iter([{"response": "so"}, row])))
+
+
+@pytest.mark.parametrize("prompt", [5, "a\ud800", [{"role": "user", "content": "a\ud800"}]])
+def test_a_prompt_that_is_no_text_is_refused(tiny_engine, prompt):
+    with refuses("prompt", "1"):
+        list(score_texts(tiny_engine, iter([{"response": "so", "prompt": prompt}])))
 
 
 def test_a_text_beyond_the_context_is_refused(tiny_engine):

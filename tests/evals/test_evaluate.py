@@ -23,7 +23,7 @@ from rlvr_dir.problems.task import BoxedAnswers, Response, facts, process_result
 from rlvr_dir.records import RecordStore
 from rlvr_dir.report.viewer import answer_of
 from tests.evals.asked import asked, evaluate
-from tests.facts import refuses, states
+from tests.facts import ROBUST, refuses, states
 from tests.records.made import stored
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
@@ -48,7 +48,7 @@ def test_results_come_decoding_by_decoding(results):
         assert result.sampling == SAMPLING
         assert set(result.metrics()) >= {"avg@4", "avg@4_se", "avg@4_se_sampling", "pass@2", "pass@4", "mean_tokens"}
         assert result.provenance["engine"]["backend"] == "transformers"
-        assert result.provenance["grader"] == "robust-5"
+        assert result.provenance["grader"] == ROBUST
     assert results[0].n_replaced.sum() == 0
     assert results[2].n_replaced.sum() > 0
 
@@ -277,7 +277,7 @@ def test_minervas_other_answers_are_a_task_that_shares_its_responses(engine, dat
     assert alone.metrics() == other.metrics()
     store = RecordStore(tmp_path / "records")
     judges = {name[1]: store.read(*name).judges for name in store.names()}
-    assert judges == {"amc": ["robust-5"], "minerva": ["robust-5", "robust-5+minerva_r1zero"]}
+    assert judges == {"amc": [ROBUST], "minerva": [ROBUST, f"{ROBUST}+minerva_r1zero"]}
     spec = asked([Decoding()], ["minerva_r1zero"], Sampling(samples=2, max_tokens=2), limit=2, data_dir=str(folder))
     [job] = loop.jobs_of(spec, engine)
     record = job.read(store)
@@ -330,7 +330,7 @@ def test_a_problem_from_text_to_numbers():
     assert metrics["ungraded_share"] == 0
     assert [sample["verdict"] for sample in docs[0]["samples"]] == ["correct", "wrong", "truncated", "correct"]
     assert docs[0]["samples"][1] == {
-        "verdict": "wrong", "answer": "8", "grader": "robust-5",
+        "verdict": "wrong", "answer": "8", "grader": ROBUST,
         "n_tokens": 30, "n_replaced": 9, "n_changed": 3, "finish_reason": "stop",
     }  # fmt: skip
     json.dumps(docs)

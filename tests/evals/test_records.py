@@ -20,7 +20,7 @@ from rlvr_dir.results.load_results import read_results
 from rlvr_dir.results.settings import settings_of
 from tests.commands import invoke, run
 from tests.evals.asked import asked, criterion_values, evaluate
-from tests.facts import refuses
+from tests.facts import ROBUST, refuses
 from tests.records import made
 
 SAMPLING = Sampling(samples=4, max_tokens=12, seed=5)
@@ -178,7 +178,7 @@ def test_what_a_large_limit_left_is_no_part_of_what_a_smaller_one_finished(engin
         snapshot = record_of(whole)
         assert len(snapshot.response_keys) == 5
         assert_equal(result_of_record(snapshot, data_dir=data_dir), whole)
-        assert show_record(store, snapshot.name)["scores"]["robust-5"]["problems"] == 2
+        assert show_record(store, snapshot.name)["scores"][ROBUST]["problems"] == 2
     asked = [str(store), "--data-dir", data_dir]
     done = invoke("compare", *asked)
     assert "| amc (2 of 83 problems) | replace τ-0.2 |" in done.output, done.output
@@ -189,9 +189,9 @@ def test_verdicts_by_other_versions_are_shown_as_they_are_and_given_again_by_eva
     [result] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, **arguments)
     record = record_of(result)
     with record.lock():
-        rows = [(row, record.verdicts("robust-5")[row.key].gold, Verdict("correct", "7")) for row in record]
-        record.judge("robust-5", rows)
-        record.note(graded_with={"robust-5": {"grader": "robust-5", "sympy": "0.1"}})
+        rows = [(row, record.verdicts(ROBUST)[row.key].gold, Verdict("correct", "7")) for row in record]
+        record.judge(ROBUST, rows)
+        record.note(graded_with={ROBUST: {"grader": ROBUST, "sympy": "0.1"}})
     [shown] = read_results([record.folder])
     assert (shown.avg, shown.provenance["graded_with"]["sympy"]) == (1.0, "0.1")
     [again] = evaluate(engine, [REPLACE], ["amc"], SAMPLING, **arguments)
@@ -260,7 +260,7 @@ def test_a_result_file_of_another_grader_is_graded_again_or_refused(engine, data
         assert other.provenance["grader"] == "plain"
     shutil.rmtree(tmp_path / "records")
     assert_equal(read_results([file])[0], kept)
-    with pytest.raises(UserError, match=r"graded by robust-5, .* by plain"):
+    with refuses(ROBUST, "plain"):
         read_results([file], grader="plain")
 
 
@@ -298,9 +298,9 @@ def test_a_record_is_graded_again_and_each_changed_answer_is_printed(engine, dat
     told = run(*command)
     changed, total = told.output.splitlines()
     assert f"{first[0]} sample {first[1]}: {old[first]} -> {kinds[first]}  gold " in changed
-    assert f"{len(kinds)} graded by robust-5, 1 changed, 0 for the first time" in total
+    assert f"{len(kinds)} graded by {ROBUST}, 1 changed, 0 for the first time" in total
     record.read()
-    assert {key: one.kind for key, one in record.verdicts("robust-5").items()} == kinds
+    assert {key: one.kind for key, one in record.verdicts(ROBUST).items()} == kinds
     assert {key: one.kind for key, one in record.verdicts("robust").items()} == old
     assert ", 0 changed, 0 for" in invoke(*command).output
 

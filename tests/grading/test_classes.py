@@ -1,4 +1,4 @@
-"""The classes of classes.py, public.py and notation.py, one table each, and properties beside them."""
+"""The tables of right and wrong answers, one test each, and properties beside them."""
 
 from fractions import Fraction
 
@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 from rlvr_dir.grading.formulas import compare_formulas
 from rlvr_dir.grading.robust import grade_robust, judge
 from rlvr_dir.grading.values import POINTS, _coordinate
+from tests.grading.chains import CHAINS
 from tests.grading.classes import CLASSES
 from tests.grading.notation import NOTATION
 from tests.grading.public import PUBLIC
+from tests.grading.spellings import SPELLINGS
+from tests.grading.structures import STRUCTURES
 from tests.grading.test_properties import bounded, kind
+from tests.grading.wording import WORDING
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +28,7 @@ def _in_this_process(monkeypatch):
     )
 
 
-TABLES = {**CLASSES, **PUBLIC, **NOTATION}
+TABLES = {**CLASSES, **SPELLINGS, **PUBLIC, **NOTATION, **STRUCTURES, **CHAINS, **WORDING}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -13,7 +13,7 @@ from rlvr_dir.config.presentation import PROMPTS
 from rlvr_dir.grading import VERDICT_KINDS, Box, Verdict, find_box, grade, grade_many, pool
 from rlvr_dir.problems.prompts import prompt_sets
 from rlvr_dir.train.training import _Messages
-from tests.facts import refuses
+from tests.facts import ROBUST, refuses
 from tests.grading.tables import boxed
 
 
@@ -49,7 +49,7 @@ def test_integers_need_no_worker():
 
 def test_a_response_that_was_cut_in_its_final_box_has_no_answer():
     cut = r"so \boxed{4}. Final: \boxed{"
-    assert grade("4", cut) == Verdict("unclosed_box", None, "robust-5")
+    assert grade("4", cut) == Verdict("unclosed_box", None, ROBUST)
     assert grade("4", cut, "length").kind == "truncated"
     assert grade("4", cut, "length", grader="plain").correct  # the last closed one, as the paper does
     assert grade("4", r"so \boxed{4}. And then", "length").correct

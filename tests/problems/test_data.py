@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rlvr_dir.errors import UserError
 from rlvr_dir.grading import grade_many
 from rlvr_dir.problems import data
 from rlvr_dir.problems.benchmark import BENCHMARKS, GROUPS
@@ -160,3 +161,55 @@ def test_a_name_that_no_command_asks_for_is_not_looked_up():
     """What a record says of its task goes this way: its code would be run."""
     with refuses("task", "gsm8k"):
         find_benchmark("gsm8k")
+
+
+LOST = [
+    (r'{"problem": "x", "answer": "\frac{1}{2}"}', "answer", r"\frac"),
+    (r'{"problem": "x", "answer": "\boxed{30}"}', "answer", r"\boxed"),
+    (r'{"problem": "x", "answer": "3\times 10"}', "answer", r"\times"),
+    (r'{"problem": "x", "answer": "\tan x"}', "answer", r"\tan"),
+    (r'{"problem": "x", "answer": "\rho"}', "answer", r"\rho"),
+    (r'{"problem": "x", "answer": "x\neq 3"}', "answer", r"\neq"),
+    (r'{"problem": "What is \frac{1}{2}?", "answer": 1}', "problem", r"\frac"),
+    (r'{"problem": "What is $2\times 3$?", "answer": 6}', "problem", r"\times"),
+    (r'{"problem": "$\text{Is }x\not= 3$?", "answer": 6}', "problem", r"\text"),
+]
+
+
+@pytest.mark.parametrize(("line", "field", "command"), LOST)
+def test_a_backslash_that_json_took_is_refused_with_its_line_and_value(tmp_path, line, field, command):
+    (tmp_path / "mine.jsonl").write_text('{"problem": "1?", "answer": 1}\n' + line + "\n")
+    with refuses(field, "mine.jsonl line 2", command, f"\\{command}") as info:
+        find_benchmark(str(tmp_path / "mine.jsonl"))
+    assert isinstance(info.value, UserError)
+    assert info.value.value == json.loads(line)[field]
+
+
+KEPT = [
+    {"problem": "Two lines,\nnot three:\n\tan indented one\nu = 3\ne = 2\n\ti = 1\r\nright?", "answer": "3"},
+    {"problem": r"\frac{1}{2} \neq \tan x", "answer": r"\frac{1}{2}"},
+    {"problem": "x", "answer": "first\nthen\nnow #### 5"},
+]
+
+
+@pytest.mark.parametrize("row", KEPT)
+def test_lines_and_tabs_are_no_lost_backslash(tmp_path, row):
+    write(tmp_path, [row], "mine")
+    assert find_benchmark(str(tmp_path / "mine.jsonl")).problems[0]["problem"] == row["problem"]
+
+
+@pytest.mark.parametrize(
+    ("line", "facts", "cure"),
+    [
+        (r'{"problem": "1", "answer": "\sqrt2"}', "1 escape", r"\\frac"),
+        (r'{"problem": "1", "answer": "\underline{2}"}', "1 escape", r"\\frac"),
+        ('{"problem": "1", "answer": 1, "answer": 2}', "1 'answer'", ""),
+        ('{"problem": "1", "answer": ' + "9" * 5000 + "}", "1 digits", "text"),
+        ('{"problem": "1", "answer": 1', "1 JSON", ""),
+        ("[" * 100_000, "1", ""),
+    ],
+)
+def test_a_line_that_cannot_be_read_as_it_was_meant(tmp_path, line, facts, cure):
+    (tmp_path / "mine.jsonl").write_text(line)
+    with refuses("mine.jsonl", *facts.split(), cure):
+        find_benchmark(str(tmp_path / "mine.jsonl"))

@@ -22,7 +22,7 @@ from rlvr_dir.results.matching import mismatches
 from rlvr_dir.sweep.specs import load
 from rlvr_dir.train.spec import load_train
 from tests.commands import refused, run
-from tests.facts import refuses, states, warns_of
+from tests.facts import ROBUST, refuses, states, warns_of
 from tests.records.made import say
 
 FAST = ["--samples", "2", "--max-tokens", "60", "--backend", "transformers"]
@@ -95,7 +95,7 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     [result] = read_results([tmp_path / "runs"])
     [robust] = [r for r in read_results([where / "runs"]) if (r.task, r.decoding.mode) == ("shown", "rl")]
     assert result.provenance["record"] == robust.provenance["record"]
-    assert (result.provenance["grader"], robust.provenance["grader"]) == ("plain", "robust-5")
+    assert (result.provenance["grader"], robust.provenance["grader"]) == ("plain", ROBUST)
     assert unlike(result, robust) == ["grader"]
 
     (tmp_path / "shown.prompt.yaml").write_text("grader: plain\nprompt: prompt.txt\nexamples: shots.jsonl")
@@ -107,7 +107,7 @@ def test_options_put_it_as_its_yaml_would_and_choose_the_grader(where, tmp_path)
     [unshown] = read_results([store / config / "shown"])
     assert unlike(unshown, result) == ["data"]
     assert unshown.provenance["grader"] == "plain"
-    assert read_results([store / config / "shown"], grader="robust")[0].provenance["grader"] == "robust-5"
+    assert read_results([store / config / "shown"], grader="robust")[0].provenance["grader"] == ROBUST
     said = refused("view", config, result.provenance["settings"], "--store", store)
     states(said, f"{config}/shown", "data")
 

@@ -9,6 +9,7 @@ from rlvr_dir.config import Decoding, Pair, Sampling
 from rlvr_dir.records import RecordConfig, RecordStore, Replay, Row
 from rlvr_dir.records.entries import encode, scan
 from rlvr_dir.records.record import JOURNAL
+from tests.facts import ROBUST
 
 TASK = "tiny_easy"
 PROBLEMS = [f"{TASK}/{i}" for i in range(12)]
@@ -51,7 +52,7 @@ def row(problem, sample, length=None, **changes):
 def made_replay(row):
     """A replay of a response with its first token changed."""
     about = {"problem": row.problem, "sample": row.sample, "response": row.digest}
-    return Replay(**about, at=0, by="own", noise=0, token=1, judge="robust-5", right=True)
+    return Replay(**about, at=0, by="own", noise=0, token=1, judge=ROBUST, right=True)
 
 
 def open_record(folder, samples=3, problems=PROBLEMS, **options):

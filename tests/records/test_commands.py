@@ -14,7 +14,7 @@ from rlvr_dir.records.commands import (
 from rlvr_dir.records.record import JOURNAL
 from rlvr_dir.results.from_records import show_record
 from tests.commands import invoke, run
-from tests.facts import refuses
+from tests.facts import ROBUST, refuses
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, row
 
 NAME = f"{config().hash()}/{TASK}"
@@ -31,7 +31,7 @@ def test_list_and_show(tmp_path):
     rows = {row["record"]: row for row in list_records(tmp_path)}
     assert len(rows) == 2
     mine = rows.pop(NAME)
-    assert (mine["held"], mine["asked"], mine["finished"], mine["graders"]) == (36, 36, True, ["robust-5"])
+    assert (mine["held"], mine["asked"], mine["finished"], mine["graders"]) == (36, 36, True, [ROBUST])
     assert mine["decoding"] == "replace τ-0.3"
     [unfinished] = rows.values()
     assert (unfinished["held"], unfinished["asked"], unfinished["finished"], unfinished["pair"]) == (
@@ -45,10 +45,10 @@ def test_list_and_show(tmp_path):
     tokens, changed = (sum(getattr(one, f"n_{name}") for one in entries) for name in ("tokens", "changed"))
     [line] = [line for line in listed.splitlines() if line.startswith(NAME[:8])]
     assert f"finished  36         12        {100 * changed / tokens:.1f}%" in line
-    assert line.endswith("graded: robust-5")
+    assert line.endswith(f"graded: {ROBUST}")
     assert max(map(len, listed.splitlines())) <= 120
     shown = show_record(tmp_path, NAME[:6])
-    assert set(shown["scores"]["robust-5"]) >= {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2", "problems"}
+    assert set(shown["scores"][ROBUST]) >= {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2", "problems"}
     with refuses("zz"):
         show_record(tmp_path, "zz")
     with refuses("2"):
@@ -73,7 +73,7 @@ def test_export(tmp_path):
         for line in export_record(tmp_path / "s", NAME, tmp_path / "t", "texts").read_text().splitlines()
     ]
     assert len(rows) == 36
-    assert rows[0]["verdicts"]["robust-5"] in ("correct", "wrong")
+    assert rows[0]["verdicts"][ROBUST] in ("correct", "wrong")
     run("records", "export", NAME, "--store", tmp_path / "s", "--form", "summary", "--out", tmp_path / "u")
     assert json.loads((tmp_path / "u").read_text())["held"] == 36
     with refuses("form", "csv"):

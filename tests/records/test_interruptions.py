@@ -16,7 +16,7 @@ from rlvr_dir.records import Record
 from rlvr_dir.records import record as module
 from rlvr_dir.records.record import JOURNAL
 from tests.broken import die_at, files_at_most, in_child
-from tests.facts import refuses
+from tests.facts import ROBUST, refuses
 from tests.records.made import PROBLEMS, fill, made_replay, open_record, read, row
 
 ROOT = Path(__file__).parents[2]
@@ -149,7 +149,7 @@ def test_a_disk_that_fills_while_finishing_or_grading_loses_no_rollout(tmp_path)
         )
         record.finish()
         assert len(record.grade(dict.fromkeys(PROBLEMS, "1"))) == 36
-    assert (read(tmp_path).finished, read(tmp_path).judges) == (True, ["robust-5"])
+    assert (read(tmp_path).finished, read(tmp_path).judges) == (True, [ROBUST])
 
 
 def test_a_disk_that_fails_to_sync_is_one_sentence(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from rlvr_dir.records.commands import verify_records
 from rlvr_dir.records.entries import decode, encode
 from rlvr_dir.records.record import JOURNAL, in_order
 from rlvr_dir.records.row import DELTA_ERROR, UNKNOWN
-from tests.facts import refuses, warns_of
+from tests.facts import ROBUST, refuses, warns_of
 from tests.records.made import PROBLEMS, TASK, config, fill, made, open_record, read, resume, row
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"
@@ -252,12 +252,12 @@ def test_verdicts_hold_for_text_gold_and_grader_and_are_graded_again_else(tmp_pa
             record.grade({})
     assert graded == [36, 0, 3]
     record = read(tmp_path)
-    assert record.verdict("robust-5", record.rows[PROBLEMS[1], 0], "1") == first[PROBLEMS[1], 0]
-    assert record.verdict("robust-5", record.rows[PROBLEMS[1], 0], "2") is None
-    assert record.verdict("robust-5", record.rows[PROBLEMS[0], 0], ["2", "3"]) is not None
+    assert record.verdict(ROBUST, record.rows[PROBLEMS[1], 0], "1") == first[PROBLEMS[1], 0]
+    assert record.verdict(ROBUST, record.rows[PROBLEMS[1], 0], "2") is None
+    assert record.verdict(ROBUST, record.rows[PROBLEMS[0], 0], ["2", "3"]) is not None
     monkeypatch.setattr(module, "versions", lambda judge: {"grader": judge, "sympy": "another"})
-    assert record.verdict("robust-5", record.rows[PROBLEMS[1], 0], "1") is None
-    assert len(record.verdicts("robust-5")) == 36  # whoever only reads has them all the same
+    assert record.verdict(ROBUST, record.rows[PROBLEMS[1], 0], "1") is None
+    assert len(record.verdicts(ROBUST)) == 36  # whoever only reads has them all the same
     with open_record(tmp_path) as record:
         record.grade(gold, keys=[(PROBLEMS[1], 0)])
     assert graded[3:] == [1, 35], "no verdict of the older one is left that would be taken for the newer's"
@@ -267,8 +267,8 @@ def test_a_verdict_that_the_machinery_failed_to_give_is_given_again(tmp_path):
     fill(tmp_path)
     with open_record(tmp_path) as record:
         one = record.rows[PROBLEMS[0], 0]
-        record.judge("robust-5", [(one, "1", Verdict("timed_out", "7"))])
-        assert record.verdict("robust-5", one, "1") is None
+        record.judge(ROBUST, [(one, "1", Verdict("timed_out", "7"))])
+        assert record.verdict(ROBUST, one, "1") is None
 
 
 # Damage
@@ -459,8 +459,8 @@ def test_rows_that_someone_made_are_checked_though_their_checksum_fits(tmp_path,
         {"about": {"presentation": "{{"}},
         {"about": 7},
         {"verdict": {"judge": "../robust", "problem": "x", "sample": 0, "text": "", "gold": "", "kind": "correct"}},
-        {"verdict": {"judge": "robust-5", "problem": "x", "sample": 0, "text": "", "gold": {}, "kind": "correct"}},
-        {"verdict": {"judge": "robust-5", "problem": "x", "sample": 0, "text": "", "gold": "", "kind": "splendid"}},
+        {"verdict": {"judge": ROBUST, "problem": "x", "sample": 0, "text": "", "gold": {}, "kind": "correct"}},
+        {"verdict": {"judge": ROBUST, "problem": "x", "sample": 0, "text": "", "gold": "", "kind": "splendid"}},
         {"scores": 3},
         {"rollout": {}},
         {"unheard": {}},

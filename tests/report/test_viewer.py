@@ -18,7 +18,7 @@ from rlvr_dir.report.viewer import changed_first, common_problems, stored_answer
 from rlvr_dir.report.viewer.page import embedded
 from rlvr_dir.report.viewer.pieces import Pieces, segments
 from tests.chromium import settle
-from tests.facts import refuses, states
+from tests.facts import ROBUST, refuses, states
 from tests.records.made import PROBLEMS, TASK, fill
 from tests.report.viewer_pages import HOSTILE, PLAIN, WORDS, Table, answers, rollout
 
@@ -71,8 +71,8 @@ def test_criteria_keep_every_bit_and_lists_keep_their_order():
 
 def replayed(answer):
     """The answer, wrong, with replays of three tokens; a fourth is drawn and not replayed."""
-    own, row = {"by": "own", "judge": "robust-5"}, answer.rollout
-    rl = {"by": digest_of(Decoding(mode="replace", criterion="always").model_dump(mode="json")), "judge": "robust-5"}
+    own, row = {"by": "own", "judge": ROBUST}, answer.rollout
+    rl = {"by": digest_of(Decoding(mode="replace", criterion="always").model_dump(mode="json")), "judge": ROBUST}
     made = [(4, 3, rl | {"right": True}), (4, 3, rl | {"right": True}), (4, 3, rl | {"right": False})]
     made += [(4, 5, own | {"right": False}), (6, 2, rl | {"right": False}), (7, row.token_ids[7], {"by": rl["by"]})]
     made += [(8, (row.token_ids[8] + 1) % len(WORDS), {"by": rl["by"]})]

@@ -74,6 +74,11 @@ REFUSED = [
     ({"presence_penalty": 0.5}, "presence_penalty 0.5"),
     ({"logit_bias": {"5": 1}}, "logit_bias "),
     ({"top_k": 5}, "top_k 5"),
+    ({"echo": True}, "echo"),
+    ({"prompt_logprobs": 1}, "prompt_logprobs"),
+    ({"min_tokens": 5}, "min_tokens"),
+    ({"decoding": 5}, "decoding 5"),
+    ({"decoding": {"mode": "replace", "taus": 1}}, "taus tau"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"structured_outputs": {"regex": "a"}}, "structured_outputs"),
     ({"tools": [TOOL]}, "tools"),
@@ -99,6 +104,14 @@ def test_a_bad_request_is_a_400_with_one_sentence(client, fields, facts, stream)
     with pytest.raises(BadRequestError) as caught:
         client.chat.completions.create(model="tiny", **({"messages": MESSAGES} | own), stream=stream, extra_body=rest)
     assert states(caught.value, *facts.split())
+
+
+def test_fields_that_change_nothing_are_accepted(client):
+    off = {"top_k": -1, "echo": False, "min_tokens": 0, "presence_penalty": 0}
+    ignored = {"metadata": {"run": "1"}, "store": True, "service_tier": "auto", "user": "me"}
+    for fields in (off, ignored):
+        answer = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=2, extra_body=fields)
+        assert answer.choices[0].message.content
 
 
 def test_a_rule_in_the_name_of_the_model_is_refused_as_one_in_fields(client):

@@ -183,9 +183,22 @@ def test_what_an_answer_says_of_itself_gives_the_same_answer_again(client):
     hot = {"model": "tiny:base", "messages": messages, "temperature": 3.0, "top_p": 1.0, "max_tokens": 24}
     first, other = (client.chat.completions.create(**hot) for _ in range(2))
     assert first.rlvr["seed"] != other.rlvr["seed"]  # where nobody names one
-    again = client.chat.completions.create(**hot, seed=first.rlvr["seed"])
+    again = client.chat.completions.create(model="tiny", messages=messages, extra_body=first.rlvr)
     assert again.choices[0].message.content == first.choices[0].message.content
     assert other.choices[0].message.content != first.choices[0].message.content
+
+
+def test_the_extension_of_any_response_can_be_sent_as_fields(client):
+    messages = [{"role": "user", "content": problems(1)[0][1]}]
+    for model in ("tiny:rl", "tiny:replace,tau=-0.1", "tiny:extrapolate,tau=-0.1,gamma=0.5"):
+        for fields in ({}, {"n": 2}, {"stop": ["boxed"]}, {"temperature": 0}):
+            first = client.chat.completions.create(model=model, messages=messages, **fields)
+            again = client.chat.completions.create(model="tiny", messages=messages, extra_body=first.rlvr)
+            texts = [[choice.message.content for choice in answer.choices] for answer in (first, again)]
+            assert texts[0] == texts[1]
+    begun = client.completions.create(model="tiny:rl", prompt=messages[0]["content"], max_tokens=9)
+    again = client.completions.create(model="tiny", prompt=messages[0]["content"], extra_body=begun.rlvr)
+    assert again.choices[0].text == begun.choices[0].text
 
 
 def test_stop_strings_and_limits_end_a_response(client):

@@ -18,6 +18,7 @@ from rlvr_dir.sweep.points import key
 from rlvr_dir.sweep.run import open_sweep, status
 from rlvr_dir.sweep.track import SweepRun
 from rlvr_dir.sweep.training import gpus
+from tests.facts import ROBUST
 from tests.results.made import made
 from tests.sweep.made import sweep
 from tests.tracking.made import result
@@ -27,7 +28,7 @@ def result_of(entry, spec, right=0.5):
     decoding, sampling = entry.item
     return made(
         decoding, np.arange(6).reshape(3, 2) < 6 * right, task="tiny_easy", problem_ids=("0", "1", "2"),
-        sampling=sampling, provenance={"grader": "robust-5"},
+        sampling=sampling, provenance={"grader": ROBUST},
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""Given text scored by both models, teacher-forced: what each thinks of every token that somebody else has written.
+"""Score given text with both models, teacher-forced: what each thinks of every token that somebody else has written.
 
-A row is an object with `response`, and `prompt` (text, or a list of chat messages) or nothing; one comes back for each.
+A row is an object with `response` and, optionally, `prompt` (text, or a list of chat messages).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,15 +8,38 @@ from typing import Any
 
 import numpy as np
 
+from rlvr_dir.config.stored import is_text
 from rlvr_dir.errors import UserError
 
-MISSING = "accepted: one object a line with 'response' (text) and, if any, 'prompt' (text or chat messages)"
+
+def check_row(number: int, row: Mapping[str, Any]) -> None:
+    """Check that the response and the prompt of a row are text, before a model loads.
+
+    Raises:
+        UserError: one is not, or the response is empty.
+    """
+    for name in ("response", "prompt"):
+        value = row.get(name)
+        texts = value if isinstance(value, list) and name == "prompt" else [value]
+        texts = [text.get("content") if isinstance(text, Mapping) else text for text in texts]
+        if name == "prompt" and value is None:
+            continue
+        if value is None or value == "":
+            raise UserError(f"Line {number} has no {name}", argument=name, accepted="text that is not empty")
+        for text in texts:
+            if isinstance(text, str) and not is_text(text):
+                problem, hint = f"in line {number} holds half a surrogate pair, which no UTF-8 text has", "Remove it."
+            elif not isinstance(text, str) and (name == "response" or text is value):
+                problem, hint = f"in line {number} is no text", ""
+            else:
+                continue
+            raise UserError(problem, argument=name, value=text, accepted="text that is not empty", hint=hint)
 
 
 def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: float = 1.0) -> Iterator[dict[str, Any]]:
-    """Score rows one at a time on the transformers engine; each keeps its own fields and gets those of its tokens.
+    """Score rows one at a time on the transformers engine; each row keeps its fields and gets those of its tokens.
 
-    Tokens are cut as they are in prompt and response apart, so that the boundary is where it was in a decoding.
+    Prompt and response are tokenized separately, so that the boundary between them is where decoding has it.
 
     Args:
         engine: an open `TransformersPair`.
@@ -36,9 +59,8 @@ def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: flo
     from rlvr_dir.policy.trace import FACTS, trace
 
     for number, row in enumerate(rows, 1):
-        response, prompt = row.get("response"), row.get("prompt") or ""
-        if not isinstance(response, str) or not response:
-            raise UserError(f"line {number}: response is missing or empty; {MISSING}")
+        check_row(number, row)
+        response, prompt = row["response"], row.get("prompt") or ""
         if isinstance(prompt, list):
             prompt = engine.chat_prompt(prompt)
         before = list(encode_prompt(engine.tokenizer, str(prompt))) if prompt else _start(engine.tokenizer, number)
@@ -46,11 +68,12 @@ def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: flo
         ids = before + tokens
         if len(ids) > engine.max_model_len:
             raise UserError(
-                f"line {number}: prompt and response have {len(ids)} tokens; accepted: up to {engine.max_model_len}"
+                f"Line {number} has {len(ids)} tokens in prompt and response", accepted=f"up to {engine.max_model_len}"
             )
         if (own := max(tokens, default=0)) >= (n_tokens := engine.checkpoints.shared):
             raise UserError(
-                f"line {number}: the response has token {own}, which base does not know; accepted: below {n_tokens}"
+                f"Line {number} has token {own} in the response, which base does not know",
+                accepted=f"token ids below {n_tokens}",
             )
         lb, lr = teacher_forced(engine, before, tokens, temperature)
         table = trace(lb, lr, torch.tensor(tokens, device=lb.device)).cpu().numpy()
@@ -88,8 +111,8 @@ def _start(tokenizer: Any, number: int) -> list[int]:
     """Return the tokens that stand before a text without a prompt."""
     if tokenizer.bos_token_id is None:
         raise UserError(
-            f"line {number}: without a prompt the first token has nothing before it, and these models have no "
-            "beginning-of-text token; give a prompt"
+            f"Line {number} has no prompt, and these models have no beginning-of-text token to put before the response",
+            hint="Give a prompt.",
         )
     return [tokenizer.bos_token_id]
 

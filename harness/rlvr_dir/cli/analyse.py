@@ -113,32 +113,42 @@ def analyse_texts(
 
     Log-probabilities, Δ log p, entropies, KL and ranks of each token."""
     with phase("starting"):
-        from rlvr_dir.analysis.texts import score_texts
+        from rlvr_dir.analysis.texts import check_row, score_texts
         from rlvr_dir.checkpoints.resolve import resolve
         from rlvr_dir.decode import open_engine
 
     if options.get("backend") not in (None, "auto", "transformers"):
-        raise UserError(f"backend={options['backend']!r} is refused: text is scored by transformers; leave it out")
+        hint = "Leave it out: text is scored by transformers."
+        raise UserError(
+            "is not allowed", argument="backend", value=options["backend"], accepted="transformers", hint=hint
+        )
     if options.get("workers", 1) != 1:
-        raise UserError(f"workers={options['workers']} is refused: text is scored by one engine; leave it out")
+        hint = "Leave it out: text is scored by one engine."
+        raise UserError("is not allowed", argument="workers", value=options["workers"], accepted="1", hint=hint)
     if options.get("temperature") == 0:
-        raise UserError("temperature=0 is refused: greedy policies have no log-probabilities; accepted: above 0")
+        problem = "is not allowed, because greedy policies have no log-probabilities"
+        raise UserError(problem, argument="temperature", value=0, accepted="a number above 0")
     spec = load_eval({}, {**options, "backend": "transformers"})
     temperature = (spec.sampling or Sampling()).criterion_temperature
     try:
-        rows = [row for _, row in read_jsonl(file, ("response",))]
+        lines = read_jsonl(file, ("response",))
     except OSError as error:
-        raise UserError(f"{file} cannot be read ({type(error).__name__}); accepted: a file of JSON lines") from None
+        raise UserError(f"{file} cannot be read ({type(error).__name__})", accepted="a file of JSON lines") from None
+    if not lines:
+        raise UserError(f"{file} is empty", accepted="one object a line with response and, optionally, prompt")
+    for number, row in lines:
+        check_row(number, row)
+    rows = [row for _, row in lines]
     if out is not None:
         check_output(out)
     engine = open_engine(resolve(spec.pair), spec.engine)
     try:
-        lines = (json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), temperature))
+        scored = (json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), temperature))
         if out is None:
-            for line in lines:
+            for line in scored:
                 typer.echo(line)
         else:
-            write_file(out, (f"{line}\n".encode() for line in lines))
+            write_file(out, (f"{line}\n".encode() for line in scored))
     finally:
         engine.close()
 

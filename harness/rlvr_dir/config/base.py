@@ -8,6 +8,7 @@ would be accepted; `parse` hands it on. Everything pydantic finds by itself beco
 """
 
 import json
+import re
 import types
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
@@ -240,7 +241,8 @@ def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict
 
     Raises:
         OSError: it cannot be read.
-        UserError: a line is no object or lacks a key, or the file is not UTF-8.
+        UserError: a line is no object, lacks a key, has one twice, or has a TeX command that JSON took for a control
+            character; or the file is not UTF-8.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -250,12 +252,7 @@ def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            raise UserError(
-                f"{path} line {number} is not JSON", accepted=f"an object with {', '.join(names)}"
-            ) from None
+        row = _read_line(line, f"{path} line {number}", names)
         if missing := [name for name in names if not isinstance(row, dict) or name not in row]:
             has = f"; it has {', '.join([repr(key) for key in row][:5])}" if isinstance(row, dict) and row else ""
             meant = [
@@ -268,6 +265,60 @@ def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict
             )
         rows.append((number, row))
     return rows
+
+
+# What is left of `\frac`, `\times`, `\neq` and the like where a JSON file has one backslash: a control character and
+# the rest of the word. A problem may have lines and tabs, so only words that begin no line are looked for.
+_LOST = (
+    r"[\b\f](?=[A-Za-z])|\t(?=(?:imes|ext[a-z]*|heta|frac|riangle|ilde|(?:an|au)(?=[\\({^_]))(?![A-Za-z]))"
+    r"|\r(?=(?:ight|ho|angle|floor|ceil)(?![A-Za-z]))|\n(?=(?:eq|abla|ot|otin|geq|leq)(?![A-Za-z]))"
+)
+_LOST_IN = {"problem": re.compile(_LOST), "answer": re.compile(rf"[\t\r](?=[A-Za-z])|{_LOST}")}
+_LETTERS = {"\b": "b", "\f": "f", "\t": "t", "\r": "r", "\n": "n"}
+
+
+def _read_line(line: str, where: str, names: tuple[str, ...]) -> Any:
+    """Return the value of a line of JSON.
+
+    Raises:
+        UserError: it is not JSON, an object has a key twice, or a backslash was lost in a problem or an answer.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        row = dict(pairs)
+        if len(row) < len(pairs):
+            twice = next(key for key in row if sum(key == other for other, _ in pairs) > 1)
+            raise UserError(f"{where} has the key {twice!r} twice", hint="Remove one of them.")
+        return row
+
+    accepted = f"an object with {', '.join(names)}"
+    try:
+        row = json.loads(line, object_pairs_hook=once)
+    except json.JSONDecodeError as error:
+        backslash = "escape" in error.msg or "\\" in line[max(0, error.pos - 1) : error.pos + 1]
+        hint = r'In JSON a backslash is written as two: "\\frac{1}{2}".' if backslash else ""
+        problem = f"{where} is not JSON: {error.msg} at character {error.colno}"
+        raise UserError(problem, accepted=accepted, hint=hint) from None
+    except UserError:
+        raise
+    except (ValueError, RecursionError) as error:  # Python reads no number of more than 4,300 digits
+        long = isinstance(error, ValueError)
+        problem = "has a number with thousands of digits" if long else "nests too many brackets"
+        hint = "Write the number as text, in quotes." if long else ""
+        raise UserError(f"{where} {problem}", accepted=accepted, hint=hint) from None
+    for name in ("problem", "answer", "answers"):
+        values = row.get(name) if isinstance(row, dict) else None
+        for value in values if isinstance(values, list) else [values]:
+            if isinstance(value, str) and (lost := _LOST_IN[name.removesuffix("s")].search(value)):
+                word = re.match("[A-Za-z]*", value[lost.end() :])
+                command = _LETTERS[lost[0]] + (word[0] if word else "")
+                raise UserError(
+                    f"in {where} has a control character where TeX has \\{command}",
+                    argument=name,
+                    value=value[:80],
+                    hint=rf'In JSON a backslash is written as two: "\\{command}".',
+                )
+    return row
 
 
 def load_yaml(text: str) -> Any:

@@ -7,11 +7,12 @@ last number in it. Here a formula is read whole, with its letters as they are, o
 
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from rlvr_dir.grading.normalise import FUNCTIONS
-from rlvr_dir.grading.numbers import Number, far, read_number
+from rlvr_dir.grading.normalise import FUNCTIONS, GROUP, split, squeeze
+from rlvr_dir.grading.numbers import Number, far, read_in_base, read_number
 from rlvr_dir.grading.structure import ORDER, forwards
 from rlvr_dir.grading.units import read_unit
 
@@ -24,6 +25,15 @@ _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _UNCLEAR = re.compile(
     r"\\arc|\\log(?!\s*_)|(?=.*\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z]))(?!.*(?:\\circ|\\pi)(?![A-Za-z]))", re.DOTALL
 )
+# A side of a chain that has a value, if it is any formula at all: digits, signs, e, i, and commands that compute.
+_NUMERIC = re.compile(
+    r"(?=.*(?:\d|\\(?:infty|emptyset|pi)(?![A-Za-z])))(?:[^A-Za-z\\]|\\[{}%|]|(?<![A-Za-z])[ei](?![A-Za-z])"
+    r"|\\(?:frac|sqrt|cdot|times|binom|infty|emptyset|pi|circ|[lr](?:floor|ceil)|overline|log|ln|sin|cos|tan|cot|sec|csc"
+    r"|gcd|lcm|max|min|bmod|mod|pmod|pm|mp)(?![A-Za-z]))+",
+    re.DOTALL,
+)
+_SIZE = re.compile(r"[|#]\s*\\\{(.*)\\\}\s*\|?")
+_REAL_AND_I = re.compile(r"(?:[^A-Za-z\\]|\\(?:frac|sqrt|cdot)(?![A-Za-z])|i(?![A-Za-z]))*")
 _FACTOR_WORDS = re.compile(
     r"(?<![\\A-Za-z])(?:(?:half|third|quarter) of|twice|double|thrice|triple|times|not|minus|negative|opposite"
     r"|reciprocal|than)(?![A-Za-z])"
@@ -31,7 +41,7 @@ _FACTOR_WORDS = re.compile(
 _BOUND = re.compile(r"\\(?:sum|prod|bigcup|bigcap)\s*_\s*\{\s*([a-z])\s*=")
 _DERIVED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])'+\s*\(\s*[a-z]\s*\)|\{\s*d\s*([A-Za-z])\s*\(\s*[a-z]\s*\)\s*\}")
 _UNREADABLE = re.compile(
-    r"\d\s+\.?\d|\d\s*_|''|[A-Za-z}\d)]\s*'|\\ldots|\?|:\s*0\d"  # 1 2 would be 1 + 2
+    r"\d\s+\.?\d|\d\s*_|''|[A-Za-z}\d)]\s*'|\\ldots|\?|:\s*0\d|(?:[-+*/]|\\(?:cdot|times))\s*$"  # 1 2 would be 1 + 2
     # what takes seconds, and is no answer: more than nine unions, letters in a matrix of five rows and columns
     r"|(?:\\cup.*){10}|matrix\}(?=(?:(?!\\end).)*[A-Za-z])(?:(?:(?!\\end)[^&])*&){13}"
 )
@@ -50,9 +60,16 @@ def _derivative(order: int, name: str) -> str:
     return f"\\Xi_{{d{order}{_plain(name)}}}"
 
 
+def _conjugate(group: str) -> str:
+    known = "i" in group and _REAL_AND_I.fullmatch(group)
+    return "(" + re.sub(r"i(?![A-Za-z])", "(-i)", group[1:-1]) + ")" if known else rf"\\overline{group}"
+
+
 _RECIPROCALS = {"coth": "tanh", "sech": "cosh", "csch": "sinh"}
 # What the parser misreads, in the one form that it keeps whole.
 _TABLE = (
+    (rf"\\(?:overline|bar)\s*({GROUP})", lambda m: _conjugate(m[1])),
+    (r"(\\log\s*_\s*\{[^{}]*\}\s*)(\d+(?:\.\d+)?)(?![\d.])", r"\1{\2}"),  # the parser adds up 2 and 5 of \log_{3} 25
     (r"\\hat\{([ijk])\}", r"{\1}"),  # alone, or not in a sum of basis vectors
     (r"\\(min|max|gcd|lcm)\s*\\\{([^{}]*)\\\}", r"\\\1(\2)"),
     (rf"\\text\s*\{{\s*({FUNCTIONS}|sgn)\s*\}}", r"\\\1 "),
@@ -122,19 +139,28 @@ def nearly(exact: str, rounded: str) -> bool:
     return None not in (first, second) and near(first, second, NEAR)
 
 
-def differ(sides: Sequence[str], last: str, *, rounded: bool = False) -> bool:
-    """Return whether a side of a chain is another number than its last, beyond rounding: 2 + 2 = 5, not 1/3 = 0.33."""
+def differ(sides: Sequence[str], last: str, *, rounded: bool = False, known: bool = True) -> bool:
+    """Return whether the sides of a chain contradict its last one beyond rounding: 2 + 2 = 5, not 1/3 = 0.33.
+
+    A side without letters that has no value contradicts every number (1/0 = 5), unless `known` is false. What stands
+    for several values (an angle without a degree sign, a logarithm without its base) contradicts none.
+    """
     sides = [side for side in sides if not _UNCLEAR.search(side)]
     *numbers, value = map(_compute, _in_radians([*sides, last]))
-    return value is not None and any(far(number, value, rounded) for number in numbers if number)
+    return value is not None and any(
+        far(number, value, rounded) if number else known and _NUMERIC.fullmatch(side)
+        for side, number in zip(sides, numbers, strict=True)
+    )
 
 
 def _compute(text: str) -> Number | None:
     """Return the number that a text is, as it stands or computed; None where a letter or a word is in it."""
     from rlvr_dir.grading.values import exact_value
 
-    if number := read_number(text, bare_units=False):
+    if number := read_number(text, bare_units=False) or read_in_base(text):
         return number
+    if (elements := _SIZE.fullmatch(text)) and "\\ldots" not in text:
+        return Number(Fraction(len({squeeze(item) for item in split(elements[1], ",") if item})))
     text, unit = _without_unit(re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text))
     value = exact_value(read_formula(text))
     return None if value is None else Number(value, "." if "." in text else "", unit=unit)

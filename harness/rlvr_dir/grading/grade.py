@@ -32,13 +32,23 @@ _memo: dict[_Key, str] = {}
 _memo_lock = threading.Lock()
 
 
+VERSION = 6
+"""The version of the `robust` grader. Raise it with any change of a verdict: stored verdicts hold for a version."""
+
+VERSIONS = {"plain": "plain", "robust": f"robust-{VERSION}", "math_dapo": "math_dapo"}
+"""The name that a grader's verdicts have in results and records."""
+
+OLDER = {VERSIONS["robust"]: (*(f"robust-{number}" for number in range(VERSION - 1, 1, -1)), "robust")}
+"""The names of earlier versions, the latest first; their verdicts stay in a record."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Hold what a grader said of a response; `answer` is what it graded, as the content of a box, or None."""
+    """A grader's verdict on a response; `answer` is the text that it graded, the content of a box, or None."""
 
     kind: str
     answer: str | None = None
-    grader: str = "robust-5"
+    grader: str = VERSIONS["robust"]
 
     @property
     def correct(self) -> bool:
@@ -75,16 +85,6 @@ GRADERS: dict[str, Callable[[Sequence[Item]], list[str]]] = {
 
 FINDERS: dict[str, Callable[[str], Box]] = {"math_dapo": find_answer_line, "plain": partial(find_box, cut=False)}
 """Find the answer of a response for a grader that does not look for its last box, or as the paper does."""
-
-VERSIONS = {"plain": "plain", "robust": "robust-5", "math_dapo": "math_dapo"}
-"""The name that a grader's verdicts have in results and records; `robust` alone was the first version's.
-
-Raise its number with any change of a verdict: stored ones hold for the name.
-"""
-
-
-OLDER = {"robust-5": ("robust-4", "robust-3", "robust-2", "robust")}
-"""The names of earlier versions, the latest first; their verdicts stay in a record."""
 
 
 def grader_name(grader: str) -> str:

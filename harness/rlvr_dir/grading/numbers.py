@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 
+from rlvr_dir.grading.residues import MODULUS
 from rlvr_dir.grading.units import read_unit
 
 TOLERANCE = Fraction(1, 10**12)  # relative: what a float's rounding spoils; only where a decimal point is involved
@@ -20,16 +21,13 @@ _DIGITS = r"(?:[1-9]\d{0,2}(?:[, ]\d{3})+(?!\d)|\d+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d*)?|\.\d+)"
 _SIMPLE = rf"(?P<%s>[+-]?\s*{_DECIMAL}(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{{?\s*[+-]?\s*\d+\s*\}}?)?)"
 _VALUE = re.compile(
-    rf"(?P<sign>[+-]?)\s*(?P<money>\\\$|[€£])?\s*(?P<sign_2>[+-]?)\s*(?:"
+    rf"(?P<sign>[+-]?)\s*(?P<money>\\\$|[€£¥₹])?\s*(?P<sign_2>[+-]?)\s*(?:"
     rf"(?P<whole>\d+)\s*(?:\\frac\s*\{{(?P<a>\d+)\}}\s*\{{(?P<b>\d+)\}}|(?<=\s)(?P<c>\d+)\s*/\s*(?P<d>\d+))"
     rf"|\\frac\s*\{{\s*{_SIMPLE % 'top'}\s*\}}\s*\{{\s*{_SIMPLE % 'bottom'}\s*\}}"
     rf"|(?P<stem>\d{{0,30}}\.\d{{0,30}})\\(?:overline|bar|dot)\s*\{{?(?P<period>\d{{1,30}})\}}?"
     rf"|\(?{_SIMPLE % 'p'}\)?\s*/\s*\(?{_SIMPLE % 'q'}\)?"
     rf"|10\s*\^\s*\{{\s*(?P<power>[+-]?\s*\d+)\s*\}}(?!\s*[\^!])"
     rf"|{_SIMPLE % 'decimal'})(?![.\d])"
-)
-_MODULUS = re.compile(
-    r"\s*(?:\\text\s*\{\s*)?\(?\s*(?:\\(?:pmod|bmod|mod)|\\text\s*\{\s*mod\s*\}|mod(?:ulo)?(?![a-z]))\s*\{?\s*(\d{1,9})[\s{})]*$"
 )
 _WORDS = re.findall(
     "[a-z]+",
@@ -38,6 +36,11 @@ _WORDS = re.findall(
 )
 _SCALES = {"dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SCALE = re.compile(rf"\s*(\\text\s*\{{)?\s*({'|'.join(_SCALES)})(?![a-z])")
+
+
+_IN_BASE = re.compile(
+    rf"\(?\s*([0-9A-F]+)\s*\)?\s*(?:_\s*\{{?|(?=\\text\s*\{{\s*base))\s*(?:\\text\s*\{{)?\s*(?:base\s*)?\}}?\s*\(?(\d{{1,2}}|{'|'.join(_WORDS[2:13])})\)?\s*\}}?\s*\}}?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def read_number(text: str, *, bare_units: bool = True) -> Number | None:
     word = re.fullmatch(r"(?:\\text\s*\{)?\s*([A-Za-z]+)\s*\}?", text)
     if word and word[1].lower() in _WORDS:
         return Number(Fraction(_WORDS.index(word[1].lower())))
-    modulus = _MODULUS.search(text)
+    modulus = MODULUS.search(text)
     match = _VALUE.match(text[: modulus.start()] if modulus else text)
     if match is None or (match["sign"] and match["sign_2"]):
         return None
@@ -71,13 +74,30 @@ def read_number(text: str, *, bare_units: bool = True) -> Number | None:
         return None
     value *= -scale if "-" in match["sign"] + match["sign_2"] else scale
     if modulus:
-        unit = {f"mod {modulus[1]}": 1}
-        if not 0 <= value < int(modulus[1]):
+        unit = {f"mod {modulus[2]}": 1}
+        if not 0 <= value < int(modulus[2]):
             return None
     written = next((match[part] for part in ("decimal", "top", "p") if match[part]), "")
     if match["money"]:
         unit = {match["money"][-1]: 1}
     return Number(value, written if "." in match[0] and not match["period"] else "", percent, unit)
+
+
+def in_base(text: str) -> tuple[str, int] | None:
+    r"""Return the digits and the base of `4343_6`, `(101)_{\text{two}}` or `101 \text{ base } 2`."""
+    match = _IN_BASE.fullmatch(text)
+    if match is None:
+        return None
+    return match[1], _WORDS.index(match[2]) if match[2] in _WORDS else int(match[2])
+
+
+def read_in_base(text: str) -> Number | None:
+    """Read the number that digits in a base are; None where it is anything else, or a digit is not below the base."""
+    digits, base = in_base(text) or ("", 0)
+    try:
+        return Number(Fraction(int(digits, base))) if base else None
+    except ValueError:
+        return None
 
 
 def _value(match: re.Match[str]) -> Fraction | None:

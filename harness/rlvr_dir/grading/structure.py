@@ -14,7 +14,7 @@ from rlvr_dir.grading.normalise import split, squeeze, whole
 
 COMMA = (
     r"[,;]\s*(?:\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b)?"
-    r"|\\text\s*\{[ ,]*(?:and|or)[ ,]*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])"
+    r"|\\text\s*\{[ ,]*(?i:and|or)[ ,]*\}|(?<![A-Za-z\\])(?:and|or|AND|OR)(?![A-Za-z])|\\&"
 )
 EQUALS = r"(?<![<>!:=]):?=+(?!=)|\\equiv(?![A-Za-z])"
 ORDER = r"<|>|\\[lg]e(?![A-Za-z])"
@@ -40,7 +40,7 @@ _REAL = r"\s*\\in\s*\\mathbb\s*\{?R\}?\s*"
 _BUILDER = re.compile(
     rf"\\\{{\s*([A-Za-z])(?:{_REAL}|\s*)[|:]\s*(?:\1{_REAL}(?:,|\\text\s*\{{ *and *\}})\s*)?(.+)\\\}}"
 )
-_EXCLUDING = re.compile(r"(?=.*(?:[,;]|\\text))(?=.*?(?<![\\A-Za-z])([a-z])\s*\\ne(?![A-Za-z]))(.*)")
+_EXCLUDING = re.compile(r"(?=.*?(?<![\\A-Za-z])([A-Za-z](?:\([a-z]\))?)\s*\\(?:ne|notin)(?![A-Za-z]))(.*)")
 _VARIABLE = re.compile(r"(?:\\[A-Za-z]+|[A-Za-z])\s*(?:_\s*(?:\w|\{[^{}]*\}))?'*(?:\s*\([a-z]\))?")
 
 
@@ -122,10 +122,10 @@ def described(text: str) -> str:
     for alternative in split(condition, r"\\text\s*\{[ ,]*or[ ,]*\}"):
         inside, outside = [], []
         for item in split(alternative, COMMA):
-            left, *right = split(item, r"\\ne" + _END)
+            left, *right = split(item, r"\\(?:ne|notin)" + _END)
             if left == letter and len(right) == 1:
-                outside.append(right[0])
-            elif outside and not re.search(rf"{ORDER}|=|\\|{letter}", item):  # x \ne 1, 2
+                outside += _both_signs([re.sub(r"^\\\{(.*)\\\}$", r"\1", right[0])])
+            elif outside and not re.search(rf"{ORDER}|=|\\|{re.escape(letter)}", item):  # x \ne 1, 2
                 outside.append(item)
             elif members := _members(item, letter):
                 inside.append(members)
@@ -141,13 +141,20 @@ def _members(item: str, letter: str) -> str | None:
     left, *right = split(item, EQUALS)
     if left == letter and len(right) == 1:
         return rf"\{{{right[0]}\}}"
+    left, *right = split(item, r"\\in" + _END)
+    if left == letter and len(right) == 1:
+        return right[0]
     chain = forwards(item)
     sides, links = split(chain, ORDER), re.findall(ORDER, chain)
     if not set(links) <= {"<", r"\le"} or sides.count(letter) != 1 or len(sides) not in (2, 3):
         return None
     at = sides.index(letter)
     low, high = sides[:at] or [r"-\infty"], sides[at + 1 :] or [r"\infty"]
-    if len(low) > 1 or len(high) > 1 or re.search(rf"(?<![\\A-Za-z]){letter}(?![A-Za-z])", f"{low[0]} {high[0]}"):
+    if (
+        len(low) > 1
+        or len(high) > 1
+        or re.search(rf"(?<![\\A-Za-z]){re.escape(letter)}(?![A-Za-z])", f"{low[0]} {high[0]}")
+    ):
         return None
     opened = "[" if at and links[0] == r"\le" else "("
     closed = "]" if at + 1 < len(sides) and links[-1] == r"\le" else ")"

@@ -26,8 +26,8 @@ _OTHER = {
     "ppm": "", "ppb": "", "amu": "u", "dB": "decibel", "cc": "", "Å": "angstrom", "Msun": "", "Lsun": "", "Rsun": "",
     "D": "debye", "M": "molar", "G": "gauss", "°": "deg degree", "°C": "celsius", "°F": "fahrenheit", "Jy": "jansky",
     "arcsec": "arcsecond", "arcmin": "arcminute", "rev": "revolution", "cycle": "", "$": "dollar USD buck",
-    "€": "euro EUR", "£": "GBP", "¢": "cent", "penny": "", "rs": "rupee", "yuan": "", "unit": "", "mmHg": "",
-    "psi": "", "mag": "magnitude", "solar": "", "mass": "",
+    "€": "euro EUR", "£": "GBP", "¢": "cent", "penny": "", "₹": "rs rupee INR", "¥": "yen JPY", "yuan": "", "unit": "",
+    "mmHg": "", "psi": "", "mag": "magnitude", "solar": "", "mass": "",
 }  # fmt: skip
 _PREFIXES = {
     "k": "kilo", "M": "mega", "G": "giga", "c": "centi", "m": "milli", "µ": "micro", "n": "nano", "p": "pico",
@@ -62,7 +62,7 @@ _NAMES = {
     for name in (unit, *filter(None, others.split(" ")))
 }
 _GROUPED = re.compile(r"\\text\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
-_TOKEN = re.compile(r"(/|\bper\b)|(?:\b(sq(?:uare)?|cubic|cu)\b\.?\s*)?((?:[A-Za-zµΩÅ]+|°[CF]?|[$€£¢]))"
+_TOKEN = re.compile(r"(/|\bper\b)|(?:\b(sq(?:uare)?|cubic|cu)\b\.?\s*)?((?:[A-Za-zµΩÅ]+|°[CF]?|[$€£¢¥₹]))"
                     r"(?:\s*\^\s*\{?\s*([+-]?\d)\s*\}?|\s+(squared|cubed)\b)?")  # fmt: skip
 _SPELLINGS = (
     (re.compile(rf"\b(?:[a-z]+-digit|{_ADJECTIVES}) (?=[a-z]{{3,}})"), ""),
@@ -74,7 +74,7 @@ _SPELLINGS = (
     (re.compile(r"\\(?:Omega|ohm)(?![A-Za-z])"), "Ω"),
     (re.compile(r"([kMGmnµ])\s+Ω"), r"\1Ω"),
     (re.compile(r"\\frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"\1/(\2)"),
-    (re.compile(r"\\(?:cdot|times)(?![A-Za-z])"), " "),
+    (re.compile(r"\\(?:cdot|times)(?![A-Za-z])"), "."),
     (re.compile(r"\\\$"), "$"),
 )
 
@@ -93,8 +93,10 @@ def read_unit(text: str, *, bare: bool) -> dict[str, int] | None:
     if re.sub(r"[\s().*{}-]", "", _TOKEN.sub("", text)):
         return None
     powers: Counter[str] = Counter()
-    sign = 1
-    for per, before, word, exponent, after in _TOKEN.findall(text):
+    sign, words = 1, _TOKEN.findall(text)
+    if not words and text.strip(" {}"):
+        return None  # 5-
+    for per, before, word, exponent, after in words:
         if per:
             sign = -1
         elif word not in _SILENT:

@@ -91,12 +91,12 @@ def same_values(gold: Any, answer: Any) -> bool | None:
 def exact_value(form: Any) -> Fraction | None:
     """Return the number that a formula without letters is, to `CHAIN_DIGITS` where it is irrational; else None."""
     try:
-        if not isinstance(form, Expr) or form.free_symbols or form.atoms(AppliedUndef):
+        if not isinstance(form, Expr) or _atoms(form).keys() - {"i"}:
             return None
-        value: Any = form.doit()
+        value: Any = form.subs(dict.fromkeys(_atoms(form).values(), I)).doit()
         if value.is_Rational:
             return Fraction(int(value.p), int(value.q))
-        value = value.evalf(CHAIN_DIGITS)
+        value = value.evalf(CHAIN_DIGITS, chop=True)
         return Fraction(str(value)) if value.is_Float else None
     except (MemoryError, RecursionError):
         raise

@@ -1,7 +1,7 @@
 """Verdicts in a record: who gave them, on which text, by which gold answer.
 
-A judge is a grader's name with its version (`robust-5`; `rlvr_dir.grading` says when a person raises it), and `+TASK`
-where it went by the answers of another benchmark with the record's questions: `robust-5+minerva_r1zero`.
+A judge is a grader's name with its version (`robust-N`; `rlvr_dir.grading` says when a person raises it), and `+TASK`
+where it went by the answers of another benchmark with the record's questions: `robust-N+minerva_r1zero`.
 """
 
 from sys import intern

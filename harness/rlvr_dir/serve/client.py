@@ -35,6 +35,7 @@ READ = {
     "n", "max_tokens", "logprobs", "flat_logprobs", "detokenize", "output_kind", "stream_interval", "extra_args",
     "skip_clone", "output_text_buffer_length", *(name for name in SamplingParams.__struct_fields__ if name[0] == "_"),
 }  # fmt: skip
+OFF = {"top_k": -1}  # what switches a setting off beside its default
 LAST_WORDS = 5.0  # seconds that clients have to take the answer that their request was ended
 ENDED = "the server is ending, and its time for running requests is over; nothing of this response is kept"
 
@@ -101,11 +102,12 @@ class PairClient:
         if self.ending:
             raise RetryableRequestError(ENDED)
         if not isinstance(completion, ServeRequest):
-            raise UserError("this path is not served; accepted: /v1/chat/completions and /v1/completions")
+            raise UserError("This path is not served", accepted="/v1/chat/completions, /v1/completions")
         for name in set(SamplingParams.__struct_fields__) - READ:
             value = getattr(sampling_params, name)
-            if value != getattr(_PLAIN, name) and value not in ([], {}):
-                raise UserError(f"{name}={value!r} is refused by a pair; accepted: leave it out")
+            if value != getattr(_PLAIN, name) and value not in ([], {}) and value != OFF.get(name):
+                problem = "is not served, because it would change the logits of one model only"
+                raise UserError(problem, argument=name, value=value, hint="Leave it out.")
         token_ids = tuple(prompt["prompt_token_ids"])
         plans = self.plans(completion, token_ids)
         params = [self.pair.sampling_params(plan, sampling_params.output_kind) for plan in plans]
@@ -120,14 +122,16 @@ class PairClient:
         """
         if served.begun >= len(prompt_token_ids):
             raise UserError(
-                f"begun={served.begun} is refused: the prompt has {len(prompt_token_ids)} tokens, those of the "
-                "response included; accepted: fewer"
+                f"is not below {len(prompt_token_ids)}, the number of tokens of the prompt and the begun response",
+                argument="begun",
+                value=served.begun,
+                accepted=f"0 to {len(prompt_token_ids) - 1}",
             )
         at = len(prompt_token_ids) - served.begun
         prompt, begun = prompt_token_ids[:at], prompt_token_ids[at:]
         problem = served.problem or f"prompt/{digest(' '.join(map(str, prompt)))}"
         if served.top is not None and not 0 <= served.top <= self.most_top:
-            raise UserError(f"top_logprobs={served.top} is refused; accepted: 0 to {self.most_top}")
+            raise UserError(argument="top_logprobs", value=served.top, accepted=f"0 to {self.most_top}")
         trace = None if served.top is None else max(self.most_top, 0)
         request = Request(
             "", problem, 0, served.decoding, served.sampling, prompt, served.stop, trace, served.top, begun
@@ -135,8 +139,10 @@ class PairClient:
         plans = self.pair.plans(replace(request, sample=sample) for sample in served.samples(problem))
         if served.most_tokens is not None and (room := plans[0].begun + plans[0].max_new_tokens) < served.most_tokens:
             raise UserError(
-                f"max_tokens={served.most_tokens} is refused: the prompt has {len(prompt)} tokens, which "
-                f"leave {room} of the context; accepted: 1 to {room}, or leave it out"
+                f"does not fit: the prompt has {len(prompt)} tokens, which leaves {room} of the context",
+                argument="max_tokens",
+                value=served.most_tokens,
+                accepted=f"1 to {room}, or no max_tokens",
             )
         return plans
 

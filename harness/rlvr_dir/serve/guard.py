@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from rlvr_dir.config.serving import is_loopback
+from rlvr_dir.errors import UserError
 from rlvr_dir.serve.client import PairClient
 
 OPEN = ("/health", "/ping", "/version", "/v1/models", "/metrics")  # paths that ask the engine for nothing
@@ -19,7 +20,7 @@ Send: TypeAlias = Callable[[Any], Awaitable[None]]
 
 
 class Guard:
-    """Answers a request, or turns it down with one sentence."""
+    """Passes a request on, or answers it with an error of one sentence."""
 
     def __init__(self, app: Any) -> None:
         """Stand before `app`; the engine is that of its state."""
@@ -34,15 +35,14 @@ class Guard:
         state, path = scope["app"].state, scope["path"].rstrip("/")
         client: PairClient = state.rlvr_client
         if state.rlvr_local and not is_loopback(_host(scope)):
-            await _refuse(
-                send, 403, "this server is for this machine only; accepted: a loopback address, or an api_key"
-            )
+            only = UserError("This server answers its own machine only", accepted="a loopback address, or an api_key")
+            await _refuse(send, 403, str(only))
         elif path in state.rlvr_pages and scope["method"] in ("GET", "HEAD"):
             await _send(send, 200, state.rlvr_pages[path], b"text/html; charset=utf-8")
         elif path in OPEN or scope["method"] == "OPTIONS":
             await self._app(scope, receive, send)
         elif path not in PATHS:
-            await _refuse(send, 404, f"{scope['path']} is not served; accepted: {', '.join(PATHS)}")
+            await _refuse(send, 404, str(UserError(f"{scope['path']} is not served", accepted=", ".join(PATHS))))
         elif client.ending:
             await _refuse(send, 503, "the server is ending and takes no more requests")
         else:
@@ -50,7 +50,7 @@ class Guard:
 
 
 def _host(scope: Scope) -> str:
-    """Return the host that a request names; a page from elsewhere may have made its own name lead here."""
+    """Return the host that a request names; another site's page may have pointed its own name at this machine."""
     named = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
     return urlsplit(f"//{named}").hostname or ""
 

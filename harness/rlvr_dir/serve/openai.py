@@ -1,7 +1,7 @@
-"""vLLM's two handlers, for chats and for completions, with the rule of each request read and its facts in the answer.
+"""vLLM's handlers for chats and for completions, which read a request's decoding and add its facts to the response.
 
-A handler reads the rule, leaves it where `PairClient.generate` finds it, and goes on as vLLM's own: the templates, the
-streams, the stop strings, the usage are vLLM's. What a pair cannot serve is refused in one sentence, not ignored.
+A handler reads the decoding, leaves it where `PairClient.generate` finds it, and continues as vLLM's own: templates,
+streams, stop strings and usage are vLLM's. What a pair cannot serve is an error of one sentence, and is not ignored.
 """
 
 import json
@@ -18,23 +18,30 @@ from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 from vllm.entrypoints.serve.exception_handling.error_response import create_error_response
 
 from rlvr_dir.checkpoints.chat_template import unread
-from rlvr_dir.errors import UserError, nearest, unknown
+from rlvr_dir.errors import UserError, mention, nearest, unknown
 from rlvr_dir.serve.client import REQUEST_KEY, TokenFacts
 from rlvr_dir.serve.request_parser import FIELDS, RequestParser, ServeRequest
 
-# What a request may ask of vLLM and not of a pair, whose rule draws every token.
+_NO_TOOLS = "a pair writes text and calls no tools"
+_NO_FORMAT = "the decoding draws every token, so no format can be forced"
+# Fields that vLLM's models have and a pair does not, with the reason.
 UNSERVED = {
-    "tools": "a pair writes text and calls no tools",
-    "tool_choice": "a pair writes text and calls no tools",
-    "functions": "a pair writes text and calls no tools",
-    "response_format": "every token is drawn by the rule, so no format can be forced",
-    "structured_outputs": "every token is drawn by the rule, so no format can be forced",
+    "tools": _NO_TOOLS,
+    "tool_choice": _NO_TOOLS,
+    "functions": _NO_TOOLS,
+    "response_format": _NO_FORMAT,
+    "structured_outputs": _NO_FORMAT,
+    "echo": "a response holds only the tokens that the pair draws",
+    "prompt_logprobs": "only drawn tokens have log-probabilities; `rlvr-dir analyse texts` scores given text",
+    "min_tokens": "the decoding draws every token, so the end cannot be put off",
 }
-EXTENSION = "rlvr"  # the field of an answer that has what OpenAI's has no field for
+# Fields of OpenAI's API that change no response. vLLM does not know them; a pair accepts them, as clients send them.
+IGNORED = ("metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier")
+EXTENSION = "rlvr"  # the field of a response for what OpenAI's API has no field for
 
 
 def given_fields(request: Any) -> dict[str, Any]:
-    """Return which of FIELDS a request gives, in itself or in `vllm_xargs`; other fields of OpenAI's are vLLM's.
+    """Return which of FIELDS a request has, in itself or in `vllm_xargs`. Other fields of OpenAI's API are vLLM's.
 
     Raises:
         UserError: a field is not known, or is given twice.
@@ -44,19 +51,24 @@ def given_fields(request: Any) -> dict[str, Any]:
         value, called = getattr(request, name), "max_tokens" if name == "max_completion_tokens" else name
         if called in FIELDS:
             fields |= {} if value is None or called in fields else {called: value}
-        elif name not in type(request).model_fields:
+        elif name not in type(request).model_fields and name not in IGNORED:
             near = nearest(name, {*FIELDS, *type(request).model_fields}, 1)
-            hint = f"did you mean {near[0]!r}? Accepted" if near else "accepted"
-            raise UserError(f"field={name!r} is not known; {hint}: {', '.join(FIELDS)}, and those of OpenAI's API")
+            raise UserError(
+                "is not known",
+                argument=name,
+                value=value,
+                accepted=f"{', '.join(FIELDS)}, and the fields of OpenAI's API",
+                hint=f"Did you mean {near[0]!r}?" if near else "",
+            )
     for name, value in (request.vllm_xargs or {}).items():
         if name in fields:
-            raise UserError(f"{name} is given twice, in the request and in vllm_xargs; give it once")
+            raise UserError("is in the request and in vllm_xargs", argument=name, value=value, hint="Send it once.")
         fields[name] = value
     return fields
 
 
 async def misread(_: Any, error: Any) -> Any:
-    """Answer a request whose fields are of other types with one sentence, where vLLM dumps what pydantic says."""
+    """Answer a request whose fields have wrong types with one sentence, where vLLM prints pydantic's report."""
     first = error.errors()[0]
     first = first if isinstance(first, dict) else {"loc": (), "msg": str(first)}
     if first.get("type") == "json_invalid":
@@ -66,22 +78,25 @@ async def misread(_: Any, error: Any) -> Any:
     field = ".".join(
         str(part) for part in first["loc"] if part not in ("body", "function-wrap[__log_extra_fields__()]")
     )
-    value = "" if not field or isinstance(first.get("input"), dict | list) else f"={str(first.get('input'))[:60]!r}"
-    sentence = f"{field or 'the body'}{value} is refused: {first['msg'].removeprefix('Value error, ')}"
-    answer = create_error_response(sentence, "BadRequestError", HTTPStatus.BAD_REQUEST, field or None)
+    reason = first["msg"].removeprefix("Value error, ")
+    if not field or isinstance(first.get("input"), dict | list):
+        error = UserError(f"{mention(field) if field else 'The body'} is not allowed: {reason}")
+    else:
+        error = UserError(f"is not allowed: {reason}", argument=field, value=str(first.get("input"))[:60])
+    answer = create_error_response(str(error), "BadRequestError", HTTPStatus.BAD_REQUEST, field or None)
     return JSONResponse(answer.model_dump(), status_code=400)
 
 
 async def refused(_: Any, error: Any) -> Any:
-    """Answer a request that vLLM refuses: in our words where a pair has nothing that it asks for."""
+    """Answer a request that vLLM refuses, in our words if it has a field that a pair does not serve."""
     name = error.parameter
-    sentence = _unserved(name) if name in UNSERVED else str(error)
+    sentence = str(_unserved(name)) if name in UNSERVED else str(error)
     answer = create_error_response(sentence, "BadRequestError", HTTPStatus.BAD_REQUEST, name)
     return JSONResponse(answer.model_dump(), status_code=400)
 
 
-def _unserved(name: str) -> str:
-    return f"{name} is refused: {UNSERVED[name]}; accepted: leave it out"
+def _unserved(name: str) -> UserError:
+    return UserError(f"{mention(name)} is not served, because {UNSERVED[name]}", argument=name, hint="Leave it out.")
 
 
 def read_chat(desk: RequestParser, request: ChatCompletionRequest) -> ServeRequest:
@@ -89,7 +104,10 @@ def read_chat(desk: RequestParser, request: ChatCompletionRequest) -> ServeReque
     completion = _read(desk, request, (request.top_logprobs or 0) if request.logprobs else None)
     if completion.begun:
         raise UserError(
-            f"begun={completion.begun} is refused in a chat; accepted: /v1/completions, the prompt as token ids"
+            "is not allowed in a chat",
+            argument="begun",
+            value=completion.begun,
+            hint="Use /v1/completions with the prompt as token ids.",
         )
     return replace(
         completion, chat_template_kwargs={**desk.chat_template_kwargs, **(request.chat_template_kwargs or {})}
@@ -102,7 +120,10 @@ def read_completion(desk: RequestParser, request: CompletionRequest) -> ServeReq
     many = isinstance(request.prompt, list) and len(request.prompt) > 1 and not isinstance(request.prompt[0], int)
     if many and completion.problem is not None:
         raise UserError(
-            f"problem={completion.problem!r} is refused with several prompts; accepted: one prompt a request"
+            "is not allowed with several prompts",
+            argument="problem",
+            value=completion.problem,
+            hint="Send one prompt a request.",
         )
     return completion
 
@@ -110,19 +131,20 @@ def read_completion(desk: RequestParser, request: CompletionRequest) -> ServeReq
 def _read(desk: RequestParser, request: Any, top: int | None) -> ServeRequest:
     for name in UNSERVED:
         value = getattr(request, name, None)
-        given = value is not None and value != "none" and name in request.model_fields_set
+        given = name in request.model_fields_set and value not in (None, "none", False, 0)
         if given and getattr(value, "type", None) != "text":
-            raise UserError(_unserved(name))
+            raise _unserved(name)
     stop = request.stop or ()
     stop = (stop,) if isinstance(stop, str) else tuple(stop)
     if "" in stop:
-        raise UserError("stop='' is refused; accepted: texts that are not empty")
+        raise UserError(argument="stop", value="", accepted="texts that are not empty")
     try:
         json.dumps(
             [request.model_dump(mode="json", include={"messages", "prompt", "stop"})], ensure_ascii=False
         ).encode()
     except UnicodeEncodeError as error:
-        raise UserError(f"the prompt holds {error.object[error.start]!r}, which no UTF-8 text has") from None
+        half = error.object[error.start]
+        raise UserError(f"The prompt has {half!r}, half a surrogate pair, which no UTF-8 text has") from None
     n = 1 if request.n is None else request.n
     completion = desk.read(request.model, given_fields(request), n=n, stop=stop, top=top)
     # From here on vLLM's handler is told nothing of it but what shapes the answer.
@@ -135,24 +157,24 @@ def _read(desk: RequestParser, request: Any, top: int | None) -> ServeRequest:
 
 
 def asked_of(request: Any) -> ServeRequest:
-    """Return what was read from a request."""
+    """Return what `_read` has read from a request."""
     return request.vllm_xargs[REQUEST_KEY]
 
 
 class _Adopted:
-    """A handler that takes over what vLLM has set up in another one."""
+    """A handler that takes over the state of vLLM's handler."""
 
     desk: RequestParser
 
     @classmethod
     def of(cls, handler: Any, desk: RequestParser) -> Any:
-        """Return the handler with the rule, in place of vLLM's `handler`."""
+        """Return our handler in place of vLLM's `handler`."""
         adopted = cls.__new__(cls)
         vars(adopted).update(vars(handler), desk=desk)
         return adopted
 
     def stranger(self, model: str | None) -> Any:
-        """Return the answer to a request for a model that is not ours; None where it is."""
+        """Return the error for a model that is not ours; None if it is ours."""
         if self.desk.knows(model):
             return None
         sentence = str(unknown("model", model, self.desk.models))
@@ -173,13 +195,13 @@ class PairChat(_Adopted, OpenAIServingChat):
             request.max_completion_tokens = None
             answer = await super().create_chat_completion(request, raw_request)
         except UserError as error:
-            return self.create_error_response(str(error))
+            return self.create_error_response(str(error), param=error.argument or None)
         return _annotated(answer, completion)
 
     def chat_completion_stream_generator(
         self, request: Any, results: Any, request_id: str, model_name: str, *args: Any, **kwargs: Any
     ) -> Any:
-        """Write a stream's chunks, under the name of the model that was asked for."""
+        """Write a stream's chunks under the model name of the request."""
         name = asked_of(request).model
         return super().chat_completion_stream_generator(request, results, request_id, name, *args, **kwargs)
 
@@ -206,7 +228,7 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
                 request.add_special_tokens = False  # as offline: it is written already
             answer = await super().create_completion(request, raw_request)
         except UserError as error:
-            return self.create_error_response(str(error))
+            return self.create_error_response(str(error), param=error.argument or None)
         return _annotated(answer, completion)
 
     def completion_stream_generator(
@@ -220,7 +242,7 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Write a stream's chunks, under the name of the model that was asked for."""
+        """Write a stream's chunks under the model name of the request."""
         name = asked_of(request).model
         return super().completion_stream_generator(request, inputs, results, request_id, created, name, *args, **kwargs)
 
@@ -234,7 +256,7 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
 
 
 def _annotated(answer: Any, asked: ServeRequest) -> Any:
-    """Put the asked model's name, and what would give the same tokens again, into an answer: whole, or its chunks."""
+    """Add the request's model name, and the fields that give the same tokens again, to a response or its chunks."""
     if isinstance(answer, AsyncGenerator):
         return _told_chunks(answer, asked)
     if hasattr(answer, "choices"):
@@ -244,7 +266,7 @@ def _annotated(answer: Any, asked: ServeRequest) -> Any:
 
 
 async def _told_chunks(chunks: AsyncGenerator[str, None], request: ServeRequest) -> AsyncGenerator[str, None]:
-    """Put what is asked into the first chunk."""
+    """Add the fields that give the same tokens again to the first chunk."""
     sent = False
     try:
         async for chunk in chunks:

@@ -1,7 +1,7 @@
-"""Read what a request asks for: its rule, its sampling and its noise key, from its model's name and its fields.
+"""Read what a request asks for: its decoding, its sampling and its noise key, from its model's name and its fields.
 
-The rule is that of the model's name (`tiny:replace,tau=-0.1`), changed by the fields of the request, over the defaults
-of the command line. What a pair cannot serve, and what is not known, is refused in one sentence.
+The decoding is that of the model's name (`tiny:replace,tau=-0.1`), changed by the fields of the request. The command
+line has the defaults. What a pair cannot serve and what is not known is an error of one sentence.
 """
 
 import secrets
@@ -16,14 +16,14 @@ from rlvr_dir.config import Decoding, Sampling, Spec, check_together, parse, par
 from rlvr_dir.config.evaluation import change_decoding
 from rlvr_dir.config.sampling import SamplingSettings, merge_sampling
 from rlvr_dir.config.serving import Limits
-from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.errors import UserError, mention, unknown
 
-SHIPPED = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")  # rules that are listed as models
+SHIPPED = ("base", "rl", "replace,tau=-0.1", "extrapolate,tau=-0.1,gamma=0.1")  # decodings that are listed as models
 SAMPLING = tuple(SamplingSettings.options())
 
 
 class NoiseKey(Spec, frozen=True):
-    """Say which response is asked for: its noise is a hash of seed, problem and sample; and how far it has come."""
+    """Which response is asked for (its noise is a hash of seed, problem and sample), and how much of it exists."""
 
     called: ClassVar[str] = "request"
 
@@ -32,15 +32,19 @@ class NoiseKey(Spec, frozen=True):
     begun: int = Field(default=0, ge=0, description="How many of the prompt's last tokens are the response's first.")
 
 
-FIELDS = ("decoding", *Decoding.options(), *SAMPLING, *NoiseKey.model_fields)  # what a request may say
+FIELDS = ("decoding", *Decoding.options(), *SAMPLING, *NoiseKey.model_fields)  # fields of a request that are ours
 
 
 @dataclass(frozen=True, slots=True)
 class ServeRequest:
-    """What one request asks for; `top` is how many of RL's likeliest tokens to list, None without `logprobs`.
+    """What one request asks for.
 
-    `planned` counts the samples that its prompts were given so far, by problem: a prompt that stands twice in a request
-    gets other samples the second time, as n would count them.
+    Attributes:
+        top: How many of RL's most likely tokens to list; None without `logprobs`.
+        chat_template_kwargs: Arguments of the chat template.
+        most_tokens: `max_tokens`, if the request names it. There must be room for that many.
+        planned: How many samples the prompts of each problem have so far. A prompt that occurs twice in a request gets
+            other samples the second time, as `n` would count them.
     """
 
     model: str
@@ -52,8 +56,8 @@ class ServeRequest:
     n: int
     stop: tuple[str, ...]
     top: int | None
-    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)  # of a chat's template
-    most_tokens: int | None = None  # where the request says it: then all of them must have room
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    most_tokens: int | None = None
     planned: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
 
     def samples(self, problem: str) -> range:
@@ -63,20 +67,28 @@ class ServeRequest:
         return range(first, first + self.n)
 
     def describe(self) -> dict[str, Any]:
-        """Return what would give the same tokens again, as plain values; the problem may be the prompt's digest."""
+        """Return the fields that give the same response again if they are sent with the same prompt."""
         sampling = self.sampling.per_response.model_dump(mode="json")
+        if self.most_tokens is None:  # what the context leaves; named, it would have to fit
+            del sampling["max_tokens"]
         key = {"problem": self.problem, "sample": self.sample, "begun": self.begun or None}
         fields = {name: value for name, value in key.items() if value is not None}
         fields |= {"chat_template_kwargs": dict(kwargs)} if (kwargs := self.chat_template_kwargs) else {}
+        fields |= {"stop": list(self.stop)} if self.stop else {}
         return {"decoding": self.decoding.model_dump(mode="json"), **sampling, **fields, "n": self.n}
 
 
 @dataclass(frozen=True)
 class RequestParser:
-    """Know the pair's name and what is taken where a request says nothing.
+    """Reads requests to one server.
 
-    `sampling` has what the command line says of it; without a seed there, each request without one gets a fresh one.
-    `chat_template_kwargs` are arguments of the chat template, which a request may change.
+    Attributes:
+        name: The pair's name as a model.
+        decoding: The default decoding.
+        sampling: The sampling fields of the command line. Without a seed, each request without one gets a fresh one.
+        limits: What a request may ask for at most.
+        listed: The decodings that are listed as models.
+        chat_template_kwargs: Arguments of the chat template, which a request may change.
     """
 
     name: str
@@ -88,7 +100,7 @@ class RequestParser:
 
     @property
     def models(self) -> list[str]:
-        """The models that are listed: the pair under the default rule, and under each listed one."""
+        """The models that are listed: the pair with the default decoding, and with each listed one."""
         return [self.name, *(f"{self.name}:{rule}" for rule in self.listed)]
 
     def read(
@@ -110,7 +122,7 @@ class RequestParser:
             if name not in FIELDS:
                 raise unknown("field", name, FIELDS)
         if "decoding" in body:
-            decoding = parse_decoding(_text("decoding", body["decoding"]))
+            decoding = _decoding(body["decoding"])
         if changes := {name: body[name] for name in Decoding.options() if name in body}:
             decoding = change_decoding(decoding, changes)
         wanted = {name: body[name] for name in SAMPLING if name in body}
@@ -121,12 +133,13 @@ class RequestParser:
             sampling_fields["max_tokens"] = min(sampling_fields.get("max_tokens", most), most)
         sampling = parse(Sampling, merge_sampling(sampling_fields, wanted))
         if most is not None and sampling.max_tokens > most:
-            raise UserError(f"max_tokens={sampling.max_tokens} is refused; accepted: 1 to {most}")
+            raise UserError(argument="max_tokens", value=sampling.max_tokens, accepted=f"1 to {most}")
         check_together(decoding, sampling)
         if not 1 <= n <= self.limits.most_samples:
-            raise UserError(f"n={n} is refused; accepted: 1 to {self.limits.most_samples}")
+            raise UserError(argument="n", value=n, accepted=f"1 to {self.limits.most_samples}")
         if n > 1 and sampling.greedy:
-            raise UserError(f"n={n} is refused with temperature=0: greedy responses are all equal; accepted: n=1")
+            problem = f"is not allowed with {mention('temperature', 0)}, because greedy responses are all equal"
+            raise UserError(problem, argument="n", value=n, accepted="1")
         key = parse(NoiseKey, {name: body[name] for name in NoiseKey.model_fields if name in body})
         return ServeRequest(
             model=model or self.name,
@@ -142,7 +155,7 @@ class RequestParser:
         )
 
     def knows(self, model: str | None) -> bool:
-        """Tell whether a model's name is the pair's, whatever rule it names."""
+        """Return whether a model's name is the pair's, whatever decoding it names."""
         return not model or model == self.name or model.startswith(f"{self.name}:")
 
     def _rule(self, model: str | None) -> Decoding:
@@ -152,7 +165,16 @@ class RequestParser:
         return parse_decoding(rule.replace(";", ",")) if rule else self.decoding  # tools cut their own lists at commas
 
 
-def _text(name: str, value: Any) -> str:
+def _decoding(value: Any) -> Decoding:
+    """Read a decoding from its text (`replace,tau=-0.1`) or from its fields, as a response has them.
+
+    Raises:
+        UserError: it is neither, or an unknown one.
+    """
+    if isinstance(value, Mapping):
+        return parse(Decoding, dict(value))
     if not isinstance(value, str):
-        raise UserError(f"{name}={value!r} is refused; accepted: text, as 'replace,tau=-0.1'")
-    return value
+        raise UserError(
+            argument="decoding", value=value, accepted="text, such as 'replace,tau=-0.1', or an object of its fields"
+        )
+    return parse_decoding(value)

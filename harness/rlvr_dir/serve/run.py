@@ -15,7 +15,7 @@ from rlvr_dir.config import TINY, EvalSpec, Pair, parse_decoding
 from rlvr_dir.config.pair import model_name
 from rlvr_dir.config.presentation import INSTRUCTION
 from rlvr_dir.config.serving import Address, Limits, is_loopback
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.serve.request_parser import SHIPPED, RequestParser
 from rlvr_dir.watch import APART
 
@@ -63,15 +63,22 @@ def check(served: Served) -> None:
     engine, address = served.spec.engine, served.address
     if engine.backend == "transformers" or (engine.backend == "auto" and find_spec("vllm") is None):
         raise UserError(
-            f"backend={engine.backend!r} is refused by serve: transformers decodes one batch after another, and no "
-            "request can join one that runs; accepted: backend=vllm, with the extra [cpu] or [gpu] installed"
+            "cannot serve, because transformers decodes one batch after another and no request can join a running one",
+            argument="backend",
+            value=engine.backend,
+            accepted="vllm",
+            hint="Install the extra [cpu] or [gpu].",
         )
     if engine.workers > 1 or engine.ray_address:
-        raise UserError("workers and ray_address are refused by serve; accepted: one engine a server")
+        name, value = ("workers", engine.workers) if engine.workers > 1 else ("ray_address", engine.ray_address)
+        raise UserError("is not allowed: a server has one engine", argument=name, value=value, hint="Leave it out.")
     if not served.guarded and not is_loopback(address.host):
         raise UserError(
-            f"host={address.host!r} is refused without a key; accepted: a key in the environment variable "
-            "VLLM_API_KEY, or a loopback host"
+            "needs a key",
+            argument="host",
+            value=address.host,
+            accepted="a loopback host, or any host with a key",
+            hint="Set the environment variable VLLM_API_KEY.",
         )
     served.desk("pair")
     _listen_once(address.host, address.port)
@@ -94,8 +101,10 @@ def _listen_once(host: str, port: int) -> None:
 
 
 def _not_listening(host: str, port: int, error: OSError) -> UserError:
-    free = "another --port; 0 takes a free one" if error.errno == errno.EADDRINUSE else "an address of this machine"
-    return UserError(f"host={host!r} port={port} cannot be listened at: {error.strerror}; accepted: {free}")
+    taken = error.errno == errno.EADDRINUSE
+    free = "another --port; 0 takes a free one" if taken else "an address of this machine"
+    problem = f"Cannot listen on {mention('host', host)} {mention('port', port)}: {error.strerror}"
+    return UserError(problem, argument="port" if taken else "host", accepted=free)
 
 
 def pair_name(spec: EvalSpec, named: str | None) -> str:
@@ -160,7 +169,7 @@ async def _serve(served: Served, announce: Callable[[str], None]) -> None:
         sock.close()
     if pair.started:  # nobody has closed it
         pair.close()
-        raise UserError("vLLM's core ended by itself while it served, so the server ends; start it again")
+        raise UserError("vLLM's core ended by itself while it served, so the server ends", hint="Start it again.")
 
 
 def _arguments(served: Served, name: str, model: str) -> Any:
