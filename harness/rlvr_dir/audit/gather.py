@@ -4,6 +4,7 @@ Everything goes through the loop of evaluations. So an interrupted audit goes on
 only what is missing, and an evaluation or a sweep that was there before is used.
 """
 
+import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,8 @@ from rlvr_dir.audit.tokens import TOP, traced_tokens
 from rlvr_dir.audit.weights import weight_changes
 from rlvr_dir.checkpoints.low_rank import write_low_rank
 from rlvr_dir.checkpoints.resolve import resolve
-from rlvr_dir.checkpoints.weights import INDEX
+from rlvr_dir.checkpoints.rewrite import quantised_as
+from rlvr_dir.checkpoints.weights import INDEX, tensors_of
 from rlvr_dir.config import Decoding, EvalSpec, Pair
 from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.decode import Engine, open_engine
@@ -44,6 +46,11 @@ from rlvr_dir.results.replacements import Replacements
 from rlvr_dir.sweep.matched import is_uniform
 from rlvr_dir.sweep.taus import gate_of
 
+DEQUANTISED = (
+    "RL is quantised ({}). Its weights were dequantised before anything was measured; activations are not quantised "
+    "here, although a server of this checkpoint may quantise them too."
+)
+ROUNDED = "One checkpoint is stored in {0}, the other in a finer type. Both were rounded to {0} to compare weights."
 ALONE = (Decoding(mode="base"), Decoding(mode="rl"))
 
 
@@ -53,7 +60,7 @@ class Evidence:
 
     `same` is True if both models are one. `speed` is in tokens a second; it is None if nothing was decoded. `tokens`
     are the token statistics, and `replaced` the tokens that change where RL writes base's tokens; they are there for
-    the audited pair, if rows of tokens are asked for.
+    the audited pair, if rows of tokens are asked for. `notes` are sentences that a reader of the numbers needs.
     """
 
     pair: Pair
@@ -63,6 +70,7 @@ class Evidence:
     speed: float | None = None
     tokens: Analysis | None = None
     replaced: Replacements | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +137,15 @@ def gather(
     """
     pair = resolve(spec.pair)
     evidence = Evidence(pair, same=pair.models["base"] == pair.models["rl"])
+    if (method := quantised_as(*pair.models["rl"])) is not None:
+        evidence.notes.append(DEQUANTISED.format(method))
     if "weights" in groups:
         try:
             with showing(progress), phase("comparing weights"):
                 evidence.frames["weights"] = weights = weight_changes(pair)
                 evidence.same |= bool((weights.equal == weights.numbers).all())
+                rounded = weights.rounded.dropna().unique() if "rounded" in weights else ()
+                evidence.notes += [ROUNDED.format(dtype) for dtype in rounded]
         except UserError as error:
             evidence.missing["weights"] = str(error)
     decoded = decoded_groups(groups, questions, evidence)
@@ -253,10 +265,12 @@ def _of_rank(
     """Return the responses of base with the part of ΔW of a rank, written where it is not there yet."""
     weights = digest_of([fingerprint(*model) for model in pair.models.values()])
     folder = models / f"{rank_name(rank, rescale).replace(' ', '-')}-{weights}"
-    if not (folder / INDEX).is_file():
+    if not (folder / INDEX).is_file() or {t.dtype for t in tensors_of(str(folder)).values()} & {"BF16", "F16"}:
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier version: rounded, so of no low rank
         with showing(progress), phase(f"writing rank {rank}"):
             write_low_rank(pair, rank, folder, rescale=rescale)
-    of_rank = spec.model_copy(update={"pair": pair.replace(rl=str(folder), rl_revision=None)})
+    engine = spec.engine.model_copy(update={"dtype": "float32"})  # rounded, its change would have full rank
+    of_rank = spec.model_copy(update={"pair": pair.replace(rl=str(folder), rl_revision=None), "engine": engine})
     with showing(progress), opened(of_rank) as engine:
         results = _evaluated(of_rank, ALONE[1:], engine, records, progress)
     return frame(results).assign(decoding=rank_name(rank, rescale))

@@ -128,7 +128,10 @@ def rank_claim(rank: int, rescale: bool) -> Claim:
         means, families = [each.mean(axis=1) for each in right], families_of(responses)
         return stats.share_of_gain(*means, samples=right[0].shape[1], families=families)
 
-    how = "0 % is base's accuracy, 100 % RL's. Every matrix, embeddings too; vectors (norms, biases) are RL's."
+    how = (
+        "0 % is base's accuracy, 100 % RL's. Every matrix, embeddings too; vectors (norms, biases) are RL's. The model "
+        "is written and decoded in float32, because rounded to a narrower type its change would have full rank."
+    )
     sentence = f"Share of RL's gain with only a rank-{rank} part of ΔW" + ", rescaled to the norm of ΔW" * rescale
     sources = (Source("2510.00553", "abstract", "8 models, rescaled", "over 99 %"),) if rank == 1 and rescale else ()
     return Claim(f"outcomes/{name.replace(' ', '/')}", "scores", sentence, how, of, sources, of_gain=True)

@@ -103,6 +103,7 @@ def lines(audit: Audit) -> list[str]:
     sentences.append(f"Base is {place(pair.base)}, RL is {place(pair.rl)}.{drawn if facts['tasks'] else ''}")
     for name in facts["same"]:
         sentences.append(f"Base and RL of {name} are the same model, so every number is that of no change.")
+    sentences += facts.get("notes", [])
     sentences += [f"Further columns: {', '.join(beside)}."] if beside else []
     units = [f"the {count} families of {name}" for name, count in facts["families"].items()]
     units += [f"the problems of {name}" for name in facts["tasks"] if units and name not in facts["families"]]

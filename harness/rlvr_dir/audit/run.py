@@ -284,11 +284,16 @@ def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequ
         "questions": ", ".join(_asked(request.spec, benchmark) for benchmark in benchmarks),
         "samples": sampling.samples if sampling else None,
         "sampling": sampling.words if sampling else None,
+        "notes": [f"{name}: {note}" for name, seeds in evidence.items() for note in _notes(seeds)],
         "same": [name for name, seeds in evidence.items() if any(seed.same for seed in seeds)],
         "missing": {
             name: {k: why for seed in seeds for k, why in seed.missing.items()} for name, seeds in evidence.items()
         },
     }
+
+
+def _notes(seeds: Sequence[Evidence]) -> list[str]:
+    return list(dict.fromkeys(note for seed in seeds for note in seed.notes))
 
 
 def _families(spec: EvalSpec, benchmark: Benchmark) -> int:

@@ -23,7 +23,7 @@ def trained_on(name: str, revision: str | None = None) -> str | None:
     Raises:
         UserError: there is an adapter whose configuration cannot be read.
     """
-    place = _file(name, CONFIG, revision)
+    place = file_of(name, CONFIG, revision)
     if place is None:
         return None
     try:
@@ -39,7 +39,7 @@ def trained_on(name: str, revision: str | None = None) -> str | None:
 
 def has_tokenizer(name: str, revision: str | None = None) -> bool:
     """Return whether a directory or hub id holds a tokenizer."""
-    return _file(name, "tokenizer_config.json", revision) is not None
+    return file_of(name, "tokenizer_config.json", revision) is not None
 
 
 def adapter_fault(folder: Path, built: Mapping[str, tuple[int, ...]], tied: bool) -> str | None:
@@ -165,7 +165,7 @@ def merge_adapter(pair: Pair, dtype: str, folder: Path) -> None:
         ) from None
 
 
-def _file(name: str, file: str, revision: str | None) -> str | None:
+def file_of(name: str, file: str, revision: str | None) -> str | None:
     """Return the local path of a checkpoint's file, fetched where it is a hub id; None where it has no such file."""
     if Path(name).is_dir():
         return str(Path(name, file)) if Path(name, file).is_file() else None

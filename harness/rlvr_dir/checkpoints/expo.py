@@ -9,13 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.checkpoints.weights import INDEX, Stored, tensors_of
+from rlvr_dir.checkpoints.rewrite import whole
+from rlvr_dir.checkpoints.weights import INDEX, Stored, refuse_codes, refuse_infinite, tensors_of
 from rlvr_dir.config import Pair
 from rlvr_dir.errors import UserError, mention
 
 
 def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
-    """Write the extrapolated checkpoint: RL's files with other weights, in RL's types; computed in float32.
+    """Write the extrapolated checkpoint, in float32: a small step would vanish in the rounding to a narrower type.
 
     Raises:
         UserError: as `write_changed`.
@@ -23,24 +24,45 @@ def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
     write_changed(pair, lambda _, base, rl: rl + gamma * (rl - base), folder)
 
 
-def write_changed(pair: Pair, change: Callable[[str, Any, Any], Any], folder: Path) -> None:
-    """Write RL's files with other weights, a tensor at a time.
+def write_changed(
+    pair: Pair, change: Callable[[str, Any, Any], Any], folder: Path, dtype: str | None = "float32"
+) -> None:
+    """Write RL's files with other weights, a tensor at a time; an adapter is merged first, a quantised RL dequantised.
 
-    `change` makes each tensor of its name and of base's and RL's, both float32.
-
-    They are stored in RL's types. What is no floating-point number stays RL's.
+    Args:
+        pair: The two checkpoints.
+        change: Makes each tensor of its name and of base's and RL's, both float32.
+        folder: Receives the checkpoint.
+        dtype: The type of the new weights, by default float32; None keeps RL's types. Buffers stay RL's.
 
     Raises:
-        UserError: the two checkpoints do not have the same tensors, or are not safetensors; nothing is written then.
+        UserError: The two checkpoints do not have the same tensors, are not safetensors, or hold codes, NaN or
+            infinity. No checkpoint is written then.
     """
+    with whole(pair) as plain:
+        rl, base = _both(plain)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            _write(rl, base, change, folder, dtype)
+        except UserError:
+            shutil.rmtree(folder)
+            raise
+
+
+def _write(
+    rl: dict[str, Stored], base: dict[str, Stored], change: Callable[[str, Any, Any], Any], folder: Path,
+    dtype: str | None,
+) -> None:  # fmt: skip
+    import torch
     from safetensors import safe_open
     from safetensors.torch import save_file
 
-    rl, base = _both(pair)
-    folder.mkdir(parents=True, exist_ok=True)
     for path in next(iter(rl.values())).file.parent.iterdir():
         if path.is_file() and not path.name.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf", INDEX)):
             shutil.copyfile(path, folder / path.name)
+    if dtype is not None and (path := folder / "config.json").is_file():
+        config = {name: value for name, value in json.loads(path.read_text()).items() if name != "torch_dtype"}
+        path.write_text(json.dumps({**config, "dtype": dtype}, indent=2))
     places: dict[str, str] = {}
     for number, file in enumerate(dict.fromkeys(tensor.file for tensor in rl.values()), 1):
         moved = {}
@@ -50,7 +72,10 @@ def write_changed(pair: Pair, change: Callable[[str, Any, Any], Any], folder: Pa
                 with safe_open(base[name].file, "pt") as others:
                     other = others.get_tensor(name)
                 if theta.is_floating_point():
-                    theta = change(name, other.float(), theta.float()).to(theta.dtype).contiguous()
+                    for role, tensor in (("base", other), ("rl", theta)):
+                        refuse_infinite(role, name, tensor)
+                    wanted = theta.dtype if dtype is None else getattr(torch, dtype)
+                    theta = change(name, other.float(), theta.float()).to(wanted).contiguous()
                 moved[name] = theta
                 places[name] = f"model-{number:05d}.safetensors"
         save_file(moved, folder / f"model-{number:05d}.safetensors", metadata={"format": "pt"})
@@ -67,8 +92,8 @@ def _both(pair: Pair) -> tuple[dict[str, Stored], dict[str, Stored]]:
             value=pair.base,
             accepted="a pair of whole checkpoints of one architecture",
         )
-    for name, (_, shape) in rl.items():
-        if shape != (other := base[name].shape):
+    for name, tensor in rl.items():
+        if (shape := tensor.shape) != (other := base[name].shape):
             raise UserError(
                 (f"{name} is {other} in {mention('base', pair.base)} and {shape} in {mention('rl', pair.rl)}"),
                 accepted="the same shapes",
@@ -81,4 +106,5 @@ def _files(name: str, revision: str | None, role: str) -> dict[str, Stored]:
     files = tensors_of(name, revision, fetch=True)
     if not files:
         raise UserError("has no model*.safetensors", argument=role, value=name, accepted="a whole checkpoint in them")
+    refuse_codes(mention(role, name), files)
     return files

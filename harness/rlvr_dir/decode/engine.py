@@ -7,11 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from rlvr_dir.checkpoints.adapter import merge_adapter
 from rlvr_dir.checkpoints.chat_template import chat_prompt
 from rlvr_dir.checkpoints.compat import check_pair
 from rlvr_dir.checkpoints.context import Context, rope_extrapolates
 from rlvr_dir.checkpoints.read import Checkpoints, template_digest
+from rlvr_dir.checkpoints.rewrite import write_whole
 from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.plan import ALGORITHM, plan_requests, warn_of_cuts
 from rlvr_dir.decode.progress import Progress
@@ -72,16 +72,16 @@ class Engine(ABC):
             raise
 
     def merge(self) -> None:
-        """Write RL as a whole checkpoint where it is an adapter; a subclass that loads weights calls it first.
+        """Write RL as a whole checkpoint if it is an adapter or quantised; called first by whoever loads weights.
 
         Raises:
-            UserError: as `merge_adapter`.
+            UserError: as `write_whole`.
         """
-        if self.checkpoints.adapter_of is None or self._merged is not None:
+        if not self.checkpoints.rewritten or self._merged is not None:
             return
         self._merged = TemporaryDirectory(prefix="rlvr-dir-merged-")
-        with phase("merging the adapter"):
-            merge_adapter(self.pair, self.dtype, Path(self._merged.name))
+        with phase("dequantising" if self.checkpoints.quantised else "merging the adapter"):
+            write_whole(self.pair, self.dtype, Path(self._merged.name))
             self.tokenizer.save_pretrained(self._merged.name)
         self.loaded = self.pair.replace(rl=self._merged.name, rl_revision=None)
 
