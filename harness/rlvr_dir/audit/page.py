@@ -14,6 +14,7 @@ from rlvr_dir.audit.claim import Claim, Frame
 from rlvr_dir.audit.interventions import AT, IN_RL, SHARES, correct, share_of_tokens
 from rlvr_dir.audit.outcomes import MODELS, families_of, table
 from rlvr_dir.audit.run import THIS, Audit
+from rlvr_dir.audit.steps import step_charts
 from rlvr_dir.audit.tokens import OWNERS
 from rlvr_dir.config.pair import model_name
 from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
@@ -57,7 +58,9 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
         "traces": concentration_figure,
         "weights": layer_figure,
     }
-    front = tuple(draw(audit.frames[reads]) for reads, draw in pictures.items() if reads in audit.frames)
+    steps = audit.analysis.facts.get("steps")
+    charts = step_charts(audit.claims, steps, audit.estimates) if steps else ()
+    front = (*charts, *(draw(audit.frames[reads]) for reads, draw in pictures.items() if reads in audit.frames))
     missing, chapters = audit.analysis.facts["missing"], list[Chapter]()
     for group in dict.fromkeys(claim.group for claim in audit.claims):
         why_not = {name: missing[name][group] for name in audit.columns if group in missing[name]}
@@ -126,6 +129,8 @@ SUMMARY = (  # sentences of numbers by the names of their claims; one that lacks
     "{interventions/resample/delta_logp}.",
     "At these tokens, writing RL's token instead of another token of base's is worth {interventions/token/delta_logp}. "
     "Letting RL decide which of them to drop is worth {interventions/own_draw/delta_logp} over resampling from base.",
+    "KL(base ‖ RL) on base's responses has a mean of {tokens/kl_base_rl/base}, a median of {tokens/kld_50/base}, a "
+    "99.9 % quantile of {tokens/kld_99.9/base} and a maximum of {tokens/kld_100/base}.",
     "Both models have the same most likely token at {tokens/same_top/rl} of the positions in RL's responses. Half of "
     "their Jensen–Shannon divergence (JS) is on {tokens/js_half/rl} of the positions.",
     "{weights/equal_bf16} of the weights are identical in bfloat16. The first singular value of each ΔW contains "
@@ -153,7 +158,8 @@ def claim_tables(audit: Audit, group: str) -> tuple[Section, ...]:
     published: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
     for claim in (claim for claim in audit.claims if claim.group == group):
-        numbers = {name: _number(claim, audit.estimates[claim.name, name]) for name in audit.columns}
+        measured = [name for name in audit.columns if (claim.name, name) in audit.estimates]
+        numbers = {name: _number(claim, audit.estimates[claim.name, name]) for name in measured}
         link = f"https://arxiv.org/abs/{claim.sources[0].arxiv}" if claim.sources else ""
         sentence, how = claim.words(audit.analysis.facts["samples"])
         if claim.sources:

@@ -10,7 +10,7 @@ shape, has a row without numbers.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from math import prod
 from typing import Any
@@ -132,7 +132,7 @@ def _tensors(pair: Pair, role: str) -> dict[str, Stored]:
 
 
 def _sampled(
-    shapes: dict[str, tuple[int, ...]], parts: dict[str, list[int | None]], budget: float
+    shapes: dict[str, tuple[int, ...]], parts: Mapping[str, Sequence[int | None]], budget: float
 ) -> set[tuple[str, int | None]]:
     """Draw the matrices whose spectra are computed: all where the budget allows, of others a seeded sample.
 

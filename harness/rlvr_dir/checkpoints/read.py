@@ -248,7 +248,7 @@ def _of_gguf(name: str, file: Path, base: Checkpoint) -> Checkpoint:
         UserError: It cannot be read, or a token has another id than in base.
     """
     try:
-        from gguf import GGUFReader
+        from gguf import GGUFReader  # pyright: ignore[reportMissingImports]
 
         own = {token: i for i, token in enumerate(GGUFReader(file).fields["tokenizer.ggml.tokens"].contents())}
     except Exception as error:  # of many kinds, by what reads the file
