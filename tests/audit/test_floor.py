@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr_dir.audit.floor import floors, spreads, stored_spreads
+from rlvr_dir.audit.floor import floors, spreads
 from rlvr_dir.audit.tokens import CLAIMS
 from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode import open_engine
+from rlvr_dir.evals.traces import stored_spreads
 from rlvr_dir.records import Row
 from tests.decode.requests import make_requests
 

@@ -24,7 +24,7 @@ NUMBERS = {
     ],
 )  # fmt: skip
 def test_a_condition_compares_the_number_that_is_printed(text, holds):
-    assert condition(text, CLAIMS).holds(NUMBERS) is holds
+    assert condition(text, CLAIMS)(NUMBERS) is holds
 
 
 @pytest.mark.parametrize("text", ["gain", "gain < x", "gain = 0", "gain < 0 and 1", "__import__('os') < 1", "", "< 0"])
@@ -38,4 +38,4 @@ def test_unknown_rows_and_numbers_that_were_not_measured():
         condition("gian < 0", CLAIMS)
     for text in ("crossing < 3", "outcomes/avg/rl < 3", "kl_rl_base/rl.low < 1"):
         with refuses("fail_if", text):
-            condition(text, CLAIMS).holds(NUMBERS)
+            condition(text, CLAIMS)(NUMBERS)

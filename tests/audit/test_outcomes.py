@@ -30,11 +30,7 @@ def test_scores_and_lengths():
     assert found["crossing"].value is None
     assert found["tokens_per_right/base"].value == pytest.approx(160 / 6)
     assert found["tokens_per_right/rl"].value == pytest.approx(16 * 14 / 8), "problems that are never solved count"
-    votes = {
-        f"{name}/{model}"
-        for name in ("overconfidence", "calibration_error", "tokens_per_right")
-        for model in ("base", "rl")
-    }
+    votes = {f"{name}/{model}" for name in ("calibration_error", "tokens_per_right") for model in ("base", "rl")}
     assert set(found) == {*expected, *votes, "gain/answers", "gain/right", "crossing", "crossing/estimate"}
 
 
@@ -44,9 +40,8 @@ def test_calibration_of_majority_votes():
     correct = np.array([[1, 1, 1, 1], [0, 0, 1, 0], [1, 1, 1, 0], [0, 0, 1, 0]])
     found = values(responses("base", correct, vote=votes.ravel()), responses("rl", correct, vote=-1))
     gaps = [1 - 1, 0.5 - 0, 0.75 - 1, 0.25 - 0.25]
-    assert found["overconfidence/base"].value == pytest.approx(sum(gaps) / 4)
     assert found["calibration_error/base"].value == pytest.approx(sum(map(abs, gaps)) / 4)
-    assert found["overconfidence/rl"].value == found["calibration_error/rl"].value == 0, "no vote, and none is right"
+    assert found["calibration_error/rl"].value == 0, "no vote, and none is right"
 
 
 def test_tokens_for_each_right_response_are_a_ratio_of_sums():

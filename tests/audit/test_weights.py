@@ -59,6 +59,13 @@ def test_a_change_of_rank_two(made):
     )
     rounded = [(base[name].bfloat16(), rl[name].bfloat16()) for name in base]
     assert found["equal_bf16"].value == pytest.approx(sum(int((a == b).sum()) for a, b in rounded) / whole)
+    smallest = differ = 0
+    for name, tensor in base.items():
+        size = tensor.abs().numpy().ravel()
+        moved = (tensor.bfloat16() != rl[name].bfloat16()).numpy().ravel()
+        differ += moved.sum()
+        smallest += moved[np.argsort(size)[: -(-size.size // 10)]].sum()
+    assert found["smallest"].value == pytest.approx(smallest / differ)
     for kind, name in NAMES.items():
         change = np.linalg.norm(rl[name] - base[name]) / np.linalg.norm(base[name])
         assert found[f"change/{kind.lower()}"].value == pytest.approx(change, rel=1e-5)

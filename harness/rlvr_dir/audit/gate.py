@@ -2,57 +2,41 @@
 
     NAME [.low | .high] (< | <= | > | >=) NUMBER
 
-NAME is the name of a row, such as `outcomes/gain`, or what follows its group: `gain`. `.low` and `.high` are
-the ends of its interval. NUMBER is in the unit in which the page prints the row.
+NAME is the name of a row, such as `outcomes/gain`, or what follows its group: `gain`. `.low` and `.high` are the ends
+of its interval. NUMBER is in the unit in which the page prints the row.
 """
 
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from rlvr_dir.audit.claim import Claim
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.stats import Estimate
 
-_CONDITION = re.compile(r"([\w./]+?)(?:\.(low|high))?\s*(<=|>=|<|>)\s*([+-]?\d+(?:\.\d*)?(?:e[+-]?\d+)?)")
-_HOLDS: dict[str, Callable[[float, float], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
-}  # fmt: skip
+_CONDITION = re.compile(r"\s*([\w./]+?)(?:\.(low|high))?\s*(<=|>=|<|>)\s*([+-]?\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*")
+_HOLDS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
-class Condition(NamedTuple):
-    """A row, which end of its interval (or its value), and what that is compared with."""
+def condition(text: str, claims: Sequence[Claim]) -> Callable[[Mapping[str, Estimate]], bool]:
+    """Read a condition on one of these claims: return a function of their numbers, by name, that says if it holds.
 
-    text: str
-    claim: Claim
-    end: str
-    compare: str
-    number: float
-
-    def holds(self, estimates: Mapping[str, Estimate]) -> bool:
-        """Return whether it holds for these numbers, by the name of the claim.
-
-        Raises:
-            UserError: The number was not measured, or has no interval.
-        """
-        value = getattr(estimates.get(self.claim.name, Estimate(None)), self.end)
-        if value is None:
-            raise UserError("needs a number that was not measured", argument="fail_if", value=self.text)
-        return _HOLDS[self.compare](self.claim.unit * value, self.number)
-
-
-def condition(text: str, claims: Sequence[Claim]) -> Condition:
-    """Read a condition on one of these claims.
+    That function raises UserError if the number was not measured, or has no interval.
 
     Raises:
-        UserError: It does not have this form, or no row has this name.
+        UserError: The text does not have this form, or no row has this name.
     """
-    found = _CONDITION.fullmatch(text.strip())
-    if found is None:
+    if (found := _CONDITION.fullmatch(text)) is None:
         raise UserError("cannot be read", argument="fail_if", value=text, accepted="NAME < NUMBER, such as 'gain < 0'")
     name, end, compare, number = found.groups()
-    for claim in claims:
-        if name in (claim.name, claim.name.partition("/")[2]):
-            return Condition(text, claim, end or "value", compare, float(number))
-    raise unknown("fail_if", name, [claim.name for claim in claims])
+    named = [claim for claim in claims if name in (claim.name, claim.name.partition("/")[2])]
+    if not named:
+        raise unknown("fail_if", name, [claim.name for claim in claims])
+
+    def holds(numbers: Mapping[str, Estimate]) -> bool:
+        value = getattr(numbers.get(named[0].name, Estimate(None)), end or "value")
+        if value is None:
+            raise UserError("needs a number that was not measured", argument="fail_if", value=text)
+        return _HOLDS[compare](named[0].unit * value, float(number))
+
+    return holds

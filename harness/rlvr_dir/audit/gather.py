@@ -19,7 +19,6 @@ from rlvr_dir.analysis.records import once
 from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.analysis.traced import token_statistics
 from rlvr_dir.audit.claim import GROUPS, Frame
-from rlvr_dir.audit.floor import SPREADS, floors, spreads, stored_spreads
 from rlvr_dir.audit.interventions import AT, SHARES, WAYS, point_frame, points_at
 from rlvr_dir.audit.outcomes import rank_name
 from rlvr_dir.audit.tokens import TOP, traced_tokens
@@ -38,7 +37,7 @@ from rlvr_dir.evals.jobs import Job, jobs_of
 from rlvr_dir.evals.loop import evaluate, opened, run_jobs
 from rlvr_dir.evals.plan import PlanRow
 from rlvr_dir.evals.plan_jobs import rows_of
-from rlvr_dir.evals.traces import criterion_values, rollouts
+from rlvr_dir.evals.traces import SPREADS, criterion_values, rollouts, stored_spreads
 from rlvr_dir.files import write_file
 from rlvr_dir.problems.benchmark import Benchmark, named, presentation_beside, problems_of
 from rlvr_dir.problems.data import preflight_of
@@ -190,6 +189,8 @@ def gather(
         elif "outcomes" in decoded:
             results = _evaluated(spec, ALONE, engine, records, progress)
     if "tokens" in decoded and floor:
+        from rlvr_dir.audit.floor import floors, spreads  # which bring torch
+
         rows = {mode.mode: _rows(jobs, mode, records) for mode in ALONE}
         try:
             with showing(progress), phase("scoring base beside itself"):

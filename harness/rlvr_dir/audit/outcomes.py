@@ -79,31 +79,16 @@ def tokens_per_right(decoding: str) -> Callable[[Frame], Estimate]:
     return of
 
 
-def majorities(responses: Frame, decoding: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many of a problem's samples agree with the majority, as a share, and how often that is right."""
-    votes, right = (table(responses, column, decoding) for column in ("vote", "correct"))
-    votes = np.where(np.isnan(votes), -1, votes).astype(int)
-    agree = [np.bincount(row[row >= 0], minlength=1).max() / row.size for row in votes]
-    return np.array(agree), stats.maj_at_k_per_problem(votes, right, votes.shape[1])
-
-
-def overconfidence(decoding: str) -> Callable[[Frame], Estimate]:
-    """Estimate the agreement with the majority minus its accuracy."""
-
-    def of(responses: Frame) -> Estimate:
-        agree, right = majorities(responses, decoding)
-        return stats.token_mean(agree - right, np.ones_like(agree), families_of(responses))
-
-    return of
-
-
 def calibration_error(decoding: str) -> Callable[[Frame], Estimate]:
-    """Estimate the expected calibration error of majority votes, in ten bins of agreement."""
+    """Estimate the expected calibration error of majority votes, in ten bins of their share of the samples."""
 
     def of(responses: Frame) -> Estimate:
-        agree, right = majorities(responses, decoding)
-        bins = np.minimum(np.ceil(10 * agree - 1e-9).astype(int), 10)
-        return Estimate(float(np.abs(np.bincount(bins, agree - right)).sum() / agree.size))
+        votes, right = (table(responses, column, decoding) for column in ("vote", "correct"))
+        votes = np.where(np.isnan(votes), -1, votes).astype(int)
+        agree = np.array([np.bincount(row + 1, minlength=2)[1:].max() for row in votes]) / votes.shape[1]
+        gaps = agree - stats.maj_at_k_per_problem(votes, right, votes.shape[1])
+        bins = np.ceil(10 * agree - 1e-9).astype(int)
+        return Estimate(np.abs(np.bincount(bins, gaps)).sum() / agree.size)
 
     return of
 
@@ -211,14 +196,11 @@ CLAIMS: tuple[Claim, ...] = (
     *(Claim(f"outcomes/tokens_per_right/{model}", "scores", f"Tokens that {name} writes for each correct response",
         "All tokens of all responses, over the number of correct ones.", tokens_per_right(model),
         unit=1.0, suffix=" tokens", digits=0) for model, name in MODELS.items()),
-    *(Claim(f"outcomes/overconfidence/{model}", "scores", f"Majority votes of {name}: agreement minus accuracy",
-        "Agreement is the share of the {k} samples that have the most common answer; mean over problems.",
-        overconfidence(model), (Source("2509.21882"),) if model == "rl" else (), **POINTS)
-        for model, name in MODELS.items()),
     *(Claim(f"outcomes/calibration_error/{model}", "scores", f"Calibration error of majority votes of {name}",
-        "Expected calibration error in ten bins of agreement. It is too large with few problems, so it has no "
-        "interval; compare base and RL.", calibration_error(model),
-        (Source("2601.13284"),) if model == "rl" else ()) for model, name in MODELS.items()),
+        "Expected calibration error: the share of the {k} samples that agree with the majority, against how often it "
+        "is right, in ten bins of that share. It is too large with few problems, so it has no interval.",
+        calibration_error(model),
+        (Source("2509.21882"), Source("2601.13284")) if model == "rl" else ()) for model, name in MODELS.items()),
     *(Claim(f"outcomes/pass/{model}", "scores", f"Problems that {name} solves in {{k}} samples (Pass@{{k}})", PROBLEMS,
         pass_all(model)) for model, name in MODELS.items()),
     Claim("outcomes/solved/base", "scores", "Problems that only base solves in {k} samples", PROBLEMS,

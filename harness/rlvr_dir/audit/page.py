@@ -4,7 +4,7 @@ write(report(audit), Path("audit"))          # report.html, report.md, tables/ a
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from rlvr_dir.audit.claim import Claim, Frame
 from rlvr_dir.audit.interventions import AT, IN_RL, SHARES, correct, share_of_tokens
 from rlvr_dir.audit.outcomes import MODELS, families_of, table
 from rlvr_dir.audit.run import THIS, Audit
-from rlvr_dir.audit.steps import step_charts
 from rlvr_dir.audit.tokens import OWNERS
 from rlvr_dir.config.pair import model_name
 from rlvr_dir.report.draw import BASE, RL, beside, drawing, height_of, line, look, percent_axis, root_axis
@@ -59,7 +58,7 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
         "weights": layer_figure,
     }
     steps = audit.analysis.facts.get("steps")
-    charts = step_charts(audit.claims, steps, audit.estimates) if steps else ()
+    charts = [step_chart(claim, audit, steps) for claim in audit.claims if steps and claim.name in CHARTS]
     front = (*charts, *(draw(audit.frames[reads]) for reads, draw in pictures.items() if reads in audit.frames))
     missing, chapters = audit.analysis.facts["missing"], list[Chapter]()
     for group in dict.fromkeys(claim.group for claim in audit.claims):
@@ -182,6 +181,36 @@ def _number(claim: Claim, estimate: Estimate) -> Cell:
 
 
 # The pictures
+
+
+CHARTS = (  # rows that are drawn against the step of a training
+    "outcomes/avg/rl", "tokens/kl_rl_base/rl", "tokens/same_top/rl", "outcomes/tokens/rl", "weights/change/all",
+)  # fmt: skip
+
+
+def step_chart(claim: Claim, audit: Audit, steps: Mapping[str, int]) -> Section:
+    """Draw a row against the step of each column that is one; other columns are level lines."""
+    numbers = {
+        column: Estimate(*(end and claim.unit * end for end in (one.value, one.low, one.high)))
+        for (name, column), one in audit.estimates.items()
+        if name == claim.name and one.value is not None
+    }
+    at, title = sorted((step, column) for column, step in steps.items() if column in numbers), claim.words(None)[0]
+    with drawing(f"audit-steps-{claim.name}", 2.6) as canvas:
+        line(canvas.one, [step for step, _ in at], [numbers[column] for _, column in at], "steps", **look(0))
+        for i, column in enumerate(column for column in numbers if column not in steps):
+            style = {"color": look(i + 1)["color"], "linestyle": ":", "linewidth": 1}
+            canvas.one.axhline(numbers[column].value, label=column, **style)
+        canvas.one.set_xlabel("step")
+        canvas.one.set_ylabel(claim.suffix.strip())
+        canvas.one.legend()
+    rows = [
+        {"column": column, "step": steps.get(column), "value": one.value, "low": one.low, "high": one.high}
+        for column, one in numbers.items()
+    ]
+    note = "Bars are 95 % intervals over problems; steps share their noise. Level lines are further columns."
+    alt = f"Line chart: {title} against the step of the training."
+    return Section(f"steps-{claim.name.replace('/', '-')}", title, frame(rows), (note,), canvas.svg, alt)
 
 
 def accuracy_figure(points: Frame) -> Section:

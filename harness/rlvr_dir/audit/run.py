@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     import pandas
 
 THIS = "this pair"  # the first column
-SHARP = 0.5  # temperature of a sharpened copy, where none is named
 
 
 def claims(low_rank: Sequence[int] = ()) -> list[Claim]:
@@ -192,28 +191,16 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
     return Audit(chosen, analysis, this.frames, this.replaced)
 
 
-def sharpened(pair: Pair, text: str, folder: Path) -> Pair:
+def sharpened(pair: Pair, temperature: float, folder: Path) -> Pair:
     """Return base beside its sharpened copy, a placebo, which is written into the folder unless it is there.
 
-    Args:
-        pair: The audited pair.
-        text: `sharp`, or `sharp=TEMPERATURE`.
-        folder: Receives a folder with the copy.
-
     Raises:
-        UserError: The text is neither, or base cannot be sharpened.
+        UserError: Base cannot be sharpened.
     """
-    name, _, temperature = text.partition("=")
-    try:
-        wanted = float(temperature or SHARP)
-    except ValueError:
-        wanted = 0.0
-    if name != "sharp" or not wanted > 0:
-        raise UserError("is not known", argument="placebo", value=text, accepted="sharp, or sharp=TEMPERATURE")
-    place = folder / f"sharp-{wanted:g}-{digest_of(fingerprint(*pair.models['base']))}"
+    place = folder / f"sharp-{temperature:g}-{digest_of(fingerprint(*pair.models['base']))}"
     if not (place / INDEX).is_file():
         with phase("sharpening base"):
-            write_sharpened(pair.base, wanted, place, pair.base_revision)
+            write_sharpened(pair.base, temperature, place, pair.base_revision)
     return pair.replace(rl=str(place), rl_revision=None)
 
 

@@ -140,11 +140,6 @@ def among(chosen: Callable[[Frame], Any], of: Callable[[Frame], Any]) -> Callabl
     return lambda tokens: share(of)(tokens[chosen(tokens)])
 
 
-def among_mean(chosen: str, fact: str) -> Callable[[Frame], Estimate]:
-    """Estimate the mean of a fact over the tokens that are marked."""
-    return lambda tokens: mean(fact)(tokens[tokens[chosen] == 1])
-
-
 def tenth(number: int) -> Callable[[Frame], Any]:
     """Find the tokens of one tenth of each response, from 0 on."""
     return lambda tokens: TENTHS * tokens.position // tokens.length == number
@@ -254,14 +249,15 @@ CLAIMS: tuple[Claim, ...] = (
             quantile("kl_base_rl", q) if q < 1 else lambda tokens: Estimate(float(tokens.kl_base_rl.max())),
             **NATS)),
     *of_owners("kl_marks", "KL(RL ‖ base) at end-of-text and template tokens",
-        "Mean over the positions where a special token was written.", among_mean("mark", "kl_rl_base"), **NATS),
+        "Mean over the positions where a special token was written.",
+        lambda tokens: mean("kl_rl_base")(tokens[tokens.mark == 1]), **NATS),
     *of_owners("kl_marks_share", "Share of KL(RL ‖ base) at end-of-text and template tokens",
         "Share of the sum over all positions.", lambda tokens: stats.mass_share(
             by_unit(tokens, tokens.kl_rl_base * tokens.mark), by_unit(tokens, tokens.kl_rl_base))),
     *(claim for model, name in (("base", "base"), ("rl", "RL"))
         for part, words in (("first", "most likely token"), ("others", "tokens of ranks 2 to 10"))
         for claim in of_owners(f"{part}_{model}", f"Probability of {name}'s {words}", "Mean over positions.",
-            mean(f"{part}_{model}"), sources=(Source("2510.14807", "abstract", "", "mass moves to the first"),))),
+            mean(f"{part}_{model}"), sources=(Source("2510.14807"),))),
     *of_owners("boosted", "Tokens that RL made more likely: in correct minus in wrong responses",
         "Share of positions with Δ log p above 0.", right_minus_wrong(lambda tokens: tokens.delta_logp > 0),
         sources=(Source("2605.08666", "abstract", "", "“remarkably similar”"),), **POINTS),

@@ -91,15 +91,18 @@ def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
     """Return the numbers of two tensors of one shape; with `spectrum` those of the singular values of their change.
 
     `change` and `size` are sums of squares, of ΔW and of W_base; `first`, `eight` and `hundredth` sums of energies,
-    squared singular values, of which `change` is the sum of all.
+    squared singular values, of which `change` is the sum of all. `smallest` counts the weights that differ in bfloat16
+    among the tenth with the smallest |W_base|.
     """
     import torch
 
-    wide, delta = base.float(), rl.float() - base.float()
+    wide, delta, changed = base.float(), rl.float() - base.float(), base.bfloat16() != rl.bfloat16()
+    smallest = wide.abs() <= wide.abs().flatten().kthvalue(-(-wide.numel() // 10)).values
     row: dict[str, float | bool] = {
         "numbers": base.numel(),
         "equal": int((base == rl).sum()),
-        "equal_bf16": int((base.bfloat16() == rl.bfloat16()).sum()),
+        "equal_bf16": int((~changed).sum()),
+        "smallest": int((changed & smallest).sum()),
         "within_atol": int((delta.abs() <= ATOL).sum()),
         "within_rtol": int((delta.abs() <= RTOL * torch.maximum(wide.abs(), rl.float().abs())).sum()),
         "change": float(delta.square().sum(dtype=torch.float64)),
@@ -155,6 +158,12 @@ def _sampled(
 def counted(name: str) -> Callable[[Frame], Estimate]:
     """Return the share of all numbers that are the same in some way: they are counted, so it has no interval."""
     return lambda weights: Estimate(float(weights[name].sum() / weights.numbers.sum()))
+
+
+def smallest_share(weights: Frame) -> Estimate:
+    """Return the share of the changed weights that are among the smallest of their tensor."""
+    changed = weights.numbers.sum() - weights.equal_bf16.sum()
+    return Estimate(float(weights.smallest.sum() / changed) if changed else None)
 
 
 def relative_change(*kinds: str) -> Callable[[Frame], Estimate]:
@@ -215,6 +224,10 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("weights/equal_bf16", "weights", "Weights that are identical in bfloat16",
         f"Both are rounded first, as that paper's script does (with a tolerance of {ATOL:g} more). {SAME}",
         counted("equal_bf16"), (Source(*SUBNETWORKS, "70–95 %"),), digits=2),
+    Claim("weights/smallest", "weights", "Changed weights that are among the smallest tenth of their tensor",
+        "Share of the weights that differ in bfloat16; the smallest tenth is by base's |W|. It is 10 % if training "
+        "takes no account of size. Every weight is counted, so there is no interval.", smallest_share,
+        (Source("2606.13657"),)),
     Claim("weights/within_atol", "weights", f"Weights that differ by at most {ATOL:g}",
         f"As they are stored, unlike the script of 2505.11711, which rounds to bfloat16. {SAME}",
         counted("within_atol"), digits=2),

@@ -6,6 +6,7 @@ After ExPO (Zheng et al., arXiv 2404.16792), there with alpha for gamma. `rlvr-d
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -39,47 +40,38 @@ def write_changed(
         UserError: The two checkpoints do not have the same tensors, are not safetensors, or hold codes, NaN or
             infinity. No checkpoint is written then.
     """
-    with whole(pair) as plain:
-        rl, base = _both(plain)
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            _write(rl, base, change, folder, dtype)
-        except UserError:
-            shutil.rmtree(folder)
-            raise
-
-
-def _write(
-    rl: dict[str, Stored], base: dict[str, Stored], change: Callable[[str, Any, Any], Any], folder: Path,
-    dtype: str | None,
-) -> None:  # fmt: skip
     import torch
     from safetensors import safe_open
     from safetensors.torch import save_file
 
-    for path in next(iter(rl.values())).file.parent.iterdir():
-        if path.is_file() and not path.name.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf", INDEX)):
-            shutil.copyfile(path, folder / path.name)
-    if dtype is not None and (path := folder / "config.json").is_file():
-        config = {name: value for name, value in json.loads(path.read_text()).items() if name != "torch_dtype"}
-        path.write_text(json.dumps({**config, "dtype": dtype}, indent=2))
-    places: dict[str, str] = {}
-    for number, file in enumerate(dict.fromkeys(tensor.file for tensor in rl.values()), 1):
-        moved = {}
-        with safe_open(file, "pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - not a mapping
-                theta = tensors.get_tensor(name)
-                with safe_open(base[name].file, "pt") as others:
-                    other = others.get_tensor(name)
-                if theta.is_floating_point():
-                    for role, tensor in (("base", other), ("rl", theta)):
-                        refuse_infinite(role, name, tensor)
-                    wanted = theta.dtype if dtype is None else getattr(torch, dtype)
-                    theta = change(name, other.float(), theta.float()).to(wanted).contiguous()
-                moved[name] = theta
-                places[name] = f"model-{number:05d}.safetensors"
-        save_file(moved, folder / f"model-{number:05d}.safetensors", metadata={"format": "pt"})
-    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    with whole(pair) as plain, ExitStack() as unfinished:
+        rl, base = _both(plain)
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished.callback(shutil.rmtree, folder)
+        for path in next(iter(rl.values())).file.parent.iterdir():
+            if path.is_file() and not path.name.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf", INDEX)):
+                shutil.copyfile(path, folder / path.name)
+        if dtype is not None and (path := folder / "config.json").is_file():
+            config = json.loads(path.read_text())
+            path.write_text(json.dumps({**config, "torch_dtype": dtype, "dtype": dtype}, indent=2))
+        places: dict[str, str] = {}
+        for number, file in enumerate(dict.fromkeys(tensor.file for tensor in rl.values()), 1):
+            moved = {}
+            with safe_open(file, "pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118 - not a mapping
+                    theta = tensors.get_tensor(name)
+                    with safe_open(base[name].file, "pt") as others:
+                        other = others.get_tensor(name)
+                    if theta.is_floating_point():
+                        refuse_infinite("base", name, other)
+                        refuse_infinite("rl", name, theta)
+                        wanted = theta.dtype if dtype is None else getattr(torch, dtype)
+                        theta = change(name, other.float(), theta.float()).to(wanted).contiguous()
+                    moved[name] = theta
+                    places[name] = f"model-{number:05d}.safetensors"
+            save_file(moved, folder / f"model-{number:05d}.safetensors", metadata={"format": "pt"})
+        (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+        unfinished.pop_all()
 
 
 def _both(pair: Pair) -> tuple[dict[str, Stored], dict[str, Stored]]:

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from rlvr_dir.checkpoints.adapter import file_of, has_tokenizer, merge_adapter, trained_on
+from rlvr_dir.checkpoints.adapter import file_of, has_tokenizer, merged, trained_on
 from rlvr_dir.checkpoints.beside_vllm import beside_vllm
 from rlvr_dir.config import Pair
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 
 GGUF = "gguf"
 READ = ("compressed-tensors", GGUF)  # what is dequantised here; as base, nothing is
@@ -61,67 +62,65 @@ def refuse_quantised(pair: Pair, role: str) -> None:
 
 @contextmanager
 def whole(pair: Pair, dtype: str = "float32") -> Iterator[Pair]:
-    """Give the pair with RL as a whole checkpoint: in a temporary folder if RL is an adapter or quantised.
+    """Give the pair with RL as a whole checkpoint of this type: in a temporary folder if it is an adapter or quantised.
 
     Raises:
-        UserError: A model is quantised in a way that is not read, or as `write_whole`.
+        UserError: A model is quantised in a way that is not read, RL cannot be merged or dequantised, or a library that
+            does so is not installed.
     """
-    for role in pair.models:
-        refuse_quantised(pair, role)
-    if trained_on(*pair.models["rl"]) is None and quantised_as(*pair.models["rl"]) is None:
-        yield pair
-        return
+    import torch
     from transformers import AutoTokenizer
 
+    for role in pair.models:
+        refuse_quantised(pair, role)
+    adapter, method = trained_on(*pair.models["rl"]), quantised_as(*pair.models["rl"])
+    if adapter is None and method is None:
+        yield pair
+        return
     with TemporaryDirectory(prefix="rlvr-dir-whole-") as folder:
-        write_whole(pair, dtype, Path(folder))
-        role = "rl" if gguf_file(pair.rl) is None and has_tokenizer(*pair.models["rl"]) else "base"
+        try:
+            model = (dequantised if adapter is None else merged)(pair, getattr(torch, dtype))
+            model.save_pretrained(folder)
+        except (torch.OutOfMemoryError, UserError):
+            raise
+        except Exception as error:  # of many kinds, by what reads the files
+            reason = " ".join((str(error).strip() or type(error).__name__).split())[:300]
+            base = f"an adapter that PEFT does not merge into {mention('base', pair.base)}"
+            raise UserError(
+                f"is {f'quantised ({method}) and cannot be dequantised' if method else base}: {reason}",
+                argument="rl",
+                value=pair.rl,
+                accepted=READ_WORDS if method else "an adapter of this base, or RL saved whole",
+            ) from None
+        role = "rl" if method != GGUF and has_tokenizer(*pair.models["rl"]) else "base"
         place, revision = pair.models[role]
         AutoTokenizer.from_pretrained(place, revision=revision).save_pretrained(folder)
         yield pair.replace(rl=folder, rl_revision=None)
 
 
-def write_whole(pair: Pair, dtype: str, folder: Path) -> None:
-    """Write RL, an adapter or quantised, as a whole checkpoint of this type, without a tokenizer.
+def dequantised(pair: Pair, dtype: Any) -> Any:
+    """Return RL, quantised, as a model with weights of this type of torch's.
 
     Raises:
-        UserError: It cannot be merged or dequantised, or a library that does so is not installed.
+        Exception: It cannot be read.
     """
-    if trained_on(*pair.models["rl"]) is not None:
-        merge_adapter(pair, dtype, folder)
-        return
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.utils.quantization_config import CompressedTensorsConfig
+    from transformers import AutoConfig, AutoModelForCausalLM, CompressedTensorsConfig
 
-    (place, revision), file = pair.models["rl"], gguf_file(pair.rl)
+    file, (place, revision) = gguf_file(pair.rl), pair.models["rl"]
+    if file is None:
+        source = {"revision": revision, "quantization_config": CompressedTensorsConfig(dequantize=True)}
+    else:  # its configuration is base's: llama.cpp keeps less than transformers needs
+        source, (place, revision) = {"gguf_file": file.name}, pair.models["base"]
     kwargs = {"trust_remote_code": pair.trust_remote_code}
-    try:
-        if file is not None:  # its configuration is base's: llama.cpp keeps less than transformers needs
-            source = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
-            config = AutoConfig.from_pretrained(pair.base, revision=pair.base_revision, **kwargs)
-        else:
-            source = {"pretrained_model_name_or_path": place, "revision": revision}
-            source["quantization_config"] = CompressedTensorsConfig(dequantize=True)
-            config = AutoConfig.from_pretrained(place, revision=revision, **kwargs)
-            del config.quantization_config
-        config.dtype = getattr(torch, dtype)
-        with warnings.catch_warnings():  # that the configuration in the files is used, with `dequantize` set
-            warnings.simplefilter("ignore", UserWarning)
-            read = AutoModelForCausalLM.from_pretrained(**source, **kwargs, dtype=config.dtype).state_dict()
-        with torch.device("meta"), beside_vllm(config):
-            model = AutoModelForCausalLM.from_config(config, dtype=config.dtype, **kwargs)
-        model.load_state_dict({name: read[name] for name in model.state_dict()}, assign=True)
-        model.tie_weights()
-        model.save_pretrained(folder)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # of many kinds, by what reads the files
-        reason = " ".join((str(error).strip() or type(error).__name__).split())[:300]
-        raise UserError(
-            f"is quantised ({quantised_as(place, revision)}) and cannot be dequantised: {reason}",
-            argument="rl",
-            value=pair.rl,
-            accepted=READ_WORDS,
-            hint="" if file is None else "GGUF files need the package gguf: pip install gguf.",
-        ) from None
+    config = AutoConfig.from_pretrained(place, revision=revision, **kwargs)
+    config.__dict__.pop("quantization_config", None)
+    with warnings.catch_warnings():  # that the configuration in the files is used, with `dequantize` set
+        warnings.simplefilter("ignore", UserWarning)
+        read = AutoModelForCausalLM.from_pretrained(file.parent if file else place, **source, **kwargs, dtype=dtype)
+    with torch.device("meta"), beside_vllm(config):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, **kwargs)
+    weights = read.state_dict()
+    model.load_state_dict({name: weights[name] for name in model.state_dict()}, assign=True)
+    model.tie_weights()
+    return model

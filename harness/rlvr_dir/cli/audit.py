@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -48,12 +48,11 @@ def audit_command(
         bool, typer.Option(help="Add columns of base beside itself, in another type and batch, to the rows of tokens.")
     ] = True,
     placebo: Annotated[
-        str | None,
-        typer.Option(
-            metavar="sharp[=T]",
-            help="Add a column in which a copy of base at temperature T, by default 0.5, takes RL's place.",
-        ),
+        Literal["sharp"] | None, typer.Option(help="Add a column in which a sharpened copy of base takes RL's place.")
     ] = None,
+    sharp_temperature: Annotated[
+        float, typer.Option(help="Temperature of the sharpened copy of base.", min=0.01, max=100)
+    ] = 0.5,
     every: Annotated[
         int | None,
         typer.Option(
@@ -123,9 +122,10 @@ def audit_command(
         if column != THIS:
             others[column] = [pair.replace(rl=str(run[step]), rl_revision=None)]
     if placebo is not None:
-        others["sharpened base"] = [sharpened(pair, placebo, records.parent / "placebos")]
+        others["sharpened base"] = [sharpened(pair, sharp_temperature, records.parent / "placebos")]
     request = Request(spec, groups, others, ranks, floor, steps)
-    conditions = [condition(text, [c for c in claims(ranks) if c.group in groups]) for text in fail_if or ()]
+    asked = [claim for claim in claims(ranks) if claim.group in groups]
+    conditions = {text: condition(text, asked) for text in fail_if or ()}
     announce_tiny(spec)
     if dry_run:
         echo(dry_run_words(request, records=records, gpus=named_gpus(gpus, gpu_memory)), lines=True)
@@ -151,6 +151,6 @@ def audit_command(
         say("next: add `interventions` to --rows to see whether the flagged tokens carry the gain (--dry-run first)")
     echo(f"report: {page.absolute().as_uri()} (tables, figures, report.md and audit.csv are beside it)")
     numbers = {name: estimate for (name, column), estimate in audit.estimates.items() if column == THIS}
-    if held := [each.text for each in conditions if each.holds(numbers)]:
+    if held := [text for text, holds in conditions.items() if holds(numbers)]:
         echo(f"failed: {'; '.join(held)}", err=True)
         raise typer.Exit(1)

@@ -15,6 +15,7 @@ from rlvr_dir.config.pair import places_of
 from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals.plan import Gpus
+from rlvr_dir.evals.traces import stored_spreads
 from rlvr_dir.files import make_folder
 from rlvr_dir.grading import grader_name
 from rlvr_dir.problems.benchmark import GROUPS, Benchmark
@@ -203,8 +204,6 @@ class DecodingObjective:
 
     def _within_floor(self, trial: CompleteTrial) -> bool | None:
         """Return whether rounding alone moves the criterion beyond τ; None if no audit has measured its floor."""
-        from rlvr_dir.audit.floor import stored_spreads
-
         [result, *_], weights = trial.results, trial.results[0].provenance.get("weights") or {}
         key = f"{weights.get('base')} {result.engine.get('dtype')}"
         spread = stored_spreads(self.store).get(key, {}).get((result.decoding.criterion or "").partition(" ")[0])
