@@ -8,8 +8,8 @@ from rlvr_dir.audit.floor import floors, spreads
 from rlvr_dir.audit.tokens import CLAIMS
 from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode import open_engine
-from rlvr_dir.evals.traces import stored_spreads
 from rlvr_dir.records import Row
+from rlvr_dir.records.store import stored_spreads
 from tests.decode.requests import make_requests
 
 ENGINE = EngineSpec(backend="transformers", dtype="float32")

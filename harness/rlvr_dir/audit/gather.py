@@ -37,13 +37,14 @@ from rlvr_dir.evals.jobs import Job, jobs_of
 from rlvr_dir.evals.loop import evaluate, opened, run_jobs
 from rlvr_dir.evals.plan import PlanRow
 from rlvr_dir.evals.plan_jobs import rows_of
-from rlvr_dir.evals.traces import SPREADS, criterion_values, rollouts, stored_spreads
+from rlvr_dir.evals.traces import criterion_values, rollouts
 from rlvr_dir.files import write_file
 from rlvr_dir.problems.benchmark import Benchmark, named, presentation_beside, problems_of
 from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark
 from rlvr_dir.progress import phase, showing
 from rlvr_dir.records import RecordStore, Row, fingerprint
+from rlvr_dir.records.store import SPREADS, stored_spreads
 from rlvr_dir.results import EvalResult, frame
 from rlvr_dir.results.replacements import Replacements
 from rlvr_dir.sweep.matched import is_uniform

@@ -224,10 +224,6 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("weights/equal_bf16", "weights", "Weights that are identical in bfloat16",
         f"Both are rounded first, as that paper's script does (with a tolerance of {ATOL:g} more). {SAME}",
         counted("equal_bf16"), (Source(*SUBNETWORKS, "70–95 %"),), digits=2),
-    Claim("weights/smallest", "weights", "Changed weights that are among the smallest tenth of their tensor",
-        "Share of the weights that differ in bfloat16; the smallest tenth is by base's |W|. It is 10 % if training "
-        "takes no account of size. Every weight is counted, so there is no interval.", smallest_share,
-        (Source("2606.13657"),)),
     Claim("weights/within_atol", "weights", f"Weights that differ by at most {ATOL:g}",
         f"As they are stored, unlike the script of 2505.11711, which rounds to bfloat16. {SAME}",
         counted("within_atol"), digits=2),
@@ -237,6 +233,10 @@ CLAIMS: tuple[Claim, ...] = (
         for name, words, kinds in (("all", "all tensors", ()), ("attention", "attention", ("attention",)),
             ("mlp", "MLP", ("MLP",)), ("embeddings", "embeddings and head", ("embeddings and head",)),
             ("vectors", VECTORS, (VECTORS,)))),
+    Claim("weights/smallest", "weights", "Changed weights that are among the smallest tenth of their tensor",
+        "Share of the weights that differ in bfloat16; the smallest tenth is by base's |W|. It is 10 % if training "
+        "takes no account of size. Every weight is counted, so there is no interval.", smallest_share,
+        (Source("2606.13657"),)),
     Claim("weights/rank", "weights", "Numerical rank of ΔW, relative to full rank",
         f"Singular values above float32's precision {SPECTRA.format('mean over matrices.')}", rank_share("rank"),
         (Source(*SUBNETWORKS, "“nearly full-rank”"),)),

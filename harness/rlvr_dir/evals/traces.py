@@ -1,6 +1,5 @@
 """Rollouts with their traces: the value of every criterion at every position, scored by both models as they decode."""
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +15,6 @@ from rlvr_dir.policy.gates import Gate
 from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.progress import showing
 from rlvr_dir.records import RecordStore, Row
-
-SPREADS = "floor.json"  # beside the records: by base and type, how far rounding moves what is 0 of equal models
-
-
-def stored_spreads(records: Path) -> dict[str, dict[str, float]]:
-    """Return the spreads that audits have written beside a folder of records; none if there is no such file."""
-    file = records.parent / SPREADS
-    return json.loads(file.read_text()) if file.is_file() else {}
 
 
 def traced(

@@ -15,11 +15,11 @@ from rlvr_dir.config.pair import places_of
 from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.errors import UserError
 from rlvr_dir.evals.plan import Gpus
-from rlvr_dir.evals.traces import stored_spreads
 from rlvr_dir.files import make_folder
 from rlvr_dir.grading import grader_name
 from rlvr_dir.problems.benchmark import GROUPS, Benchmark
 from rlvr_dir.problems.data import preflight, preflight_of
+from rlvr_dir.records.store import stored_spreads
 from rlvr_dir.report.sweep import CompleteTrial, DecodingSummary
 from rlvr_dir.results import EvalResult
 from rlvr_dir.results.compare import comparisons
