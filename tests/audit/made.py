@@ -11,6 +11,7 @@ from rlvr_dir.policy.trace import trace
 from rlvr_dir.records import Row
 
 VOCABULARY = 12
+MARKS = tuple(range(6))  # ids of special tokens
 
 
 def row(problem, sample, logits_base, logits_rl, proposed):
@@ -34,7 +35,10 @@ def ten_tokens(seed=0, size=1.5):
             rl = base + size * torch.randn(n, VOCABULARY, generator=random)
             proposed = torch.multinomial((rl if owner == "rl" else base).softmax(-1), 1, generator=random)[:, 0]
             made[owner].append(row(problem, sample, base, rl, proposed))
-    frame = traced_tokens({owner: [entry[0] for entry in of] for owner, of in made.items()})
+    right = {(owner, f"t/{problem}", sample): (problem, sample) in (("a", 0), ("c", 0)) for owner in made
+             for problem, sample in (("a", 0), ("a", 1), ("b", 0), ("c", 0))}  # fmt: skip
+    rows = {owner: [entry[0] for entry in of] for owner, of in made.items()}
+    frame = traced_tokens(rows, right=right, marks=MARKS)
     return frame, {
         owner: [np.concatenate(part) for part in list(zip(*of, strict=True))[1:]] for owner, of in made.items()
     }
@@ -45,7 +49,7 @@ def responses(decoding, correct, *, tokens: Any = 10, no_box: Any = False, chang
     correct = np.asarray(correct)
     problems, samples = np.indices(correct.shape)
     columns = {"correct": correct, "tokens": tokens, "no_box": no_box, "changed": changed, "replaced": replaced}
-    columns |= {"truncated": False, "family": None}
+    columns |= {"truncated": False, "family": None, "vote": -1}
     values = {name: np.broadcast_to(value, correct.shape).ravel() for name, value in columns.items()}
     names = [f"p{i:03d}" for i in problems.ravel()]
     frame = {"decoding": decoding, "task": "t", "problem": names, "sample": samples.ravel(), **values, **more}

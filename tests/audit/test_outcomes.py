@@ -28,7 +28,28 @@ def test_scores_and_lengths():
     parts = [found[f"gain/{part}"].value or 0.0 for part in ("answers", "right")]
     assert sum(parts) == pytest.approx(2 / 16)
     assert found["crossing"].value is None
-    assert set(found) == {*expected, "gain/answers", "gain/right", "crossing", "crossing/estimate"}
+    assert found["tokens_per_right/base"].value == pytest.approx(160 / 6)
+    assert found["tokens_per_right/rl"].value == pytest.approx(16 * 14 / 8), "problems that are never solved count"
+    votes = {f"{name}/{model}" for name in ("calibration_error", "tokens_per_right") for model in ("base", "rl")}
+    assert set(found) == {*expected, *votes, "gain/answers", "gain/right", "crossing", "crossing/estimate"}
+
+
+def test_calibration_of_majority_votes():
+    """Agreements 1, 0.5, 0.75 and 0.25: right, wrong, right, and a tie of four answers of which one is right."""
+    votes = np.array([[0, 0, 0, 0], [0, 0, 1, 2], [0, 0, 0, 1], [0, 1, 2, 3]])
+    correct = np.array([[1, 1, 1, 1], [0, 0, 1, 0], [1, 1, 1, 0], [0, 0, 1, 0]])
+    found = values(responses("base", correct, vote=votes.ravel()), responses("rl", correct, vote=-1))
+    gaps = [1 - 1, 0.5 - 0, 0.75 - 1, 0.25 - 0.25]
+    assert found["calibration_error/base"].value == pytest.approx(sum(map(abs, gaps)) / 4)
+    assert found["calibration_error/rl"].value == 0, "no vote, and none is right"
+
+
+def test_tokens_for_each_right_response_are_a_ratio_of_sums():
+    found = values(responses("base", BASE, tokens=np.arange(16).reshape(4, 4)), responses("rl", 0 * RL))
+    estimate = found["tokens_per_right/base"]
+    assert estimate.value == pytest.approx(np.arange(16).sum() / 6)
+    assert (estimate.low or 0) < estimate.value < (estimate.high or np.inf)
+    assert found["tokens_per_right/rl"].value is None
 
 
 def test_a_gain_that_is_all_more_answers():

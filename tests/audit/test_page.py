@@ -37,7 +37,16 @@ def frames():
         {"tensor": names, "layer": np.repeat(np.arange(4.0), 2), "numbers": 100.0, "equal": 10.0}
     )
     weights = weights.assign(kind=["attention", "MLP"] * 4, size=1.0, change=random.uniform(0.001, 0.01, 8))
-    weights = weights.assign(equal_bf16=40.0, within_atol=20.0, within_rtol=30.0, spectrum=True, full_rank=10, rank=9)
+    weights = weights.assign(
+        equal_bf16=40.0,
+        smallest=5.0,
+        within_atol=20.0,
+        within_rtol=30.0,
+        spectrum=True,
+        matrix=True,
+        full_rank=10,
+        rank=9,
+    )
     weights = weights.assign(effective_rank=2.5, first=weights.change / 3, eight=weights.change, hundredth=0.0)
     points = [responses("base", right(0.2), way="base", share=0.0), responses("rl", right(0.8), way="rl", share=1.0)]
     for number, way in enumerate(map(name_of, WAYS)):

@@ -139,7 +139,7 @@ def test_an_evaluation_that_was_there_is_used(audit, typed, peaked_pair, sums):
 def test_a_model_and_itself(audit, peaked_pair, sums):
     done = audit(peaked_pair.base, peaked_pair.base, "--tasks", sums / "sums.jsonl", *SMALL)
     assert done.returncode == 0, done.stderr
-    values = {name: value for (name, _), value in done.values.items()}
+    values = {name: value for (name, column), value in done.values.items() if column == "this pair"}
     ones = ("tokens/same_top", "tokens/forks", "weights/equal", "weights/within")
     zeros = ("tokens/js", "tokens/kl", "weights/change", "weights/rank", "outcomes/gain", "interventions/token")
     for name, value in values.items():
@@ -175,7 +175,8 @@ def test_questions_in_families(audit, peaked_pair, sums):
         page = Path("audit/report.md").read_text()
         assert (" over the 2 families of mine." in page) == bool(of)
         assert ("Few families: mine." in page) == bool(of)
-        found[folder] = {row["name"]: row for row in done.found.tables["rows"]}, stored()
+        own = [row for row in done.found.tables["rows"] if row["pair"] == "this pair"]
+        found[folder] = {row["name"]: row for row in own}, stored()
     (alone, decoded), (named, again) = found["alone"], found["named"]
     assert decoded == again
     assert {name: row["value"] for name, row in named.items()} == pytest.approx(

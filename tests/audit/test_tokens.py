@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from rlvr_dir.audit.tokens import CLAIMS
-from tests.audit.made import row, ten_tokens
+from tests.audit.made import MARKS, row, ten_tokens
 
 FRAME, MADE = ten_tokens()
 LENGTHS = [3, 2, 4, 1]  # of the four responses
+RIGHT = np.repeat([True, False, False, True], LENGTHS)
 
 
 def entropy(logp):
@@ -53,6 +54,17 @@ def expected(owner):
         "js_above": (divergence > 0.1).mean(),
         "js_half": fewest(0.5),
         "js_ninety": fewest(0.9),
+        "kld_50": np.sort(kl(lb, lr))[4],
+        "kld_99.9": kl(lb, lr).max(),
+        "kld_100": kl(lb, lr).max(),
+        **{f"first_{model}": np.exp(logp).max(1).mean() for model, logp in (("base", lb), ("rl", lr))},
+        **{
+            f"others_{model}": np.sort(np.exp(logp), axis=1)[:, -10:-1].sum(1).mean()
+            for model, logp in (("base", lb), ("rl", lr))
+        },
+        "boosted": (delta > 0)[RIGHT].mean() - (delta > 0)[~RIGHT].mean(),
+        "kl_marks": kl(lr, lb)[np.isin(tokens, MARKS)].mean(),
+        "kl_marks_share": kl(lr, lb)[np.isin(tokens, MARKS)].sum() / kl(lr, lb).sum(),
         "js_first": divergence[tenth == 0].sum() / divergence.sum(),
         "js_last": divergence[tenth == 9].sum() / divergence.sum() if (tenth == 9).any() else 0.0,
         "js_forks": divergence[fork].sum() / divergence.sum(),
@@ -107,7 +119,7 @@ def test_a_model_and_itself_gives_zeros_and_ones():
             assert value == 1, name
         elif name.startswith("tokens/tail/"):  # of other answers: as large as chance has it
             assert 0.05 < (value or 0) < 20, name
-        elif not any(word in name for word in ("entropy_", "logp")):
+        elif not any(word in name for word in ("entropy_", "logp", "first_", "others_")):
             assert value is None or abs(value) < 1e-6, name
 
 
@@ -119,3 +131,20 @@ def test_tokens_that_are_not_listed_are_behind_all_that_are():
     from rlvr_dir.audit.tokens import TOP, traced_tokens
 
     assert traced_tokens({"rl": [made]}).place.tolist() == [TOP]
+
+
+def test_a_quantile_and_its_interval_cover_the_truth():
+    """Of 300 draws of 40 problems from one distribution, about 95 % of the intervals cover its quantiles."""
+    import pandas
+
+    from rlvr_dir.audit.tokens import quantile
+
+    random = np.random.default_rng(0)
+    unit = pandas.Categorical(np.repeat(np.arange(40), 50))
+    covered = {0.5: 0, 0.9: 0}
+    for _ in range(300):
+        frame = pandas.DataFrame({"x": random.exponential(size=2000), "unit": unit})
+        for share in covered:
+            found = quantile("x", share)(frame)
+            covered[share] += (found.low or 0) <= -np.log(1 - share) <= (found.high or np.inf)
+    assert all(0.91 <= hits / 300 <= 0.985 for hits in covered.values()), covered

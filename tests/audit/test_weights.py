@@ -59,6 +59,13 @@ def test_a_change_of_rank_two(made):
     )
     rounded = [(base[name].bfloat16(), rl[name].bfloat16()) for name in base]
     assert found["equal_bf16"].value == pytest.approx(sum(int((a == b).sum()) for a, b in rounded) / whole)
+    smallest = differ = 0
+    for name, tensor in base.items():
+        size = tensor.abs().numpy().ravel()
+        moved = (tensor.bfloat16() != rl[name].bfloat16()).numpy().ravel()
+        differ += moved.sum()
+        smallest += moved[np.argsort(size)[: -(-size.size // 10)]].sum()
+    assert found["smallest"].value == pytest.approx(smallest / differ)
     for kind, name in NAMES.items():
         change = np.linalg.norm(rl[name] - base[name]) / np.linalg.norm(base[name])
         assert found[f"change/{kind.lower()}"].value == pytest.approx(change, rel=1e-5)
@@ -120,6 +127,98 @@ def test_what_is_in_one_checkpoint_alone_is_left_out(made, tmp_path):
     strange = Pair(base=pair.base, rl=checkpoint(tmp_path / "strange", {"x": torch.zeros(3)}))
     with refuses("base", "0", "5"):
         weight_changes(strange)
+
+
+def test_two_types_are_rounded_to_the_coarser_one(made, tmp_path):
+    """A bfloat16 base beside its float32 self differs in nothing; only a change that bfloat16 shows is one."""
+    pair, base, rl = made
+    narrow = {name: tensor.bfloat16() for name, tensor in base.items()}
+    beside = Pair(base=checkpoint(tmp_path / "narrow", narrow), rl=pair.base)
+    same = weight_changes(beside)
+    assert (same.equal == same.numbers).all()
+    assert {*same.rounded} == {"bfloat16"}
+    found = values(weight_changes(beside.replace(rl=pair.rl)))
+    numbers = sum(tensor.numel() for tensor in base.values())
+    equal = sum(int((narrow[name] == rl[name].bfloat16()).sum()) for name in base)
+    assert found["equal"].value == found["equal_bf16"].value == pytest.approx(equal / numbers)
+    change = sum(float((rl[name].bfloat16().float() - narrow[name].float()).square().sum()) for name in base)
+    size = sum(float(tensor.float().square().sum()) for tensor in narrow.values())
+    assert found["change/all"].value == pytest.approx((change / size) ** 0.5, rel=1e-5)
+    assert "rounded" not in weight_changes(pair)
+
+
+EXPERTS = "model.layers.0.mlp.experts.down_proj"
+
+
+def experts(rank_of):
+    """A stack of experts, and one whose changes have these ranks; and the first energies by numpy."""
+    random = torch.Generator().manual_seed(3)
+    base = torch.randn(len(rank_of), 12, 10, generator=random)
+    changes = [torch.randn(12, r, generator=random) @ torch.randn(r, 10, generator=random) for r in rank_of]
+    energies = [np.linalg.svd(change.numpy(), compute_uv=False) ** 2 for change in changes]
+    return base, base + torch.stack(changes), energies
+
+
+def test_each_expert_of_a_stack_is_a_matrix(tmp_path):
+    base, rl, energies = experts([1, 3, 6])
+    router = torch.ones(3, 10)
+    pair = Pair(
+        base=checkpoint(tmp_path / "base", {EXPERTS: base, "model.layers.0.mlp.gate.weight": router}),
+        rl=checkpoint(tmp_path / "rl", {EXPERTS: rl, "model.layers.0.mlp.gate.weight": router}),
+    )
+    changes = weight_changes(pair)
+    stack = changes[changes.tensor == EXPERTS]
+    assert stack["rank"].tolist() == [1, 3, 6]
+    assert (stack.kind == "MLP").all()
+    found = values(changes)
+    assert found["spectra"].value == 3
+    assert found["first"].value == pytest.approx(sum(e[0] for e in energies) / sum(e.sum() for e in energies), rel=1e-4)
+    assert found["rank"].value == pytest.approx(np.mean([1, 3, 6]) / 10)
+    assert found["first"].low is None, "all matrices were read"
+    assert changes.numbers.sum() == 3 * 12 * 10 + 30
+
+
+def test_experts_that_are_split_on_one_side_have_no_change(tmp_path):
+    base, rl, _ = experts([1, 3, 6])
+    rest = {"model.layers.0.mlp.gate.weight": torch.ones(3, 10), NAMES["embeddings"]: torch.ones(90, 10)}
+    split = {f"model.layers.0.mlp.experts.{i}.down_proj.weight": matrix.clone() for i, matrix in enumerate(rl)}
+    pair = Pair(
+        base=checkpoint(tmp_path / "base", {EXPERTS: base, **rest}),
+        rl=checkpoint(tmp_path / "rl", {**split, **rest}),
+    )
+    found = values(weight_changes(pair))
+    assert found["change/mlp"].value is None
+    assert (found["change/embeddings"].value, found["apart"].value) == (0, 4)
+
+
+@pytest.mark.parametrize("role", ["base", "rl"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("kind", ["MLP", "vectors"])
+def test_numbers_that_are_none_are_named(made, tmp_path, role, value, kind):
+    pair, *tensors = made
+    broken = {name: tensor.clone() for name, tensor in dict(zip(("base", "rl"), tensors, strict=True))[role].items()}
+    broken[NAMES[kind]].view(-1)[5] = value
+    with refuses(role, NAMES[kind]):
+        weight_changes(pair.replace(**{role: checkpoint(tmp_path / "broken", broken)}))
+
+
+def test_a_vector_stored_as_a_matrix_is_no_sample(tmp_path):
+    """A matrix of one row has no spectrum, so that those of all others are no sample, and have no interval."""
+    random = torch.Generator().manual_seed(4)
+    base = {
+        name: torch.randn(shape, generator=random) for name, shape in {"a.weight": (8, 6), "b.weight": (1, 6)}.items()
+    }
+    rl = {name: tensor + 0.1 * torch.randn(tensor.shape, generator=random) for name, tensor in base.items()}
+    pair = Pair(base=checkpoint(tmp_path / "base", base), rl=checkpoint(tmp_path / "rl", rl))
+    assert values(weight_changes(pair))["first"].low is None
+
+
+def test_masks_and_positions_are_no_weights(made, tmp_path):
+    pair, *tensors = made
+    more = {"model.position_ids": torch.arange(50), "model.mask": torch.ones(2, 2, dtype=torch.bool)}
+    base, rl = (checkpoint(tmp_path / f"with-{i}", {**each, **more}) for i, each in enumerate(tensors))
+    ours, theirs = weight_changes(Pair(base=base, rl=rl)), weight_changes(pair)
+    assert ours.equals(theirs)
 
 
 def test_an_adapter_is_merged_first(peaked_pair, tmp_path):

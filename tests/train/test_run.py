@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlvr_dir.checkpoints.adapter import merge_adapter, trained_on
+from rlvr_dir.checkpoints.adapter import trained_on
+from rlvr_dir.checkpoints.rewrite import whole as whole_rl
 from rlvr_dir.config import Pair
 from rlvr_dir.tiny import tiny_pair
 from rlvr_dir.tiny.problems import rl_problems
@@ -205,8 +206,8 @@ def test_adapters_are_trained_saved_as_such_or_merged_and_gone_on_with(tmp_path)
     adapter, whole = (tmp_path / name / "seed-0" / "rl" for name in ("killed", "whole"))
     assert not list(adapter.glob("model*"))
     base = AutoModelForCausalLM.from_pretrained(tiny_pair().base).state_dict()
-    merge_adapter(Pair(base=tiny_pair().base, rl=str(adapter)), "float32", tmp_path / "merged")
-    decoded = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").state_dict()
+    with whole_rl(Pair(base=tiny_pair().base, rl=str(adapter))) as pair:
+        decoded = AutoModelForCausalLM.from_pretrained(pair.rl).state_dict()
     changed = set()
     for name, weight in weights(whole).items():
         torch.testing.assert_close(decoded[name], weight, rtol=0, atol=1e-7)

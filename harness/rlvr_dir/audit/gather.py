@@ -4,11 +4,14 @@ Everything goes through the loop of evaluations. So an interrupted audit goes on
 only what is missing, and an evaluation or a sweep that was there before is used.
 """
 
+import json
+import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pandas
 
 from rlvr_dir.analysis.expected import expected_replacements
@@ -22,7 +25,8 @@ from rlvr_dir.audit.tokens import TOP, traced_tokens
 from rlvr_dir.audit.weights import weight_changes
 from rlvr_dir.checkpoints.low_rank import write_low_rank
 from rlvr_dir.checkpoints.resolve import resolve
-from rlvr_dir.checkpoints.weights import INDEX
+from rlvr_dir.checkpoints.rewrite import quantised_as
+from rlvr_dir.checkpoints.weights import INDEX, tensors_of
 from rlvr_dir.config import Decoding, EvalSpec, Pair
 from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.decode import Engine, open_engine
@@ -34,16 +38,23 @@ from rlvr_dir.evals.loop import evaluate, opened, run_jobs
 from rlvr_dir.evals.plan import PlanRow
 from rlvr_dir.evals.plan_jobs import rows_of
 from rlvr_dir.evals.traces import criterion_values, rollouts
+from rlvr_dir.files import write_file
 from rlvr_dir.problems.benchmark import Benchmark, named, presentation_beside, problems_of
 from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark
 from rlvr_dir.progress import phase, showing
 from rlvr_dir.records import RecordStore, Row, fingerprint
+from rlvr_dir.records.store import SPREADS, stored_spreads
 from rlvr_dir.results import EvalResult, frame
 from rlvr_dir.results.replacements import Replacements
 from rlvr_dir.sweep.matched import is_uniform
 from rlvr_dir.sweep.taus import gate_of
 
+DEQUANTISED = (
+    "RL is quantised ({}). Its weights were dequantised before anything was measured; activations are not quantised "
+    "here, although a server of this checkpoint may quantise them too."
+)
+ROUNDED = "One checkpoint is stored in {0}, the other in a finer type. Both were rounded to {0} to compare weights."
 ALONE = (Decoding(mode="base"), Decoding(mode="rl"))
 
 
@@ -51,9 +62,10 @@ ALONE = (Decoding(mode="base"), Decoding(mode="rl"))
 class Evidence:
     """Hold what is known of one pair: a frame by what claims read, and why others are not to be had, by group.
 
-    `same` is True if both models are one. `speed` is in tokens a second; it is None if nothing was decoded. `tokens`
-    are the token statistics, and `replaced` the tokens that change where RL writes base's tokens; they are there for
-    the audited pair, if rows of tokens are asked for.
+    `same` is True if both models are one. `speed` is in tokens a second; it is None if nothing was decoded. `notes` are
+    sentences that a reader of the numbers needs. For the audited pair, if rows of tokens are asked for, `tokens` are
+    the token statistics, `replaced` the tokens that change where RL writes base's tokens, and `floors` the frames of
+    traces of the same weights, by column.
     """
 
     pair: Pair
@@ -63,6 +75,8 @@ class Evidence:
     speed: float | None = None
     tokens: Analysis | None = None
     replaced: Replacements | None = None
+    floors: dict[str, Frame] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,7 @@ def gather(
     low_rank: Sequence[int] = (),
     models: Path,
     counted: bool = False,
+    floor: bool = False,
     progress: bool = True,
 ) -> Evidence:
     """Return what the claims of some groups read of one pair; decode what the records do not hold.
@@ -123,17 +138,22 @@ def gather(
         low_rank: ranks of ΔW whose models are scored, with outcomes.
         models: folder that receives these models.
         counted: whether the statistics of tokens are made, too.
+        floor: whether base scores the responses beside itself, too.
 
     Raises:
         UserError: another process writes a record, or the disk is full.
     """
     pair = resolve(spec.pair)
     evidence = Evidence(pair, same=pair.models["base"] == pair.models["rl"])
+    if (method := quantised_as(*pair.models["rl"])) is not None:
+        evidence.notes.append(DEQUANTISED.format(method))
     if "weights" in groups:
         try:
             with showing(progress), phase("comparing weights"):
                 evidence.frames["weights"] = weights = weight_changes(pair)
                 evidence.same |= bool((weights.equal == weights.numbers).all())
+                rounded = weights.rounded.dropna().unique() if "rounded" in weights else ()
+                evidence.notes += [ROUNDED.format(dtype) for dtype in rounded]
         except UserError as error:
             evidence.missing["weights"] = str(error)
     decoded = decoded_groups(groups, questions, evidence)
@@ -146,6 +166,7 @@ def gather(
         return evidence
     results: list[EvalResult] = []
     jobs: list[Job] = []
+    right: dict[tuple[str, str, int], bool] = {}
     with showing(progress), closing(engine):
         decoded = traceable_groups(decoded, engine, evidence)
         if {"tokens", "interventions"} & {*decoded}:
@@ -153,10 +174,12 @@ def gather(
             jobs = traced_jobs(spec, engine, questions, store)
             for done in run_jobs(engine, jobs, store, progress=progress):
                 evidence.speed = done.tokens_per_second or evidence.speed
+                right |= {(done.job.decoding.mode, *key): verdict.correct for key, verdict in done.verdicts.items()}
         if "tokens" in decoded:
             with phase("reading traces"):
                 rows = {mode.mode: _rows(jobs, mode, records) for mode in ALONE}
-                evidence.frames["traces"] = traced_tokens(rows, _families(jobs))
+                marks = {*engine.eos_token_ids, *engine.tokenizer.all_special_ids}
+                evidence.frames["traces"] = traced_tokens(rows, _families(jobs), right, marks)
                 if counted:
                     _count_tokens(evidence, jobs, records, engine)
         if "interventions" in decoded:
@@ -166,6 +189,18 @@ def gather(
             evidence.frames["points"] = point_frame(points, by_decoding)
         elif "outcomes" in decoded:
             results = _evaluated(spec, ALONE, engine, records, progress)
+    if "tokens" in decoded and floor:
+        from rlvr_dir.audit.floor import floors, spreads  # which bring torch
+
+        rows = {mode.mode: _rows(jobs, mode, records) for mode in ALONE}
+        try:
+            with showing(progress), phase("scoring base beside itself"):
+                temperature = jobs[0].sampling.temperature or 1.0
+                evidence.floors = floors(pair, engine.dtype, spec.engine.device, rows, temperature)
+            spread = {f"{fingerprint(*pair.models['base'])} {engine.dtype}": spreads(evidence.floors.values())}
+            write_file(records.parent / SPREADS, json.dumps(stored_spreads(records) | spread, indent=1).encode())
+        except UserError as error:
+            evidence.notes.append(f"The floor was not measured: {error}")
     if "outcomes" in decoded:
         alone = [_responses(results, decoding) for decoding in ALONE]
         ranked = [
@@ -237,7 +272,10 @@ def _families(jobs: Sequence[Job]) -> dict[str, str]:
 
 
 def _responses(results: Sequence[EvalResult], decoding: Decoding) -> Frame:
-    return frame([result for result in results if result.decoding == decoding])
+    """Return the responses of a decoding, with the number of its answer in each problem (`vote`)."""
+    chosen = [result for result in results if result.decoding == decoding]
+    votes = [np.full(result.n_tokens.shape, -1) if result.votes is None else result.votes for result in chosen]
+    return frame(chosen).assign(vote=np.concatenate([of_result.ravel() for of_result in votes]))
 
 
 def _evaluated(
@@ -253,10 +291,12 @@ def _of_rank(
     """Return the responses of base with the part of ΔW of a rank, written where it is not there yet."""
     weights = digest_of([fingerprint(*model) for model in pair.models.values()])
     folder = models / f"{rank_name(rank, rescale).replace(' ', '-')}-{weights}"
-    if not (folder / INDEX).is_file():
+    if not (folder / INDEX).is_file() or {t.dtype for t in tensors_of(str(folder)).values()} & {"BF16", "F16"}:
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier version: rounded, so of no low rank
         with showing(progress), phase(f"writing rank {rank}"):
             write_low_rank(pair, rank, folder, rescale=rescale)
-    of_rank = spec.model_copy(update={"pair": pair.replace(rl=str(folder), rl_revision=None)})
+    engine = spec.engine.model_copy(update={"dtype": "float32"})  # rounded, its change would have full rank
+    of_rank = spec.model_copy(update={"pair": pair.replace(rl=str(folder), rl_revision=None), "engine": engine})
     with showing(progress), opened(of_rank) as engine:
         results = _evaluated(of_rank, ALONE[1:], engine, records, progress)
     return frame(results).assign(decoding=rank_name(rank, rescale))

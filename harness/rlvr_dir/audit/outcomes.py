@@ -65,6 +65,34 @@ def length(decoding: str) -> Callable[[Frame], Estimate]:
     return of
 
 
+def tokens_per_right(decoding: str) -> Callable[[Frame], Estimate]:
+    """Estimate the tokens of all responses for each one that is right."""
+
+    def of(responses: Frame) -> Estimate:
+        right, tokens = (table(responses, column, decoding).sum(axis=1) for column in ("correct", "tokens"))
+        rate = stats.token_mean(right, tokens, families_of(responses))  # right responses a token
+        if not rate.value:
+            return Estimate(None)
+        low, high = (1 / end if end and end > 0 else None for end in (rate.high, rate.low))
+        return Estimate(1 / rate.value, low, high)
+
+    return of
+
+
+def calibration_error(decoding: str) -> Callable[[Frame], Estimate]:
+    """Estimate the expected calibration error of majority votes, in ten bins of their share of the samples."""
+
+    def of(responses: Frame) -> Estimate:
+        votes, right = (table(responses, column, decoding) for column in ("vote", "correct"))
+        votes = np.where(np.isnan(votes), -1, votes).astype(int)
+        agree = np.array([np.bincount(row + 1, minlength=2)[1:].max() for row in votes]) / votes.shape[1]
+        gaps = agree - stats.maj_at_k_per_problem(votes, right, votes.shape[1])
+        bins = np.ceil(10 * agree - 1e-9).astype(int)
+        return Estimate(np.abs(np.bincount(bins, gaps)).sum() / agree.size)
+
+    return of
+
+
 def gain(responses: Frame) -> Estimate:
     """Estimate RL's Avg minus base's, paired by problem."""
     rl, base = (table(responses, "correct", model) for model in ("rl", "base"))
@@ -128,7 +156,10 @@ def rank_claim(rank: int, rescale: bool) -> Claim:
         means, families = [each.mean(axis=1) for each in right], families_of(responses)
         return stats.share_of_gain(*means, samples=right[0].shape[1], families=families)
 
-    how = "0 % is base's accuracy, 100 % RL's. Every matrix, embeddings too; vectors (norms, biases) are RL's."
+    how = (
+        "0 % is base's accuracy, 100 % RL's. Every matrix, embeddings too; vectors (norms, biases) are RL's. The model "
+        "is written and decoded in float32, because rounded to a narrower type its change would have full rank."
+    )
     sentence = f"Share of RL's gain with only a rank-{rank} part of ΔW" + ", rescaled to the norm of ΔW" * rescale
     sources = (Source("2510.00553", "abstract", "8 models, rescaled", "over 99 %"),) if rank == 1 and rescale else ()
     return Claim(f"outcomes/{name.replace(' ', '/')}", "scores", sentence, how, of, sources, of_gain=True)
@@ -162,6 +193,14 @@ CLAIMS: tuple[Claim, ...] = (
         "Share of responses.", share("truncated", model)) for model, name in MODELS.items()),
     *(Claim(f"outcomes/tokens/{model}", "scores", f"Length of {name}'s responses", "Mean, tokens.", length(model),
         unit=1.0, suffix=" tokens") for model, name in MODELS.items()),
+    *(Claim(f"outcomes/tokens_per_right/{model}", "scores", f"Tokens that {name} writes for each correct response",
+        "All tokens of all responses, over the number of correct ones.", tokens_per_right(model),
+        unit=1.0, suffix=" tokens", digits=0) for model, name in MODELS.items()),
+    *(Claim(f"outcomes/calibration_error/{model}", "scores", f"Calibration error of majority votes of {name}",
+        "Expected calibration error: the share of the {k} samples that agree with the majority, against how often it "
+        "is right, in ten bins of that share. It is too large with few problems, so it has no interval.",
+        calibration_error(model),
+        (Source("2509.21882"), Source("2601.13284")) if model == "rl" else ()) for model, name in MODELS.items()),
     *(Claim(f"outcomes/pass/{model}", "scores", f"Problems that {name} solves in {{k}} samples (Pass@{{k}})", PROBLEMS,
         pass_all(model)) for model, name in MODELS.items()),
     Claim("outcomes/solved/base", "scores", "Problems that only base solves in {k} samples", PROBLEMS,

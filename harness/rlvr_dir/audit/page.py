@@ -4,7 +4,7 @@ write(report(audit), Path("audit"))          # report.html, report.md, tables/ a
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,9 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
         "traces": concentration_figure,
         "weights": layer_figure,
     }
-    front = tuple(draw(audit.frames[reads]) for reads, draw in pictures.items() if reads in audit.frames)
+    steps = audit.analysis.facts.get("steps")
+    charts = [step_chart(claim, audit, steps) for claim in audit.claims if steps and claim.name in CHARTS]
+    front = (*charts, *(draw(audit.frames[reads]) for reads, draw in pictures.items() if reads in audit.frames))
     missing, chapters = audit.analysis.facts["missing"], list[Chapter]()
     for group in dict.fromkeys(claim.group for claim in audit.claims):
         why_not = {name: missing[name][group] for name in audit.columns if group in missing[name]}
@@ -103,6 +105,7 @@ def lines(audit: Audit) -> list[str]:
     sentences.append(f"Base is {place(pair.base)}, RL is {place(pair.rl)}.{drawn if facts['tasks'] else ''}")
     for name in facts["same"]:
         sentences.append(f"Base and RL of {name} are the same model, so every number is that of no change.")
+    sentences += facts.get("notes", [])
     sentences += [f"Further columns: {', '.join(beside)}."] if beside else []
     units = [f"the {count} families of {name}" for name, count in facts["families"].items()]
     units += [f"the problems of {name}" for name in facts["tasks"] if units and name not in facts["families"]]
@@ -125,6 +128,8 @@ SUMMARY = (  # sentences of numbers by the names of their claims; one that lacks
     "{interventions/resample/delta_logp}.",
     "At these tokens, writing RL's token instead of another token of base's is worth {interventions/token/delta_logp}. "
     "Letting RL decide which of them to drop is worth {interventions/own_draw/delta_logp} over resampling from base.",
+    "KL(base ‖ RL) on base's responses has a mean of {tokens/kl_base_rl/base}, a median of {tokens/kld_50/base}, a "
+    "99.9 % quantile of {tokens/kld_99.9/base} and a maximum of {tokens/kld_100/base}.",
     "Both models have the same most likely token at {tokens/same_top/rl} of the positions in RL's responses. Half of "
     "their Jensen–Shannon divergence (JS) is on {tokens/js_half/rl} of the positions.",
     "{weights/equal_bf16} of the weights are identical in bfloat16. The first singular value of each ΔW contains "
@@ -152,7 +157,8 @@ def claim_tables(audit: Audit, group: str) -> tuple[Section, ...]:
     published: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
     for claim in (claim for claim in audit.claims if claim.group == group):
-        numbers = {name: _number(claim, audit.estimates[claim.name, name]) for name in audit.columns}
+        measured = [name for name in audit.columns if (claim.name, name) in audit.estimates]
+        numbers = {name: _number(claim, audit.estimates[claim.name, name]) for name in measured}
         link = f"https://arxiv.org/abs/{claim.sources[0].arxiv}" if claim.sources else ""
         sentence, how = claim.words(audit.analysis.facts["samples"])
         if claim.sources:
@@ -175,6 +181,36 @@ def _number(claim: Claim, estimate: Estimate) -> Cell:
 
 
 # The pictures
+
+
+CHARTS = (  # rows that are drawn against the step of a training
+    "outcomes/avg/rl", "tokens/kl_rl_base/rl", "tokens/same_top/rl", "outcomes/tokens/rl", "weights/change/all",
+)  # fmt: skip
+
+
+def step_chart(claim: Claim, audit: Audit, steps: Mapping[str, int]) -> Section:
+    """Draw a row against the step of each column that is one; other columns are level lines."""
+    numbers = {
+        column: Estimate(*(end and claim.unit * end for end in (one.value, one.low, one.high)))
+        for (name, column), one in audit.estimates.items()
+        if name == claim.name and one.value is not None
+    }
+    at, title = sorted((step, column) for column, step in steps.items() if column in numbers), claim.words(None)[0]
+    with drawing(f"audit-steps-{claim.name}", 2.6) as canvas:
+        line(canvas.one, [step for step, _ in at], [numbers[column] for _, column in at], "steps", **look(0))
+        for i, column in enumerate(column for column in numbers if column not in steps):
+            style = {"color": look(i + 1)["color"], "linestyle": ":", "linewidth": 1}
+            canvas.one.axhline(numbers[column].value, label=column, **style)
+        canvas.one.set_xlabel("step")
+        canvas.one.set_ylabel(claim.suffix.strip())
+        canvas.one.legend()
+    rows = [
+        {"column": column, "step": steps.get(column), "value": one.value, "low": one.low, "high": one.high}
+        for column, one in numbers.items()
+    ]
+    note = "Bars are 95 % intervals over problems; steps share their noise. Level lines are further columns."
+    alt = f"Line chart: {title} against the step of the training."
+    return Section(f"steps-{claim.name.replace('/', '-')}", title, frame(rows), (note,), canvas.svg, alt)
 
 
 def accuracy_figure(points: Frame) -> Section:

@@ -23,13 +23,16 @@ from rlvr_dir.audit.claim import GROUPS, Claim, Frame
 from rlvr_dir.audit.gather import Evidence, Questions, decoded_groups, gather, planned
 from rlvr_dir.checkpoints.read import check_place
 from rlvr_dir.checkpoints.resolve import resolve
+from rlvr_dir.checkpoints.sharpen import write_sharpened
+from rlvr_dir.checkpoints.weights import INDEX
 from rlvr_dir.config import EvalSpec, Pair, load_eval, parse
+from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import DamagedError, UserError, mention, unknown
 from rlvr_dir.evals.plan import PROMPT, Gpus, Plan, memory_of
 from rlvr_dir.evals.speed import speed_of
 from rlvr_dir.files import check_writable, write_file
 from rlvr_dir.problems.benchmark import Benchmark
-from rlvr_dir.progress import say
+from rlvr_dir.progress import phase, say
 from rlvr_dir.records import fingerprint
 from rlvr_dir.report.rows import estimate
 from rlvr_dir.results.replacements import Replacements
@@ -54,12 +57,16 @@ class Request:
     """Hold what is audited: the pair, the tasks and the sampling of `spec`, which groups of rows, and pairs beside it.
 
     Several pairs of one column are seeds of one training. `low_rank` are ranks of ΔW whose models are scored.
+    With `floor` and rows of tokens, further columns are base beside itself. `steps` has the step of a training of each
+    column that is one.
     """
 
     spec: EvalSpec
     rows: Sequence[str] = tuple(GROUPS)
     beside: Mapping[str, Sequence[Pair]] = field(default_factory=dict)
     low_rank: Sequence[int] = ()
+    floor: bool = True
+    steps: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, list[EvalSpec]]:
@@ -145,15 +152,28 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
     kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": records.parent / "low-rank", "progress": progress}
     chosen = tuple(claim for claim in claims(request.low_rank) if claim.group in request.rows)
     evidence: dict[str, list[Evidence]] = {}
-    numbers: dict[str, list[Estimate]] = {}
+    numbers: dict[str, list[Estimate | None]] = {}
     for column, specs in request.columns.items():
         seeds = evidence[column] = [
-            gather(spec, request.rows, questions, records, counted=column == THIS, **kwargs) for spec in specs
+            gather(
+                spec,
+                request.rows,
+                questions,
+                records,
+                counted=column == THIS,
+                floor=column == THIS and request.floor,
+                **kwargs,
+            )
+            for spec in specs
         ]
         numbers[column] = [over_seeds([estimate_of(claim, seed) for seed in seeds], *claim.range) for claim in chosen]
         for seed in seeds if column != THIS else ():  # which may be large, and are drawn of the pair itself alone
             seed.frames = {}
     [this] = evidence[THIS]
+    for column, traces in this.floors.items():
+        same = Evidence(this.pair.replace(rl=this.pair.base, rl_revision=this.pair.base_revision), {"traces": traces})
+        evidence[column] = [same]
+        numbers[column] = [estimate_of(claim, same) if claim.reads == "traces" else None for claim in chosen]
     if not this.frames:
         raise UserError("; ".join(dict.fromkeys(this.missing.values())))
     speeds = [seed.speed for seeds in evidence.values() for seed in seeds if seed.speed]
@@ -169,6 +189,19 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
         if this.tokens is not None:
             this.tokens.write(out)
     return Audit(chosen, analysis, this.frames, this.replaced)
+
+
+def sharpened(pair: Pair, temperature: float, folder: Path) -> Pair:
+    """Return base beside its sharpened copy, a placebo, which is written into the folder unless it is there.
+
+    Raises:
+        UserError: Base cannot be sharpened.
+    """
+    place = folder / f"sharp-{temperature:g}-{digest_of(fingerprint(*pair.models['base']))}"
+    if not (place / INDEX).is_file():
+        with phase("sharpening base"):
+            write_sharpened(pair.base, temperature, place, pair.base_revision)
+    return pair.replace(rl=str(place), rl_revision=None)
 
 
 def beside_of(texts: Sequence[str]) -> dict[str, list[Pair]]:
@@ -199,6 +232,7 @@ def audit(
     rows: str | Sequence[str] = tuple(GROUPS),
     beside: Mapping[str, tuple[str, str]] | None = None,
     low_rank: Sequence[int] = (),
+    floor: bool = False,
     records: str | Path = "runs/records",
     out: str | Path | None = None,
     **options: Any,
@@ -212,6 +246,7 @@ def audit(
         rows: groups of rows, of `tokens`, `weights`, `interventions` (the hours) and `outcomes`.
         beside: further pairs, (base, rl) by the name of their column.
         low_rank: ranks of ΔW whose models are scored.
+        floor: whether rows of tokens are measured of base beside itself, too.
         records: store of rollouts; what it holds is not decoded again.
         out: folder for `audit.json` and `audit.csv`, which replace those of an earlier audit. None writes no file.
         options: as those of the command: `limit`, `temperature`, `max_tokens`, `backend`, ...
@@ -228,20 +263,24 @@ def audit(
     spec = load_eval({}, {**pair, "samples": drawn, **options})
     others = {name: [parse(Pair, {"base": str(b), "rl": str(r)})] for name, (b, r) in (beside or {}).items()}
     groups = [name.strip() for name in rows.split(",")] if isinstance(rows, str) else rows
-    request = Request(spec, groups, others, low_rank)
+    request = Request(spec, groups, others, low_rank, floor)
     return run_audit(request, records=Path(records), out=None if out is None else Path(out)).analysis.frame("rows")
 
 
 def table_rows(
-    chosen: Sequence[Claim], numbers: Mapping[str, Sequence[Estimate]], samples: int | None
+    chosen: Sequence[Claim], numbers: Mapping[str, Sequence[Estimate | None]], samples: int | None
 ) -> tuple[dict[str, Any], ...]:
-    """Return the table as plain rows, one a claim and column; `numbers` are those of the claims by column."""
+    """Return the table as plain rows, one a claim and column; `numbers` are those of the claims by column.
+
+    A column has no row for a claim whose number is None.
+    """
     return tuple(
         {"group": claim.group, "name": claim.name, **dict(zip(("measured", "how"), claim.words(samples), strict=True)),
          "pair": column,
-         **columns(value=of_column[at]), "unit": claim.suffix.strip(), "published": claim.published}
+         **columns(value=number), "unit": claim.suffix.strip(), "published": claim.published}
         for at, claim in enumerate(chosen)
         for column, of_column in numbers.items()
+        if (number := of_column[at]) is not None
     )  # fmt: skip
 
 
@@ -284,11 +323,17 @@ def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequ
         "questions": ", ".join(_asked(request.spec, benchmark) for benchmark in benchmarks),
         "samples": sampling.samples if sampling else None,
         "sampling": sampling.words if sampling else None,
+        "steps": dict(request.steps),
+        "notes": [f"{name}: {note}" for name, seeds in evidence.items() for note in _notes(seeds)],
         "same": [name for name, seeds in evidence.items() if any(seed.same for seed in seeds)],
         "missing": {
             name: {k: why for seed in seeds for k, why in seed.missing.items()} for name, seeds in evidence.items()
         },
     }
+
+
+def _notes(seeds: Sequence[Evidence]) -> list[str]:
+    return list(dict.fromkeys(note for seed in seeds for note in seed.notes))
 
 
 def _families(spec: EvalSpec, benchmark: Benchmark) -> int:

@@ -3,14 +3,14 @@
 A trace looks at both models at the sampling temperature, before top-p cuts either.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas
 
 from rlvr_dir import stats
-from rlvr_dir.audit.claim import NATS, Claim, Frame, Source
+from rlvr_dir.audit.claim import NATS, POINTS, Claim, Frame, Source
 from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.records import Row
 from rlvr_dir.stats import Estimate
@@ -18,6 +18,8 @@ from rlvr_dir.stats import Estimate
 TOP = 10  # most likely tokens of base among which RL's most likely one is looked for
 FACTS = ("logp_base", "logp_rl", "entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "js", "delta_logp")
 DIVERGENCES, ROUNDING = ["kl_rl_base", "kl_base_rl", "js"], 1e-6  # nats that float32 makes of two equal models
+MASS = ("first_base", "others_base", "first_rl", "others_rl")
+COLUMNS = (*FACTS, "place", "position", *MASS, "right", "mark")
 OWNERS = {"rl": "RL's answers", "base": "base's answers"}
 TENTHS = 10
 FORKS = 0.2  # of all tokens, those of the highest entropy
@@ -29,28 +31,40 @@ TAILS = {
 }  # fmt: skip
 
 
-def traced_tokens(rows: Mapping[str, Iterable[Row]], families: Mapping[str, str] | None = None) -> Frame:
+def traced_tokens(
+    rows: Mapping[str, Iterable[Row]],
+    families: Mapping[str, str] | None = None,
+    right: Mapping[tuple[str, str, int], bool] | None = None,
+    marks: Collection[int] = (),
+) -> Frame:
     """Return a row a token of traced responses, by who wrote them (`decoding`), and what both models think of it.
 
     `place` is that of RL's most likely token among base's likeliest, 0 where both have the same, `TOP` where it is none
     of them. `logp_base`, `logp_rl` and `delta_logp` are of the token that was written. A divergence that is no larger
     than rounding is 0. `unit` is what intervals are over: the problem, or its family where `families` has one.
+    `first_base` and `others_base` are base's probabilities of its most likely token and of its next nine together.
+    `right` is the verdict on the response, by who wrote it, problem and sample, 0.5 if there is none. `mark` is 1 if
+    the token is one of `marks`.
 
     Raises:
         ValueError: a response was decoded without a trace.
     """
-    labels, tables, families = [], [], families or {}
+    labels, tables, families, right = [], [], families or {}, right or {}
     for decoding, row in ((decoding, row) for decoding, of_decoding in rows.items() for row in of_decoding):
         trace = trace_of(row)
         (base, _), (rl, _) = trace.likeliest("base"), trace.likeliest("rl")
         hits = base[:, :TOP] == rl[:, :1]  # (tokens, TOP)
         place = np.where(hits.any(1), hits.argmax(1), TOP).astype(np.float32)
         positions = np.arange(row.n_tokens, dtype=np.float32)
-        tables.append(np.column_stack([*map(trace.fact, FACTS), place, positions]))
+        tops = [np.exp(trace.likeliest(model)[1][:, :TOP]) for model in ("base", "rl")]
+        mass = [part for top in tops for part in (top[:, 0], top[:, 1:].sum(1))]
+        verdict = np.full_like(positions, right.get((decoding, row.problem, row.sample), 0.5))
+        marked = np.isin(trace.proposed, [*marks])
+        tables.append(np.column_stack([*map(trace.fact, FACTS), place, positions, *mass, verdict, marked]))
         labels.append((decoding, families.get(row.problem, row.problem), row.sample, row.n_tokens))
     answers = pandas.DataFrame(labels, columns=pandas.Index(["decoding", "unit", "sample", "length"]))
     answers = answers.astype({"decoding": "category", "unit": "category"})
-    tokens = pandas.DataFrame(np.concatenate(tables), columns=pandas.Index([*FACTS, "place", "position"]))
+    tokens = pandas.DataFrame(np.concatenate(tables), columns=pandas.Index(COLUMNS))
     tokens[DIVERGENCES] = tokens[DIVERGENCES].where(tokens[DIVERGENCES] > ROUNDING, 0.0)
     return answers.loc[answers.index.repeat(answers.length)].reset_index(drop=True).join(tokens)
 
@@ -82,6 +96,33 @@ def mean(fact: str) -> Callable[[Frame], Estimate]:
 def mean_of_responses(fact: str) -> Callable[[Frame], Estimate]:
     """Estimate the mean over responses of the sum of a fact."""
     return lambda tokens: stats.token_mean(by_unit(tokens, tokens[fact]), by_unit(tokens, tokens.position == 0))
+
+
+def quantile(fact: str, share: float) -> Callable[[Frame], Estimate]:
+    """Estimate a quantile of a fact over tokens; its interval is that of the share of tokens below it (Woodruff)."""
+
+    def of(tokens: Frame) -> Estimate:
+        if not len(values := tokens[fact]):
+            return Estimate(None)
+        value, *_ = np.quantile(values, [share], method="inverted_cdf")
+        below = stats.mass_share(by_unit(tokens, values <= value), counts(tokens))
+        if below.value is None or below.low is None or below.high is None:
+            return Estimate(value)
+        ends = np.clip([share + end - below.value for end in (below.low, below.high)], 0, 1)
+        return Estimate(value, *np.quantile(values, ends, method="inverted_cdf"))
+
+    return of
+
+
+def right_minus_wrong(of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
+    """Estimate the share of tokens of which something is true, in right responses minus in wrong ones."""
+
+    def estimate(tokens: Frame) -> Estimate:
+        sides = [tokens.right == verdict for verdict in (1, 0)]
+        ours, theirs = ((by_unit(tokens, side & of(tokens)), by_unit(tokens, side)) for side in sides)
+        return stats.token_difference(ours, theirs)
+
+    return estimate
 
 
 def js_share(of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
@@ -201,6 +242,25 @@ CLAIMS: tuple[Claim, ...] = (
     *of_owners("kl_rl_base", "KL(RL ‖ base)", "Mean over positions, each cut at 30 nats.", mean("kl_rl_base"), **NATS),
     *of_owners("kl_base_rl", "KL(base ‖ RL)", "Mean over positions, each cut at 30 nats.", mean("kl_base_rl"),
         base_sources=(RAZOR,), **NATS),
+    *(claim for q, words in ((0.5, "Median"), (0.999, "99.9 % quantile"), (1, "Maximum"))
+        for claim in of_owners(f"kld_{100 * q:g}", f"{words} of KL(base ‖ RL)",
+            "Over positions, each cut at 30 nats, as llama.cpp prints it for a quantised model."
+            + " It has no interval." * (q == 1),
+            quantile("kl_base_rl", q) if q < 1 else lambda tokens: Estimate(float(tokens.kl_base_rl.max())),
+            **NATS)),
+    *of_owners("kl_marks", "KL(RL ‖ base) at end-of-text and template tokens",
+        "Mean over the positions where a special token was written.",
+        lambda tokens: mean("kl_rl_base")(tokens[tokens.mark == 1]), **NATS),
+    *of_owners("kl_marks_share", "Share of KL(RL ‖ base) at end-of-text and template tokens",
+        "Share of the sum over all positions.", lambda tokens: stats.mass_share(
+            by_unit(tokens, tokens.kl_rl_base * tokens.mark), by_unit(tokens, tokens.kl_rl_base))),
+    *(claim for model, name in (("base", "base"), ("rl", "RL"))
+        for part, words in (("first", "most likely token"), ("others", "tokens of ranks 2 to 10"))
+        for claim in of_owners(f"{part}_{model}", f"Probability of {name}'s {words}", "Mean over positions.",
+            mean(f"{part}_{model}"), sources=(Source("2510.14807"),))),
+    *of_owners("boosted", "Tokens that RL made more likely: in correct minus in wrong responses",
+        "Share of positions with Δ log p above 0.", right_minus_wrong(lambda tokens: tokens.delta_logp > 0),
+        sources=(Source("2605.08666", "abstract", "", "“remarkably similar”"),), **POINTS),
     *of_owners("answer_kl_rl_base", "KL(RL ‖ base) of a whole response", "Sum over positions, mean over responses.",
         mean_of_responses("kl_rl_base"), owners=("rl",), **{**NATS, "digits": 3}),
     *of_owners("answer_kl_base_rl", "KL(base ‖ RL) of a whole response", "Sum over positions, mean over responses.",

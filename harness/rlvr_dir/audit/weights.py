@@ -3,16 +3,16 @@
     changes = weight_changes(Pair(base="my-base", rl="my-rl"))     # a row a tensor
 
 Tensors are compared as the files have them: a head that is tied to the embeddings is in neither file and counts once,
-with these. An adapter is merged by PEFT first, which is what engines decode with. A tensor that one checkpoint alone
-has, or in another shape, has a row without numbers.
+with these. If one checkpoint is stored in a narrower type, both are rounded to it. An adapter is merged by PEFT first,
+which is what engines decode with, and a quantised RL is dequantised. A tensor with three dimensions, such as the
+experts of a layer, is a stack of matrices, with a row for each. A tensor that one checkpoint alone has, or in another
+shape, has a row without numbers.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from math import prod
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from safetensors import safe_open
 
 from rlvr_dir import stats
 from rlvr_dir.audit.claim import COUNT, Claim, Frame, Source
-from rlvr_dir.checkpoints.adapter import merge_adapter, trained_on
-from rlvr_dir.checkpoints.low_rank import energies
-from rlvr_dir.checkpoints.weights import Stored, tensors_of
+from rlvr_dir.checkpoints.low_rank import energies, is_stack
+from rlvr_dir.checkpoints.rewrite import whole
+from rlvr_dir.checkpoints.weights import FLOATS, Stored, refuse_codes, refuse_infinite, tensors_of
 from rlvr_dir.config import Pair
 from rlvr_dir.errors import UserError, mention
 from rlvr_dir.stats import Estimate
@@ -31,6 +31,7 @@ from rlvr_dir.stats import Estimate
 BUDGET = 4e12  # rows x columns x the smaller of both, over all matrices: a few minutes of spectra on two cores
 LEAST = 8  # matrices whose spectra are computed, however large
 SEED = 0
+_PRECISION = ("F64", "F32", "F16", "BF16")  # types, the finest first
 ATOL, RTOL = 1e-5, 1e-3  # changes that count as none, by 2505.11711 and by 2606.07082
 KINDS = {"attention": "attn|attention", "MLP": "mlp|feed_forward|experts", "embeddings and head": "embed|lm_head|wte"}
 VECTORS = "norms and biases"
@@ -44,10 +45,13 @@ def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
     (`spectrum` says of which); of the others they are missing.
 
     Raises:
-        UserError: less than half of RL's numbers have a partner in base, or files are not safetensors.
+        UserError: less than half of RL's numbers have a partner in base, files are not safetensors, or hold codes of a
+            quantisation that is not read, NaN or infinity.
     """
-    with TemporaryDirectory(prefix="rlvr-dir-merged-") as merged, ExitStack() as stack:
-        base, rl = (_tensors(pair, role, Path(merged)) for role in ("base", "rl"))
+    import torch
+
+    with whole(pair) as plain, ExitStack() as stack:
+        base, rl = (_tensors(plain, role) for role in ("base", "rl"))
         shapes = {name: base[name].shape for name in base if name in rl and base[name].shape == rl[name].shape}
         if 2 * sum(map(prod, shapes.values())) < sum(prod(tensor.shape) for tensor in rl.values()):
             raise UserError(
@@ -59,7 +63,8 @@ def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
                 value=pair.base,
                 accepted="two checkpoints of one architecture",
             )
-        sampled, rows = _sampled(shapes, budget), []
+        parts = {name: [*range(shape[0])] if is_stack(shape) else [None] for name, shape in shapes.items()}
+        sampled, rows = _sampled(shapes, parts, budget), []
         files = {tensor.file for tensor in (*base.values(), *rl.values())}
         opened = {file: stack.enter_context(safe_open(file, "pt")) for file in files}
         for name in sorted({*base, *rl}):
@@ -67,10 +72,18 @@ def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
             kind = next((kind for kind, words in KINDS.items() if re.search(words, name)), "others")
             row: dict[str, Any] = {"tensor": name, "kind": VECTORS if vector else kind}
             row["layer"] = int(layer[0]) if layer else None
-            if name in shapes:
-                both = [opened[tensors[name].file].get_tensor(name) for tensors in (base, rl)]
-                row |= compare(*both, spectrum=name in sampled)
-            rows.append(row)
+            if name not in shapes:
+                rows.append(row)
+                continue
+            both = [opened[tensors[name].file].get_tensor(name) for tensors in (base, rl)]
+            for role, tensor in zip(("base", "rl"), both, strict=True):
+                refuse_infinite(role, name, tensor)
+            if plain is pair and both[0].dtype != both[1].dtype:  # what is merged or dequantised has no type of its own
+                row["rounded"] = FLOATS[narrow := max(base[name].dtype, rl[name].dtype, key=_PRECISION.index)]
+                both = [tensor.to(getattr(torch, FLOATS[narrow])) for tensor in both]
+            for part in parts[name]:
+                one = both if part is None else [tensor[part] for tensor in both]
+                rows.append({**row, **compare(*one, spectrum=(name, part) in sampled)})
     return pandas.DataFrame(rows)
 
 
@@ -78,19 +91,23 @@ def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
     """Return the numbers of two tensors of one shape; with `spectrum` those of the singular values of their change.
 
     `change` and `size` are sums of squares, of ΔW and of W_base; `first`, `eight` and `hundredth` sums of energies,
-    squared singular values, of which `change` is the sum of all.
+    squared singular values, of which `change` is the sum of all. `smallest` counts the weights that differ in bfloat16
+    among the tenth with the smallest |W_base|.
     """
     import torch
 
-    wide, delta = base.float(), rl.float() - base.float()
+    wide, delta, changed = base.float(), rl.float() - base.float(), base.bfloat16() != rl.bfloat16()
+    smallest = wide.abs() <= wide.abs().flatten().kthvalue(-(-wide.numel() // 10)).values
     row: dict[str, float | bool] = {
         "numbers": base.numel(),
         "equal": int((base == rl).sum()),
-        "equal_bf16": int((base.bfloat16() == rl.bfloat16()).sum()),
+        "equal_bf16": int((~changed).sum()),
+        "smallest": int((changed & smallest).sum()),
         "within_atol": int((delta.abs() <= ATOL).sum()),
         "within_rtol": int((delta.abs() <= RTOL * torch.maximum(wide.abs(), rl.float().abs())).sum()),
         "change": float(delta.square().sum(dtype=torch.float64)),
         "size": float(wide.square().sum(dtype=torch.float64)),
+        "matrix": delta.ndim == 2 and min(delta.shape) > 1,
         "spectrum": spectrum and bool(delta.any()),
     }
     if row["spectrum"]:
@@ -104,27 +121,33 @@ def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
     return row
 
 
-def _tensors(pair: Pair, role: str, merged: Path) -> dict[str, Stored]:
-    """Return where each tensor of a model stands; an adapter is merged into `merged` first.
+def _tensors(pair: Pair, role: str) -> dict[str, Stored]:
+    """Return where each weight of a model is stored.
 
     Raises:
-        UserError: a file is missing or damaged, or none is safetensors.
+        UserError: a file is missing or damaged, none is safetensors, or a tensor holds codes.
     """
     place, revision = pair.models[role]
-    if role == "rl" and trained_on(place, revision) is not None:
-        merge_adapter(pair, "float32", merged)
-        place, revision = str(merged), None
     if not (tensors := tensors_of(place, revision, fetch=True)):
         raise UserError("has no model*.safetensors", argument=role, value=place, accepted="weights in them")
-    return tensors
+    refuse_codes(mention(role, place), tensors)
+    return {name: tensor for name, tensor in tensors.items() if tensor.dtype in FLOATS}
 
 
-def _sampled(shapes: dict[str, tuple[int, ...]], budget: float) -> set[str]:
-    """Draw the matrices whose spectra are computed: all where the budget allows, of others a seeded sample."""
+def _sampled(
+    shapes: dict[str, tuple[int, ...]], parts: Mapping[str, Sequence[int | None]], budget: float
+) -> set[tuple[str, int | None]]:
+    """Draw the matrices whose spectra are computed: all where the budget allows, of others a seeded sample.
+
+    A matrix is named by its tensor and, in a stack, its place there.
+    """
     costs = {
-        name: float(prod(shape)) * min(shape) for name, shape in shapes.items() if len(shape) == 2 and min(shape) > 1
+        (name, part): float(prod(shape[-2:])) * min(shape[-2:])
+        for name, shape in sorted(shapes.items())
+        for part in parts[name]
+        if len(shape) == 2 + (part is not None) and min(shape[-2:]) > 1
     }
-    names = [str(name) for name in np.random.default_rng(SEED).permutation(sorted(costs))]
+    names = [list(costs)[at] for at in np.random.default_rng(SEED).permutation(len(costs))]
     spent = np.cumsum([costs[name] for name in names])
     return {name for at, name in enumerate(names) if at < LEAST or spent[at] <= budget}
 
@@ -137,11 +160,19 @@ def counted(name: str) -> Callable[[Frame], Estimate]:
     return lambda weights: Estimate(float(weights[name].sum() / weights.numbers.sum()))
 
 
+def smallest_share(weights: Frame) -> Estimate:
+    """Return the share of the changed weights that are among the smallest of their tensor."""
+    changed = weights.numbers.sum() - weights.equal_bf16.sum()
+    return Estimate(float(weights.smallest.sum() / changed) if changed else None)
+
+
 def relative_change(*kinds: str) -> Callable[[Frame], Estimate]:
     """Return the length of ΔW over that of W, of some kinds of tensors, or of all."""
 
     def of(weights: Frame) -> Estimate:
         chosen = weights[weights.kind.isin(kinds)] if kinds else weights
+        if chosen.numbers.isna().sum() > chosen.numbers.notna().sum():  # such as experts that are split on one side
+            return Estimate(None)
         size = float(chosen["size"].sum())
         return Estimate(float(np.sqrt(chosen.change.sum() / size)) if size else None)
 
@@ -179,27 +210,33 @@ def _spectra(weights: Frame) -> Frame:
 
 def _sample_of(weights: Frame, estimate: Estimate) -> Estimate:
     """Return an estimate with its interval where spectra are of a sample of matrices, without where they are of all."""
-    changed = weights[(weights.kind != VECTORS) & (weights.change > 0)]
+    changed = weights[weights.matrix.fillna(False).astype(bool) & (weights.change > 0)]
     return estimate if len(_spectra(weights)) < len(changed) else Estimate(estimate.value)
 
 
 SUBNETWORKS = "2505.11711", "abstract", "10 models, 7 algorithms"
 SAME = "Share of all parameters. Every one is counted, so there is no interval."
-LENGTH = "Frobenius norms over all these tensors."
+LENGTH = "Frobenius norms over all these tensors. A dash means that most of them are in only one checkpoint."
 SPECTRA = "of ΔW of each matrix; {} There is an interval only if a sample of matrices was drawn."
 SQUARES = f"Squares of singular values {SPECTRA.format('sums over matrices.')}"
 CLAIMS: tuple[Claim, ...] = (
     Claim("weights/equal", "weights", "Weights that are identical", SAME, counted("equal"), digits=2),
-    Claim("weights/equal_bf16", "weights", "Weights that are identical in bfloat16", f"Both are rounded first. {SAME}",
-        counted("equal_bf16"), digits=2),
-    Claim("weights/within_atol", "weights", f"Weights that differ by at most {ATOL:g}", SAME, counted("within_atol"),
-        (Source(*SUBNETWORKS, "70–95 %"),), digits=2),
+    Claim("weights/equal_bf16", "weights", "Weights that are identical in bfloat16",
+        f"Both are rounded first, as that paper's script does (with a tolerance of {ATOL:g} more). {SAME}",
+        counted("equal_bf16"), (Source(*SUBNETWORKS, "70–95 %"),), digits=2),
+    Claim("weights/within_atol", "weights", f"Weights that differ by at most {ATOL:g}",
+        f"As they are stored, unlike the script of 2505.11711, which rounds to bfloat16. {SAME}",
+        counted("within_atol"), digits=2),
     Claim("weights/within_rtol", "weights", f"Weights that differ by at most {100 * RTOL:g} % of the larger", SAME,
         counted("within_rtol"), (Source("2606.07082", "§3", "Qwen3-8B, RLVR (SFT 8.1 %)", "77.2 %"),), digits=2),
     *(Claim(f"weights/change/{name}", "weights", f"‖ΔW‖ / ‖W‖, {words}", LENGTH, relative_change(*kinds), digits=3)
         for name, words, kinds in (("all", "all tensors", ()), ("attention", "attention", ("attention",)),
             ("mlp", "MLP", ("MLP",)), ("embeddings", "embeddings and head", ("embeddings and head",)),
             ("vectors", VECTORS, (VECTORS,)))),
+    Claim("weights/smallest", "weights", "Changed weights that are among the smallest tenth of their tensor",
+        "Share of the weights that differ in bfloat16; the smallest tenth is by base's |W|. It is 10 % if training "
+        "takes no account of size. Every weight is counted, so there is no interval.", smallest_share,
+        (Source("2606.13657"),)),
     Claim("weights/rank", "weights", "Numerical rank of ΔW, relative to full rank",
         f"Singular values above float32's precision {SPECTRA.format('mean over matrices.')}", rank_share("rank"),
         (Source(*SUBNETWORKS, "“nearly full-rank”"),)),

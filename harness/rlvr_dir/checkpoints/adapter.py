@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_dir.config import Pair
-from rlvr_dir.errors import UserError, mention
+from rlvr_dir.errors import UserError
 
 CONFIG = "adapter_config.json"
 TENSORS = "adapter_model.safetensors"
@@ -23,7 +23,7 @@ def trained_on(name: str, revision: str | None = None) -> str | None:
     Raises:
         UserError: there is an adapter whose configuration cannot be read.
     """
-    place = _file(name, CONFIG, revision)
+    place = file_of(name, CONFIG, revision)
     if place is None:
         return None
     try:
@@ -39,7 +39,7 @@ def trained_on(name: str, revision: str | None = None) -> str | None:
 
 def has_tokenizer(name: str, revision: str | None = None) -> bool:
     """Return whether a directory or hub id holds a tokenizer."""
-    return _file(name, "tokenizer_config.json", revision) is not None
+    return file_of(name, "tokenizer_config.json", revision) is not None
 
 
 def adapter_fault(folder: Path, built: Mapping[str, tuple[int, ...]], tied: bool) -> str | None:
@@ -130,42 +130,31 @@ def _targets(folder: Path, config: Mapping[str, Any], modules: set[str]) -> set[
     return {module for module in modules if check_target_module_exists(lora, module)}
 
 
-def merge_adapter(pair: Pair, dtype: str, folder: Path) -> None:
-    """Write base with RL's adapter merged in as a whole checkpoint of this type, without a tokenizer.
+def merged(pair: Pair, dtype: Any) -> Any:
+    """Return base, loaded in this type of torch's, with RL's adapter merged in.
 
     Raises:
-        UserError: PEFT is not installed, or does not merge this adapter into this base.
+        UserError: PEFT is not installed.
+        Exception: PEFT does not merge this adapter into this base.
     """
-    import torch
     from transformers import AutoModelForCausalLM
 
-    base, rl = pair.models["base"], pair.models["rl"]
-    kwargs = {"trust_remote_code": pair.trust_remote_code, "dtype": getattr(torch, dtype)}
     try:
         from peft import PeftModel
-
-        model = AutoModelForCausalLM.from_pretrained(base.place, revision=base.revision, **kwargs)
-        with warnings.catch_warnings():  # merging into a head that is the embeddings too would change these as well
-            warnings.filterwarnings("error", message="(?s).*tie_word_embeddings=True.*part of the adapter")
-            adapted = PeftModel.from_pretrained(model, rl.place, revision=rl.revision)
-            adapted.merge_and_unload(safe_merge=True).save_pretrained(folder)
     except ImportError:
         raise UserError(
             "is an adapter, and PEFT is not installed; run: pip install peft", argument="rl", value=pair.rl
         ) from None
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # of many kinds, by what reads the files
-        reason = " ".join((str(error).strip() or type(error).__name__).split())[:300]
-        raise UserError(
-            f"is an adapter that PEFT does not merge into {mention('base', pair.base)}: {reason}",
-            argument="rl",
-            value=pair.rl,
-            accepted="an adapter of this base, or RL saved whole",
-        ) from None
+    base, rl = pair.models["base"], pair.models["rl"]
+    kwargs = {"trust_remote_code": pair.trust_remote_code, "dtype": dtype}
+    model = AutoModelForCausalLM.from_pretrained(base.place, revision=base.revision, **kwargs)
+    with warnings.catch_warnings():  # merging into a head that is the embeddings too would change these as well
+        warnings.filterwarnings("error", message="(?s).*tie_word_embeddings=True.*part of the adapter")
+        adapted = PeftModel.from_pretrained(model, rl.place, revision=rl.revision)
+        return adapted.merge_and_unload(safe_merge=True)
 
 
-def _file(name: str, file: str, revision: str | None) -> str | None:
+def file_of(name: str, file: str, revision: str | None) -> str | None:
     """Return the local path of a checkpoint's file, fetched where it is a hub id; None where it has no such file."""
     if Path(name).is_dir():
         return str(Path(name, file)) if Path(name, file).is_file() else None

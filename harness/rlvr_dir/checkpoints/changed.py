@@ -4,10 +4,10 @@ found = changed_weights("my-base", "my-rl", "bfloat16")
 print(found.differ, found.lost)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Any
 
 from rlvr_dir.checkpoints.weights import Stored, tensors_of
 
@@ -51,6 +51,7 @@ def changed_weights(base: str, rl: str, dtype: str, most: int = MOST) -> Changed
         None if one of the checkpoints is not a local folder with safetensors, or if they share no tensor.
     """
     import torch
+    from safetensors import safe_open
 
     folders = [Path(place).expanduser() for place in (base, rl)]
     if not all(folder.is_dir() for folder in folders):
@@ -62,7 +63,9 @@ def changed_weights(base: str, rl: str, dtype: str, most: int = MOST) -> Changed
     narrow = getattr(torch, dtype)
     total = differ = lost = 0
     chosen = _sample(names, first, most)
-    for one, other in _read(chosen, first, second):
+    for name in chosen:
+        with safe_open(first[name].file, "pt") as ours, safe_open(second[name].file, "pt") as theirs:
+            one, other = ours.get_tensor(name), theirs.get_tensor(name)
         if not (one.is_floating_point() and other.is_floating_point()):
             continue
         changed = one.to(torch.float32) != other.to(torch.float32)
@@ -76,23 +79,5 @@ def changed_weights(base: str, rl: str, dtype: str, most: int = MOST) -> Changed
 
 def _sample(names: Sequence[str], stored: dict[str, Stored], most: int) -> list[str]:
     """Return names, evenly spaced, of about as many parameters as may be read."""
-    sizes = [_size(stored[name]) for name in names]
-    if sum(sizes) <= most:
-        return list(names)
-    step = -(-sum(sizes) // most)
-    return list(names)[::step]
-
-
-def _size(stored: Stored) -> int:
-    size = 1
-    for length in stored.shape:
-        size *= length
-    return size
-
-
-def _read(names: Sequence[str], first: dict[str, Stored], second: dict[str, Stored]) -> Iterator[tuple[Any, Any]]:
-    from safetensors import safe_open
-
-    for name in names:
-        with safe_open(first[name].file, "pt") as ours, safe_open(second[name].file, "pt") as theirs:
-            yield ours.get_tensor(name), theirs.get_tensor(name)
+    step = -(-sum(prod(stored[name].shape) for name in names) // most)
+    return list(names)[:: max(1, step)]

@@ -34,12 +34,14 @@ from rlvr_dir.checkpoints.read import (
     template_digest,
     ties_head,
 )  # fmt: skip
+from rlvr_dir.checkpoints.rewrite import GGUF, quantised_as, refuse_quantised
 from rlvr_dir.checkpoints.weights import (
     HEAD,
     corners,
     has_weights,
     left_prefix,
     missing_weight,
+    refuse_codes,
     rl_is_base,
     stored_tensors,
     surplus_weight,
@@ -57,7 +59,6 @@ _MAY_DIFFER = {
     "hidden_dropout", "id2label", "label2id", "output_router_logits", "problem_type", "resid_pdrop",
     "router_aux_loss_coef",
 }  # fmt: skip
-_QUANTISED = ("quantization_config", "compression_config")  # where a configuration says how its weights are quantised
 _NO_LANGUAGE_MODEL = (
     r"For(\w+Classification|QuestionAnswering|MaskedLM|MultipleChoice|Reward\w*)$|(?<!LM)(?<!Head)Model$"
 )
@@ -83,13 +84,15 @@ def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = Fal
     spec = spec or EngineSpec()
     for role in reversed(pair.models):
         check_place(role, *pair.models[role])
-    adapter_of = trained_on(*pair.models["rl"])
+    adapter_of, quantised = trained_on(*pair.models["rl"]), quantised_as(*pair.models["rl"])
+    of_base = adapter_of is not None or quantised == GGUF
     models: dict[str, Checkpoint] = {}
     for role in pair.models:
-        models[role] = read_checkpoint(pair, role, models["base"] if adapter_of is not None and role == "rl" else None)
+        refuse_quantised(pair, role)
+        models[role] = read_checkpoint(pair, role, models["base"] if of_base and role == "rl" else None)
     lengths = {role: (pair.models[role].place, positions(model.config)) for role, model in models.items()}
     context = Context.of(lengths, spec.max_model_len, rope_extrapolates(models["base"].config))
-    checkpoints = Checkpoints(pair, models, adapter_of, context)
+    checkpoints = Checkpoints(pair, models, adapter_of, context, quantised=quantised)
     if absent:
         without = tuple(role for role, folder in checkpoints.folders(spec).items() if not has_weights(folder))
         checkpoints = replace(checkpoints, without_weights=without)
@@ -103,20 +106,6 @@ def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = Fal
 
 
 # What is refused ---------------------------------------------------------------------------------------------------
-
-
-def quantised_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """Both engines would load them, and nobody has compared what then comes out."""
-    for role, config in loaded.configs.items():
-        for key in _QUANTISED:
-            if quantisation := getattr(config, key, None):
-                method = (quantisation if isinstance(quantisation, dict) else quantisation.to_dict()).get(
-                    "quant_method", key
-                )
-                yield (
-                    f"{loaded.pair.argument(role)} is quantised ({method}), which has not been tested with a pair; "
-                    "accepted: a checkpoint in bfloat16, float16 or float32"
-                )
 
 
 def other_tokenizers(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
@@ -183,6 +172,7 @@ def unreadable_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
             continue
         where, shape = loaded.pair.argument(role), loaded.shapes.get(role)
         stored, expected = stored_tensors(where, folder), shape.tensors if shape else {}
+        refuse_codes(where, stored)
         for weight in sorted(expected.keys() & stored.keys()):  # one of another name in the model is left to the engine
             if stored[weight].shape != expected[weight]:
                 yield other_shape(where, weight, stored[weight].shape, expected[weight])
@@ -307,7 +297,7 @@ def _on_vllm(spec: EngineSpec) -> bool:
 
 
 REFUSED: tuple[Check, ...] = (
-    quantised_weights, other_tokenizers, other_types, other_than_language_models, other_number_types,
+    other_tokenizers, other_types, other_than_language_models, other_number_types,
     tokens_without_an_output, no_end_of_text, adapter_beside_a_model, unreadable_weights, misfit_adapter,
     ends_outside_the_vocabulary, too_long_contexts, heads_of_two_sizes, unread_template_arguments,
 )  # fmt: skip
@@ -347,6 +337,17 @@ def untied_head(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
                 "embeddings (tie_word_embeddings), which are other numbers: the head in the files is taken here, and "
                 "dropped by programs that go by config.json"
             )
+
+
+def other_dtypes(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+    """Warn if a model is rounded to the narrower type of another one: what training changed may be lost in that."""
+    types = {role: dtype_of(config) for role, config in loaded.configs.items()}
+    if spec.dtype == "auto" and len({*types.values()}) > 1:
+        listed = " and ".join(f"{role} is {dtype}" for role, dtype in types.items())
+        yield (
+            f"{_beside_rl(loaded, 'base')} are stored in different types ({listed}); both are decoded in "
+            f"{loaded.dtype}. Pass dtype=float32 to round neither"
+        )
 
 
 def swapped_names(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
@@ -420,7 +421,7 @@ def extrapolated_positions(loaded: Checkpoints, spec: EngineSpec) -> Iterator[st
 
 
 WARNED: tuple[Check, ...] = (
-    one_checkpoint, untied_head, swapped_names, another_base, added_tokens, other_cuts, other_templates,
+    one_checkpoint, untied_head, other_dtypes, swapped_names, another_base, added_tokens, other_cuts, other_templates,
     other_configurations, extrapolated_positions,
 )  # fmt: skip
 

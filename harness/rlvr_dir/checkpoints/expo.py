@@ -6,16 +6,18 @@ After ExPO (Zheng et al., arXiv 2404.16792), there with alpha for gamma. `rlvr-d
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from rlvr_dir.checkpoints.weights import INDEX, Stored, tensors_of
+from rlvr_dir.checkpoints.rewrite import whole
+from rlvr_dir.checkpoints.weights import INDEX, Stored, refuse_codes, refuse_infinite, tensors_of
 from rlvr_dir.config import Pair
 from rlvr_dir.errors import UserError, mention
 
 
 def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
-    """Write the extrapolated checkpoint: RL's files with other weights, in RL's types; computed in float32.
+    """Write the extrapolated checkpoint, in float32: a small step would vanish in the rounding to a narrower type.
 
     Raises:
         UserError: as `write_changed`.
@@ -23,38 +25,53 @@ def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
     write_changed(pair, lambda _, base, rl: rl + gamma * (rl - base), folder)
 
 
-def write_changed(pair: Pair, change: Callable[[str, Any, Any], Any], folder: Path) -> None:
-    """Write RL's files with other weights, a tensor at a time.
+def write_changed(
+    pair: Pair, change: Callable[[str, Any, Any], Any], folder: Path, dtype: str | None = "float32"
+) -> None:
+    """Write RL's files with other weights, a tensor at a time; an adapter is merged first, a quantised RL dequantised.
 
-    `change` makes each tensor of its name and of base's and RL's, both float32.
-
-    They are stored in RL's types. What is no floating-point number stays RL's.
+    Args:
+        pair: The two checkpoints.
+        change: Makes each tensor of its name and of base's and RL's, both float32.
+        folder: Receives the checkpoint.
+        dtype: The type of the new weights, by default float32; None keeps RL's types. Buffers stay RL's.
 
     Raises:
-        UserError: the two checkpoints do not have the same tensors, or are not safetensors; nothing is written then.
+        UserError: The two checkpoints do not have the same tensors, are not safetensors, or hold codes, NaN or
+            infinity. No checkpoint is written then.
     """
+    import torch
     from safetensors import safe_open
     from safetensors.torch import save_file
 
-    rl, base = _both(pair)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in next(iter(rl.values())).file.parent.iterdir():
-        if path.is_file() and not path.name.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf", INDEX)):
-            shutil.copyfile(path, folder / path.name)
-    places: dict[str, str] = {}
-    for number, file in enumerate(dict.fromkeys(tensor.file for tensor in rl.values()), 1):
-        moved = {}
-        with safe_open(file, "pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - not a mapping
-                theta = tensors.get_tensor(name)
-                with safe_open(base[name].file, "pt") as others:
-                    other = others.get_tensor(name)
-                if theta.is_floating_point():
-                    theta = change(name, other.float(), theta.float()).to(theta.dtype).contiguous()
-                moved[name] = theta
-                places[name] = f"model-{number:05d}.safetensors"
-        save_file(moved, folder / f"model-{number:05d}.safetensors", metadata={"format": "pt"})
-    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    with whole(pair) as plain, ExitStack() as unfinished:
+        rl, base = _both(plain)
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished.callback(shutil.rmtree, folder)
+        for path in next(iter(rl.values())).file.parent.iterdir():
+            if path.is_file() and not path.name.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf", INDEX)):
+                shutil.copyfile(path, folder / path.name)
+        if dtype is not None and (path := folder / "config.json").is_file():
+            config = json.loads(path.read_text())
+            path.write_text(json.dumps({**config, "torch_dtype": dtype, "dtype": dtype}, indent=2))
+        places: dict[str, str] = {}
+        for number, file in enumerate(dict.fromkeys(tensor.file for tensor in rl.values()), 1):
+            moved = {}
+            with safe_open(file, "pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118 - not a mapping
+                    theta = tensors.get_tensor(name)
+                    with safe_open(base[name].file, "pt") as others:
+                        other = others.get_tensor(name)
+                    if theta.is_floating_point():
+                        refuse_infinite("base", name, other)
+                        refuse_infinite("rl", name, theta)
+                        wanted = theta.dtype if dtype is None else getattr(torch, dtype)
+                        theta = change(name, other.float(), theta.float()).to(wanted).contiguous()
+                    moved[name] = theta
+                    places[name] = f"model-{number:05d}.safetensors"
+            save_file(moved, folder / f"model-{number:05d}.safetensors", metadata={"format": "pt"})
+        (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
+        unfinished.pop_all()
 
 
 def _both(pair: Pair) -> tuple[dict[str, Stored], dict[str, Stored]]:
@@ -67,8 +84,8 @@ def _both(pair: Pair) -> tuple[dict[str, Stored], dict[str, Stored]]:
             value=pair.base,
             accepted="a pair of whole checkpoints of one architecture",
         )
-    for name, (_, shape) in rl.items():
-        if shape != (other := base[name].shape):
+    for name, tensor in rl.items():
+        if (shape := tensor.shape) != (other := base[name].shape):
             raise UserError(
                 (f"{name} is {other} in {mention('base', pair.base)} and {shape} in {mention('rl', pair.rl)}"),
                 accepted="the same shapes",
@@ -81,4 +98,5 @@ def _files(name: str, revision: str | None, role: str) -> dict[str, Stored]:
     files = tensors_of(name, revision, fetch=True)
     if not files:
         raise UserError("has no model*.safetensors", argument=role, value=name, accepted="a whole checkpoint in them")
+    refuse_codes(mention(role, name), files)
     return files

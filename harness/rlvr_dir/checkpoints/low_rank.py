@@ -4,11 +4,17 @@ A training's ΔW = W_RL − W_base of a matrix is a sum of as many directions as
 base with the first few; `rlvr-dir audit` says how much of ΔW these are, and how much of RL's gain.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rlvr_dir.checkpoints.expo import write_changed
 from rlvr_dir.config import Pair
+
+
+def is_stack(shape: Sequence[int]) -> bool:
+    """Return whether a tensor of this shape is a stack of matrices, such as the experts of a layer."""
+    return len(shape) == 3 and min(shape[1:]) > 1
 
 
 def energies(delta: Any) -> Any:
@@ -25,11 +31,15 @@ def energies(delta: Any) -> Any:
 def low_rank(base: Any, rl: Any, rank: int, rescale: bool = False) -> Any:
     """Return base with the best approximation of rank `rank` of its change to RL; of one shape, float32.
 
-    A vector has rank 1, so it is RL's. With `rescale` the approximation is made as long as the whole change, by
+    A stack of matrices, such as the experts of a layer, is approximated matrix by matrix. A vector has rank 1, so it is
+    RL's. With `rescale` the approximation is made as long as the whole change, by
     Frobenius' norm, as arXiv 2510.00553 has it.
     """
     import torch
 
+    if is_stack(rl.shape):
+        both = zip(base, rl, strict=True)
+        return torch.stack([low_rank(matrix, of_rl, rank, rescale) for matrix, of_rl in both])
     delta = rl - base
     if delta.ndim != 2 or not delta.any():
         return rl
@@ -40,7 +50,9 @@ def low_rank(base: Any, rl: Any, rank: int, rescale: bool = False) -> Any:
 
 
 def write_low_rank(pair: Pair, rank: int, folder: Path, *, rescale: bool = False) -> None:
-    """Write base with a part of this rank of each matrix's change, embeddings and head among them; vectors are RL's.
+    """Write base with a part of this rank of each matrix's change, embeddings and head among them, in float32.
+
+    Vectors are RL's. In a narrower type the change would be rounded, and then have full rank.
 
     Raises:
         UserError: as `write_changed`.

@@ -10,6 +10,7 @@ from rlvr_dir.checkpoints.adapter import CONFIG as ADAPTER_CONFIG
 from rlvr_dir.checkpoints.adapter import has_tokenizer, trained_on
 from rlvr_dir.checkpoints.context import Context
 from rlvr_dir.checkpoints.memory import ModelShape, dtype_of, narrowest
+from rlvr_dir.checkpoints.rewrite import KEYS, gguf_file
 from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError
@@ -58,6 +59,12 @@ class Checkpoints:
     adapter_of: str | None  # where RL is a LoRA adapter: what its training called its base, perhaps nothing
     context: Context
     without_weights: tuple[str, ...] = ()  # roles whose directory has none yet, where that was allowed
+    quantised: str | None = None  # how RL's weights are, if they are
+
+    @property
+    def rewritten(self) -> bool:
+        """Return whether RL's weights are written as a whole checkpoint before they are loaded."""
+        return self.adapter_of is not None or self.quantised is not None
 
     @property
     def tokenizer(self) -> Any:
@@ -114,7 +121,7 @@ class Checkpoints:
         """Map each role to the directory that its weights are loaded from; without those of the hub, or made up."""
         if "load_format" in spec.vllm_args:
             return {}
-        adapted = {"rl"} if self.adapter_of is not None else set()
+        adapted = {"rl"} if self.rewritten else set()
         places = {role: Path(model.place).expanduser() for role, model in self.pair.models.items()}
         return {role: place for role, place in places.items() if place.is_dir() and role not in adapted}
 
@@ -147,15 +154,11 @@ def check_place(role: str, name: str, revision: str | None) -> None:
     """
     accepted = "accepted: a checkpoint's directory, or a hub id"
     place = Path(name).expanduser()
+    if role == "rl" and gguf_file(name) is not None:
+        return
     if place.is_file():
-        gguf = place.suffix == ".gguf"
-        convert = " (AutoModelForCausalLM.from_pretrained(folder, gguf_file=...) of transformers converts it)"
-        raise UserError(
-            f"is a {'GGUF ' if gguf else ''}file",
-            argument=role,
-            value=name,
-            accepted=f"a checkpoint's directory{convert if gguf else ''}, or a hub id",
-        )
+        kind = "GGUF file, which only rl can be" if place.suffix == ".gguf" else "file"
+        raise UserError(f"is a {kind}", argument=role, value=name, accepted="a checkpoint's directory, or a hub id")
     if place.is_dir():
         if not any((place / config).is_file() for config in ("config.json", ADAPTER_CONFIG)):
             inside = sorted(str(path.parent) for path in place.glob("*/config.json"))[:4]
@@ -197,6 +200,8 @@ def read_checkpoint(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoin
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
     name, revision = pair.models[role]
+    if base and (file := gguf_file(name)) is not None:
+        return _of_gguf(name, file, base)
     if role == "base" and trained_on(name, revision) is not None:
         raise UserError(
             "is an adapter", argument="base", value=name, accepted="a whole checkpoint (an adapter can be rl)"
@@ -226,11 +231,43 @@ def read_checkpoint(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoin
         generation = GenerationConfig.from_pretrained(name, revision=revision)
     except OSError:  # a checkpoint need not have generation settings
         generation = None
+    for key in KEYS if role == "rl" else ():  # RL is dequantised before it is loaded, and others are refused
+        if hasattr(config, key):
+            delattr(config, key)
     ends: set[int] = set()
     for part in (tokenizer, config, generation):
         ids = getattr(part, "eos_token_id", None)
         ends |= {ids} if isinstance(ids, int) else set(ids or ())
     return Checkpoint(config, tokenizer, frozenset(ends))
+
+
+def _of_gguf(name: str, file: Path, base: Checkpoint) -> Checkpoint:
+    """Read a GGUF file's vocabulary, which must be base's; its configuration and tokenizer are base's too.
+
+    Raises:
+        UserError: It cannot be read, or a token has another id than in base.
+    """
+    try:
+        from gguf import GGUFReader  # pyright: ignore[reportMissingImports]
+
+        own = {token: i for i, token in enumerate(GGUFReader(file).fields["tokenizer.ggml.tokens"].contents())}
+    except Exception as error:  # of many kinds, by what reads the file
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(
+            f": {file.name} cannot be read as GGUF: {reason}",
+            argument="rl",
+            value=name,
+            hint="It needs: pip install gguf.",
+        ) from None
+    if moved := [token for token, i in base.vocabulary.items() if own.get(token) != i]:
+        raise UserError(
+            f"has another vocabulary than base: {len(moved)} of base's tokens have another id in it, such as "
+            f"{moved[0]!r}",
+            argument="rl",
+            value=name,
+            accepted="a GGUF file that was made of a checkpoint with base's tokenizer",
+        )
+    return base
 
 
 def template_digest(tokenizer: Any) -> str | None:

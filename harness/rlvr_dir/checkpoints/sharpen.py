@@ -37,7 +37,8 @@ def write_sharpened(base: str, temperature: float, folder: Path, revision: str |
             return (theta + shift) / temperature - shift
         return theta / temperature if name.endswith(ADDED) else theta
 
-    write_changed(Pair(base=base, rl=base, base_revision=revision, rl_revision=revision), scaled, folder)
+    same = Pair(base=base, rl=base, base_revision=revision, rl_revision=revision)
+    write_changed(same, scaled, folder, dtype=None)
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -18,16 +18,24 @@ PICKLE = (
 PREFIXES = {  # of names, by what leaves them
     "_orig_mod.": "torch.compile", "module.": "DistributedDataParallel", "base_model.model.": "PEFT",
 }  # fmt: skip
+FLOATS = {
+    "BF16": "bfloat16",
+    "F16": "float16",
+    "F32": "float32",
+    "F64": "float64",
+}  # as safetensors and torch name them
+BUFFERS = ("BOOL", "I64")  # types of masks and positions, which are no weights
 _PASSED_OVER = (r"rotary_emb\.inv_freq$", r"\.attn\.(masked_)?bias$")  # buffers of older versions of transformers
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # in a weight's name
 CORNER = (4, 64)  # of a matrix, the rows and columns that stand for it; of a vector, the last many
 
 
 class Stored(NamedTuple):
-    """Return where a tensor stands, and its shape."""
+    """Where a tensor is stored, its shape, and its type as safetensors names it."""
 
     file: Path
     shape: tuple[int, ...]
+    dtype: str = ""
 
 
 def tensors_of(name: str, revision: str | None = None, *, fetch: bool = False) -> dict[str, Stored]:
@@ -112,7 +120,7 @@ def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
         try:
             with safe_open(path, "pt") as tensors:
                 own = {
-                    name: Stored(path, tuple(tensors.get_slice(name).get_shape()))
+                    name: Stored(path, tuple((part := tensors.get_slice(name)).get_shape()), part.get_dtype())
                     for name in tensors.keys()  # noqa: SIM118 - not a mapping
                 }
         except (OSError, SafetensorError) as error:
@@ -129,6 +137,39 @@ def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
                 raise UserError(f"{where}: its {path.name} holds {name}, {reason}", accepted="each tensor in one file")
         stored |= own
     return stored
+
+
+def refuse_codes(where: str, stored: Mapping[str, Stored]) -> None:
+    """Refuse a checkpoint whose files hold codes of a quantisation in place of weights.
+
+    Args:
+        where: What the message begins with, such as `rl='runs/rl'`.
+        stored: The checkpoint's tensors.
+
+    Raises:
+        UserError: A tensor is of another type than floating point, and is no buffer.
+    """
+    for name, tensor in stored.items():
+        if tensor.dtype not in (*FLOATS, *BUFFERS):
+            raise UserError(
+                f"{where}: its {name} is stored as {tensor.dtype}, which is a code of a quantisation and not a weight",
+                accepted=f"weights in {', '.join(FLOATS.values())}; or, as rl, int8 or fp8 of compressed-tensors or "
+                "GGUF",
+            )
+
+
+def refuse_infinite(role: str, name: str, tensor: Any) -> None:
+    """Refuse a tensor that holds NaN or infinity.
+
+    Raises:
+        UserError: It does; the message names the tensor.
+    """
+    if not bool(tensor.isfinite().all()):
+        raise UserError(
+            f"The files of {role} hold NaN or infinity in {name}",
+            argument=role,
+            accepted="a checkpoint whose weights are finite",
+        )
 
 
 def left_prefix(names: Iterable[str]) -> str | None:

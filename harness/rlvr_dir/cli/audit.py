@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -44,6 +44,25 @@ def audit_command(
         str,
         typer.Option(metavar=LIST, help="Ranks, such as 1,8: score base with only that part of each matrix's change."),
     ] = "",
+    floor: Annotated[
+        bool, typer.Option(help="Add columns of base beside itself, in another type and batch, to the rows of tokens.")
+    ] = True,
+    placebo: Annotated[
+        Literal["sharp"] | None, typer.Option(help="Add a column in which a sharpened copy of base takes RL's place.")
+    ] = None,
+    sharp_temperature: Annotated[
+        float, typer.Option(help="Temperature of the sharpened copy of base.", min=0.01, max=100)
+    ] = 0.5,
+    every: Annotated[
+        int | None,
+        typer.Option(
+            help="RL is a folder of checkpoints: a column for each step that this divides, and the last.", min=1
+        ),
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONDITION", help="Exit with status 1 if this holds: 'gain < 0'. Can be repeated."),
+    ] = None,
     dry_run: DryRun = False,
     gpus: GpuCount = None,
     gpu_memory: GpuMemory = None,
@@ -66,6 +85,7 @@ def audit_command(
         rlvr-dir audit my-base my-rl --tasks mine.jsonl --samples 8 --out audit
         rlvr-dir audit my-base my-rl --rows weights
         rlvr-dir audit my-base my-rl --tasks mine.jsonl --beside SFT=my-base:my-sft --low-rank 1,8 --dry-run
+        rlvr-dir audit my-base runs/mine --every 50 --tasks mine.jsonl --fail-if 'gain < 0'
     """
     if names and len(names) != 2:
         raise UserError(f"{len(names)} checkpoints are named", accepted="BASE RL, or none and --pair")
@@ -74,19 +94,38 @@ def audit_command(
             f"and {names[0]!r} both name a pair; give one of them", argument=doubled[0], value=options[doubled[0]]
         )
     two = dict(zip(("base", "pretrained"), names or (), strict=False))
+    run: dict[int, Path] = {}
+    if every is not None:
+        from rlvr_dir.audit.steps import steps_of
+
+        if not names:
+            raise UserError("needs a folder of checkpoints", argument="every", value=every, accepted="BASE RUN_DIR")
+        run = steps_of(Path(names[1]), every)
+        two["pretrained"] = str(run[max(run)])
     drawn = 8 if samples is None and options.get("temperature") != 0 else samples
     spec = load_eval({}, {**options, **two, "samples": drawn})
     with phase("starting"):
+        from rlvr_dir.audit.gate import condition
         from rlvr_dir.audit.log import log_audit
         from rlvr_dir.audit.page import report, summary
-        from rlvr_dir.audit.run import Request, beside_of, dry_run_words, run_audit
+        from rlvr_dir.audit.run import THIS, Request, beside_of, claims, dry_run_words, run_audit, sharpened
+        from rlvr_dir.checkpoints.resolve import resolve
         from rlvr_dir.report.write import write
         from rlvr_dir.results.replacements import as_text
         from rlvr_dir.tracking import tracking_place
 
     groups = [name.strip() for name in rows.split(",") if name.strip()]
     ranks = parse_numbers("low_rank", low_rank, least=1) if low_rank else []
-    request = Request(spec, groups, beside_of(beside or ()), ranks)
+    others, pair = beside_of(beside or ()), resolve(spec.pair)
+    steps = {THIS if step == max(run) else f"step {step}": step for step in run}
+    for column, step in steps.items():
+        if column != THIS:
+            others[column] = [pair.replace(rl=str(run[step]), rl_revision=None)]
+    if placebo is not None:
+        others["sharpened base"] = [sharpened(pair, sharp_temperature, records.parent / "placebos")]
+    request = Request(spec, groups, others, ranks, floor, steps)
+    asked = [claim for claim in claims(ranks) if claim.group in groups]
+    conditions = {text: condition(text, asked) for text in fail_if or ()}
     announce_tiny(spec)
     if dry_run:
         echo(dry_run_words(request, records=records, gpus=named_gpus(gpus, gpu_memory)), lines=True)
@@ -111,3 +150,7 @@ def audit_command(
     if "interventions" not in groups:
         say("next: add `interventions` to --rows to see whether the flagged tokens carry the gain (--dry-run first)")
     echo(f"report: {page.absolute().as_uri()} (tables, figures, report.md and audit.csv are beside it)")
+    numbers = {name: estimate for (name, column), estimate in audit.estimates.items() if column == THIS}
+    if held := [text for text, holds in conditions.items() if holds(numbers)]:
+        echo(f"failed: {'; '.join(held)}", err=True)
+        raise typer.Exit(1)

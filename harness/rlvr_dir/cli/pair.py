@@ -91,17 +91,18 @@ def expo_command(
     base: Annotated[str, typer.Argument(help="Directory or hub id.")],
     rl: Annotated[str, typer.Argument(help="Directory or hub id.")],
     gamma: Annotated[float, typer.Option(help="Strength: 0 is RL, -1 base, above 0 beyond RL.", min=-1, max=100)],
-    out: Annotated[Path, typer.Option(help="Receives the checkpoint; it is as large as RL's.")],
+    out: Annotated[Path, typer.Option(help="Receives the checkpoint, in float32.")],
 ) -> None:
     """Write RL's weights extrapolated: theta_RL + gamma (theta_RL - theta_base).
 
-    A baseline of one model (ExPO, arXiv 2404.16792), decoded as any RL model is. For example:
+    A baseline of one model (ExPO, arXiv 2404.16792). It is written in float32, because a small step would vanish in
+    bfloat16, so decode it in float32 too. For example:
 
     \b
         rlvr-dir pair expo my-base my-rl --gamma 0.5 --out runs/expo-0.5
-        rlvr-dir eval --base my-base --pretrained runs/expo-0.5 -d rl --tasks aime24
+        rlvr-dir eval --base my-base --pretrained runs/expo-0.5 -d rl --dtype float32 --tasks aime24
     """
-    with _new_checkpoint(base, rl, out, "extrapolating") as pair:
+    with _new_checkpoint(base, rl, out, "extrapolating", " --dtype float32") as pair:
         from rlvr_dir.checkpoints.expo import write_expo
 
         write_expo(pair, gamma, out)
@@ -112,7 +113,7 @@ def low_rank_command(
     base: Annotated[str, typer.Argument(help="Directory or hub id.")],
     rl: Annotated[str, typer.Argument(help="Directory or hub id.")],
     rank: Annotated[int, typer.Option(help="Directions that are kept of each matrix's change.", min=1)],
-    out: Annotated[Path, typer.Option(help="Receives the checkpoint; it is as large as RL's.")],
+    out: Annotated[Path, typer.Option(help="Receives the checkpoint, in float32.")],
     rescale: Annotated[
         bool, typer.Option("--rescale", help="Make what is kept as long as the whole change, as arXiv 2510.00553 does.")
     ] = False,
@@ -120,13 +121,15 @@ def low_rank_command(
     """Write base with the low-rank part of RL's change alone.
 
     Of each matrix W, embeddings and head among them, it is W_base + the best approximation of W_RL - W_base of that
-    rank; vectors (norms, biases), which have rank 1, are RL's. For example:
+    rank; vectors (norms, biases), which have rank 1, are RL's. Experts that are stored as one tensor are approximated
+    one by one. The checkpoint is written in float32, because a change that is rounded to bfloat16 has full rank, so
+    decode it in float32 too. For example:
 
     \b
         rlvr-dir pair low-rank my-base my-rl --rank 1 --out runs/rank-1
-        rlvr-dir eval --base my-base --pretrained runs/rank-1 -d rl --tasks aime24
+        rlvr-dir eval --base my-base --pretrained runs/rank-1 -d rl --dtype float32 --tasks aime24
     """
-    with _new_checkpoint(base, rl, out, "approximating") as pair:
+    with _new_checkpoint(base, rl, out, "approximating", " --dtype float32") as pair:
         from rlvr_dir.checkpoints.low_rank import write_low_rank
 
         write_low_rank(pair, rank, out, rescale=rescale)
@@ -156,8 +159,8 @@ def sharpen_command(
 
 
 @contextmanager
-def _new_checkpoint(base: str, rl: str, out: Path, doing: str) -> Iterator[Pair]:
-    """Give the pair that a checkpoint is made of; say where it was written, and how it is decoded.
+def _new_checkpoint(base: str, rl: str, out: Path, doing: str, options: str = "") -> Iterator[Pair]:
+    """Give the pair that a checkpoint is made of; say where it was written, and with which options it is decoded.
 
     Raises:
         UserError: `out` holds something, or cannot be written to, or a model is not there.
@@ -173,4 +176,4 @@ def _new_checkpoint(base: str, rl: str, out: Path, doing: str) -> Iterator[Pair]
         for role, model in pair.models.items():
             check_place(role, *model)
         yield pair
-    echo(f"written: {out}; `rlvr-dir eval --base {base} --pretrained {out} -d rl` decodes it")
+    echo(f"written: {out}; `rlvr-dir eval --base {base} --pretrained {out} -d rl{options}` decodes it")

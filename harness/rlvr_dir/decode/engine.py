@@ -2,16 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from rlvr_dir.checkpoints.adapter import merge_adapter
 from rlvr_dir.checkpoints.chat_template import chat_prompt
 from rlvr_dir.checkpoints.compat import check_pair
 from rlvr_dir.checkpoints.context import Context, rope_extrapolates
 from rlvr_dir.checkpoints.read import Checkpoints, template_digest
+from rlvr_dir.checkpoints.rewrite import whole
 from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.plan import ALGORITHM, plan_requests, warn_of_cuts
 from rlvr_dir.decode.progress import Progress
@@ -42,7 +41,7 @@ class Engine(ABC):
         """
         self.pair, self.spec = pair, spec
         self.loaded = pair  # whose weights are loaded: where RL is an adapter, it is merged with base by then
-        self._merged: TemporaryDirectory[str] | None = None
+        self._whole = ExitStack()  # of the folder that RL is written to, where it is an adapter or quantised
         self.started = False
         self.work: int | None = None  # tokens that are expected of what the weights are loaded for; None: nobody knows
         self.longest: int | None = None  # tokens of the longest response that is asked for then, with its prompt
@@ -72,24 +71,19 @@ class Engine(ABC):
             raise
 
     def merge(self) -> None:
-        """Write RL as a whole checkpoint where it is an adapter; a subclass that loads weights calls it first.
+        """Write RL as a whole checkpoint if it is an adapter or quantised; called first by whoever loads weights.
 
         Raises:
-            UserError: as `merge_adapter`.
+            UserError: as `whole`.
         """
-        if self.checkpoints.adapter_of is None or self._merged is not None:
-            return
-        self._merged = TemporaryDirectory(prefix="rlvr-dir-merged-")
-        with phase("merging the adapter"):
-            merge_adapter(self.pair, self.dtype, Path(self._merged.name))
-            self.tokenizer.save_pretrained(self._merged.name)
-        self.loaded = self.pair.replace(rl=self._merged.name, rl_revision=None)
+        if self.checkpoints.rewritten and self.loaded is self.pair:
+            with phase("dequantising" if self.checkpoints.quantised else "merging the adapter"):
+                self.loaded = self._whole.enter_context(whole(self.pair, self.dtype))
 
     def remove_merged(self) -> None:
         """Remove what `merge` wrote; a subclass calls it last where it closes."""
-        if self._merged is not None:
-            self._merged.cleanup()
-            self._merged, self.loaded = None, self.pair
+        self._whole.close()
+        self.loaded = self.pair
 
     @property
     def tokenizer(self) -> Any:

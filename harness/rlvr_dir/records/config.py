@@ -30,7 +30,7 @@ _SIZES = (1, 2, 4, 8, 16, 3, 5, 6, 7, 32)  # of tensor parallelism, by which ear
 _WEIGHTS = (
     "*.safetensors", "*.bin", "*.index.json", "*.py", "config.json", "adapter_config.json", "generation_config.json",
 )  # fmt: skip
-_OLDER = ("*.pt",)  # weights that vLLM reads where there are no others
+_OLDER = ("*.pt", "*.gguf")  # weights that are read where there are no others
 _TOKENIZER = ("tokenizer*", "*.jinja", "vocab*", "merges*", "special_tokens_map.json", "added_tokens.json", "*.model")
 _WHOLE, _CHUNK, _CHUNKS = 16 << 20, 64 << 10, 64  # files up to 16 MiB are read whole, of others 64 stretches of 64 KiB
 
@@ -147,9 +147,11 @@ def fingerprint(name: str, revision: str | None = None) -> str:
     the size: retraining changes them all), so it may move, and training into the same place makes another. A hub id:
     the commit that this machine's cache holds for it, else the revision that was asked for.
     """
-    folder = Path(name).expanduser()
+    folder, content = Path(name).expanduser(), sha256()
+    if folder.is_file():  # GGUF
+        _feed(content, folder)
+        return f"weights:{content.hexdigest()[:16]}"
     if folder.is_dir():
-        content = sha256()
         others = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
         older = () if others else _OLDER  # beside them they are an optimiser's
         for path in sorted({path for pattern in (*_WEIGHTS, *older, *_TOKENIZER) for path in folder.glob(pattern)}):

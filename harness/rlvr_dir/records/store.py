@@ -1,5 +1,6 @@
 """A folder of records: opened to write by what they are of, read by name."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,14 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.files import folder_name
 from rlvr_dir.records.config import RecordConfig
 from rlvr_dir.records.record import JOURNAL, Record
+
+SPREADS = "floor.json"  # beside the records: by base and type, how far rounding moves what is 0 of equal models
+
+
+def stored_spreads(records: Path) -> dict[str, dict[str, float]]:
+    """Return the spreads that audits have written beside a folder of records; none if there is no such file."""
+    file = records.parent / SPREADS
+    return json.loads(file.read_text()) if file.is_file() else {}
 
 
 class RecordStore:

@@ -184,6 +184,7 @@ class DecodingSummary(SweepSummary):
     spec: SweepSpec
     comparisons: Sequence[Comparison]
     matched: Sequence[dict[str, Any]] = ()
+    within_floor: Sequence[str] = ()  # labels of points whose τ is no larger than what rounding does
 
     @cached_property
     def matched_groups(self) -> list[forwards.MatchedGroup]:
@@ -220,6 +221,7 @@ class DecodingSummary(SweepSummary):
         elif engines and len(self.spec.pairs) == 1:
             words.append(f"WARNING: {len(engines)} different engine settings are in these tables")
         words += [f"{self.spec.sampling.words} where no other is said"] if self.spec.samplings else []
+        words += [f"τ within the floor of rounding: {', '.join(self.within_floor)}"] if self.within_floor else []
         if self.spec.part.words:
             words.append(f"problems {self.spec.part.words}, the others are for `sweep confirm`")
         return words + ([f"the first {self.spec.limit} problems only"] if self.spec.limit else [])
@@ -260,7 +262,8 @@ def _matched(row: Mapping[str, Any]) -> dict[str, Any]:
     miss = row["reached"] - row["wanted"]
     cells = {name: cell(row[name], suffix=" %") for name in ("wanted", "expected", "reached")}
     misses = {"miss, points": cell(miss, plus=True), "miss": cell(miss / row["wanted"], 0, plus=True, suffix=" %")}
-    return {"pair": row["pair"], "criterion": row["criterion"], "τ": row["tau"], **cells, **misses}
+    marks = {"τ within the floor": "yes" if row["within_floor"] else "no"} if "within_floor" in row else {}
+    return {"pair": row["pair"], "criterion": row["criterion"], "τ": row["tau"], **cells, **misses, **marks}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -19,6 +19,7 @@ from rlvr_dir.files import make_folder
 from rlvr_dir.grading import grader_name
 from rlvr_dir.problems.benchmark import GROUPS, Benchmark
 from rlvr_dir.problems.data import preflight, preflight_of
+from rlvr_dir.records.store import stored_spreads
 from rlvr_dir.report.sweep import CompleteTrial, DecodingSummary
 from rlvr_dir.results import EvalResult
 from rlvr_dir.results.compare import comparisons
@@ -185,6 +186,7 @@ class DecodingObjective:
             entries=trials,
             comparisons=comparisons(settings_of(results, usual=self.spec.sampling)),
             matched=[row for trial in trials if (row := self._matched(trial))],
+            within_floor=[trial.label for trial in trials if self._within_floor(trial)],
             results=lambda: results,
             **counts,
         )
@@ -201,7 +203,17 @@ class DecodingObjective:
             sum(int(getattr(result, name).sum()) for result in entry.results) for name in ("n_replaced", "n_tokens")
         )
         ratios = {"wanted": tau.wanted, "expected": tau.expected, "reached": replaced / max(1, tokens)}
-        return {"pair": entry.pair, "criterion": tau.criterion, "tau": tau.tau, **ratios}
+        inside = self._within_floor(entry)
+        marks = {} if inside is None else {"within_floor": inside}
+        return {"pair": entry.pair, "criterion": tau.criterion, "tau": tau.tau, **ratios, **marks}
+
+    def _within_floor(self, trial: CompleteTrial) -> bool | None:
+        """Return whether rounding alone moves the criterion beyond τ; None if no audit has measured its floor."""
+        [result, *_], weights = trial.results, trial.results[0].provenance.get("weights") or {}
+        key = f"{weights.get('base')} {result.engine.get('dtype')}"
+        spread = stored_spreads(self.store).get(key, {}).get((result.decoding.criterion or "").partition(" ")[0])
+        tau = result.decoding.tau
+        return None if spread is None or tau is None else abs(tau) < spread
 
     # The confirmation
 

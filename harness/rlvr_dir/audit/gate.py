@@ -1,0 +1,42 @@
+"""A condition on an audit's numbers, such as `gain < 0`, that decides the exit status of the command (`--fail-if`).
+
+    NAME [.low | .high] (< | <= | > | >=) NUMBER
+
+NAME is the name of a row, such as `outcomes/gain`, or what follows its group: `gain`. `.low` and `.high` are the ends
+of its interval. NUMBER is in the unit in which the page prints the row.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from rlvr_dir.audit.claim import Claim
+from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.stats import Estimate
+
+_CONDITION = re.compile(r"\s*([\w./]+?)(?:\.(low|high))?\s*(<=|>=|<|>)\s*([+-]?\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*")
+_HOLDS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def condition(text: str, claims: Sequence[Claim]) -> Callable[[Mapping[str, Estimate]], bool]:
+    """Read a condition on one of these claims: return a function of their numbers, by name, that says if it holds.
+
+    That function raises UserError if the number was not measured, or has no interval.
+
+    Raises:
+        UserError: The text does not have this form, or no row has this name.
+    """
+    if (found := _CONDITION.fullmatch(text)) is None:
+        raise UserError("cannot be read", argument="fail_if", value=text, accepted="NAME < NUMBER, such as 'gain < 0'")
+    name, end, compare, number = found.groups()
+    named = [claim for claim in claims if name in (claim.name, claim.name.partition("/")[2])]
+    if not named:
+        raise unknown("fail_if", name, [claim.name for claim in claims])
+
+    def holds(numbers: Mapping[str, Estimate]) -> bool:
+        value = getattr(numbers.get(named[0].name, Estimate(None)), end or "value")
+        if value is None:
+            raise UserError("needs a number that was not measured", argument="fail_if", value=text)
+        return _HOLDS[compare](named[0].unit * value, float(number))
+
+    return holds
