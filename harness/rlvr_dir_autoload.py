@@ -30,7 +30,7 @@ NAMES = ("rlvr_dir", "rlvr-dir")
 
 
 def _is_ours(model: Any) -> bool:
-    """Tell whether a model of lm-eval's, or its name, is ours."""
+    """Return whether a model of lm-eval's, or its name, is ours."""
     return model in NAMES if isinstance(model, str) else type(model).__module__ == "rlvr_dir.lm_eval_model.lm"
 
 

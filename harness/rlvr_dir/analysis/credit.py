@@ -3,7 +3,7 @@
 found = credit_statistics(EvalSpec(tasks=("tiny_medium",), decodings=("replace,tau=-0.1",)), "runs/records")
 
 A rule's gate flags tokens in the responses of who proposes. A flagged token is drawn again from the rule's target, and
-the proposer goes on under the response's own noise: its *effect* is the verdict then minus the verdict of the response.
+the proposer continues under the response's own noise: its *effect* is the new verdict minus the old one.
 Beside it: a token of the same problem, verdict, depth and strata that the gate does not flag; the flagged place drawn
 again from the proposer's own model without the flagged token, its veto; and the same token with fresh noise behind it.
 With `undo` the responses are the rule's own, and a token that it changed is set back to the proposed one.
@@ -222,7 +222,7 @@ def changes_of(part: Frame) -> Iterator[Change]:
 
 
 def price(parts: Sequence[tuple[Job, Frame]], store: RecordStore, noises: int) -> str:
-    """Say how much is to be drawn and replayed, and about how many tokens that is; what records hold costs nothing."""
+    """Describe how much is to be drawn and replayed, and its tokens; what records hold costs nothing."""
     draws, replays, tokens, seen = 0, 0.0, 0.0, set[Any]()
     for job, part in parts:
         record, judge = store.read(*job.record.split("/")), judge_of(job)

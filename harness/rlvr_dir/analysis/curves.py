@@ -141,7 +141,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     """Read the records of a log: JSON lines, or a JSON list (or an object with a list `log_history`).
 
     Raises:
-        UserError: it is none of these.
+        UserError: it is not one of these.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -91,6 +91,6 @@ def problem_kind(accuracy: np.ndarray, samples: int) -> ProblemKind:
 
 
 def _sure(high: float, low: float, samples: int) -> bool:
-    """Tell whether `high` lies above `low` by more than two standard errors."""
+    """Return whether `high` lies above `low` by more than two standard errors."""
     p = (high + low) / 2
     return bool(high - low > SURE * np.sqrt(2 * p * (1 - p) / samples))

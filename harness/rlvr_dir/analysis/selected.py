@@ -31,7 +31,7 @@ def selections(read: Callable[[], Iterable[Row]], ratio: float, top_p: float) ->
     """Select base's own tokens at one ratio by every criterion; return the selections and the number of tokens.
 
     `read` is called twice, for the thresholds and for the tokens: it must give the same rollouts, with traces that list
-    RL's likeliest tokens. A nucleus longer than the list is cut to it.
+    RL's most likely tokens. A nucleus longer than the list is cut to it.
     """
     parts: dict[str, list[np.ndarray]] = {name: [] for name in CRITERIA}
     for rollout in read():

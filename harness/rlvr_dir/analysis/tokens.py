@@ -77,7 +77,7 @@ class Generation:
         return np.stack([np.asarray(getattr(self.problems.get(key, empty), name)) for key in order])
 
     def likelier(self, least: int, most: int) -> list[dict[str, Any]]:
-        """List the tokens that RL made likeliest: by mean delta log p, of those met `least` times or more."""
+        """List the tokens that RL made most likely: by mean delta log p, of those met `least` times or more."""
         words = [
             {"id": token, "count": int(n), "delta_logp": delta / n, "p_base": base / n, "p_rl": rl / n}
             for token, (n, delta, base, rl) in self.words.items()

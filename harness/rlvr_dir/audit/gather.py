@@ -1,6 +1,6 @@
 """Gathers what an audit reads of one pair: traces, weights, points and scores, held in the store or decoded now.
 
-Everything goes through the loop of evaluations. So an interrupted audit goes on where it stopped, more samples decode
+Everything goes through the loop of evaluations. So an interrupted audit resumes where it stopped, more samples decode
 only what is missing, and an evaluation or a sweep that was there before is used.
 """
 

@@ -117,7 +117,7 @@ def lines(audit: Audit) -> list[str]:
     ]
 
 
-SUMMARY = (  # sentences of numbers by the names of their claims; one that lacks a number is left out
+SUMMARY = (  # sentences of numbers by the names of their claims; one without a number is left out
     "Base answers {outcomes/avg/base} correctly, RL {outcomes/avg/rl}. RL gains {outcomes/gain}; of these, "
     "{outcomes/gain/answers} come from more responses with an answer.",
     "Changing {interventions/reached/delta_logp} of base's tokens, those with the lowest Δ log p, is enough to "

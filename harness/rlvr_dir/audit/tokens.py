@@ -39,7 +39,7 @@ def traced_tokens(
 ) -> Frame:
     """Return a row a token of traced responses, by who wrote them (`decoding`), and what both models think of it.
 
-    `place` is that of RL's most likely token among base's likeliest, 0 where both have the same, `TOP` where it is none
+    `place` is that of RL's most likely token among base's most likely, 0 if both have the same, `TOP` if it is not one
     of them. `logp_base`, `logp_rl` and `delta_logp` are of the token that was written. A divergence that is no larger
     than rounding is 0. `unit` is what intervals are over: the problem, or its family where `families` has one.
     `first_base` and `others_base` are base's probabilities of its most likely token and of its next nine together.

@@ -45,7 +45,7 @@ def bench_decode(
         tokens: at most this many new tokens each.
         rounds: measured, after one that warms up.
         threads: of each engine; two threads on a tiny model have been tens of times slower than one.
-        say: is told how far the run is.
+        say: called with lines about the progress.
 
     Returns:
         A plain object: `sizes`, one for each number of sequences, with `ratios` (pair_to_single, and so on for each

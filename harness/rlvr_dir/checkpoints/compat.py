@@ -154,7 +154,7 @@ def tokens_without_an_output(loaded: Checkpoints, spec: EngineSpec) -> Iterator[
         models = loaded.pair.argument([*loaded.models][2])
         yield (
             f"{loaded.pair.argument('rl')} has {loaded.vocab_size - loaded.shared} ids that "
-            f"{loaded.pair.argument('base')} does not know, which is refused with {models}. Accepted: a pair of full "
+            f"{loaded.pair.argument('base')} does not know, so {models} cannot be used. Accepted: a pair of full "
             "checkpoints, or one with the same vocabulary"
         )
 
@@ -430,7 +430,7 @@ WARNED: tuple[Check, ...] = (
 
 
 def other_shape(where: str, weight: str, stored: tuple[int, ...], built: tuple[int, ...]) -> str:
-    """Say that a tensor is not of the shape that the configuration makes it."""
+    """Return the sentence that a tensor is not of the shape that the configuration makes it."""
     return (
         f"{where}: its files hold {weight} of shape {stored} and its config.json makes it {built}; "
         "accepted: weights and configuration of one model"

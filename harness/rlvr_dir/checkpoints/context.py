@@ -50,7 +50,7 @@ class Context:
         return self.length if decoding.reads_base else self.rl_alone
 
     def limit_reason(self, limit: int) -> str:
-        """Say why a length is what it is."""
+        """Describe why a length is what it is."""
         if self.stated:
             return f"where max_model_len={limit} ends"
         rl, length = self.models["rl"]

@@ -14,7 +14,7 @@ TEXTS = (  # digits, spaces, accents and LaTeX
 
 
 def cut_otherwise(loaded: Checkpoints, texts: Iterable[str]) -> str | None:
-    """Say of the first text that the models' tokenizers cut into other tokens how each cuts it; None where none is.
+    """Describe how each tokenizer cuts the first text that they cut differently; None if there is none.
 
     All models read a prompt as RL's tokenizer cuts it.
     """

@@ -179,7 +179,7 @@ def check_place(role: str, name: str, revision: str | None) -> None:
 
 
 def _not_on_hub(name: str, revision: str | None) -> str | None:
-    """Say why the hub, or its cache, does not give a model; None where it may. It is asked once."""
+    """Describe why the hub, or its cache, does not give a model; None where it may. It is asked once."""
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.constants import HF_HUB_CACHE
 

@@ -33,7 +33,7 @@ def quantised_as(name: str, revision: str | None = None) -> str | None:
     place = file_of(name, "config.json", revision)
     try:
         config = dict(json.loads(Path(place).read_text())) if place else {}
-    except (OSError, ValueError, TypeError):  # whoever reads the configuration says so
+    except (OSError, ValueError, TypeError):  # what reads the configuration says so
         return None
     stated = next((config[key] for key in KEYS if config.get(key)), None)
     return None if stated is None else str(dict(stated).get("quant_method", "not named"))

@@ -173,7 +173,7 @@ def refuse_infinite(role: str, name: str, tensor: Any) -> None:
 
 
 def left_prefix(names: Iterable[str]) -> str | None:
-    """Say in a few words what a library left in the names of weights, which then fit no model; None where nothing."""
+    """Describe in a few words what a library left in the names of weights, which then fit no model; None if nothing."""
     names = list(names)
     for prefix, library in PREFIXES.items():
         if names and all(name.startswith(prefix) for name in names):
@@ -224,7 +224,7 @@ def _sets(folder: Path) -> list[str]:
 def missing_weight(stored: Iterable[str], built: Iterable[str]) -> str | None:
     """Return a weight that the files do not have and the model has; None where none is known to be missing.
 
-    Files may hold weights under other names than the model's, which loading maps: only one whose like is held under
+    Files may hold weights under other names than the model's, which loading maps: only one whose like is stored under
     the model's own name (of another layer; outside of layers, all others) is known to be missing.
     """
     stored, built = set(stored), set(built)
@@ -241,7 +241,7 @@ def surplus_weight(stored: Iterable[str], built: Iterable[str], passed_over: Ite
     """Return a weight that the files hold and the model does not have; None where none is known to be one.
 
     One of a layer is, where the model has others of its kind. Any other is where every kind of weight of the model's
-    is held under the model's own name: else the files' names may be others, which loading maps.
+    is stored under the model's own name: else the files' names may be others, which loading maps.
 
     Args:
         passed_over: patterns of names that loading leaves out, as the model's class knows them.

@@ -33,9 +33,7 @@ def analyse_gated(
     options: dict[str, Any],
     decoding: Annotated[
         list[str] | None,
-        typer.Option(
-            "-d", "--decoding", help="A way of decoding with a gate; again for more. Default replace,tau=-0.1."
-        ),
+        typer.Option("-d", "--decoding", help="A decoding with a gate; again for more. Default replace,tau=-0.1."),
     ] = None,
     records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
         "runs/records"

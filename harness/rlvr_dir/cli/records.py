@@ -12,7 +12,7 @@ from rlvr_dir.config.presentation import Grader
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.files import make_folder
 
-app = group("The store of rollouts: what is held, in what state.")
+app = group("The store of rollouts: what is stored, in what state.")
 
 RecordsFolder = Annotated[Path, typer.Option(help="Folder of records.")]
 RecordName = Annotated[str, typer.Argument(help="Beginning of a record's hash, with /TASK where several match.")]
@@ -20,7 +20,7 @@ RECORDS = Path("runs/records")
 
 
 def _say_if_empty(store: Path) -> None:
-    """Say on stderr that there are no records: stdout stays empty, for scripts; refuse a folder that is not there."""
+    """Print on stderr that there are no records: stdout stays empty, for scripts; refuse a folder that is not there."""
     from rlvr_dir.records import RecordStore
 
     if not (records := RecordStore(store)).names():

@@ -52,7 +52,7 @@ def train_command(
 ) -> None:
     """Train with DAPO and save the result as a pair with its base.
 
-    Interrupt it, even with kill -9, and run the same command again: it goes on from its last checkpoint. For example:
+    Interrupt it, even with kill -9, and run the same command again: it resumes from its last checkpoint. For example:
 
     \b
         rlvr-dir train --seeds 0,1,2
@@ -119,7 +119,7 @@ def train_command(
     try:
         summary = run(spec, where, against=against, say=say, on_record=tracker.record, on_seed=done)
     except KeyboardInterrupt:
-        say(f"interrupted; the same command goes on from the last checkpoint in {where}")
+        say(f"interrupted; the same command resumes from the last checkpoint in {where}")
         raise
     except TrainerError as error:
         say(f"error: {error}")

@@ -325,7 +325,7 @@ def load_yaml(text: str) -> Any:
     """Read YAML of plain values; a key that is given twice is refused, since only the last would count.
 
     Raises:
-        yaml.YAMLError: it is none, or has a key twice.
+        yaml.YAMLError: it is not one, or has a key twice.
     """
     import yaml
 

@@ -1,4 +1,4 @@
-"""Say how two models decode one response: Algorithm 1's settings."""
+"""Describe how two models decode one response: Algorithm 1's settings."""
 
 import re
 import warnings
@@ -383,7 +383,7 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
     """Make a gate of a criterion and its parameters.
 
     Raises:
-        UserError: there is no such criterion, or it has no such parameter, or lacks its threshold.
+        UserError: there is no such criterion, or it has no such parameter, or does not have its threshold.
     """
     written = fields.get("criterion", "delta_logp")
     named = split(written) if isinstance(written, str) else {"criterion": written}
@@ -534,6 +534,6 @@ def check_together(decoding: Decoding, sampling: SamplingSettings) -> None:
             value="random",
             accepted=(
                 f"another criterion, or {mention('temperature', LEAST_TEMPERATURE)}, which draws the "
-                "likeliest token but for near-ties"
+                "most likely token but for near-ties"
             ),
         )

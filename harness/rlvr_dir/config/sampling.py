@@ -70,7 +70,7 @@ class SamplingSettings(Spec, frozen=True):
         return {name: value for name, value in self.model_dump().items() if name not in defaults}
 
     def difference_from(self, usual: "SamplingSettings") -> str:
-        """Say in words how this draws otherwise than `usual`: `greedy`, `T = 0.6`, `top-p 0.95`; empty if alike."""
+        """Describe how this draws otherwise than `usual`: `greedy`, `T = 0.6`, `top-p 0.95`; empty if alike."""
         same_heat = self.greedy or self.temperature == usual.temperature
         heat = [] if same_heat else [f"T = {self.temperature:g}"]
         return ", ".join([*heat, *([] if self.nucleus == usual.nucleus else [self.nucleus])])

@@ -204,7 +204,7 @@ class Search(Spec, frozen=True):
             )
 
     def size(self) -> str:
-        """Say how many points there are, as a product: `5 tau x 3 gamma = 15 points`."""
+        """Describe how many points there are, as a product: `5 tau x 3 gamma = 15 points`."""
         pairs = len(self.pairs)
         if self.method != "grid":
             return f"{self.run_cap} points by {self.method}" + (f" on each of {pairs} pairs" if pairs > 1 else "")

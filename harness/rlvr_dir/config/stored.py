@@ -83,7 +83,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     """Read a JSON file that is an object of whatever keys.
 
     Raises:
-        DamagedError: it is none.
+        DamagedError: it is not one.
     """
     if not isinstance(data := read_json(path), dict):
         raise DamagedError(f"{path} is not a mapping of keys to values")

@@ -1,6 +1,6 @@
 """Engines behind one protocol: `open_engine(pair, spec).generate(requests)` yields rollouts as they finish.
 
-Names are resolved on first use: whoever reads the traces of stored responses does not wait for torch.
+Names are resolved on first use: what reads the traces of stored responses does not wait for torch.
 """
 
 from importlib import import_module

@@ -71,7 +71,7 @@ class Engine(ABC):
             raise
 
     def merge(self) -> None:
-        """Write RL as a whole checkpoint if it is an adapter or quantised; called first by whoever loads weights.
+        """Write RL as a whole checkpoint if it is an adapter or quantised; called first by what loads weights.
 
         Raises:
             UserError: as `whole`.

@@ -178,7 +178,7 @@ class LockStep:
         raise broken_logits(plan, self.engine.pair, self.engine.dtype, plan.begun + len(written), roles)
 
     def _stopped(self, plan: Plan, i: int) -> bool:
-        """Tell whether a stop string has just been completed; a character is at most a few tokens long."""
+        """Return whether a stop string has just been completed; a character is at most a few tokens long."""
         if not plan.request.stop:
             return False
         tail = [facts[0] for facts in self.written[i][-8 - 4 * max(map(len, plan.request.stop)) :]]

@@ -27,7 +27,7 @@ DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
 def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) -> Rule:
     """Return what a decoding and its sampling ask of the mathematics.
 
-    Temperature 0 takes the likeliest token in place of a draw; its criteria look at temperature 1.
+    Temperature 0 takes the most likely token in place of a draw; its criteria look at temperature 1.
     """
     since, until = decoding.tokens(sampling.max_tokens)
     return Rule(
@@ -83,7 +83,7 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
         if request.begun:
             _check_begun(request, checkpoints, most)
         if request.trace is not None and not 0 <= request.trace <= MAX_TOP:
-            raise UserError(f"trace={request.trace} is refused; accepted: 0 to {MAX_TOP} likeliest tokens, or None")
+            raise UserError(f"trace={request.trace} is refused; accepted: 0 to {MAX_TOP} most likely tokens, or None")
         if PROPOSAL + columns(request.trace or 0) >= checkpoints.vocab_size:
             raise UserError(
                 f"trace={request.trace} is refused: a vocabulary of {checkpoints.vocab_size} tokens is too small for it"

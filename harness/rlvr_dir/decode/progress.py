@@ -38,7 +38,7 @@ class Progress(Bar):
 
     @property
     def looks(self) -> bool:
-        """Tell whether the engine should count the tokens of unfinished rollouts and `show` them: once a second."""
+        """Return whether the engine should count the tokens of unfinished rollouts and `show` them: once a second."""
         if time.monotonic() - self._last_look < _LOOK:
             return False
         self._last_look = time.monotonic()

@@ -12,7 +12,7 @@ from rlvr_dir.policy.statistics import STATISTICS
 from rlvr_dir.policy.trace import FACTS, TOP_FACTS, columns, known
 
 PROPOSAL = 2  # numbers of a changed token that travel with it: what was proposed, and Δ log p of the written token
-MAX_TOP = 10  # of each model's likeliest tokens: vLLM is told to return as many numbers a token
+MAX_TOP = 10  # of each model's most likely tokens: vLLM is told to return as many numbers a token
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class Trace:
 
     @property
     def top(self) -> int:
-        """How many of each model's likeliest tokens are listed."""
+        """How many of each model's most likely tokens are listed."""
         return (self.table.shape[1] - len(FACTS)) // len(TOP_FACTS)
 
     def fact(self, name: str) -> np.ndarray:
@@ -67,7 +67,7 @@ class Trace:
         return self.fact("proposed").astype(np.int64)
 
     def likeliest(self, model: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the likeliest tokens of a model (`base`, `rl`): ids (tokens, top) int64 and log-probabilities."""
+        """Return the most likely tokens of a model (`base`, `rl`): ids (tokens, top) int64 and log-probabilities."""
         first = len(FACTS) + TOP_FACTS.index(f"{model}_id")
         step = len(TOP_FACTS)
         return self.table[:, first::step].astype(np.int64), self.table[:, first + 1 :: step]

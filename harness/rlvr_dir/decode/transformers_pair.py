@@ -138,7 +138,7 @@ class TransformersPair(Engine):
 
     @cached_property
     def shapes(self) -> tuple[ModelShape, ...]:
-        """Return the shape of each model that is held."""
+        """Return the shape of each model that is loaded."""
         shapes = self.checkpoints.shapes
         return tuple(shapes[role] for role in self.roles if role in shapes)
 

@@ -38,7 +38,7 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     prompt_token_ids: tuple[int, ...] | None = None
     stop: tuple[str, ...] = ()
-    trace: int | None = None  # ask for `Rollout.trace`, with so many of each model's likeliest tokens (0 to MAX_TOP)
+    trace: int | None = None  # ask for `Rollout.trace`, with so many of each model's most likely tokens (0 to MAX_TOP)
     tag: Any = None  # handed back untouched on `Rollout.request`
     begun: tuple[int, ...] = ()
 

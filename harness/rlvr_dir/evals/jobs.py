@@ -28,7 +28,7 @@ class Job:
     """One decoding of one task: requests that differ in problem and sample only, and the settings of their record.
 
     `golds` has the gold answer of each `request.problem`; it is empty where they are not known here.
-    `lm_eval_task` is the task of lm-eval's that then scores the responses, where it is at hand; `chat` says through
+    `lm_eval_task` is the task of lm-eval's that then scores the responses, if it is available; `chat` says through
     which chat template the prompts went. A job that is `inspect_only` counts in no result of its record.
     """
 

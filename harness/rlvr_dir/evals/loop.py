@@ -64,8 +64,8 @@ def evaluate(
         engine: an open engine, whose pair is then evaluated; else that of `spec.pair` is opened, loads its weights only
             if something has to be decoded, and is closed here.
         records: a folder that holds every rollout as it finishes; what it holds already is not decoded again, so an
-            interrupted evaluation goes on where it stopped.
-        on_result: told of each result as soon as it is there, in the order of completion.
+            interrupted evaluation resumes where it stopped.
+        on_result: called with each result as soon as it is complete, in the order of completion.
 
     Prompts go through the pair's chat template where it has one.
 
@@ -113,14 +113,14 @@ def in_order(spec: EvalSpec, jobs: Sequence[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: place[job.decoding])
 
 
-# 2. to 4. Read what is held, decode the rest, store, grade, give
+# 2. to 4. Read what is stored, decode the rest, store, grade, give
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompletedJob:
     """A job that is complete: a response to every request, with its verdict where gold answers are known.
 
-    `record` is open no more; without a store it is in memory. `decoded` counts the rollouts that it did not have;
+    `record` is closed; without a store it is in memory. `decoded` counts the rollouts that it did not have;
     `tokens_per_second` is the stream's mean speed until then, None where nothing was decoded. `info` is what the engine
     says of itself.
     """
@@ -200,7 +200,7 @@ def run_jobs(
 
     All of it is one stream: while the last rollouts of one job finish, those of the next are running. The engine is
     asked for nothing if nothing is missing. Jobs that share a record with an earlier one come after all others: what
-    they ask is held by then.
+    they ask is stored by then.
 
     Raises:
         UserError: another process writes one of the records, a request cannot be served, or the disk is full.
@@ -239,7 +239,7 @@ def _run(
         generated: list[int] = []  # tokens of each response
 
         def rows() -> Iterator[tuple[Request, Row, str | None]]:
-            """Yield what is held, then what is decoded, with its text, stored before anybody sees it."""
+            """Yield what is stored, then what is decoded, with its text, stored before anybody sees it."""
             yield from ((request, row, None) for request, row in stored if row is not None)
             waiting: deque[tuple[Rollout, Future[Row]]] = deque()
             for rollout in _generated(engine, missing, board) if missing else ():

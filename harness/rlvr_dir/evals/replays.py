@@ -4,7 +4,7 @@
     replay(job, [Change("tiny_medium/3", sample=0, at=17, was=5, by=every)], engine, store)
 
 The noise of a token is a function of its place, so a change is a decoding with a window of one token. What comes before
-it is held and not decoded again; where the token comes out as it was, nothing is. All is kept in the response's record.
+it is stored and not decoded again; where the token comes out as it was, nothing is. All is in the response's record.
 """
 
 from collections.abc import Sequence
@@ -91,7 +91,7 @@ def undone(record: Record, change: Change, judge: str) -> list[int] | None:
 def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordStore, *, progress: bool = True) -> None:
     """Draw the tokens of changes, and replay what follows; keep each in the job's record as it is there.
 
-    What the record holds is not done again, so that it goes on where it was interrupted.
+    What the record holds is not done again, so that it resumes where it was interrupted.
 
     Raises:
         UserError: another process writes the record, the disk is full, or the task has no gold answers.

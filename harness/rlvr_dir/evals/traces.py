@@ -30,7 +30,7 @@ def traced(
     """Decode, or complete, rollouts with their traces in the record store; `rollouts` reads them back.
 
     The tokens are those of an evaluation without traces, so a record serves both; what it holds without a trace is
-    decoded once more. `top` likeliest tokens of each model are kept a position. Responses that are `inspect_only` count
+    decoded once more. `top` most likely tokens of each model are kept. Responses that are `inspect_only` count
     in no result of its record, which other commands may have made. `problems` are the ids of those that are asked, by
     default all of the spec's.
 

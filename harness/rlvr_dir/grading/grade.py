@@ -118,7 +118,7 @@ def grade_many(
 
     A gold may be a tuple (or list) of answers, of which any one counts. A response that ran into the token limit
     (`finish_reason="length"`) but holds an answer, as a closed box and no later one that was cut, is graded by it;
-    without one it is `truncated`. Equal (gold, answer) pairs are graded once a process, whoever asks. Works from any
+    without one it is `truncated`. Equal (gold, answer) pairs are graded once a process. Works from any
     thread: math-verify runs in worker processes, which start only when a pair needs them.
 
     Raises:

@@ -166,7 +166,7 @@ def _with_template_kwargs(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def announce_tiny(spec: EvalSpec, args: Mapping[str, Any]) -> None:
-    """Say on stderr that the tiny pair is used, where no pair was named."""
+    """Print on stderr that the tiny pair is used, where no pair was named."""
     if spec.pair == TINY and not {"pair", "pretrained"} & set(args):
         print("rlvr_dir: no pair named; using the tiny pair that ships with rlvr-dir", file=sys.stderr)
 

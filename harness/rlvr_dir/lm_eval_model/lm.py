@@ -173,7 +173,7 @@ class RlvrDirLM(LM):
 
     @property
     def _chat(self) -> str:
-        """Say through which template prompts go."""
+        """Describe through which template prompts go."""
         return "off" if self.own.chat == "off" else template_name(self.engine)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:

@@ -77,7 +77,7 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
 
 
 def _mark_limited(reported: Mapping[str, Any]) -> None:
-    """Say in lm-eval's tables, beside the name, of how many problems a score is, where that is not all of them."""
+    """Describe in lm-eval's tables, beside the name, of how many problems a score is, where that is not all of them."""
     sizes = {task: (n["effective"], n["original"]) for task, n in reported.get("n-samples", {}).items()}
     for group, tasks in reported.get("group_subtasks", {}).items():
         if tasks and all(task in sizes for task in tasks):

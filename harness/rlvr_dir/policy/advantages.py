@@ -46,7 +46,7 @@ def gradient_coefficient(
 def unclipped(
     ratio: torch.Tensor, advantages: torch.Tensor, low: float, high: float, dual: float | None = None
 ) -> torch.Tensor:
-    """Tell where the clipped objective has a gradient: two (n, tokens) -> (n, tokens) bool.
+    """Return where the clipped objective has a gradient: two (n, tokens) -> (n, tokens) bool.
 
     ratio <= 1 + high if A > 0; 1 - low <= ratio <= dual if A < 0, with no upper limit where `dual` is None.
     """

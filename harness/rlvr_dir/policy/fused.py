@@ -37,7 +37,7 @@ TILE = 4096  # columns read at once; sums of floats, and so the last digits of a
 
 
 def fused_available(device: torch.device | str) -> bool:
-    """Tell whether `decide_fused` can run on this device: a GPU that torch calls cuda, with Triton installed."""
+    """Return whether `decide_fused` can run on this device: a GPU that torch calls cuda, with Triton installed."""
     return torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is not None
 
 

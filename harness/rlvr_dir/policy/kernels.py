@@ -1,7 +1,7 @@
 # ruff: noqa: ANN001, ANN201, ANN202
 """Algorithm 1's decision as Triton kernels. `fused.py` launches them; what they compute is said there.
 
-Mass. The probability p of a token under a policy is held as the integer floor(2^60 p), cut from a float32. Sums of
+Mass. The probability p of a token under a policy is stored as the integer floor(2^60 p), cut from a float32. Sums of
 integers do not depend on their order, so a nucleus, and a draw from it, are exact and the same for any tile size,
 batch, or rank. Likelier tokens have larger masses, so the float's bits order the tokens; equal ones are in order of id.
 
@@ -253,7 +253,7 @@ def gather(
 ):  # fmt: skip
     """Add up one tile's masses under both policies, and list its likely tokens, in any order. Grid (n, tiles).
 
-    Of a row that is greedy nothing is listed: the id of its likeliest token takes the place of the count.
+    Of a row that is greedy nothing is listed: the id of its most likely token takes the place of the count.
     """
     i = tl.program_id(0).to(tl.int64)
     own = constants + i * _CONSTANTS
@@ -340,7 +340,7 @@ def _draw_any(base_row, rl_row, vocab, width, own, policy, bins, total, bits, li
                 sem="relaxed",
             )
         tl.debug_barrier()
-        upto = before + tl.cumsum(tl.load(bins + lane, cache_modifier=".cg"), 0)  # likeliest bin first
+        upto = before + tl.cumsum(tl.load(bins + lane, cache_modifier=".cg"), 0)  # most likely bin first
         passed = upto <= point
         before = tl.max(tl.where(passed, upto, before), 0)
         place = place * size + (size - 1 - tl.minimum(tl.sum(passed.to(tl.int32), 0), size - 1))

@@ -27,7 +27,7 @@ def draw(p: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int = H
             A row may be all NaN.
         top_p: (n,) float64 in [0, 1].
         u: (n,) float64 in [0, 1), multiples of 2^-53.
-        head: on a CPU, so many of the likeliest tokens are sorted first; changes no token.
+        head: on a CPU, so many of the most likely tokens are sorted first; changes no token.
 
     Returns:
         (n,) int64 token ids; any for a row of NaN, which has nothing to draw from.
@@ -39,7 +39,7 @@ def draw(p: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, *, head: int = H
 
 
 def draw_by_head(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor, head: int = HEAD) -> torch.Tensor:
-    """Do what `draw_by_mass` does by sorting, which is faster on a CPU: of each row the `head` likeliest tokens.
+    """Do what `draw_by_mass` does by sorting, which is faster on a CPU: of each row the `head` most likely tokens.
 
     The head settles a row where nucleus and point lie within it, and no token outside it ties with its last one. Rows
     that it does not settle are counted into bins: a sort of 152,000 tokens takes ten times as long.
@@ -96,7 +96,7 @@ def draw_by_mass(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor) -> to
     weight = mass.long()
     total = weight.sum(1)
     limit = _limit(top_p, total)
-    # Places in order, likeliest first: 0 up to 2^29 - 2; the last is that of masses below 1, which weigh nothing.
+    # Places in order, most likely first: 0 up to 2^29 - 2; the last is that of masses below 1, which weigh nothing.
     last = (1 << _PLACES) - 1
     place = mass.view(torch.int32).sub_(_LEAST - 1).clamp_(0, last).mul_(-1).add_(last)  # NaN is beyond all masses
     coarse = _cumulative(place >> _FINE, weight, 1 << (_PLACES - _FINE))

@@ -28,7 +28,7 @@ class Rule:
     primary: str = "base"  # who proposes: "base" or "rl"
     gamma: float = 0.0  # of the writer: -1 is base, 0 is RL (replace), above 0 lies beyond RL (extrapolate)
     top_p: float = 1.0  # of the nucleus that is drawn from; 1 where it is greedy
-    greedy: bool = False  # whether the likeliest token is taken, of equal ones the lowest id
+    greedy: bool = False  # whether the most likely token is taken, of equal ones the lowest id
     temperature: float = 1.0  # of both models, criteria included; 1 where it is greedy
     since: int = 0  # the window: tokens of the response at which the gate may hold
     until: float = inf
@@ -36,7 +36,7 @@ class Rule:
     # "base", "rl": it is, unless that model draws it too. A number: a coin drops this share. None: the writer's one
     # draw does both, and may give the token again.
     decider: str | float | None = None
-    trace: int | None = None  # whether all facts are handed back too, with so many of each model's likeliest tokens
+    trace: int | None = None  # whether all facts are handed back too, with so many of each model's most likely tokens
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain values, which cross process boundaries."""
@@ -213,16 +213,16 @@ class Rules:
 
     @property
     def top(self) -> int:
-        """How many of each model's likeliest tokens the traced rows list, at most."""
+        """How many of each model's most likely tokens the traced rows list, at most."""
         return max((self.rules[i].trace or 0 for i in self.traced.rows), default=0)
 
     def fires(self, value: Tensor, delta_logp: Tensor) -> Tensor:
-        """Tell where the gates hold, by their values and delta log p of the proposals: (n,), (n,) -> (n,) bool."""
+        """Return where the gates hold, by their values and delta log p of the proposals: (n,), (n,) -> (n,) bool."""
         beyond = torch.where(self.below, value < self.tau, value > self.tau)
         return beyond & ((self.sign == 0) | (self.sign * delta_logp > 0))
 
     def open(self, written: Tensor) -> Tensor:
-        """Tell where the gate may hold, after so many tokens of each response: (n,) int64 -> (n,) bool."""
+        """Return where the gate may hold, after so many tokens of each response: (n,) int64 -> (n,) bool."""
         since, until = self._window
         return (since <= written) & (written < until)
 

@@ -88,7 +88,7 @@ def without(policy: Tensor, token: Tensor, normalised: Tensor) -> Tensor:
 
 
 def weights(policy: Tensor, rules: Rules) -> Tensor:
-    """Return what is drawn from, (n, vocab) weights at most 1: top-p is the draw's, a greedy row has its likeliest."""
+    """Return what is drawn from, (n, vocab) weights at most 1: top-p is the draw's, a greedy row has one token."""
     probabilities = policy.exp()
     if rules.greedy.rows:
         rules.greedy.write(probabilities, likeliest(rules.greedy.of(policy)))

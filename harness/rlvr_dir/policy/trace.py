@@ -1,6 +1,6 @@
 """What can be known about a position beyond the decision: the per-token statistics of the paper, as one table.
 
-Importing it does not import torch: whoever reads traces needs the names of their columns alone.
+Importing it does not import torch: what reads traces needs the names of their columns alone.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FACTS = (
     "js",  # Jensen-Shannon divergence of base and RL, nats
     "tv_other",  # total variation of base and RL, each without the proposed token: do they write another one alike?
 )
-TOP_FACTS = ("base_id", "base_logp", "rl_id", "rl_logp")  # of the j-th likeliest token of each model, j = 0, 1, ...
+TOP_FACTS = ("base_id", "base_logp", "rl_id", "rl_logp")  # of the j-th most likely token of each model, j = 0, 1, ...
 LEAST_LOGP, MOST_KL = -1000.0, 30.0  # what stands for -inf and inf: every fact is finite
 
 
 def columns(top: int) -> int:
-    """Return how many columns a trace has with the `top` likeliest tokens of each model."""
+    """Return how many columns a trace has with the `top` most likely tokens of each model."""
     return len(FACTS) + len(TOP_FACTS) * top
 
 
@@ -47,7 +47,7 @@ def trace(lb: Tensor, lr: Tensor, proposed: Tensor, top: int = 0) -> Tensor:
     Args:
         lb, lr: (n, vocab) log-probabilities of base and RL, untruncated, at the sampling temperature.
         proposed: (n,) the primary's tokens.
-        top: how many of each model's likeliest tokens to list.
+        top: how many of each model's most likely tokens to list.
 
     Returns:
         (n, columns(top)) float32, `FACTS`, then `TOP_FACTS` of rank 0, of rank 1, ...; ids are exact (below 2^24).
@@ -84,7 +84,7 @@ def without(logp: Tensor, index: Tensor) -> Tensor:
 
 
 def traced(policies: Policies, proposed: Tensor) -> Tensor:
-    """Return the facts of those rows whose rules ask for them, with as many likeliest tokens as any of them asks for.
+    """Return the facts of those rows whose rules ask for them, with as many most likely tokens as any of them asks for.
 
     Args:
         policies: of n rows.

@@ -17,7 +17,7 @@ FORMATS = ("jsonl", "texts")
 
 
 def list_records(store: str | Path) -> list[dict[str, Any]]:
-    """Return a row for each record: what it is, how much of what was asked last is held, whether it is finished.
+    """Return a row for each record: what it is, how much of what was asked last is stored, whether it is finished.
 
     `damage` says what is wrong with it; of a record that cannot be read at all there is nothing else.
     """
@@ -54,7 +54,7 @@ def counts(record: Record) -> dict[str, Any]:
 
 
 def summary_of(record: Record) -> dict[str, Any]:
-    """Return what a record is, how much of what was asked last is held, and what is wrong with it."""
+    """Return what a record is, how much of what was asked last is stored, and what is wrong with it."""
     metadata, sizes = record.metadata, counts(record)
     return {
         "record": record.name,

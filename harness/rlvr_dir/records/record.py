@@ -4,7 +4,7 @@
 `StoredVerdict`), `replay` (a `Replay`) and `about` (`RecordMetadata`: the first of these says which record it is). The
 last of a key counts.
 
-Whoever reads needs no lock. The one process that writes holds `lock`, and repairs what it finds on opening: a torn tail
+Readers need no lock. The one process that writes holds `lock`, and repairs what it finds on opening: a torn tail
 is cut off; a damaged file is kept under another name, and its good entries are carried over, so that only what was
 damaged is decoded again.
 """
@@ -57,7 +57,7 @@ def in_order(keys: Iterable[Key]) -> list[Key]:
 class Record:
     """A record as it is on the disk; `RecordStore.read` makes one to read, `RecordStore.open` one that writes as well.
 
-    The facts of all responses are at hand; texts and tokens are read when asked for, and checked then. `damage` has a
+    The facts of all responses are available; texts and tokens are read when asked for, and checked then. `damage` has a
     sentence for each thing that is wrong with the file; `repairs` says what was wrong when it was opened to write.
     """
 
@@ -197,7 +197,7 @@ class Record:
 
     @property
     def first(self) -> dict[str, int]:
-        """Return how many samples of each problem are held, from the first on, before a gap."""
+        """Return how many samples of each problem are stored, from the first on, before a gap."""
         samples: dict[str, set[int]] = {}
         for problem, sample in self.response_keys:
             samples.setdefault(problem, set()).add(sample)
@@ -207,7 +207,7 @@ class Record:
     def complete(self) -> dict[str, int]:
         """Return how many samples of each problem, from the first on, belong to something that was asked and finished.
 
-        Whatever else is held came of interruptions, and is there because it was short: no average may be of it.
+        Whatever else is stored came of interruptions, and is there because it was short: no average may be of it.
         """
         first = self.first
         return {name: k for name, noted in self.metadata.complete.items() if (k := min(noted, first.get(name, 0)))}
@@ -224,7 +224,7 @@ class Record:
         return [other or self.task for other in sorted(others)]
 
     def verdicts(self, judge: str) -> dict[Key, StoredVerdict]:
-        """Return the verdicts of a judge on the responses that are held."""
+        """Return the verdicts of a judge on the responses that are stored."""
         stored = self._verdicts.get(judge, {})
         return {
             key: verdict
@@ -367,7 +367,7 @@ class Record:
         so many columns count as missing. A request that is `inspect_only` is kept, and counts in no result.
 
         Raises:
-            UserError: what is held was decoded from another prompt, or the disk is full.
+            UserError: what is stored was decoded from another prompt, or the disk is full.
         """
         if len(set(problems)) != len(problems) or not problems or samples < 1:
             raise ValueError("a record is asked for distinct problems, one at least, and samples >= 1")
@@ -391,7 +391,7 @@ class Record:
         return [key for key in self._requested if key not in self]
 
     def add(self, *rows: Row) -> None:
-        """Store responses; one that is held already stays, but for a trace that it lacks.
+        """Store responses; one that is stored already stays, but for a trace that it lacks.
 
         They outlive this process at once. They are forced to the disk, all that came together, by the first call `SYNC`
         seconds after the last time, or by `finish` or `close`.
@@ -480,7 +480,7 @@ class Record:
     def grade(
         self, gold: Mapping[str, Gold], judge: str = DEFAULT_GRADER, keys: Iterable[Key] | None = None
     ) -> dict[Key, Verdict]:
-        """Return verdicts on the responses that are held: the stored ones where they hold, the rest graded now.
+        """Return verdicts on the responses that are stored: the stored ones where they hold, the rest graded now.
 
         `gold` has the answers of each problem. What is graded now is stored if the record is open for writing.
 

@@ -1,4 +1,4 @@
-"""One response as it is kept: facts that are at hand, and columns that are read when they are asked for.
+"""One response as it is kept: facts that are available, and columns that are read when they are asked for.
 
     row = Row.from_rollout(rollout)                     # anything like `rlvr_dir.decode.Rollout`
     row.n_tokens, row.text, row.delta_logp
@@ -249,7 +249,7 @@ class Row:
         return {name: getattr(self, name) for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
 
     def facts(self) -> dict[str, Any]:
-        """Return what is at hand as plain JSON values: what `Row(**facts)` is made from."""
+        """Return what is available as plain JSON values: what `Row(**facts)` is made from."""
         prompt = {} if self.prompt is None else {"prompt": self.prompt}
         columns = {name: (size, checksum) for name, _, size, checksum in self._places()}
         names = ("problem", "sample", "finish_reason", "n_tokens", "n_replaced", "n_changed", "text_digest", "digest")
@@ -289,7 +289,7 @@ class Row:
         return all(zlib.crc32(payload[at : at + size]) == crc for _, at, size, crc in self._places())
 
     def place(self, source: bytes | Path, at: int = 0) -> None:
-        """Say where the columns are: these bytes, or in a file from some byte on."""
+        """Describe where the columns are: these bytes, or in a file from some byte on."""
         self.source, self.at = source, at
 
     def _places(self) -> list[tuple[str, int, int, int]]:

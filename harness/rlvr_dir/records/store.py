@@ -70,7 +70,7 @@ class RecordStore:
         return sorted((folder.parent.name, folder.name) for folder in folders)
 
     def emptiness(self) -> str:
-        """Say of a store without records that it has none, and whether its folder is there."""
+        """Describe a store without records: that it has none, and whether its folder is there."""
         return f"no records in {str(self.folder)!r}{'' if self.folder.is_dir() else ', which does not exist'}"
 
     def find(self, name: str) -> list[tuple[str, str]]:
@@ -119,5 +119,5 @@ class RecordStore:
 
 
 def is_record(folder: Path) -> bool:
-    """Tell whether a folder is that of a record."""
+    """Return whether a folder is that of a record."""
     return (folder / JOURNAL).is_file()

@@ -48,7 +48,7 @@ class StoredVerdict:
         return Verdict(self.kind, self.answer, self.judge.split("+")[0])
 
     def holds(self, text_digest: str, gold: Gold) -> bool:
-        """Tell whether it was given for this text and gold answer, and not by a grader that failed."""
+        """Return whether it was given for this text and gold answer, and not by a grader that failed."""
         gold = gold if isinstance(gold, str) else tuple(gold)
         return (self.text, self.gold) == (text_digest, gold) and self.verdict.graded
 

@@ -132,7 +132,7 @@ def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | No
 
 
 def _in_families(results: Sequence[EvalResult], analyses: Sequence[Chapter]) -> list[str]:
-    """Say that analyses take problems for independent, where benchmarks name families."""
+    """Return the sentence that analyses take problems for independent, where benchmarks name families."""
     tasks = dict.fromkeys(result.task for result in results if result.families)
     titles = ", ".join(chapter.title for chapter in analyses)
     sentence = (
@@ -142,7 +142,7 @@ def _in_families(results: Sequence[EvalResult], analyses: Sequence[Chapter]) -> 
 
 
 def _apart(groups: Sequence[Group]) -> list[str]:
-    """Say that results of one pair have chapters of their own where they are not alike."""
+    """Return the sentence that results of one pair have chapters of their own where they are not alike."""
     if len(groups) == len({(group.base, group.rl) for group in groups}):
         return []
     names = "; ".join(group.pair for group in groups)

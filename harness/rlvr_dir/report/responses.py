@@ -174,7 +174,7 @@ def _likelier(analysis: Analysis, name: str) -> Section:
     with drawing(name, 0.6 + 0.2 * places) as canvas:
         ranked_bars(canvas.one, words, COLOURS[2], places)
         canvas.one.set_xlabel("mean Δ log p, nats")
-    title = "Tokens that RL made likeliest, by mean Δ log p over RL's own responses"
+    title = "Tokens that RL made most likely, by mean Δ log p over RL's own responses"
     note = f"Met {analysis.facts['least']:,} times or more: the first {len(words)} of {len(data)}. ␣ is a space."
     alt = f"Ranked bar list of {len(words)} tokens by mean Δ log p."
     return Section(name, title, data, (note,), canvas.svg, alt, "fig:word_cloud")
@@ -248,7 +248,7 @@ ALIKE = 0.05  # mean total variation below which two writers are alike at most p
 
 
 def are_alike(row: Mapping[str, Any]) -> bool:
-    """Tell whether base and RL mostly write the same other tokens where a gate holds."""
+    """Return whether base and RL mostly write the same other tokens where a gate holds."""
     return row["other"] is not None and row["other"] < ALIKE
 
 

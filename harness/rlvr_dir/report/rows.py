@@ -34,7 +34,7 @@ def drawn(analysis: Analysis) -> str:
 
 
 def limited(analysis: Analysis, sections: Iterable[Section]) -> tuple[Section, ...]:
-    """Say in each title that only some problems were asked: it goes where the chapter's text does not."""
+    """Describe in each title that only some problems were asked: it goes where the chapter's text does not."""
     if not analysis.facts.get("limited"):
         return tuple(sections)
     return tuple(

@@ -81,7 +81,7 @@ def avg_name(scores: Iterable[Score]) -> str:
 def methods_table(name: str, title: str, methods: Sequence[Method], *, second: bool = True, **more: Any) -> Section:
     """Set models and methods down, benchmarks across: Avg and Pass of each, and their average where there are several.
 
-    A row that lacks a benchmark of the table has no average: it would be of other benchmarks than the rows beside it.
+    A row without a benchmark of the table has no average: it would be of other benchmarks than the rows beside it.
     Best and second best are marked within a model; `Base` takes no part.
     """
     tasks = list(dict.fromkeys(task for method in methods for task in method.scores))

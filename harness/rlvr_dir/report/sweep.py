@@ -87,11 +87,11 @@ class SweepSummary(ABC):
     @property
     @abstractmethod
     def verdicts(self) -> list[str]:
-        """Say in a sentence a pair what the best point is, and that its lead is too large."""
+        """Describe in a sentence a pair what the best point is, and that its lead is too large."""
 
     @abstractmethod
     def facts(self) -> list[str]:
-        """Say what was run, in a few words each, with what makes the figures hard to compare."""
+        """Describe what was run, in a few words each, with what makes the figures hard to compare."""
 
     @cached_property
     def report(self) -> Report:
@@ -155,7 +155,7 @@ class SweepSummary(ABC):
         }
 
     def sentence(self, pair: str, leads: Sequence[tuple[str, Any]], chosen_on: str) -> str:
-        """Say which of a pair's points is best, and what is left of its leads, each over something, after Holm."""
+        """Describe which of a pair's points is best, and what is left of its leads, each over something, after Holm."""
         best = [entry for entry in self.best if entry.pair == pair]
         tried, name = sum(entry.pair == pair for entry in self.points), self.spec.metric.name
         if not best:
@@ -197,7 +197,7 @@ class DecodingSummary(SweepSummary):
 
     @property
     def verdicts(self) -> list[str]:
-        """Say in a sentence a pair what the best point is, and that its lead is too large."""
+        """Describe in a sentence a pair what the best point is, and that its lead is too large."""
         sentences = []
         for pair in self.spec.pairs:
             best = next((entry for entry in self.best if entry.pair == pair), None)
@@ -209,7 +209,7 @@ class DecodingSummary(SweepSummary):
         return sentences
 
     def facts(self) -> list[str]:
-        """Say what was run, in a few words each."""
+        """Describe what was run, in a few words each."""
         results = [result for entry in self.entries for result in entry.results]
         tokens = sum(int(result.n_tokens.sum()) for result in results)
         words = [f"{len(self.entries) - len(self.points)} references"]
@@ -283,7 +283,7 @@ class TrainingSummary(SweepSummary):
 
     @property
     def verdicts(self) -> list[str]:
-        """Say what the best point is, and that its lead is too large."""
+        """Describe what the best point is, and that its lead is too large."""
         best = self.best[0] if self.best else None
         rows = [row for row in self.comparisons if best and row.result.label == best.label]
         leads = [("plain DAPO", row) for row in rows if best is not self.reference]
@@ -292,11 +292,11 @@ class TrainingSummary(SweepSummary):
 
     @property
     def over(self) -> str:
-        """Say what intervals are over: one seed says nothing of others."""
+        """Describe what intervals are over: one seed says nothing of others."""
         return "problems and seeds" if len(self.seeds) > 1 else "problems, of these very models"
 
     def facts(self) -> list[str]:
-        """Say what was run, in a few words each."""
+        """Describe what was run, in a few words each."""
         results = [result for entry in self.entries for result in entry.results]
         machines = {result.facts["machine"] for result in results}
         return [

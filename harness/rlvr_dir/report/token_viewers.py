@@ -1,4 +1,4 @@
-"""What a report shows token by token: some problems of each benchmark, up to five ways of decoding side by side."""
+"""What a report shows token by token: some problems of each benchmark, up to five decodings side by side."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,7 +19,7 @@ MODES = ("base", "rl", "replace", "reject", "veto", "resample", "extrapolate")  
 def token_viewers(
     results: Sequence[EvalResult], problems: int, tokenizer: Callable[[Sequence[Record]], Any]
 ) -> list[tuple[str, str]]:
-    """Return (title, HTML) of a viewer for each pair and benchmark whose records are at hand.
+    """Return (title, HTML) of a viewer for each pair and benchmark whose records are available.
 
     Base, RL, and of each mode with a gate the best decoding are shown. The problems whose first responses differ in
     being right come first, and of these the problems where a token changed. Of a training's seeds the first is shown.

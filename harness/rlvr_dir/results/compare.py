@@ -374,7 +374,7 @@ def _table(rows: Sequence[Comparison]) -> str:
 def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
     """Write, for each comparison, how many problems a `gain` (a fraction) would need to be found with 80 % chance.
 
-    Beside it stands the smallest gain that the problems at hand would show. Both are of the spread that these results
+    Beside it is the smallest gain that the problems of this table would show. Both use the spread that these results
     have, and of as many samples a problem. What says nothing of it (one sample) has a blank.
 
     Raises:
@@ -397,7 +397,7 @@ def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
     head = ["benchmark", "decoding", "minus", "problems", "samples", "points these show"]
     return (
         f"Problems that would be needed to find a gain of {100 * gain:g} points with 80 % chance, and the gain "
-        "that those at hand would show (paired t test at 5 %, the samples a problem as here):\n\n"
+        "that those available would show (paired t test at 5 %, the samples a problem as here):\n\n"
         + markdown_table([*head, f"problems for {100 * gain:g}"], cells, left=3)
         + "".join(
             f"\n\n{sentence}" for sentence in taken_alone(side for row in rows for side in (row.result, row.reference))

@@ -262,7 +262,7 @@ def crossings(rows: Sequence[Comparison]) -> str:
 
 
 def crossing_sentence(crossing: stats.Crossing) -> str:
-    """Say at which k base's Pass@k is first significantly above RL's; it may fall below again."""
+    """Describe at which k base's Pass@k is first significantly above RL's; it may fall below again."""
     estimate = f"the estimate is first above at k = {crossing.estimate}"
     if crossing.k is not None:
         of_all = f"95 % lower bounds of all k up to {crossing.n} together"

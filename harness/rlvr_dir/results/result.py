@@ -354,7 +354,7 @@ def read_any_result(file: Path) -> EvalResult | LmEvalResult:
     """Read a result file, whoever scored it.
 
     Raises:
-        DamagedError: it is none; names the file, the key, its value and what would be accepted.
+        DamagedError: it is not one; names the file, the key, its value and what would be accepted.
     """
     data = read_json(file)
     kind = LmEvalResult if isinstance(data, dict) and "scores" in data else EvalResult
@@ -365,7 +365,7 @@ def read_result(file: Path) -> EvalResult:
     """Read a result file that can be compared.
 
     Raises:
-        DamagedError: it is none.
+        DamagedError: it is not one.
         NoResultError: it is of a task of lm-eval's.
     """
     result = read_any_result(file)

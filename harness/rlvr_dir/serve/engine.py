@@ -120,7 +120,7 @@ class Bridge:
         self._wait(end())
 
     def has_unfinished_requests(self) -> bool:
-        """Tell whether any request is still running."""
+        """Return whether any request is still running."""
         return bool(self._running)
 
 

@@ -175,7 +175,7 @@ class _PairRecords:
 
 
 def _would_run(engine: Mapping[str, Any], spec: EngineSpec) -> bool:
-    """Tell whether an engine's facts are those of the one that would run here, as far as that is known beforehand."""
+    """Return whether an engine's facts are those of the one that would run here, as far as that is known beforehand."""
     backend = ("vllm" if find_spec("vllm") else "transformers") if spec.backend == "auto" else spec.backend
     stated = {"backend": backend, "dtype": spec.dtype, "max_model_len": spec.max_model_len}
     versions = {name: installed(name, f"{name}-cpu").values() for name in ("vllm", "transformers", "torch")}

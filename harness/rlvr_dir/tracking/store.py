@@ -193,7 +193,7 @@ def every(search: Callable[..., Any], *wanted: Any) -> list[Any]:
 
 
 def reason(error: Exception, store: Path | str) -> str:
-    """Say in a line what an exception of MLflow's says of a store, in our words where its own help nobody."""
+    """Describe in a line what an exception of MLflow's says of a store, in our words where its own help nobody."""
     text = without_passwords(" ".join(str(error).split()))
     if schema := _SCHEMA.search(text):
         import mlflow

@@ -4,7 +4,7 @@
     runs.record(0, {"step": 1, "accuracy": 0.3})
     runs.done(0, facts, records, [Path("runs/train/DAPO/seed-0/log.jsonl")])
 
-Nothing depends on it: what fails is a warning, the training goes on, and `done`, now or in the next run of the command,
+Nothing depends on it: a failure is a warning, the training continues, and `done`, now or in the next run,
 logs what is missing.
 """
 
@@ -79,7 +79,7 @@ class Training:
             self._client.set_terminated(run, "FINISHED")
 
     def interrupted(self) -> None:
-        """End runs that are not finished as KILLED; the same command goes on in them."""
+        """End runs that are not finished as KILLED; the same command resumes in them."""
         for run, _ in self._runs.values():
             with self._trying():
                 self._client.set_terminated(run, "KILLED")

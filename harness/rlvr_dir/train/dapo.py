@@ -1,4 +1,4 @@
-"""DAPO through TRL's GRPO trainer, with what that lacks: dynamic sampling, reweighting, an exact resume.
+"""DAPO through TRL's GRPO trainer, with what it does not have: dynamic sampling, reweighting, an exact resume.
 
     train_dapo(model, tokenizer, [{"prompt": messages, "answer": "43"}, ...], DapoSettings(steps=8))
 
@@ -45,7 +45,7 @@ class DapoTrainer(GRPOTrainer):
     further prompts until its groups are full or `max_generation_rounds` are spent; places still empty then hold
     uniform groups, whose advantages are 0 and whose tokens do not count in the loss's denominator.
 
-    Advantages are reweighted where the loss is computed, from the log-probabilities it has at hand: no further
+    Advantages are reweighted where the loss is computed, from the log-probabilities it has available: no further
     forward pass. Plain DAPO leaves TRL's arithmetic alone.
     """
 
@@ -53,7 +53,7 @@ class DapoTrainer(GRPOTrainer):
         super().__init__(**trainer)
         if dapo.dynamic_sampling and self.accelerator.num_processes > 1:
             raise UserError(
-                f"dynamic_sampling=True is refused with {self.accelerator.num_processes} processes; "
+                f"dynamic_sampling=True is not allowed with {self.accelerator.num_processes} processes; "
                 "train in one process, or set dynamic_sampling=False"
             )
         self.dapo = dapo
@@ -347,7 +347,7 @@ def train_dapo(
 ) -> list[dict[str, float]]:
     """Train `model` in place on rows of `prompt` (messages or text) and `answer`; return one log record a step.
 
-    `on_step` is told of each finished step and gets the model as it then is. `reward`, of 0 and 1, stands in place of
+    `on_step` is called with each finished step and its model. `reward`, of 0 and 1, stands in place of
     the accuracy. Further keyword arguments go to TRL's `GRPOConfig` as they are.
     """
     settings = settings or DapoSettings()

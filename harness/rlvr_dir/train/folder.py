@@ -216,7 +216,7 @@ def read_form(path: Path, form: type[Stored]) -> dict[str, Any]:
     """Read a JSON file of the training as plain values, checked.
 
     Raises:
-        DamagedError: it is none of that form.
+        DamagedError: it is not one of that form.
     """
     form.from_plain(data := read_json(path), path)
     return data

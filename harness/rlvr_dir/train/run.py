@@ -1,4 +1,4 @@
-"""One training: every seed trained by its backend, validated and saved; a killed one goes on where it stopped.
+"""One training: every seed trained by its backend, validated and saved; a killed one resumes where it stopped.
 
     run_training(spec, Path("runs/train/x"), TrainingSource(base, problems), say=print)
 
@@ -95,9 +95,9 @@ def run_training(
     """Train what is not trained yet, write the summary over all seeds, and return it.
 
     Args:
-        on_record: is told of each line of a log once it is written; what it raises ends the training, which can be
+        on_record: is called with each line of a log once it is written; what it raises ends the training, which can be
             gone on with.
-        on_seed: is told of each of the spec's seeds that is finished, also of those that were before.
+        on_seed: is called with each of the spec's seeds that is finished, also of those that were before.
 
     Raises:
         UserError: the machine lacks something, the folder is another training's or in use, the data is too small, or

@@ -139,13 +139,13 @@ class TrainSpec(Spec, frozen=True):
         if self.data == TINY and self.base != TINY:
             if self.base.startswith((".", "/")) and not Path(self.base).exists():
                 raise ValueError(f"base={self.base!r} does not exist; accepted: a checkpoint's directory, or a hub id")
-            raise ValueError(f"data='tiny' is refused with base={self.base!r}: only the tiny model can read it")
+            raise ValueError(f"data='tiny' is not allowed with base={self.base!r}: only the tiny model can read it")
         if self.data == TINY and self.prompt:
             raise ValueError("prompt has no effect with data='tiny', whose problems have their own")
         if self.prompt and self.instruction != INSTRUCTION:
             raise ValueError("prompt and instruction are both given; accepted: one of them")
         if self.lora and self.dapo.beta:
-            raise ValueError(f"beta={self.dapo.beta} is refused with lora; accepted: 0")
+            raise ValueError(f"beta={self.dapo.beta} is not allowed with lora; accepted: 0")
         self._check_checkpoint()
         if self.validation.watch and not self.validation.every:
             raise ValueError(f"validation.watch={list(self.validation.watch)} has no effect without validation.every")
@@ -203,7 +203,7 @@ class TrainSpec(Spec, frozen=True):
         """Refuse what cannot live in one process with the training's own vLLM."""
         if vllm.tensor_parallel_size != 1:
             raise ValueError(
-                f"vllm.tensor_parallel_size={vllm.tensor_parallel_size} is refused with vllm.mode='colocate', "
+                f"vllm.tensor_parallel_size={vllm.tensor_parallel_size} is not allowed with vllm.mode='colocate', "
                 "which is one process on one GPU; accepted: 1, or vllm.mode: server"
             )
         if self.validation.tasks and self.validation.engine.backend != "transformers":
@@ -227,7 +227,7 @@ def _refuse_what_verl_cannot(spec: TrainSpec) -> None:
         ValueError: one sentence that names the key, its value and what would be accepted.
     """
     dapo, verl, fields = spec.dapo, spec.verl or Verl(), type(spec.dapo).model_fields
-    with_verl = "is refused with backend='verl'"
+    with_verl = "is not allowed with backend='verl'"
     for name, reason in (
         ("lora", "it trains all weights"),
         ("vllm", "it has its own engine; accepted: verl.tensor_parallel, verl.gpu_memory_utilization"),

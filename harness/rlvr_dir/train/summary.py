@@ -49,7 +49,7 @@ def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None 
 
 
 def _check_scored(summary: SummaryFile, where: Path, tasks: Iterable[str]) -> None:
-    """Refuse a summary that lacks a score of a benchmark.
+    """Refuse a summary without a score of a benchmark.
 
     Raises:
         DamagedError: naming the file, the seed and the benchmark.
@@ -94,7 +94,7 @@ def check_against(path: Path, validation: Validation) -> SummaryFile:
     """Return the summary of a finished training that another one, validated so, is to be compared with.
 
     Raises:
-        UserError: it is none, or was validated in another way.
+        UserError: it is not one, or was validated in another way.
     """
     file = path / "summary.json"
     if not file.is_file():
@@ -183,7 +183,7 @@ def _by_problem(score: ScoreFile, metric: str) -> np.ndarray:
 
 
 def taught_nothing(untaught: int, steps: int) -> str:
-    """Say that steps of a training kept no group of responses, and what to look at."""
+    """Return the sentence that steps of a training kept no group of responses, and what to look at."""
     whole = "; the model is the base" if untaught == steps else ""
     return (
         f"{untaught} of {steps} steps taught nothing: no group of responses to a problem was partly right, so none had "

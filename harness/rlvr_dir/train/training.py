@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: Any) -> "SummaryFile":
     """Train, or go on; `options` are those of `rlvr_dir.train.run_training`, whose summary this returns.
 
-    The rollouts of validations are kept in `out/records`, so that a validation goes on where it was interrupted.
+    The rollouts of validations are kept in `out/records`, so that a validation resumes where it was interrupted.
 
     Args:
         bases: a record store for the validation of the base, which all trainings from it share.

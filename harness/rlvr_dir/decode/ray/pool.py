@@ -163,7 +163,7 @@ class RayEngines(Engine):
                 self._calls[member.actor.decode.remote(_Take(self._waiting, member.number))] = member
 
     def _next_rollout(self, unfinished: dict[int, Plan]) -> Rollout | None:
-        """Wait for the next answer; return the rollout, None where it is none: a worker has loaded, ended, or is lost.
+        """Wait for the next answer; return the rollout, None if it is not one: a worker has loaded, ended, or is lost.
 
         Raises:
             UserError: a worker's engine refuses, workers differ, or no worker is left.
@@ -229,7 +229,7 @@ class RayEngines(Engine):
             logs = f"; {cluster.logs} has what they printed" if cluster.private else ""
             raise UserError(
                 f"workers={self.spec.workers}: no worker is left, the last was lost {DEATHS} times in a row without "
-                f"finishing a response ({_reason(error)}); what was recorded is kept, and the same command goes on "
+                f"finishing a response ({_reason(error)}); what was recorded is kept, and the same command resumes "
                 f"from there{logs}"
             )
 
@@ -253,7 +253,7 @@ class RayEngines(Engine):
         self._facts = facts
 
     def _warn_of_a_queue(self, missing: int) -> None:
-        """Say why nothing happens where others use the GPUs: Ray waits for as long as it takes."""
+        """Describe why nothing happens where others use the GPUs: Ray waits for as long as it takes."""
         wanted = missing * self._resources()["num_gpus"]
         if wanted and (free := self._joined().free_gpus) < wanted:
             warnings.warn(f"{wanted} GPUs are wanted and {free} are free: workers start when others end", stacklevel=3)
@@ -271,7 +271,7 @@ class RayEngines(Engine):
         return "cuda" if self._joined().gpus else "cpu"
 
     def _on_gpus(self) -> bool:
-        """Tell whether Ray reserves GPUs for a worker."""
+        """Return whether Ray reserves GPUs for a worker."""
         return self._device() != "cpu"
 
     def _resources(self) -> dict[str, Any]:

@@ -42,12 +42,12 @@ def refuse(spec: EngineSpec) -> None:
     """
     if spec.pipeline_parallel_size != 1:
         raise UserError(
-            f"pipeline_parallel_size={spec.pipeline_parallel_size} is refused with a pair: "
+            f"pipeline_parallel_size={spec.pipeline_parallel_size} is not allowed with a pair: "
             f"{_REFUSED_ARGS['pipeline_parallel_size']}; accepted: 1 (use tensor_parallel_size)"
         )
     for name, why in _REFUSED_ARGS.items():
         if name in spec.vllm_args:
-            raise UserError(f"vllm_args: {name} is refused with a pair: {why}")
+            raise UserError(f"vllm_args: {name} is not allowed with a pair: {why}")
 
 
 def telling_args(spec: EngineSpec) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _models(engine: TestedPair, head_dtype: str) -> dict[str, Any]:
 
 
 def _sizes_graphs(vllm_args: dict[str, Any]) -> bool:
-    """Tell whether a user's own arguments say for which sizes CUDA graphs are captured."""
+    """Return whether a user's own arguments say for which sizes CUDA graphs are captured."""
     compilation = vllm_args.get("compilation_config", {})
     own = {*vllm_args, *(compilation if isinstance(compilation, dict) else ("cudagraph_capture_sizes",))}
     return bool(own & {"cudagraph_capture_sizes", "max_cudagraph_capture_size"})

@@ -142,7 +142,7 @@ class VllmPair(TestedPair):
         return LLM(**arguments)
 
     def _starts_eager(self) -> bool:
-        """Tell whether vLLM shall compile nothing: as is asked, or on a CPU where little is to be decoded."""
+        """Return whether vLLM shall compile nothing: as is asked, or on a CPU where little is to be decoded."""
         wanted, work = self.spec.enforce_eager, self.work
         if wanted is not None or work is None or not on_cpu():
             return bool(wanted)

@@ -275,7 +275,7 @@ def _check_each(engine: TestedPair, texts: Sequence[Rollout], distinct: bool) ->
 
 
 def _distinct(engine: TestedPair) -> bool:
-    """Tell whether the checkpoints are known to differ before the output layer; check that submodels hold their own.
+    """Return whether the checkpoints are known to differ before the output layer; check that submodels hold their own.
 
     Read are the first numbers of tensors, from safetensors files here (a directory, or the hub's cache).
 

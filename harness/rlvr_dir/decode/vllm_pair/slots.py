@@ -37,7 +37,7 @@ class StepBatch:
 
     @cached_property
     def traced_alike(self) -> list[tuple[int, torch.Tensor]]:
-        """The traced rows by how many likeliest tokens they list: (top, indices into those that are traced)."""
+        """The traced rows by how many most likely tokens they list: (top, indices into those that are traced)."""
         tops = [self.rules.rules[i].trace for i in self.rules.traced.rows]
         return [
             (

@@ -123,7 +123,7 @@ def lasting() -> Iterator[None]:
 
 
 def in_process() -> bool:
-    """Say whether vLLM's core runs in this process."""
+    """Return whether vLLM's core runs in this process."""
     import vllm.envs
 
     return not vllm.envs.VLLM_ENABLE_V1_MULTIPROCESSING
@@ -155,7 +155,7 @@ def start_vllm(make: Callable[..., Any], arguments: dict[str, Any], log: Log | N
 
 
 def _end_waits(client: Any) -> None:
-    """Have whoever waits for the core's answers told when no more can come.
+    """Tell those who wait for the core's answers when no more can come.
 
     vLLM notices a core that was killed and stops to listen, but leaves the main thread waiting at its queue for ever.
     """
@@ -195,7 +195,7 @@ def clean_up() -> None:
 
 
 def cause_of(error: BaseException, printed: str) -> str:
-    """Say what failed first: the last line of its traceback where a process printed one, else the error itself."""
+    """Describe what failed first: the last line of its traceback where a process printed one, else the error itself."""
     if cause := printed_cause(printed):
         return cause
     ended = re.search(r"'[\w-]+': -(\d+)", str(error))  # the exit status of a process

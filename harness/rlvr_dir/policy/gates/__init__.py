@@ -1,7 +1,7 @@
 """Gates: the criteria f of Algorithm 1, which say where a proposed token is redrawn. A criterion is one class here.
 
     class Margin(Threshold):                 # a file of gates/, or anybody's own: criterion=margin:Margin
-        name, label = "margin", "margin of RL's two likeliest tokens"
+        name, label = "margin", "margin of RL's two most likely tokens"
         places: int = 1                      # a parameter: an option, a key of YAML, a part of the hash
 
         def value(self, step):               # (rows,) numbers; it holds where they are beyond tau
@@ -37,7 +37,7 @@ Sign = Literal["negative", "positive"]  # of delta log p of the proposed token
 
 
 class GateError(ValueError):
-    """Say in a sentence that a criterion of somebody's own cannot be loaded or asked, by its name."""
+    """Describe in a sentence that a criterion of somebody's own cannot be loaded or asked, by its name."""
 
 
 class Gate(BaseModel, frozen=True):
@@ -174,7 +174,7 @@ class Threshold(Gate, frozen=True):
         return self.model_copy(update={"tau": 0.0, "side": None})
 
     def doubt(self) -> str | None:
-        """Say in a sentence why this threshold is hardly meant; None where nothing is odd."""
+        """Describe in a sentence why this threshold is hardly meant; None where nothing is odd."""
         if self.least is not None and self.tau < self.least:
             share = "no token is ever" if self.holds_below else "every token is"
             return f"tau={self.tau} is negative: {self.name} is never below {self.least:g}, so {share} redrawn"
@@ -190,7 +190,7 @@ OWN: dict[str, type[Gate]] = {}  # somebody's own, imported by `policy.own`: by 
 
 
 def line_of(error: BaseException, module: str) -> str:
-    """Say at which line of a module's file an error was raised last; nothing where it was not there."""
+    """Describe at which line of a module's file an error was raised last; nothing where it was not there."""
     lines = [at.lineno for at in traceback.extract_tb(error.__traceback__) if Path(at.filename).stem == module]
     return f" ({module}.py, line {lines[-1]})" if lines else ""
 

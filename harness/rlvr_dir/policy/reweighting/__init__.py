@@ -52,7 +52,7 @@ class Reweighting:
         return f"{self.name} α{self.alpha:g}"
 
     def refusal(self) -> str | None:
-        """Say in a sentence why this alpha is refused, and what is accepted; None where it is not."""
+        """Describe in a sentence why this alpha is refused, and what is accepted; None where it is not."""
         return None
 
 

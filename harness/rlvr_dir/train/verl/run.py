@@ -210,7 +210,7 @@ class VerlBackend(Backend):
                 _end(verl)
         if verl.returncode:
             raise TrainerError(
-                f"seed {seed}: verl ended with status {verl.returncode}; the same command goes on from the last "
+                f"seed {seed}: verl ended with status {verl.returncode}; the same command resumes from the last "
                 f"checkpoint; see {output}"
             )
 
