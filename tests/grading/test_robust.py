@@ -143,7 +143,7 @@ def test_any_of_several_golds_counts(golds, answer, kind, grader):
 
 
 def test_an_item_without_a_gold():
-    with refuses("1"):
+    with refuses("gold", "1"):
         grade_many([("1", boxed("1")), ((), boxed("1"))])
 
 

@@ -413,4 +413,14 @@ WORDING: dict[str, Rows] = {
         ),
         ("A", [], [r"\text{A and B}", "B", r"\text{The A and B}"]),
     ],
+    "digits, pounds and forms": [
+        ("1234567", ["1'234'567", r"1\,234\,567"], ["1'234'568", "1'23'4567"]),
+        (r"45^\circ 30'", [r"45.5^\circ"], []),
+        ("54", [r"\pounds 54", "£54"], [r"\pounds 55", r"-\pounds 54"]),
+        (
+            "y=2x+1",
+            [r"y=2x+1\text{ (slope-intercept form)}"],
+            [r"y=2x+1\text{ (false)}", r"y=2x-1\text{ (standard form)}"],
+        ),
+    ],
 }

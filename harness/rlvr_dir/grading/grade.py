@@ -131,9 +131,8 @@ def grade_many(
     for number, (gold, response, *rest) in enumerate(items):
         golds = (gold,) if isinstance(gold, str) else tuple(gold)
         if not golds:
-            raise UserError(
-                f"item {number} has an empty gold {gold!r}; give one answer or several, any of which counts"
-            )
+            hint = "Give one answer, or several of which any one counts."
+            raise UserError(f"Item {number} has no gold answer", argument="gold", value=gold, hint=hint)
         box = find(response)
         answers.append((tuple(gold.strip() for gold in golds), box.content or ""))
         if box.content is None:

@@ -70,7 +70,7 @@ _COMMANDS = {
     r"\\ge ": "geq geqq geqslant", r"\\ne ": "neq", "|": "[lr]?vert mid", "(": "langle", ")": "rangle",
     r"\\{": "lbrace", r"\\}": "rbrace", "/": "div", ":": "colon", r"\\emptyset ": "varnothing", r"\\to ": "rightarrow",
     r"\\approx ": "simeq approxeq thickapprox doteq sim", r"\\Rightarrow ": "implies Longrightarrow",
-    r"\\ldots ": "cdots dots[a-z]?", r"\\log ": "lg", r"\\\\ ": "cr",
+    r"\\ldots ": "cdots dots[a-z]?", r"\\log ": "lg", r"\\\\ ": "cr", "£": "pounds",
 }  # fmt: skip
 
 
@@ -160,7 +160,7 @@ _TABLE = (
     (_TEXT + r"\s*lg\s*\}", r"\\log "),
     (rf"{_TEXT}\s*\\text\s*\{{([^{{}}]*)\}}\s*\}}", r"\\text{\1}"),
     # digits in groups
-    (r"(?<=\d)(?:\{,\}\s*|,\s*\\!\s*|\\,|\\!|\{\\,\}|\\thinspace ?|~)(?=\d{3}(?![\d.]))", ","),
+    (r"(?<=\d)(?:\{,\}\s*|'|,\s*\\!\s*|\\,|\\!|\{\\,\}|\\thinspace ?|~)(?=\d{3}(?![\d.]))", ","),
     (r"(?<=\d)(?:\{,\}|,\\!)(?=\d{3}(?!\d))", ","),
     (r"(?<=\d),\\[,; ]\s*(?=\d{3}(?!\d))", ","),
     (r"\{,\}", ","),
@@ -240,7 +240,7 @@ _TABLE = (
      r"|(?:[Tt]he(?:re| equation| system) (?:is|are|has) )?[Nn]o (?:real )?solutions?(?: exists?)?)\s*\}?$",
      r"\\emptyset "),
     (rf"(?<=[\d}}])\s*{_TEXT}\s*\(?"
-     r"(?:exact(?:ly)?|precisely|(?:in )?total|approx(?:imately)?|as required|see above)\)?\s*\}$", ""),
+     r"(?:exact(?:ly)?|precisely|[a-z-]+ form|(?:in )?total|approx(?:imately)?|as required|see above)\)?\s*\}$", ""),
     (r"(?<![\d.,])(\d+)\s*\^?\s*\{?\s*(?:\\text\s*\{)?\s*(?:th|st|nd|rd)\b\s*(?:\}\s*\}?|(?=[A-Za-z]*\}))?",
      lambda m: m[1] + (r"\text{" if "text" in m[0] and m[0][-1] != "}" else "")),
     (r"^.*mod.*$", lambda m: reduced(m[0])),
