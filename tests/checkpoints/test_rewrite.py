@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 from rlvr_dir.audit.weights import weight_changes
 from rlvr_dir.checkpoints.compat import check_pair
@@ -105,3 +106,17 @@ def test_codes_that_no_configuration_speaks_of_are_refused(peaked_pair, tmp_path
     for read in (check_pair, weight_changes):
         with refuses(role, place, name):
             read(pair)
+
+
+def test_its_divergence_from_its_own_source_is_that_of_the_dequantised_weights(quantised):
+    """KL(RL ‖ the quantised RL) in closed form, from the logits of transformers with weights by hand."""
+    pair, by_hand = quantised
+    ids = list(range(5, 45))
+    with open_engine(pair.replace(base=tiny_pair().rl), ENGINE) as engine:
+        source, own = (torch.log_softmax(logits.double(), -1) for logits in engine.logits(ids))  # pyright: ignore
+    model = AutoModelForCausalLM.from_pretrained(by_hand.rl, dtype=torch.float32)
+    with torch.inference_mode():
+        known = torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), -1)
+    ours, theirs = ((source.exp() * (source - other)).sum(1).mean() for other in (own, known))
+    assert float(ours) == pytest.approx(float(theirs), rel=1e-2)
+    assert float(theirs) > 1e-7

@@ -10,7 +10,8 @@ server of such a checkpoint may quantise too, are computed in the type in which 
 import json
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -115,7 +116,7 @@ def dequantised(pair: Pair, dtype: Any) -> Any:
     kwargs = {"trust_remote_code": pair.trust_remote_code}
     config = AutoConfig.from_pretrained(place, revision=revision, **kwargs)
     config.__dict__.pop("quantization_config", None)
-    with warnings.catch_warnings():  # that the configuration in the files is used, with `dequantize` set
+    with warnings.catch_warnings(), redirect_stderr(StringIO()):  # bars; that the files' configuration is used
         warnings.simplefilter("ignore", UserWarning)
         read = AutoModelForCausalLM.from_pretrained(file.parent if file else place, **source, **kwargs, dtype=dtype)
     with torch.device("meta"), beside_vllm(config):
