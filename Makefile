@@ -187,6 +187,11 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		--set "pair=[SmolLM2-135M-{}=$(SMOL)/train-{}/seed-{}]" || exit; done; done'
 	printf '%s\n' $(SMOL_SEEDS) | $(AT_ONCE) '$(BIN)/rlvr-dir eval examples/smol/criteria.yaml --pair $(SMOL)/train-{}/seed-{} \
 		--records $(SMOL)/records --no-track --out $(SMOL)/criteria-{}'
+	@# A copy of base that is only sharpened, in RL's place.
+	test -d $(SMOL)/sharp || $(BIN)/rlvr-dir pair sharpen $(SMOL)/base --temperature 0.5 --out $(SMOL)/sharp
+	for sweep in decision cells; do $(BIN)/rlvr-dir sweep run examples/smol/$$sweep.yaml --no-track --out $(SMOL) \
+		--set parameters.decode.tau.ratio=[0.04] --set name=smol_$${sweep}_sharp --set "pair={base: $(SMOL)/base, rl: $(SMOL)/sharp}" \
+		|| exit; done
 	$(BIN)/rlvr-dir eval examples/smol/extrapolate.yaml --records $(SMOL)/records --no-track --out $(SMOL)/extrapolate
 	$(call SMOL_RL,eval) -d base --seed 1 --no-track --out $(SMOL)/base-again
 	$(call SMOL_RL,audit) --rows tokens --no-track --out $(SMOL)/tokens
@@ -205,9 +210,13 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		&& rm reports/smol/audit/audit.json  # which names places on this machine
 	@# Results without the places of this machine, for those who go on elsewhere; logs and digests of the trainings.
 	for seed in $(SMOL_SEEDS); do mkdir -p reports/smol/{results/seed-$$seed,training} && \
-		for file in $(SMOL)/{sweeps/smol_*_$$seed/results,criteria-$$seed}/*.json; do sed 's|$(CURDIR)/||g' $$file \
+		for file in $(SMOL)/{sweeps/smol_*_*_$$seed/results,criteria-$$seed}/*.json; do sed 's|$(CURDIR)/||g' $$file \
 		> reports/smol/results/seed-$$seed/$${file##*/} || exit; done; \
 		install -m 644 $(SMOL)/train-$$seed/seed-$$seed/log.jsonl reports/smol/training/seed-$$seed.jsonl || exit; done
+	mkdir -p reports/smol/results/sharp && for file in $(SMOL)/sweeps/smol_*_sharp/results/*.json; do \
+		sed 's|$(CURDIR)/||g' $$file > reports/smol/results/sharp/$${file##*/} || exit; done
+	$(BIN)/rlvr-dir report reports/smol/results/sharp --title "SmolLM2-135M-Instruct beside a sharpened copy" \
+		--out reports/smol/sharp
 	for of in base-again extrapolate; do mkdir -p reports/smol/results/$$of && for file in $(SMOL)/$$of/*.json; do \
 		sed 's|$(CURDIR)/||g' $$file > reports/smol/results/$$of/$${file##*/} || exit; done; done
 	(cd $(SMOL) && sha256sum train-*/seed-*/rl/model.safetensors) > reports/smol/training/SHA256SUMS
