@@ -214,7 +214,7 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		> reports/smol/results/seed-$$seed/$${file##*/} || exit; done; \
 		install -m 644 $(SMOL)/train-$$seed/seed-$$seed/log.jsonl reports/smol/training/seed-$$seed.jsonl || exit; done
 	mkdir -p reports/smol/results/sharp && for file in $(SMOL)/sweeps/smol_*_sharp/results/*.json; do \
-		sed 's|$(CURDIR)/||g' $$file > reports/smol/results/sharp/$${file##*/} || exit; done
+		sed 's|$(CURDIR)/\(.venv/bin/\)*||g' $$file > reports/smol/results/sharp/$${file##*/} || exit; done
 	$(BIN)/rlvr-dir report reports/smol/results/sharp --title "SmolLM2-135M-Instruct beside a sharpened copy" \
 		--out reports/smol/sharp
 	for of in base-again extrapolate; do mkdir -p reports/smol/results/$$of && for file in $(SMOL)/$$of/*.json; do \
