@@ -48,6 +48,7 @@ def test_tokens_for_each_right_response_are_a_ratio_of_sums():
     found = values(responses("base", BASE, tokens=np.arange(16).reshape(4, 4)), responses("rl", 0 * RL))
     estimate = found["tokens_per_right/base"]
     assert estimate.value == pytest.approx(np.arange(16).sum() / 6)
+    assert estimate.value is not None
     assert (estimate.low or 0) < estimate.value < (estimate.high or np.inf)
     assert found["tokens_per_right/rl"].value is None
 

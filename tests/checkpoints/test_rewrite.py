@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from rlvr_dir.audit.weights import weight_changes
 from rlvr_dir.checkpoints.compat import check_pair
+from rlvr_dir.checkpoints.pair_check import examine
 from rlvr_dir.checkpoints.rewrite import whole
 from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode import open_engine
@@ -61,6 +62,12 @@ def test_rows_about_weights_are_those_of_the_dequantised_model(quantised):
     size, change = (ours[name].sum() for name in ("size", "change"))
     assert change == pytest.approx(theirs.change.sum(), rel=1e-4)
     assert 0 < change < 0.1 * size
+
+
+def test_the_check_says_that_it_runs_and_compares_no_codes(quantised):
+    pair, _ = quantised
+    found = examine(pair)
+    assert (found.verdict, found.weights) == ("runs", None), found.why
 
 
 def test_a_quantised_checkpoint_is_known_by_its_contents(quantised, tmp_path):

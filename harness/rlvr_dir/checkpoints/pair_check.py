@@ -112,7 +112,7 @@ def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") 
     facts = {
         role: _facts(model.config, checked.shapes[role], len(model.tokenizer)) for role, model in checked.models.items()
     }
-    weights = None if checked.without_weights else _changed_weights(pair, dtype)
+    weights = None if checked.without_weights or checked.rewritten else _changed_weights(pair, dtype)
     return examined(verdict, None, tuple(warned), context, dtype, facts=facts, weights=weights)
 
 
@@ -130,7 +130,7 @@ def _facts(config: Any, shape: ModelShape, tokens: int) -> dict[str, str]:
 
 
 def _changed_weights(pair: Pair, dtype: str) -> ChangedWeights | None:
-    """Return which weights differ; None where the weights cannot be read here, or RL is an adapter."""
+    """Return which weights differ; None if the weights cannot be read here."""
     try:
         return changed_weights(pair.base, pair.rl, dtype)
     except UserError:

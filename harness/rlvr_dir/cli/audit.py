@@ -121,7 +121,9 @@ def audit_command(
     for column, step in steps.items():
         if column != THIS:
             others[column] = [pair.replace(rl=str(run[step]), rl_revision=None)]
-    if placebo is not None:
+    if placebo is not None and dry_run:
+        say("not counted: the sharpened copy of base, which is scored as RL is")
+    elif placebo is not None:
         others["sharpened base"] = [sharpened(pair, sharp_temperature, records.parent / "placebos")]
     request = Request(spec, groups, others, ranks, floor, steps)
     asked = [claim for claim in claims(ranks) if claim.group in groups]
