@@ -164,9 +164,9 @@ def _file_and_pair(names: list[str], options: dict[str, Any]) -> Path | None:
 
 
 def announce_tiny(spec: EvalSpec) -> None:
-    """Return the sentence that the tiny pair is used: its scores are a check of the pipeline."""
+    """Print that the tiny pair is used, because its scores are a check of the pipeline."""
     if spec.pair == TINY:
-        echo("No pair was named: using the embedded tiny pair (a pipeline check, not a math model).", err=True)
+        echo("Using the embedded tiny pair, a pipeline check, not a math model (--pair names another one).", err=True)
 
 
 Results = Annotated[

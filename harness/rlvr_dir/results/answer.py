@@ -24,7 +24,7 @@ MOSTLY = 0.9  # a gate that flags this share of tokens leaves nothing to choose
 READING = (
     ("replace ≈ rl, few tokens changed", "the flagged tokens carry the gain"),
     ("replace ≈ reject", "RL's own words are not needed; dropping base's token is enough"),
-    ("reject ≈ resample", "RL's choice of which flagged tokens to drop adds nothing to sampling again"),
+    ("reject ≈ resample", "it does not matter whether RL or base decides which flagged tokens to drop"),
     ("veto ≈ reject", "the gate alone is enough; RL is needed only to compute it"),
     ("veto far below base", "the gate flags good tokens; do not read reject − veto as a benefit of RL"),
     ("replace above rl", "the gate combined the better parts of both models; confirm it on other problems"),
