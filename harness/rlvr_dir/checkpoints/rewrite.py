@@ -36,8 +36,8 @@ def quantised_as(name: str, revision: str | None = None) -> str | None:
         config = dict(json.loads(Path(place).read_text())) if place else {}
     except (OSError, ValueError, TypeError):  # what reads the configuration says so
         return None
-    stated = next((config[key] for key in KEYS if config.get(key)), None)
-    return None if stated is None else str(dict(stated).get("quant_method", "not named"))
+    key = next((key for key in KEYS if config.get(key)), None)
+    return None if key is None else str(dict(config[key]).get("quant_method", key))
 
 
 def gguf_file(name: str) -> Path | None:

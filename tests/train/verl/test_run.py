@@ -140,7 +140,7 @@ def test_a_validation_is_drawn_once_where_a_training_goes_on(standin, tmp_path):
     [
         (
             {"crash_at": 4},
-            r"^seed 0: verl ended with status 1; the same command goes on from the last checkpoint; see ",
+            r"^seed 0: verl ended with status 1; .*; see ",
         ),
         ({"stop_at": 4}, "verl ended without an error, and its last checkpoint is of step 2 of 5; see "),
     ],
