@@ -31,7 +31,7 @@ CORNER = (4, 64)  # of a matrix, the rows and columns that stand for it; of a ve
 
 
 class Stored(NamedTuple):
-    """Where a tensor is stored, its shape, and its type as safetensors names it."""
+    """Describe where a tensor is stored, its shape, and its type as safetensors names it."""
 
     file: Path
     shape: tuple[int, ...]

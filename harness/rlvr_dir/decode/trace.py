@@ -28,7 +28,7 @@ class Trace:
 
     @property
     def top(self) -> int:
-        """How many of each model's most likely tokens are listed."""
+        """Return how many of each model's most likely tokens are listed."""
         return (self.table.shape[1] - len(FACTS)) // len(TOP_FACTS)
 
     def fact(self, name: str) -> np.ndarray:

@@ -213,7 +213,7 @@ class Rules:
 
     @property
     def top(self) -> int:
-        """How many of each model's most likely tokens the traced rows list, at most."""
+        """Return how many of each model's most likely tokens the traced rows list, at most."""
         return max((self.rules[i].trace or 0 for i in self.traced.rows), default=0)
 
     def fires(self, value: Tensor, delta_logp: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ SAMPLING = tuple(SamplingSettings.options())
 
 
 class NoiseKey(Spec, frozen=True):
-    """Which response is asked for (its noise is a hash of seed, problem and sample), and how much of it exists."""
+    """Name the response that is asked for (its noise is a hash of seed, problem and sample) and how much of it exists."""
 
     called: ClassVar[str] = "request"
 
@@ -37,7 +37,7 @@ FIELDS = ("decoding", *Decoding.options(), *SAMPLING, *NoiseKey.model_fields)  #
 
 @dataclass(frozen=True, slots=True)
 class ServeRequest:
-    """What one request asks for.
+    """Hold what one request asks for.
 
     Attributes:
         top: How many of RL's most likely tokens to list; None without `logprobs`.
