@@ -23,7 +23,7 @@ SAMPLING = tuple(SamplingSettings.options())
 
 
 class NoiseKey(Spec, frozen=True):
-    """Name the response that is asked for (its noise is a hash of seed, problem and sample) and how much of it exists."""
+    """Name the response that is asked for (its noise hashes seed, problem and sample) and how much of it exists."""
 
     called: ClassVar[str] = "request"
 
