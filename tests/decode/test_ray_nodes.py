@@ -1,9 +1,7 @@
 """A cluster of several nodes, all on this machine: workers go where GPUs are, and a node may be lost in mid-run."""
 
 import os
-import shutil
 import signal
-import tempfile
 from contextlib import closing
 
 import psutil
@@ -11,10 +9,10 @@ import pytest
 
 from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode import open_engine
-from rlvr_dir.decode.ray.cluster import _private, quiet
 from rlvr_dir.decode.ray.pool import RayEngines
 from rlvr_dir.errors import UserError
 from tests.decode.requests import assert_same, make_requests
+from tests.ray_nodes import started_nodes
 
 pytest.importorskip("ray", reason="Ray is not installed (the extra [ray])")
 
@@ -30,47 +28,10 @@ class OnGpus(RayEngines):
         return True
 
 
-class Nodes:
-    """A head without GPUs, one node with one and one with two, on the loopback interface."""
-
-    def __init__(self):
-        from ray.cluster_utils import Cluster
-
-        shared = {"object_store_memory": 80 << 20}
-        quick = {"health_check_period_ms": 1000}  # of a lost node, which takes Ray 15 seconds otherwise
-        self.cluster = Cluster(True, head_node_args={**shared, "include_dashboard": False, "_system_config": quick})
-        self.one, self.two = (self.cluster.add_node(num_gpus=n, num_cpus=n, wait=False, **shared) for n in (1, 2))
-        self.cluster.wait_for_nodes()
-        self.address = self.cluster.address
-
-    @staticmethod
-    def raylet(node):
-        """The process that is a node's other processes' parent."""
-        [info] = node.all_processes["raylet"]
-        return info.process.pid
-
-    def of(self, pid):
-        """The node that a worker is on."""
-        parent = psutil.Process(pid).ppid()
-        return next(node for node in (self.one, self.two) if self.raylet(node) == parent)
-
-
 @pytest.fixture(scope="module")
 def nodes():
-    quiet()
-    import ray
-
-    folder = tempfile.mkdtemp(prefix="rlvr-nodes-", dir="/tmp")  # the names of sockets must be short
-    with pytest.MonkeyPatch.context() as patch, _private(ray):
-        patch.delenv("RAY_ADDRESS", raising=False)
-        patch.setenv("RAY_TMPDIR", folder)
-        os.mkdir(f"{folder}/ray")
-        nodes = Nodes()
-        try:
-            yield nodes
-        finally:
-            nodes.cluster.shutdown()
-            shutil.rmtree(folder, ignore_errors=True)
+    with started_nodes() as nodes:
+        yield nodes
 
 
 def load_all(pool):
@@ -103,9 +64,7 @@ def test_a_lost_node_loses_and_repeats_nothing(nodes, peaked_pair):
             assert victim in pool._calls.values()
             where = pool._waiting.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id())
             assert ray.get(where) == ray.get_runtime_context().get_node_id(), "the queue is on a node that may be lost"
-            raylet = psutil.Process(nodes.raylet(nodes.one))
-            for one in [raylet, *raylet.children(recursive=True)]:
-                one.kill()
+            nodes.lose(nodes.one)
 
         with pytest.warns(UserWarning, match=r"worker . \(process \d+ on .*\) was lost: .*; another is started, [1-9]"):
             many = list(killing(pool.generate(requests), 5, kill))

@@ -44,10 +44,13 @@ def _read_train(value: Any) -> dict[str, Any]:
 
 
 class Workers(Spec, frozen=True):
-    """How many work at the same time; `gpus_each` gives every one its own GPUs."""
+    """How many trainings run at the same time, with how many GPUs each, and on which machines."""
 
-    count: int = Field(default=1, ge=1, description="That work at the same time.")
+    count: int = Field(default=1, ge=1, description="Trainings that run at the same time.")
     gpus_each: int = Field(default=0, ge=0, description="GPUs of each.")
+    ray_address: str | None = Field(
+        default=None, description="HOST:PORT of a Ray cluster, or auto: trainings run on all its machines."
+    )
 
 
 class TrainingSweep(Search, frozen=True):

@@ -7,10 +7,12 @@ that was interrupted goes on from its checkpoint.
 import hashlib
 import json
 import os
+import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -42,6 +44,7 @@ Fail = Callable[[Entry[TrainSpec], str], None]
 
 
 _PAUSE = 1.0  # seconds after which a training that another process was at is tried again
+RETRIES = 3  # of a training whose machine was lost
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,34 +195,75 @@ class TrainingObjective:
             TrainingFolder(folder_of(entry.item, self.store)).check(inputs(self.spec.plain_dapo))
 
     def run(self, entries: Sequence[Entry[TrainSpec]], complete: Complete, fail: Fail) -> None:
-        """Train one after the other, or `workers` at a time in processes of their own.
+        """Train one after the other, or `workers` at a time in processes of their own, here or on a Ray cluster.
 
         Raises:
-            UserError: this machine cannot do it.
+            UserError: this machine cannot do it, or Ray cannot be reached or has too few GPUs.
             Busy: another process trains the same.
         """
-        if self.spec.workers.count == 1:
+        workers = self.spec.workers
+        if workers.count == 1 and workers.ray_address is None:
             for entry in entries:
                 try:
                     complete(entry, train_seeds(entry.item, self.store, self.say))
                 except TrainerError as error:
                     fail(entry, str(error))
             return
-        slots = SimpleQueue[dict[str, str]]()  # the environments of workers, each with GPUs of its own
-        for number in range(self.spec.workers.count):
-            slots.put(gpus(self.spec, number))
-        pool = ThreadPoolExecutor(self.spec.workers.count)
+        with self._trainer() as train, ThreadPoolExecutor(workers.count) as pool:
+            futures = {pool.submit(train, json.dumps(plain(entry.item))): entry for entry in entries}
+            try:
+                for future in as_completed(futures):
+                    entry, reason = futures[future], future.result()
+                    results = self.stored(entry)
+                    if results is None:
+                        fail(entry, reason)
+                    else:
+                        complete(entry, results)
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    @contextmanager
+    def _trainer(self) -> Iterator[Callable[[str], str]]:
+        """Give what trains one training, as JSON, in a process of its own, and returns the last line it printed."""
+        workers, store = self.spec.workers, str(self.store.resolve())
+        if workers.ray_address is None:
+            slots = SimpleQueue[dict[str, str]]()  # the environments of workers, each with GPUs of its own
+            for number in range(workers.count):
+                slots.put(gpus(self.spec, number))
+
+            def train_here(training: str) -> str:
+                own = slots.get()
+                try:
+                    return _train_apart(training, store, own)
+                finally:
+                    slots.put(own)
+
+            yield train_here
+            return
+        from rlvr_dir.decode.ray.cluster import Cluster
+
+        cluster = Cluster(workers.ray_address, workers.count)
         try:
-            futures = {pool.submit(_train_apart, entry.item, self.store, slots): entry for entry in entries}
-            for future in as_completed(futures):
-                entry, reason = futures[future], future.result()
-                results = self.stored(entry)
-                if results is None:
-                    fail(entry, reason)
-                else:
-                    complete(entry, results)
+            if workers.count * workers.gpus_each > cluster.gpus:
+                raise UserError(
+                    f"needs {workers.count} x {workers.gpus_each} GPUs, and the cluster has {cluster.gpus}",
+                    argument="workers.gpus_each",
+                    value=workers.gpus_each,
+                )
+            # A task whose machine is lost runs again elsewhere, from the last checkpoint in the shared folder.
+            task = cluster.ray.remote(_train_on_node).options(
+                num_cpus=1, num_gpus=workers.gpus_each, max_retries=RETRIES, scheduling_strategy="SPREAD"
+            )
+
+            def train_there(training: str) -> str:
+                try:
+                    return cluster.ray.get(task.remote(training, store))
+                except cluster.ray.exceptions.RayError as error:
+                    return f"Ray lost the training: {str(error).strip().splitlines()[0]}"
+
+            yield train_there
         finally:
-            pool.shutdown(cancel_futures=True)
+            cluster.close()
 
     def stored(self, entry: Entry[TrainSpec], *, current: bool = True) -> list[SeedResult] | None:
         """Return the results of the seeds of an entry; None unless all are trained."""
@@ -294,22 +338,28 @@ class TrainingObjective:
         """Do nothing: a training ends what it starts."""
 
 
-def _train_apart(training: TrainSpec, store: Path, slots: "SimpleQueue[dict[str, str]]") -> str:
-    """Train in a process of its own, on GPUs of its own, and return the last line that it printed.
+def _train_on_node(training: str, store: str) -> str:
+    """Train in a process of its own on the machine that Ray chose; return the last line that it printed."""
+    if not Path(store).is_dir():
+        return (
+            f"{store} does not exist on {socket.gethostname()}: all machines need the folder of trainings at the same "
+            "path, on a shared file system"
+        )
+    return f"{socket.gethostname()}: {_train_apart(training, store, {})}"
+
+
+def _train_apart(training: str, store: str, own: Mapping[str, str]) -> str:
+    """Train in a process of its own, with `own` added to its environment; return the last line that it printed.
 
     The process ends with the thread that started it, so the thread waits for it. If another process is at the same
     training, it is waited for, too.
     """
-    own = slots.get()
-    try:
-        worker = program("rlvr_dir.sweep.train_one", json.dumps(plain(training)), store, os.getpid())
-        kwargs: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "check": False}
-        while (done := subprocess.run(worker["args"], env=worker["env"] | own, **kwargs)).returncode == BUSY:
-            time.sleep(_PAUSE)
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"the training ended with status {done.returncode}, and printed nothing"
-    finally:
-        slots.put(own)
+    worker = program("rlvr_dir.sweep.train_one", training, store, os.getpid())
+    kwargs: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "check": False}
+    while (done := subprocess.run(worker["args"], env=worker["env"] | own, **kwargs)).returncode == BUSY:
+        time.sleep(_PAUSE)
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"the training ended with status {done.returncode}, and printed nothing"
 
 
 def gpus(spec: TrainingSweep, number: int) -> dict[str, str]:
