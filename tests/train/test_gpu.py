@@ -1,15 +1,15 @@
 """What TRL is given on a GPU that is described here, since none is at hand; on a CPU nothing is adapted."""
 
 import pytest
-from transformers import AutoTokenizer, Qwen2Config
+from transformers import AutoConfig, AutoTokenizer, Qwen2Config
 
-from rlvr_dir.checkpoints.memory import GIB, ModelShape
+from rlvr_dir.checkpoints.memory import GIB, ModelShape, gib
 from rlvr_dir.tiny import tiny_pair
 from rlvr_dir.train import load_train
 from rlvr_dir.train.dapo import grpo_config
-from rlvr_dir.train.gpu import Gpu, fit_gpu, fit_here, longest
+from rlvr_dir.train.gpu import Gpu, describe_memory, fit_gpu, fit_here, longest, update_bytes, weight_bytes
 from rlvr_dir.train.trl import fitted, trl_arguments
-from tests.facts import refuses
+from tests.facts import refuses, states
 
 MATH_7B = Qwen2Config(
     vocab_size=152_064, hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4,
@@ -135,3 +135,32 @@ def test_on_a_cpu_nothing_is_adapted():
     assert fit_here(spec, tiny_pair().base, ["1 + 1 ="]) is None
     assert fitted(spec.dapo, None) is spec.dapo
     assert trl_arguments(spec, None) == {"bf16": False, "use_cpu": True}
+
+
+def test_a_plan_states_the_memory_of_weights_and_of_an_update(sizes):
+    """Of the tiny base: 16 bytes a parameter, on a CPU whole minibatches; on a GPU what fits, or why nothing does."""
+    spec, base = load_train({}), tiny_pair().base
+    prompts, shape = ["1+1=", "23+4="], ModelShape.of(AutoConfig.from_pretrained(base))
+    tokens = longest(AutoTokenizer.from_pretrained(base), prompts)
+    weights = 16 * shape.parameters
+    assert weight_bytes(spec, shape, bf16=False) == (12 * shape.parameters, weights)
+    update = update_bytes(spec, shape, tokens, spec.dapo.minibatch, bf16=False, checkpointing=False)
+    states(describe_memory(spec, base, prompts, None)[0], gib(weights + update), gib(weights), gib(update))
+    small = Gpu(150 << 20, 2**40)  # room for half of the responses at once
+    [line, fits] = describe_memory(spec, base, prompts, small)
+    pieces = fit_gpu(spec, shape, tokens, small).accumulation
+    assert pieces == 2
+    states(line, f"{spec.dapo.minibatch // pieces} responses")
+    states(fits, f"accumulation={pieces}")
+    states(describe_memory(spec, base, prompts, Gpu(2**20, 2**20))[0], gib(2**20), "lora")
+    states(describe_memory(spec, "org/model", prompts, None)[0], "org/model")
+
+
+def test_an_adapter_has_moments_and_gradients_of_its_own(sizes):
+    """All other weights are kept once, in float32."""
+    shape = sizes["1.5B"]
+    kept, updating = weight_bytes(training(lora={"rank": 16}), shape, bf16=False)
+    adapter = (updating - kept) // 4
+    assert kept == 4 * shape.parameters + 12 * adapter
+    assert 0 < adapter < 0.02 * shape.parameters
+    assert weight_bytes(training(dapo={"beta": 0.1}), shape, bf16=False)[0] == 16 * shape.parameters  # a reference

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlvr_dir.cli.base import echo, parse_numbers
+from rlvr_dir.cli.plan import GpuMemory
 from rlvr_dir.cli.track import Tracking
 from rlvr_dir.config import read_yaml
 from rlvr_dir.config.base import set_key
@@ -47,8 +48,10 @@ def train_command(
     track: Annotated[bool, typer.Option(help="Log each seed to MLflow, step by step.")] = True,
     tracking: Tracking = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Open the data, print the training and its work; run nothing.")
+        bool,
+        typer.Option("--dry-run", help="Open the data, print the training, its work, memory and time. Run nothing."),
     ] = False,
+    gpu_memory: GpuMemory = None,
 ) -> None:
     """Train with DAPO and save the result as a pair with its base.
 
@@ -98,7 +101,7 @@ def train_command(
         with phase("opening the data"):
             from rlvr_dir.train.training import plan_training
 
-            work = plan_training(spec, where).text()
+            work = plan_training(spec, where, gpu_memory).text()
         text = yaml.safe_dump({**plain(spec), "out": str(where)}, sort_keys=False, allow_unicode=True)
         echo(text.rstrip(), lines=True)
         say(work)

@@ -7,9 +7,10 @@ On a CPU nothing of this applies: trainings there are as they were asked for, to
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from rlvr_dir.checkpoints.memory import VLLM_OWN, ModelShape, gib, vllm_bytes
+from rlvr_dir.checkpoints.memory import GIB, VLLM_OWN, ModelShape, gib, vllm_bytes
 from rlvr_dir.errors import UserError
 from rlvr_dir.train.spec import TrainSpec, Vllm
 
@@ -68,11 +69,7 @@ def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) ->
             f"{max(0, shape.context - prompt_tokens)}"
         )
     usable = min(int(USABLE * gpu.total), gpu.free)
-    trained = shape.parameters if spec.lora is None else _adapter(shape, spec.lora.rank)
-    # float32 weights, with Adam's two moments; gradients, and the copies that autocast makes, while an update is made
-    kept = 4 * shape.parameters + 8 * trained + (4 * trained if spec.lora else 0)
-    kept += 4 * shape.parameters if dapo.beta else 0  # the reference of the KL term
-    updating = kept + 4 * trained + (2 * shape.parameters if bf16 else 0)
+    kept, updating = weight_bytes(spec, shape, bf16=bf16)
     if updating > usable:
         weights = "all weights with" if spec.lora is None else "adapters beside the weights, with"
         raise UserError(
@@ -98,6 +95,85 @@ def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) ->
     return _pieces(spec, shape, prompt_tokens, usable - updating, fit)
 
 
+def planned_gpu(spec: TrainSpec, gib_of_gpu: float | None) -> Gpu | None:
+    """Return the GPU to plan a training for: one of so many GiB, else this machine's; None for a CPU."""
+    import torch
+
+    if gib_of_gpu is not None:
+        return Gpu(int(gib_of_gpu * GIB), int(gib_of_gpu * GIB))
+    return Gpu.here() if spec.device != "cpu" and torch.cuda.is_available() else None
+
+
+def weight_bytes(spec: TrainSpec, shape: ModelShape, *, bf16: bool) -> tuple[int, int]:
+    """Return the bytes of all that belongs to the weights: between updates, and while one is made.
+
+    Between updates these are float32 weights with Adam's two moments, and the reference of the KL term. An update adds
+    gradients and the copies that autocast makes.
+    """
+    trained = shape.parameters if spec.lora is None else _adapter(shape, spec.lora.rank)
+    kept = 4 * shape.parameters + 8 * trained + (4 * trained if spec.lora else 0)
+    kept += 4 * shape.parameters if spec.dapo.beta else 0
+    return kept, kept + 4 * trained + (2 * shape.parameters if bf16 else 0)
+
+
+def update_bytes(
+    spec: TrainSpec, shape: ModelShape, prompt_tokens: int, rows: int, *, bf16: bool, checkpointing: bool
+) -> int:
+    """Estimate the bytes of the activations and logits of `rows` responses of an update, each of the greatest length.
+
+    With `checkpointing`, the activations inside a layer are kept for one layer at a time.
+    """
+    width = 2 if bf16 else 4
+    inside = width * shape.layer_activations
+    layers = inside + width * shape.hidden * shape.layers if checkpointing else inside * shape.layers
+    new = spec.dapo.max_response_tokens
+    return rows * ((prompt_tokens + new) * layers + (new + 1) * shape.vocab * _LOGIT)
+
+
+def describe_memory(spec: TrainSpec, base: str, prompts: Iterable[Any], gpu: Gpu | None) -> list[str]:
+    """Return sentences on the memory that a training of `base` on these prompts takes, and whether it fits a GPU.
+
+    Args:
+        base: a folder; nothing is downloaded.
+        prompts: messages or text.
+        gpu: the GPU to plan for; None plans for a CPU.
+    """
+    if not Path(base).is_dir():
+        return [f"Memory: unknown, because the configuration of {base} is not on this machine."]
+    shape, tokenizer = _read_shape(spec, base)
+    prompt, dapo = longest(tokenizer, prompts), spec.dapo
+    bf16 = gpu is not None and (gpu.bf16 if spec.bf16 is None else spec.bf16)
+    try:
+        fit = fit_gpu(spec, shape, prompt, gpu) if gpu else None
+    except UserError as error:
+        return [f"Memory: this training does not fit a GPU of {gib(gpu.total)} GiB. {error}" if gpu else str(error)]
+    pieces, checkpointing = dapo.accumulation, dapo.gradient_checkpointing
+    if fit:
+        pieces, checkpointing = fit.accumulation, fit.gradient_checkpointing
+    rows = dapo.minibatch // pieces
+    _, weights = weight_bytes(spec, shape, bf16=bf16)
+    update = update_bytes(spec, shape, prompt, rows, bf16=bf16, checkpointing=checkpointing)
+    lines = [
+        f"Memory: at least {gib(weights + update)} GiB. Weights, gradients and Adam's moments take {gib(weights)} GiB, "
+        f"and the activations of {rows} responses at once {gib(update)} GiB (prompts of up to {prompt:,} tokens)."
+    ]
+    if gpu:
+        changes = "".join(f" {change}." for change in fit.changes) if fit else ""
+        lines.append(f"It fits a GPU of {gib(gpu.total)} GiB.{changes}")
+    else:
+        lines.append("Pass --gpu-memory 80 to see whether and how it fits a GPU of 80 GiB.")
+    return lines
+
+
+def _read_shape(spec: TrainSpec, base: str) -> tuple[ModelShape, Any]:
+    """Return a model's shape and its tokenizer."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    config = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
+    tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
+    return ModelShape.of(config, spec.trust_remote_code), tokenizer
+
+
 def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
     """Return how a training of `base` on these prompts (messages or text) fits this machine's GPU.
 
@@ -107,13 +183,11 @@ def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
         UserError: it does not fit.
     """
     import torch
-    from transformers import AutoConfig, AutoTokenizer
 
     if spec.device == "cpu" or not torch.cuda.is_available():
         return None
-    config = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
-    tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
-    return fit_gpu(spec, ModelShape.of(config, spec.trust_remote_code), longest(tokenizer, prompts), Gpu.here())
+    shape, tokenizer = _read_shape(spec, base)
+    return fit_gpu(spec, shape, longest(tokenizer, prompts), Gpu.here())
 
 
 def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
@@ -130,13 +204,9 @@ def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
 def _pieces(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, room: int, fit: Fit) -> Fit:
     """Find the fewest pieces of an update whose activations and logits fit."""
     dapo = spec.dapo
-    width = 2 if fit.bf16 else 4
 
     def piece(rows: int, checkpointing: bool) -> int:
-        inside = width * shape.layer_activations
-        layers = inside + width * shape.hidden * shape.layers if checkpointing else inside * shape.layers
-        tokens = prompt_tokens + dapo.max_response_tokens
-        return rows * (tokens * layers + (dapo.max_response_tokens + 1) * shape.vocab * _LOGIT)
+        return update_bytes(spec, shape, prompt_tokens, rows, bf16=fit.bf16, checkpointing=checkpointing)
 
     least = fit.accumulation
     steps = [n for n in range(least, dapo.minibatch + 1) if dapo.minibatch % n == 0]

@@ -192,10 +192,13 @@ def _presentation(spec: "TrainSpec") -> "Presentation":
     return spec.validation.applied_to(Presentation(prompt=spec.prompt, grader=rewards))
 
 
-def plan_training(spec: "TrainSpec", out: Path) -> "Plan":
-    """Return what a training takes: responses and tokens by seed, and the time, from the steps that `out` has.
+def plan_training(spec: "TrainSpec", out: Path, gpu_memory: float | None = None) -> "Plan":
+    """Return what a training takes: responses and tokens by seed, memory, and the time, from the steps `out` has.
 
-    Nothing is loaded or written.
+    No weights are loaded, and nothing is written.
+
+    Args:
+        gpu_memory: GiB of a GPU to plan for; None plans for this machine's GPU, or for its CPU.
 
     Raises:
         UserError: the data cannot be read, or is too small.
@@ -204,9 +207,11 @@ def plan_training(spec: "TrainSpec", out: Path) -> "Plan":
     from rlvr_dir.progress import interval
     from rlvr_dir.train.data import check_size
     from rlvr_dir.train.folder import TrainingFolder
+    from rlvr_dir.train.gpu import describe_memory, planned_gpu
 
     dapo, start = spec.dapo, source(spec)
-    problems = {seed: len(check_size(start.problems(seed), spec)) for seed in spec.seeds}
+    rows_of = {seed: check_size(start.problems(seed), spec) for seed in spec.seeds}
+    problems = {seed: len(rows) for seed, rows in rows_of.items()}
     generated = dapo.responses * (dapo.max_generation_rounds if dapo.dynamic_sampling else 1)  # a step, at most
     validation = spec.validation
     rows, seconds = list[PlanRow](), list[float]()
@@ -251,7 +256,8 @@ def plan_training(spec: "TrainSpec", out: Path) -> "Plan":
         note += " The table counts as many as dynamic sampling may generate to fill its groups."
     read = f"{dapo.steps * dapo.prompts:,} of {counts} problems"
     title = f"Seeds: {len(spec.seeds)}; {dapo.steps:,} steps each, which read {read}"
-    notes = (note,)
+    prompts = [row["prompt"] for rows in rows_of.values() for row in rows]
+    notes = (*describe_memory(spec, start.base, prompts, planned_gpu(spec, gpu_memory)), note)
     return Plan(title, rows, dapo.max_response_tokens, notes=notes, time=time)
 
 
