@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from rlvr_dir.config.base import Spec, parse, truth_for_number
 from rlvr_dir.config.sampling import LEAST_TEMPERATURE, SamplingSettings
-from rlvr_dir.errors import UserError, mention, unknown, unknown_key
+from rlvr_dir.errors import UserError, mention, nearest, unknown, unknown_key
 from rlvr_dir.policy.gates import Gate, Threshold, gates, parameters, split
 from rlvr_dir.policy.own import NotLoaded, imported
 
@@ -432,18 +432,20 @@ def _decider(value: Any) -> Any:
     """Return a decider as it is always written: a probability as a number, and 1 as the gate, which always drops.
 
     Raises:
-        ValueError: it is a number that is no probability.
+        UserError: The value is neither a decider's name nor a probability.
     """
-    if isinstance(value, str) and value not in get_args(Decider):
-        try:
-            value = float(value)
-        except ValueError:
-            return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if value is None or value in get_args(Decider):
         return value
-    if not 0 <= value <= 1:
-        raise ValueError(f"decider={value} is not allowed; accepted: gate, base, rl, or a probability from 0 to 1")
-    return "gate" if value == 1 else float(value)
+    try:
+        probability = float("nan" if isinstance(value, bool) else value)
+    except (TypeError, ValueError, OverflowError):
+        probability = float("nan")
+    if not 0 <= probability <= 1:  # also for NaN
+        near = nearest(value, get_args(Decider), 1)
+        hint = f"Did you mean {near[0]!r}?" if near else ""
+        accepted = f"{', '.join(get_args(Decider))}, or a probability from 0 to 1"
+        raise UserError("is not a decider", argument="decider", value=value, accepted=accepted, hint=hint)
+    return "gate" if probability == 1 else probability
 
 
 def _normal_window(window: Any) -> Any:

@@ -18,7 +18,6 @@ from rlvr_dir.config.presentation import Presentation
 from rlvr_dir.config.sampling import Sampling, merge_sampling
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError, mention
-from rlvr_dir.policy.gates import GateError
 from rlvr_dir.policy.own import load_named
 
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
@@ -157,10 +156,7 @@ def load_criteria(*values: Any) -> None:
     Raises:
         UserError: one cannot be loaded.
     """
-    try:
-        load_named(*values)
-    except GateError as error:
-        raise UserError(str(error)) from None
+    load_named(*values)
 
 
 def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> EvalSpec:

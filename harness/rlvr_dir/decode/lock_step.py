@@ -17,7 +17,6 @@ from rlvr_dir.decode.plan import broken_logits, rollout
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.trace import columns
 from rlvr_dir.decode.types import Plan, Rollout
-from rlvr_dir.errors import UserError
 from rlvr_dir.policy.algorithm import Decision, decide
 from rlvr_dir.policy.combine import combination_of
 from rlvr_dir.policy.gates import GateError
@@ -91,7 +90,7 @@ class LockStep:
             try:
                 decision = decide(logits, self.rules, requests, self.combination)
             except GateError as error:
-                raise UserError(f"{error}; responses that were finished before stand") from None
+                raise error.with_hint("Responses that were finished before are kept.") from None
             yield from self._write(decision)
             self.report(bar)
             self.check()

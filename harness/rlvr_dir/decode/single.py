@@ -16,7 +16,10 @@ def single_engine(pair: Pair, spec: EngineSpec) -> Engine:
     installed = find_spec("vllm") is not None
     if spec.backend == "vllm" and not installed:
         raise UserError(
-            "backend='vllm': vLLM is not installed; install the extra [cpu] or [gpu], or use backend=transformers"
+            "needs vLLM, which is not installed",
+            argument="backend",
+            value="vllm",
+            hint="Install the extra [cpu] or [gpu], or use backend=transformers",
         )
     if spec.backend == "transformers" or not installed:
         from rlvr_dir.decode.transformers_pair import TransformersPair

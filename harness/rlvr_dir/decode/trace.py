@@ -53,8 +53,11 @@ class Trace:
             value = gate.value(_Replay(self.table, torch.from_numpy)).numpy()  # pyright: ignore[reportArgumentType]
         except KeyError as error:
             raise UserError(
-                f"criterion={gate.words!r} reads {error.args[0]}, which traces do not have; accepted: a criterion of "
-                "what traces hold; in a sweep, thresholds as they are in place of ratios"
+                f"reads {error.args[0]}, which traces do not contain",
+                argument="criterion",
+                value=gate.words,
+                accepted="a criterion that only needs what traces contain",
+                hint="In a sweep, give thresholds instead of ratios",
             ) from None
         if sign := sign_of(gate):
             never = np.inf if getattr(gate, "holds_below", False) else -np.inf

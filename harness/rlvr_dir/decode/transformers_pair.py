@@ -19,7 +19,7 @@ from rlvr_dir.decode.engine import Engine
 from rlvr_dir.decode.lock_step import LockStep, as_known
 from rlvr_dir.decode.progress import Progress, reporting
 from rlvr_dir.decode.types import Plan, Rollout
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.policy.combine import combination_of
 from rlvr_dir.progress import phase
 
@@ -36,11 +36,14 @@ class TransformersPair(Engine):
         spec = spec or EngineSpec()
         for name in ("tensor_parallel_size", "pipeline_parallel_size"):
             if getattr(spec, name) != 1:
-                raise UserError(f"{name}={getattr(spec, name)} is refused by backend='transformers'; accepted: 1")
+                problem = "is not supported by backend='transformers'"
+                raise UserError(problem, argument=name, value=getattr(spec, name), accepted="1")
         if spec.deterministic:
             raise UserError(
-                "deterministic=True is refused by backend='transformers': its kernels sum in another order in another "
-                "batch; accepted: backend=vllm on an NVIDIA GPU"
+                "is not supported by backend='transformers', whose kernels sum in an order that depends on the batch",
+                argument="deterministic",
+                value=True,
+                accepted="backend=vllm on an NVIDIA GPU",
             )
         super().__init__(pair, spec)
         self.device = _device(spec.device)
@@ -85,18 +88,21 @@ class TransformersPair(Engine):
             except Exception as error:  # of many kinds, by what reads the files
                 lines = (str(error).strip() or type(error).__name__).splitlines()[0]
                 lines = PICKLE if "weights_only" in lines else lines
-                raise UserError(f"{role}={name!r} cannot be loaded: {lines}") from None
+                raise UserError(f"cannot be loaded: {lines}", argument=role, value=name) from None
         model, loading_info = loaded
         for weight, stored_shape, wanted in sorted(loading_info["mismatched_keys"])[:1]:
-            raise UserError(other_shape(f"{role}={name!r}", weight, tuple(stored_shape), tuple(wanted)))
+            raise other_shape(mention(role, name), weight, tuple(stored_shape), tuple(wanted))
         if missing := sorted(loading_info["missing_keys"]):
             raise UserError(
-                f"{role}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"
+                f"has no {missing[0]} in its files",
+                argument=role,
+                value=name,
+                accepted="a checkpoint with every weight of its model",
             )
         if unknown := sorted(loading_info["unexpected_keys"]):
             warnings.warn(
-                f"{role}={name!r}: its files hold {len(unknown)} weights that its model does not have, such as "
-                f"{unknown[0]}; they are left out",
+                f"{role}={name!r}: its files contain {len(unknown)} weights that its model does not have, such as "
+                f"{unknown[0]}. They are ignored",
                 stacklevel=3,
             )
         model = self.prepare(model.to(self.device).eval())
@@ -180,8 +186,8 @@ def _check_finite(model: Any, where: str) -> None:
     for name, weight, fine in zip(names, weights, finite, strict=True):
         if not fine:
             raise UserError(
-                f"{where}: its files hold NaN or infinity in {name}, as {str(weight.dtype).removeprefix('torch.')}; "
-                "accepted: a checkpoint whose weights are finite"
+                f"{where}: its files contain NaN or infinity in {name}, as {str(weight.dtype).removeprefix('torch.')}",
+                accepted="a checkpoint whose weights are finite",
             )
 
 
@@ -231,5 +237,5 @@ def _device(name: str | None) -> torch.device:
     kind, _, number = (name or ("cuda" if has_gpu else "cpu")).partition(":")
     if kind not in ("cpu", *(["cuda"] if has_gpu else [])) or not (number.isdecimal() or not number):
         here = "cpu, cuda or cuda:N" if has_gpu else "cpu; torch sees no GPU here"
-        raise UserError(f"device={name!r} is refused by backend='transformers'; accepted: {here}")
+        raise UserError("is not available to backend='transformers'", argument="device", value=name, accepted=here)
     return torch.device(name or kind)

@@ -72,7 +72,9 @@ def judge_of(job: Job) -> str:
         UserError: a task of lm-eval's, whose responses it scores itself.
     """
     if not job.golds:
-        raise UserError(f"task={job.task!r} is scored by lm-eval itself; accepted: a benchmark with gold answers")
+        raise UserError(
+            "is scored by lm-eval itself", argument="task", value=job.task, accepted="a benchmark with gold answers"
+        )
     return judge_name(job.grader, job.task, job.record_task)
 
 

@@ -55,7 +55,10 @@ def _of_problems(jobs: Sequence[Job], problems: Collection[str]) -> list[Job]:
     if wrong := [problem for problem in problems if problem not in {*ids, *ids.values()}]:
         first = ", ".join([*dict.fromkeys(ids.values())][:5])
         raise UserError(
-            f"problem={wrong[0]!r} is not known; accepted: ids of the tasks' problems, which begin: {first}"
+            "is not known",
+            argument="problem",
+            value=wrong[0],
+            accepted=f"ids of the tasks' problems, of which the first are {first}",
         )
     asked = {full for full, short in ids.items() if {full, short} & {*problems}}
     parts = [(job, tuple(request for request in job.requests if request.problem in asked)) for job in jobs]

@@ -59,18 +59,28 @@ def load(criterion: str) -> type[Gate]:
     except (Exception, SystemExit) as error:  # a user's program, which may fail as any
         where = line_of(error, module.rpartition(".")[2])
         raise GateError(
-            f"criterion={criterion!r} cannot be imported: {type(error).__name__}: {error}{where}; accepted: a class in "
-            "a module that Python finds here (an installed package, or PYTHONPATH)"
+            f"cannot be imported: {type(error).__name__}: {error}{where}",
+            argument="criterion",
+            value=criterion,
+            accepted="a class in a module that Python can import here (an installed package, or on PYTHONPATH)",
         ) from None
     gate = members.get(name)
     if not _is_criterion(gate):
         own = [called for called, member in members.items() if _is_criterion(member) and member.__module__ == module]
         raise GateError(
-            f"criterion={criterion!r} is no criterion; accepted: a Threshold of rlvr_dir.policy.gates"
-            + (f", as {module} has: {', '.join(own)}" if own else "")
+            "is not a criterion",
+            argument="criterion",
+            value=criterion,
+            accepted="a subclass of rlvr_dir.policy.gates.Threshold",
+            hint=f"{module} has: {', '.join(own)}" if own else "",
         )
     if not gate.statistic and gate.value is Gate.value:
-        raise GateError(f"criterion={criterion!r} has no value; accepted: a method value(step), one number a row")
+        raise GateError(
+            "has no value",
+            argument="criterion",
+            value=criterion,
+            accepted="a method value(step) that returns one number per row",
+        )
     OWN.update({criterion: gate, gate.written: gate})
     os.environ[VARIABLE] = ",".join(OWN)
     return gate

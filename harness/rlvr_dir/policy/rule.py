@@ -54,7 +54,12 @@ def _gate(fields: Mapping[str, Any]) -> Gate:
         return gate_of(fields)
     criterion = fields["criterion"]
     if (own := imported(criterion, fields["source"])) is None:
-        raise GateError(f"criterion={criterion!r} was not imported when this engine started; accepted: to begin again")
+        raise GateError(
+            "was not imported when this engine started",
+            argument="criterion",
+            value=criterion,
+            hint="Start the engine again with this criterion",
+        )
     return own.model_validate({name: value for name, value in fields.items() if name not in ("criterion", "source")})
 
 

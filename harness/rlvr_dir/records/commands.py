@@ -86,7 +86,9 @@ def export_record(store: str | Path, name: str, out: str | Path, form: str = "js
         raise unknown("form", form, FORMATS)
     record = RecordStore(store).record(name)
     if form == "jsonl" and not record.finished:
-        raise UserError(f"record {record.name} is not finished: run its command again, or export form=texts")
+        raise UserError(
+            f"record {record.name} is not finished", hint="Run its command again, or export with `--form texts`"
+        )
     data: Any = record.export()
     if form == "texts":
         verdicts = {judge: record.verdicts(judge) for judge in record.judges}
@@ -114,7 +116,7 @@ def verify_records(store: str | Path, name: str | None = None, *, repair: bool =
     """
     records = RecordStore(store)
     if not records.folder.is_dir():
-        raise UserError(f"store: {records.emptiness()}; accepted: a folder of records")
+        raise UserError(records.emptiness(), argument="store", accepted="a folder of records")
     damage = {}
     for names in records.find(name) if name else records.names():
         try:
@@ -146,7 +148,9 @@ def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = Fa
     """
     records = RecordStore(store)
     if nameless := [name for name in drop if not name.partition("/")[0]]:  # an empty one begins every hash
-        raise UserError(f"drop={nameless[0]!r} names no record; accepted: the beginning of one record's hash")
+        raise UserError(
+            "names no record", argument="drop", value=nameless[0], accepted="the first digits of one record's hash"
+        )
     dropped = {records.record(name).name for name in drop}
     removable: list[dict[str, Any]] = []
     for name in map("/".join, records.names()):

@@ -133,8 +133,8 @@ class Record:
         else:
             if value.format != FORMAT:
                 raise DamagedError(
-                    f"{self.path} is of format {value.format}, which this version of rlvr-dir does not read; "
-                    f"accepted: {FORMAT}"
+                    f"{self.path} has format {value.format}, which this version of rlvr-dir cannot read",
+                    accepted=f"format {FORMAT}",
                 )
             if value.config is not None:
                 self._identify(value)
@@ -425,8 +425,8 @@ class Record:
         """
         if missing := self.missing():
             raise UserError(
-                f"record {self.name} lacks {len(missing)} of {len(self._requested)} rollouts: a record is complete "
-                "or it is none"
+                f"record {self.name} is incomplete: {len(missing)} of {len(self._requested)} rollouts are missing",
+                hint="Run the command again to finish it",
             )
         complete: dict[str, int] = dict(self._metadata.get("complete", {}))
         for problem, sample in () if self.inspect_only else self._requested:

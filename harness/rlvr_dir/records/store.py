@@ -84,11 +84,13 @@ class RecordStore:
         start, _, task = name.partition("/")
         names = [(hash_, of) for hash_, of in self.names() if hash_.startswith(start) and task in ("", of)]
         if not names and not name:
-            raise UserError(f"store: {self.emptiness()}; accepted: a folder of records")
+            raise UserError(self.emptiness(), argument="store", accepted="a folder of records")
         if not names:
             raise UserError(
-                f"record={name!r} is not in {str(self.folder)!r}; accepted: the beginning of a hash that "
-                "`rlvr-dir records list` shows, with or without /TASK"
+                f"is not in {str(self.folder)!r}",
+                argument="record",
+                value=name,
+                accepted="the first digits of a hash that `rlvr-dir records list` shows, with or without /TASK",
             )
         return names
 
@@ -102,7 +104,10 @@ class RecordStore:
         if len(names_found) > 1:
             names = ", ".join("/".join(parts) for parts in names_found[:5])
             raise UserError(
-                f"record={name!r} means {len(names_found)} records ({names}); give more of the hash, or /TASK"
+                f"matches {len(names_found)} records ({names})",
+                argument="record",
+                value=name,
+                hint="Give more digits of the hash, or add /TASK",
             )
         return self.read(*names_found[0])
 

@@ -11,6 +11,7 @@ from pydantic import (
 from rlvr_dir.config import parse
 from rlvr_dir.config.base import short_repr
 from rlvr_dir.config.stored import MOST, Count, Plain, Stored, Text
+from rlvr_dir.errors import UserError
 
 
 def _table(name: str, kinds: str, least: float, most: float, dtype: type) -> PlainValidator:
@@ -26,7 +27,8 @@ def _table(name: str, kinds: str, least: float, most: float, dtype: type) -> Pla
             cells = [cell for row in value if isinstance(row, list) for cell in row] if isinstance(value, list) else []
             wrong = [cell for cell in cells if type(cell) not in (bool, int, float) or not least <= cell <= most]
             problem = f"{short_repr(wrong[0])} in it" if wrong else "not such numbers, or rows of different lengths"
-            raise ValueError(f"{info.field_name} has {problem}; accepted: {name}, (problems, samples)")
+            accepted = f"{name}, (problems, samples)"
+            raise UserError(f"{info.field_name} has {problem}", argument=info.field_name or "", accepted=accepted)
         table = table.astype(dtype)
         table.setflags(write=False)
         return table

@@ -75,8 +75,10 @@ class TaskResult(Stored, frozen=True):
                     "refusing to aggregate a part as if it were the whole"
                 )
         if self.families is not None and len(self.families) != shape[0]:
-            raise ValueError(
-                f"families of {self.task} has {len(self.families)} labels; accepted: {shape[0]}, one a problem"
+            raise UserError(
+                f"families of {self.task} has {len(self.families)} labels",
+                argument="families",
+                accepted=f"{shape[0]} labels, one per problem",
             )
         for name in ("n_replaced", "n_changed"):
             for row, column in np.argwhere(getattr(self, name) > self.n_tokens)[:1]:

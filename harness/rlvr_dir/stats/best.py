@@ -59,10 +59,18 @@ def best_difference(
     """
     first, second = ([finite("values", table).mean(axis=1) for table in side] for side in (ones, others))
     if not first or not second or len({means.shape for means in (*first, *second)}) != 1:
-        raise UserError("ones and others are refused: each needs one matrix at least, and all the same problems")
+        raise UserError(
+            "ones and others do not fit together",
+            argument="ones",
+            accepted="at least one matrix each, all of the same problems",
+        )
     met = np.ones((len(first), len(second)), bool) if meets is None else np.asarray(meets, bool)
     if met.shape != (len(first), len(second)) or not met.any(axis=1).all():
-        raise UserError("meets is refused: (ones, others), and each of the ones has to meet one of the others")
+        raise UserError(
+            f"meets has shape {met.shape}, or compares one of the ones with nothing",
+            argument="meets",
+            accepted=f"booleans of shape ({len(first)}, {len(second)}), at least one true in each row",
+        )
     d = np.array([[a - b for b in second] for a in first])  # (ones, others, problems)
     per_lead = simultaneous_level([by_family(row, families, float(row.mean())) for row in d[met]], level)
     low, high = np.full(met.shape, np.inf), np.full(met.shape, np.inf)

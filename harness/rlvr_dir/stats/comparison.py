@@ -72,8 +72,8 @@ class Scores:
         """
         if (self.task, self.units) != (other.task, other.units):
             raise UserError(
-                f"{self.label} on {self.task} and {other.label} on {other.task} differ in their problems; "
-                "a paired difference needs the same"
+                f"{self.label} on {self.task} and {other.label} on {other.task} have different problems",
+                accepted="the same problems in both, for a paired difference",
             )
         families = common_families([self.families, other.families])
         return paired_difference(self.values, other.values, family=family, families=families)

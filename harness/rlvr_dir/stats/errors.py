@@ -25,7 +25,7 @@ def finite(name: str, values: ArrayLike) -> np.ndarray:
     """
     x = np.asarray(values, dtype=float)
     if not np.isfinite(x).all():
-        raise UserError(f"{name} holds NaN or an infinite number; accepted: finite numbers")
+        raise UserError(f"{name} contains NaN or infinity", argument=name, accepted="finite numbers")
     return x
 
 
@@ -64,7 +64,7 @@ def sampling_error(values: ArrayLike) -> float:
     """
     x = finite("values", values)
     if x.ndim != 2:
-        raise UserError(f"values has shape {x.shape}; accepted: (problems, samples)")
+        raise UserError(f"values has shape {x.shape}", argument="values", accepted="an array of (problems, samples)")
     n, samples = x.shape
     return float(np.sqrt(x.var(axis=1, ddof=1).sum() / samples) / n) if samples > 1 else float("nan")
 
@@ -139,7 +139,11 @@ def score_interval(correct: ArrayLike, level: float = 0.95, families: Labels | N
 
     x = finite("correct", correct)
     if x.ndim != 2 or not x.size or x.min() < 0 or x.max() > 1:
-        raise UserError(f"correct has shape {x.shape}; accepted: (problems, samples) of numbers within 0 and 1")
+        raise UserError(
+            f"correct has shape {x.shape}, or numbers outside 0 to 1",
+            argument="correct",
+            accepted="an array of (problems, samples) with numbers from 0 to 1",
+        )
     n, samples = x.shape
     error, df = mean_error(x, families)
     if df == 0:

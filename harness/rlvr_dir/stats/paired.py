@@ -60,7 +60,9 @@ def paired_difference(
     x, y = finite("a", a), finite("b", b)
     pa, pb = (table.mean(axis=1) if table.ndim == 2 else table for table in (x, y))
     if pa.shape != pb.shape or pa.ndim != 1 or not pa.size:
-        raise UserError(f"a has {pa.shape} and b has {pb.shape} problems; a paired difference needs the same problems")
+        raise UserError(
+            f"a has {pa.shape} and b has {pb.shape} problems", argument="a", accepted="the same problems in a and b"
+        )
     if x.ndim == y.ndim == 2 and min(x.min(), y.min()) >= 0 and max(x.max(), y.max()) <= 1:
         difference = mean_difference([pa - pb], min(x.shape[1], y.shape[1]), level, family, [families])
         return replace(difference, sampling=sampling_interval(x, y, level))

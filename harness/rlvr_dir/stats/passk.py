@@ -12,7 +12,11 @@ def _matrix(correct: ArrayLike) -> np.ndarray:
     if x.ndim != 2 or 0 in x.shape:
         raise UserError(f"correct has shape {x.shape}", accepted="(problems, samples), neither of them 0")
     if not np.isin(x, (0.0, 1.0)).all():
-        raise UserError("correct holds something other than 0 and 1; a missing sample has no place in it")
+        raise UserError(
+            "correct contains something other than 0 and 1",
+            argument="correct",
+            accepted="0 and 1 (leave missing samples out)",
+        )
     return x
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rlvr_dir.errors import UserError
 from rlvr_dir.stats.estimate import Estimate
 from rlvr_dir.stats.families import Families, Labels
 
@@ -49,7 +50,9 @@ def _share(hits: np.ndarray, sizes: np.ndarray, floor: float, families: Labels |
         return Estimate(None)
     value, n = float(hits.sum() / sizes.sum()), sizes.size
     if not -1e-9 <= value <= 1 + 1e-9:
-        raise ValueError(f"{value} is no share; accepted: 0 to 1, and `token_mean` for other numbers")
+        raise UserError(
+            f"A share of {value} is not possible", accepted="0 to 1", hint="Use `token_mean` for other numbers"
+        )
     value = min(max(value, 0.0), 1.0)
     if n < 2:
         return Estimate(value, None, None)

@@ -22,7 +22,7 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     """
     p = np.asarray(p_values, dtype=float)
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        raise UserError("p_values holds something other than numbers between 0 and 1")
+        raise UserError("p_values contains other values", argument="p_values", accepted="numbers from 0 to 1")
     order = np.argsort(p, kind="stable")
     scaled = p[order] * np.arange(p.size, 0, -1)
     adjusted = np.empty_like(p)

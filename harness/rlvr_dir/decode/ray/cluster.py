@@ -38,7 +38,12 @@ class Cluster:
         """
         global _users, _folder, _joined
         if find_spec("ray") is None:
-            raise UserError(f"workers={workers}: Ray is not installed; install the extra [ray], or use workers=1")
+            raise UserError(
+                "needs Ray, which is not installed",
+                argument="workers",
+                value=workers,
+                hint="Install the extra [ray], or use workers=1",
+            )
         quiet()
         import ray
 
@@ -111,8 +116,10 @@ def _start(ray: Any, workers: int, attempts: int = _ATTEMPTS) -> str:
     if attempts > 1:
         return _start(ray, workers, attempts - 1)
     raise UserError(
-        f"workers={workers}: Ray does not start on this machine ({reason}); accepted: workers=1, or "
-        "ray_address=HOST:PORT of a running cluster"
+        f"needs Ray, which does not start on this machine ({reason})",
+        argument="workers",
+        value=workers,
+        accepted="workers=1, or ray_address=HOST:PORT of a running cluster",
     )
 
 
@@ -125,8 +132,10 @@ def _join(ray: Any, address: str) -> None:
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(
-            f"ray_address={address!r}: no cluster can be joined there ({reason}); accepted: HOST:PORT of a running "
-            "`ray start --head`, or auto for the one on this machine"
+            f": no Ray cluster can be joined there ({reason})",
+            argument="ray_address",
+            value=address,
+            accepted="HOST:PORT of a running `ray start --head`, or auto for the cluster on this machine",
         ) from None
 
 

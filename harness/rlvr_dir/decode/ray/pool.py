@@ -219,18 +219,20 @@ class RayEngines(Engine):
             self._set_to_work()
         loss = f"{member} was lost: {_reason(error)}"
         if member.deaths < DEATHS:
-            warnings.warn(f"{loss}; another is started, {begun} responses are begun again", stacklevel=2)
+            warnings.warn(f"{loss}. Starting another one, which begins {begun} responses again", stacklevel=2)
             self._start_worker(member)
         elif self._workers:
-            warnings.warn(f"{loss}, {DEATHS} times in a row; the others go on without it", stacklevel=2)
+            warnings.warn(f"{loss}, {DEATHS} times in a row. The others continue without it", stacklevel=2)
         else:
             self._failed = True
             cluster = self._joined()
-            logs = f"; {cluster.logs} has what they printed" if cluster.private else ""
+            logs = f". Their output is in {cluster.logs}" if cluster.private else ""
             raise UserError(
-                f"workers={self.spec.workers}: no worker is left, the last was lost {DEATHS} times in a row without "
-                f"finishing a response ({_reason(error)}); what was recorded is kept, and the same command resumes "
-                f"from there{logs}"
+                f": no worker is left. The last one was lost {DEATHS} times in a row without finishing a response "
+                f"({_reason(error)})",
+                argument="workers",
+                value=self.spec.workers,
+                hint=f"Recorded responses are kept; run the same command again to resume{logs}",
             )
 
     def _compare(self, member: _Member, facts: dict[str, Any]) -> None:
@@ -246,9 +248,8 @@ class RayEngines(Engine):
             name = differ[0]
             where = "the workers before it" if self._facts else f"{socket.gethostname()}, where it was asked for,"
             raise UserError(
-                f"{member} has {name}={facts.get(name)!r}, and {where} {own_info[name]!r}; "
-                "accepted: the same installation "
-                "and the same kind of device on every node"
+                f"{member} has {name}={facts.get(name)!r}, and {where} {own_info[name]!r}",
+                accepted="the same installation and the same kind of device on every node",
             )
         self._facts = facts
 
@@ -256,7 +257,9 @@ class RayEngines(Engine):
         """Describe why nothing happens where others use the GPUs: Ray waits for as long as it takes."""
         wanted = missing * self._resources()["num_gpus"]
         if wanted and (free := self._joined().free_gpus) < wanted:
-            warnings.warn(f"{wanted} GPUs are wanted and {free} are free: workers start when others end", stacklevel=3)
+            warnings.warn(
+                f"{wanted} GPUs are needed and {free} are free: workers start when GPUs are free", stacklevel=3
+            )
 
     def _joined(self) -> Cluster:
         if self._cluster is None:
@@ -285,15 +288,19 @@ class RayEngines(Engine):
             most = cluster.gpus // spec.tensor_parallel_size
             if spec.workers > most:
                 raise UserError(
-                    f"workers={spec.workers} with tensor_parallel_size={spec.tensor_parallel_size} need "
-                    f"{spec.workers * spec.tensor_parallel_size} GPUs and Ray has {cluster.gpus}; accepted: "
-                    + (f"up to {most} workers" if most else "a cluster with more GPUs, or device=cpu")
+                    f"with tensor_parallel_size={spec.tensor_parallel_size} needs "
+                    f"{spec.workers * spec.tensor_parallel_size} GPUs, and Ray has {cluster.gpus}",
+                    argument="workers",
+                    value=spec.workers,
+                    accepted=f"up to {most} workers" if most else "a cluster with more GPUs, or device=cpu",
                 )
             return {"num_gpus": spec.tensor_parallel_size, "num_cpus": 1}
         if spec.workers > cluster.cpus:
             raise UserError(
-                f"workers={spec.workers} is refused: Ray has {cluster.cpus} CPU cores, and each worker needs one; "
-                f"accepted: up to {cluster.cpus}"
+                f"is too many: Ray has {cluster.cpus} CPU cores, and each worker needs one",
+                argument="workers",
+                value=spec.workers,
+                accepted=f"up to {cluster.cpus}",
             )
         return {"num_gpus": 0, "num_cpus": max(1, cluster.cpus // spec.workers) if cluster.private else 1}
 

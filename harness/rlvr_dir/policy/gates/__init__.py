@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from rlvr_dir.errors import UserError, unknown
+
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from torch import Tensor
@@ -36,8 +38,8 @@ Side = Literal["below", "above"]
 Sign = Literal["negative", "positive"]  # of delta log p of the proposed token
 
 
-class GateError(ValueError):
-    """Describe in a sentence that a criterion of somebody's own cannot be loaded or asked, by its name."""
+class GateError(UserError):
+    """A user-defined criterion cannot be loaded or computed."""
 
 
 class Gate(BaseModel, frozen=True):
@@ -104,13 +106,13 @@ class Gate(BaseModel, frozen=True):
         try:
             value = self.value(step)
             if value.shape != (rows,):
-                raise ValueError(f"its value has shape {tuple(value.shape)}; accepted: ({rows},), one number a row")
+                raise ValueError(f"its value has shape {tuple(value.shape)} instead of ({rows},), one number per row")
         except Exception as error:
             if not self.written:
                 raise
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             where = line_of(error, type(self).__module__.rpartition(".")[2])
-            raise GateError(f"criterion={self.written!r}: {kind}{error}{where}") from error
+            raise GateError(f": {kind}{error}{where}", argument="criterion", value=self.written) from error
         return value
 
     @property
@@ -235,5 +237,5 @@ def gate_of(fields: Mapping[str, Any]) -> Gate:
     """
     criterion = fields.get("criterion")
     if not isinstance(criterion, str) or (gate_class := gates().get(criterion)) is None:
-        raise ValueError(f"criterion={criterion!r} is not known; accepted: {', '.join(gates())}")
+        raise unknown("criterion", criterion, gates())
     return gate_class.model_validate({name: value for name, value in fields.items() if name != "criterion"})

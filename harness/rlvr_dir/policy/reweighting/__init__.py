@@ -23,8 +23,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rlvr_dir.errors import unknown
+
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from rlvr_dir.errors import UserError
 
 PLAIN = "none"  # the name of plain DAPO
 
@@ -51,8 +55,8 @@ class Reweighting:
         """Return its name with its strength, as tables have it: `low_prob α0.2`."""
         return f"{self.name} α{self.alpha:g}"
 
-    def refusal(self) -> str | None:
-        """Describe in a sentence why this alpha is refused, and what is accepted; None where it is not."""
+    def refusal(self) -> UserError | None:
+        """Return the error for an alpha that this method does not accept; None if it accepts it."""
         return None
 
 
@@ -71,7 +75,7 @@ def reweighting(method: str, alpha: float | None = None) -> Reweighting:
         ValueError: there is no such way.
     """
     if (way := reweightings().get(method)) is None:
-        raise ValueError(f"method={method!r} is not known; accepted: {', '.join(reweightings())}")
+        raise unknown("method", method, reweightings())
     own: dict[str, Any] = {} if alpha is None else {"alpha": alpha}
     return way(**own)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from rlvr_dir.errors import mention
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.policy.reweighting import PLAIN, Reweighting, reweightings
 
 if TYPE_CHECKING:
@@ -64,10 +64,12 @@ class Dominate(Reweighting):
         """Weigh by probability, the other way round."""
         return 1 + self.alpha * logp.expm1()
 
-    def refusal(self) -> str | None:
+    def refusal(self) -> UserError | None:
         """Refuse weights below 0."""
-        turned = f"alpha={self.alpha} turns advantages round with method={self.name!r}; accepted: 0 to 1"
-        return turned if self.alpha > 1 else None
+        if self.alpha <= 1:
+            return None
+        problem = f"would reverse the sign of advantages with method={self.name!r}"
+        return UserError(problem, argument="alpha", value=self.alpha, accepted="0 to 1")
 
 
 @dataclass(frozen=True)
