@@ -1,9 +1,9 @@
-"""Two error bars that answer two questions, and a confidence interval.
+"""Compute two error bars that answer two questions, and a confidence interval.
 
-- *Over problems* (`standard_error`): would another set of such problems give this score?
-- *Sampling only* (`sampling_error`): would another run on these very problems give it?
+- *Over problems* (`standard_error`): would another set of such problems have this score?
+- *Sampling only* (`sampling_error`): would another run on the same problems have it?
 
-The naive sqrt(m(1-m)/(n k)) answers neither: it takes the samples of a problem for independent evidence.
+The naive sqrt(m(1-m)/(n k)) answers neither, because it treats the samples of a problem as independent.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike
 from rlvr_dir.errors import UserError
 from rlvr_dir.stats.families import Families, Labels
 
-COINS = 2  # problems that are right or wrong as a whole, added to what is known of the spread over problems
+COINS = 2  # problems that are all right or all wrong, added to the estimate of the spread over problems
 
 
 def finite(name: str, values: ArrayLike) -> np.ndarray:
     """Return values as a float array.
 
     Raises:
-        UserError: one of them is NaN or infinite, of which no statistic says anything.
+        UserError: A value is NaN or infinite.
     """
     x = np.asarray(values, dtype=float)
     if not np.isfinite(x).all():
@@ -30,7 +30,7 @@ def finite(name: str, values: ArrayLike) -> np.ndarray:
 
 
 def standard_error(values: ArrayLike, families: Labels | None = None) -> float:
-    """Return the standard error of the mean over problems, of `mean_error`."""
+    """Return the standard error of the mean over problems, from `mean_error`."""
     return mean_error(values, families)[0]
 
 

@@ -1,4 +1,4 @@
-"""Avg@k and Pass@k of a correctness matrix `X` of shape (problems, samples)."""
+"""Compute Avg@k and Pass@k of a correctness matrix `X` of shape (problems, samples)."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ def _matrix(correct: ArrayLike) -> np.ndarray:
 
 
 def samples_of(right: ArrayLike, samples: int) -> np.ndarray:
-    """Return (problems, samples) of 0 and 1 from the number of right samples of each problem: which is not known.
+    """Return (problems, samples) of 0 and 1 with the given number of right samples per problem, in arbitrary order.
 
     >>> samples_of([1, 2], 2).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
@@ -30,7 +30,7 @@ def samples_of(right: ArrayLike, samples: int) -> np.ndarray:
 
 
 def avg_at_k(correct: ArrayLike) -> float:
-    """Return Avg@k: the mean over problems of the share of right samples, k being the number of samples there are.
+    """Return Avg@k: the mean over problems of the share of right samples, where k is the number of samples.
 
     >>> avg_at_k([[1, 1, 1, 0], [0, 0, 0, 0]])
     0.375
