@@ -1,4 +1,4 @@
-"""From a request to what an engine needs: token ids, a rule, a noise key, a length; and back to a rollout."""
+"""Convert a request to what an engine needs (token ids, a rule, a noise key, a length), and the result to a rollout."""
 
 import warnings
 from collections import defaultdict
@@ -20,14 +20,14 @@ from rlvr_dir.policy.noise import request_key
 from rlvr_dir.policy.own import NotLoaded
 from rlvr_dir.policy.rule import Rule
 
-ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
-DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
+ALGORITHM = 1  # increase it with any change that gives other tokens for the same request: records are keyed by it
+DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio that matters for a decision
 
 
 def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) -> Rule:
-    """Return what a decoding and its sampling ask of the mathematics.
+    """Return the rule for a decoding and its sampling.
 
-    Temperature 0 takes the most likely token in place of a draw; its criteria look at temperature 1.
+    Temperature 0 takes the most likely token instead of sampling. Its criteria use temperature 1.
     """
     since, until = decoding.tokens(sampling.max_tokens)
     return Rule(
@@ -45,12 +45,12 @@ def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) ->
 
 
 def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list[Plan]:
-    """Plan all requests, each prompt tokenised once.
+    """Plan all requests. Each prompt is tokenised once.
 
-    A response is given what the context leaves: `max_tokens`, or the context minus the prompt.
+    The maximum length of a response is `max_tokens`, or the context minus the prompt if that is less.
 
     Raises:
-        UserError: a prompt is empty or leaves no room for a single token, or a decoding does not go with its sampling.
+        UserError: A prompt is empty or leaves no room for a token, or a decoding does not fit its sampling.
     """
     requests = list(requests)
     for request in requests:
@@ -133,9 +133,9 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
 
 
 def warn_of_cuts(plans: Sequence[Plan], context: Context) -> None:
-    """Warn of responses that may have to end before `max_tokens` because the context does: how many and where.
+    """Warn of responses that the context may end before `max_tokens`: how many and where.
 
-    Once for each `max_tokens` and length: a sweep asks its engine again and again.
+    The warning is given once for each `max_tokens` and length, because a sweep calls its engine many times.
     """
     cut: dict[tuple[int, int], dict[tuple[int, ...], int]] = defaultdict(dict)
     lengths = set()
@@ -160,10 +160,10 @@ def warn_of_cuts(plans: Sequence[Plan], context: Context) -> None:
 
 
 def _check_begun(request: Request, checkpoints: Checkpoints, most: int) -> None:
-    """Refuse a response that cannot be gone on with from the tokens it has.
+    """Check that a response can be continued from its given tokens.
 
     Raises:
-        UserError: it has ended.
+        UserError: It has ended.
     """
 
     def refused(problem: str, accepted: str) -> UserError:
@@ -179,9 +179,9 @@ def _check_begun(request: Request, checkpoints: Checkpoints, most: int) -> None:
 
 
 def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterable[str]) -> BrokenLogits:
-    """Make the error for logits that are no distribution, `after` so many tokens of a response.
+    """Return the error for logits that do not form a distribution, after `after` tokens of a response.
 
-    `roles` are those of the models that gave them, as far as it is known.
+    `roles` are those of the models with such logits, if they are known.
     """
     named_roles = tuple(roles)
     names = " and ".join(map(pair.argument, named_roles or pair.models))

@@ -1,4 +1,4 @@
-"""The reference engine: two Hugging Face models, a batch after the other. `lock_step` says how one is decoded."""
+"""Implement the reference engine: two Hugging Face models, one batch after the other (see `lock_step`)."""
 
 import warnings
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ from rlvr_dir.progress import phase
 
 
 class TransformersPair(Engine):
-    """Both models as `transformers` causal language models on one device; implements `Engine`."""
+    """Run both models as `transformers` causal language models on one device; implements `Engine`."""
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
-        """Check the checkpoints; `start` loads them.
+        """Check the checkpoints. `start` loads them.
 
         Raises:
-            UserError: the checkpoints do not fit together, or a setting is one that only vLLM can serve.
+            UserError: The checkpoints do not fit together, or a setting needs vLLM.
         """
         spec = spec or EngineSpec()
         for name in ("tensor_parallel_size", "pipeline_parallel_size"):
@@ -53,7 +53,7 @@ class TransformersPair(Engine):
         """Load the models; see `start`.
 
         Raises:
-            UserError: the models do not fit into a GPU's memory; or as `load_model`.
+            UserError: The models do not fit into a GPU's memory; or as for `load_model`.
         """
         check_weights(self.shapes, self.dtype, self.device)
         self.merge()
@@ -65,8 +65,8 @@ class TransformersPair(Engine):
         """Load a model by its role.
 
         Raises:
-            UserError: its files cannot be read, or lack a weight, which transformers would make up, or hold one of
-                another shape, NaN or infinity.
+            UserError: Its files cannot be read, do not contain a weight (transformers would initialise it randomly), or
+                contain one of another shape, NaN or infinity.
         """
         from transformers import AutoModelForCausalLM
 
@@ -81,11 +81,11 @@ class TransformersPair(Engine):
                     dtype=getattr(torch, self.dtype),
                     trust_remote_code=self.pair.trust_remote_code,
                     output_loading_info=True,
-                    ignore_mismatched_sizes=True,  # refused below, by name
+                    ignore_mismatched_sizes=True,  # an error below, with the names
                 )
             except torch.OutOfMemoryError:
                 raise
-            except Exception as error:  # of many kinds, by what reads the files
+            except Exception as error:  # of many types, depending on the library that reads the files
                 lines = (str(error).strip() or type(error).__name__).splitlines()[0]
                 lines = PICKLE if "weights_only" in lines else lines
                 raise UserError(f"cannot be loaded: {lines}", argument=role, value=name) from None
@@ -112,7 +112,7 @@ class TransformersPair(Engine):
         return model
 
     def prepare(self, model: Any) -> Any:
-        """Return a loaded model as it will be used."""
+        """Return a loaded model as it is used."""
         from rlvr_dir.decode.caches import group_heads
 
         group_heads(model)
@@ -134,7 +134,7 @@ class TransformersPair(Engine):
                     yield done
 
     def _rows(self, plans: list[Plan]) -> int:
-        """Return the rows of a batch: `max_num_seqs`, or what the device has memory for."""
+        """Return the rows of a batch: `max_num_seqs`, or as many as the device has memory for."""
         if not plans:
             return 1
         prompt = max(len(plan.token_ids) for plan in plans)
@@ -152,8 +152,8 @@ class TransformersPair(Engine):
     def logits(self, token_ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return teacher-forced logits of base and RL after each token: (tokens,) -> two (tokens, vocab) float32.
 
-        `vocab` is the narrower output layer's: padding that one model alone has is left out. Of three models these are
-        the two policies that stand for base and RL (`Carried`).
+        `vocab` is that of the narrower output layer, so padding that only one model has is left out. For three models
+        these are the two policies that replace base and RL (`TransferredPair`).
         """
         self.start()
         ids = torch.tensor([token_ids], device=self.device)
@@ -176,10 +176,10 @@ class TransformersPair(Engine):
 
 
 def _check_finite(model: Any, where: str) -> None:
-    """Refuse weights from which no number can come.
+    """Check that all weights are finite.
 
     Raises:
-        UserError: a weight holds NaN or infinity.
+        UserError: A weight contains NaN or infinity.
     """
     names, weights = zip(*model.named_parameters(), strict=True)
     finite = torch.stack([weight.detach().sum(dtype=torch.float32).isfinite() for weight in weights]).tolist()
@@ -192,7 +192,7 @@ def _check_finite(model: Any, where: str) -> None:
 
 
 def _widen_head(model: Any) -> None:
-    """Let a model compute its logits in float32: in bfloat16 those between 16 and 32 would be 0.125 apart."""
+    """Let a model compute its logits in float32. In bfloat16, logits between 16 and 32 would be multiples of 0.125."""
     head = model.get_output_embeddings()
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:
@@ -208,7 +208,7 @@ def _widen_head(model: Any) -> None:
 
 @contextmanager
 def _quiet(quiet: bool) -> Iterator[None]:
-    """Hide what transformers says of weights that do not fit, which we say in a sentence; with `quiet` its bars too."""
+    """Hide transformers' output about weights that do not fit, which we report ourselves; with `quiet` also its bars."""
     from transformers.utils import logging
 
     enabled = logging.is_progress_bar_enabled()
@@ -228,10 +228,10 @@ def _quiet(quiet: bool) -> Iterator[None]:
 
 
 def _device(name: str | None) -> torch.device:
-    """Return the device of that name; a GPU, where there is one, if none is named.
+    """Return the device of that name. Without a name it is a GPU, if there is one.
 
     Raises:
-        UserError: torch knows no such device, or has none here.
+        UserError: torch does not know this device, or has none here.
     """
     has_gpu = torch.cuda.is_available()
     kind, _, number = (name or ("cuda" if has_gpu else "cpu")).partition(":")

@@ -194,7 +194,7 @@ OWN: dict[str, type[Gate]] = {}  # user-defined classes that `policy.own` import
 
 
 def line_of(error: BaseException, module: str) -> str:
-    """Return the line of a module's file at which an error was raised last; an empty text if it was raised elsewhere."""
+    """Return the last line of a module's file in an error's traceback; an empty text if there is none."""
     lines = [at.lineno for at in traceback.extract_tb(error.__traceback__) if Path(at.filename).stem == module]
     return f" ({module}.py, line {lines[-1]})" if lines else ""
 
