@@ -375,7 +375,7 @@ def test_a_result_with_families_is_read_as_it_was_written_and_one_without_is_as_
     assert again.only(["p5", "p0"]).families == ("family 1", "family 0")
     assert '"families"' not in plain.to_json()
     assert read_result(plain.write(tmp_path)).config_hash == plain.config_hash != named.config_hash
-    with refuses("2", "40"):
+    with refuses("families", "2", "40"):
         plain.replace(families=("a", "b"))
 
 

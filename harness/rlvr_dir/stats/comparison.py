@@ -142,7 +142,7 @@ S = TypeVar("S", bound=Scores)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison(Generic[S]):
-    """`result` minus `reference` on the same units of one benchmark; `holm_p` is corrected over its set of comparisons."""
+    """Store `result` minus `reference` on the same units of one benchmark; `holm_p` is corrected over the whole set."""
 
     result: S
     reference: S
