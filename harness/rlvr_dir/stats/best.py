@@ -1,4 +1,4 @@
-"""Compare the best of several decodings with the best of several others, when both were selected on the same problems."""
+"""Compare the best of several decodings with the best of several others, both selected on the same problems."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
