@@ -66,7 +66,8 @@ class Spec(BaseModel, frozen=True):
 
 
 def truth_for_number(value: Any, annotation: Any) -> bool:
-    """Return whether a truth value, alone or in a list, was given for a type that allows numbers but no truth values."""
+    """Return whether a truth value, alone or in a list, was given for a type that allows numbers but no truth
+    values."""
     accepted = _leaves(annotation)
     values = value if isinstance(value, list | tuple) else [value]
     meant = bool(accepted & {int, float}) and not accepted & {bool, Any}

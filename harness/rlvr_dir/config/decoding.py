@@ -135,7 +135,7 @@ class Decoding(Spec, frozen=True):
             object.__setattr__(self, "mode", "reject")
         if self.decider is not None and self.gate.redraws:
             raise UserError(
-                f"is not allowed with {mention('criterion', self.gate.name)}, which has its own distribution to resample from",
+                f"is not allowed with {mention('criterion', self.gate.name)}, which has its own distribution to draw from",
                 argument="mode" if self.mode in SHORT else "decider",
                 value=self.mode if self.mode in SHORT else self.decider,
                 accepted="another criterion",
@@ -218,7 +218,8 @@ class Decoding(Spec, frozen=True):
 
     @property
     def strength(self) -> str:
-        """Return what distinguishes its writer from others of its mode: `γ0.1` for extrapolations, `by RL` for a veto."""
+        """Return what distinguishes its writer from others of its mode: `γ0.1` for extrapolations, `by RL` for a
+        veto."""
         if self.mode == "veto" and self.gamma in (0.0, -1.0):
             return "" if self.gamma == self._own_gamma else "by RL" if self.gamma == 0 else "by base"
         return f"γ{self.gamma:g}" if self.mode in ("extrapolate", "veto") else ""

@@ -32,7 +32,8 @@ def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Parameter(Spec, frozen=True):
-    """List the possible values of a parameter: `Values` or `Numbers` one by one, a `Range`, or thresholds by a `Ratio`."""
+    """List the possible values of a parameter: `Values` or `Numbers` one by one, a `Range`, or thresholds by a
+    `Ratio`."""
 
     @property
     def listed(self) -> tuple[Any, ...]:

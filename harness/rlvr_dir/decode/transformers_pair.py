@@ -208,7 +208,8 @@ def _widen_head(model: Any) -> None:
 
 @contextmanager
 def _quiet(quiet: bool) -> Iterator[None]:
-    """Hide transformers' output about weights that do not fit, which we report ourselves; with `quiet` also its bars."""
+    """Hide transformers' output about weights that do not fit, which we report ourselves; with `quiet` also its
+    bars."""
     from transformers.utils import logging
 
     enabled = logging.is_progress_bar_enabled()

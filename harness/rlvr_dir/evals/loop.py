@@ -348,7 +348,8 @@ def probe(
 
 @contextmanager
 def opened(spec: EvalSpec, engine: Engine | None = None) -> Iterator[Engine]:
-    """Yield a given engine, which stays open, or open the spec's: its weights are loaded when needed, and it is closed."""
+    """Yield a given engine, which stays open, or open the spec's: its weights are loaded when needed, and it is
+    closed."""
     if engine is not None:
         yield engine
         return

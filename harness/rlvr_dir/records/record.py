@@ -221,7 +221,8 @@ class Record:
 
     @property
     def tasks(self) -> list[str]:
-        """Return the tasks whose results it contains: its own task, unless only the answers of another one were used."""
+        """Return the tasks whose results it contains: its own task, unless only the answers of another one were
+        used."""
         others = {judge.partition("+")[2] for judge in self._verdicts} or {""}
         return [other or self.task for other in sorted(others)]
 
@@ -390,7 +391,8 @@ class Record:
         return self
 
     def missing(self) -> list[Key]:
-        """Return the requested keys that are missing, or whose requested trace is missing, in the order of the request."""
+        """Return the requested keys that are missing, or whose requested trace is missing, in the order of the
+        request."""
         return [key for key in self._requested if key not in self]
 
     def add(self, *rows: Row) -> None:

@@ -142,7 +142,8 @@ def _join(ray: Any, address: str) -> None:
 
 @contextmanager
 def _private(ray: Any) -> Iterator[None]:
-    """Start the body's processes with `_PRIVATE` in their environment. In this process Ray has read it into a constant."""
+    """Start the body's processes with `_PRIVATE` in their environment. In this process Ray has read it into a
+    constant."""
     constants, before = ray._private.ray_constants, {name: os.environ.get(name) for name in _PRIVATE}
     was, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
     os.environ |= _PRIVATE
