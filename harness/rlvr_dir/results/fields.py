@@ -1,4 +1,4 @@
-"""The fields of a result as they are stored: tables of numbers, and where they come from."""
+"""Define the stored fields of a result: tables of numbers, and their provenance."""
 
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from rlvr_dir.errors import UserError
 
 
 def _table(name: str, kinds: str, least: float, most: float, dtype: type) -> PlainValidator:
-    """Return what takes a table of numbers of some kinds (of numpy's dtypes), as an array that nobody changes."""
+    """Return a validator for a table of numbers of some kinds (of numpy's dtypes), as a read-only array."""
 
     def check(value: Any, info: ValidationInfo) -> np.ndarray:
         try:
@@ -48,14 +48,14 @@ def distinct(ids: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class TrainingSeed(Stored, frozen=True):
-    """The training that a result's RL model came of."""
+    """Identify the training that produced a result's RL model."""
 
     name: Text
     seed: Count
 
 
 class Provenance(Stored, frozen=True):
-    """What a result says of how it came about, as far as it is read again; the rest of it is free."""
+    """Store how a result was made, as far as it is read again; other keys are free."""
 
     settings: Text | None = None  # the hash of the record's config
     shared: Text | None = None
