@@ -135,7 +135,7 @@ class Decoding(Spec, frozen=True):
             object.__setattr__(self, "mode", "reject")
         if self.decider is not None and self.gate.redraws:
             raise UserError(
-                f"is not allowed with {mention('criterion', self.gate.name)}, which has its own distribution to draw from",
+                f"is not allowed with {mention('criterion', self.gate.name)}, which has its own distribution",
                 argument="mode" if self.mode in SHORT else "decider",
                 value=self.mode if self.mode in SHORT else self.decider,
                 accepted="another criterion",

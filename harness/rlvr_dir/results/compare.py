@@ -322,7 +322,7 @@ def evidence(rows: Sequence[stats.Comparison[Any]]) -> list[str]:
     units = {d.families or d.n: d.over.split(",")[0] for d in equal}
     still_open = [f"{100 * stats.unseen(n):.1f} points ({words})" for n, words in units.items()]
     sides = [side for row in rows for side in (row.result, row.reference)]
-    sentence = f"Where no problem differs, effects of up to {', '.join(still_open)} remain open."
+    sentence = f"Where no problem differs, effects of up to {', '.join(still_open)} cannot be ruled out."
     return [*few_families(sides), *([sentence] if equal else [])]
 
 

@@ -70,8 +70,8 @@ class TaskResult(Stored, frozen=True):
         for name, table in self.tables().items():
             if table.shape != shape:
                 raise ValueError(
-                    f"{name} of {self.task} has shape {table.shape}, not {shape} (problems, samples): "
-                    "refusing to aggregate a part as if it were the whole"
+                    f"{name} of {self.task} has shape {table.shape}, not {shape} (problems, samples), so it is "
+                    "incomplete and cannot be aggregated"
                 )
         if self.families is not None and len(self.families) != shape[0]:
             raise UserError(
