@@ -35,7 +35,7 @@ def test_what_a_method_implies_is_left_to_it_in_the_file_that_is_printed():
 @pytest.mark.parametrize("spec", [SweepSpec, TrainingSweep])
 def test_a_sweep_lacks_only_what_has_to_be_given(spec):
     lines = list(keys(spec))
-    missing = {line.partition(":")[0] for line in lines if "# Has to be given." in line and line[0] not in " #"}
+    missing = {line.partition(":")[0] for line in lines if "# Required." in line and line[0] not in " #"}
     assert missing == {name for name, info in spec.model_fields.items() if info.is_required()}
     given = read("\n".join(lines))
     assert not missing & given.keys()

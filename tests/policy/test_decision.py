@@ -15,6 +15,7 @@ from rlvr_dir.policy.noise import REDRAW, REWRITE
 from rlvr_dir.policy.nucleus import draw
 from rlvr_dir.policy.rule import Rule, Rules
 from rlvr_dir.policy.step import Requests
+from tests.facts import refuses
 from tests.laws import p_value
 from tests.policy import oracle
 from tests.policy.rules import (
@@ -362,5 +363,5 @@ def test_a_decision_looks_at_no_value():
 def test_a_rule_crosses_process_boundaries():
     for each in every_rule():
         assert Rule.of_plain(each.plain()) == each
-    with pytest.raises(ValueError, match="criterion='margin'"):
+    with refuses("criterion", "margin"):
         Rule.of_plain({**rule(None).plain(), "gate": {"criterion": "margin"}})

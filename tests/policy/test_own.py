@@ -80,7 +80,7 @@ def test_what_a_record_names_is_not_imported(margin, monkeypatch):
     assert (read.label(), read.model_dump()) == ("replace τ0.5 margin/2", told)
     with refuses("criterion", "margin:Margin"):
         parse_decoding("replace,criterion=margin:Margin,tau=0.5")  # as a request to a server has it
-    with refuses("imported", kind=GateError):
+    with refuses("criterion", "margin:Margin", kind=GateError):
         Rule.of_plain({**Rule().plain(), "gate": told})
 
 

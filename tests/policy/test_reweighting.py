@@ -8,6 +8,7 @@ import torch
 
 from rlvr_dir.policy.reweighting import PLAIN, reweighting, reweightings, token_weights
 from rlvr_dir.policy.reweighting.paper import log_perplexity, standardise
+from tests.facts import refuses
 from tests.policy.test_advantages import LOGP, MASK
 
 ADVANTAGES = torch.tensor([2.0, -1.0])
@@ -116,7 +117,7 @@ def test_rows_of_a_scope_are_weighed_beside_each_other_in_any_order_and_others_n
 
 
 def test_an_unknown_method_is_named():
-    with pytest.raises(ValueError, match=f"method='high_prob' is not known; accepted: {', '.join(reweightings())}"):
+    with refuses("method", "high_prob", *reweightings()):
         reweighting("high_prob", 0.1)
 
 

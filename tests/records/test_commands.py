@@ -49,9 +49,9 @@ def test_list_and_show(tmp_path):
     assert max(map(len, listed.splitlines())) <= 120
     shown = show_record(tmp_path, NAME[:6])
     assert set(shown["scores"][ROBUST]) >= {"avg@3", "avg@3_se", "avg@3_se_sampling", "pass@2", "problems"}
-    with refuses("zz"):
+    with refuses("record", "zz"):
         show_record(tmp_path, "zz")
-    with refuses("2"):
+    with refuses("record", "2"):
         show_record(tmp_path, "")
 
 
@@ -121,8 +121,8 @@ def test_gc_drops_the_one_record_that_is_named_and_says_so_first(tmp_path):
     there = {path: path.read_bytes() if path.is_file() else None for path in tmp_path.rglob("*")}
     for drop, sentence in (
         ("", "drop"),
-        (f"/{TASK}", "/tiny_easy"),
-        ("feed", "feed"),
+        (f"/{TASK}", "drop /tiny_easy"),
+        ("feed", "record feed"),
     ):
         with refuses(*sentence.split()):
             gc_records(tmp_path, drop=[drop], delete=True)

@@ -36,14 +36,14 @@ def test_a_second_process_is_refused_and_the_owner_named_until_it_is_dead(tmp_pa
     )
     try:
         assert holder.stdout.readline() == "held\n"
-        with refuses("processes", holder.pid):
+        with refuses(holder.pid):
             open_record(tmp_path)
     finally:
         holder.kill()
         holder.wait()
     with open_record(tmp_path) as record:  # nothing stale is left
         assert len(record.missing()) == 35
-        with refuses("process", os.getpid()):
+        with refuses(os.getpid()):
             open_record(tmp_path)
 
 
@@ -54,7 +54,7 @@ def test_a_forked_child_neither_keeps_nor_loses_the_lock(tmp_path, closes):
     child = in_child(lambda: (closes and record.close(), os.write(begun, b"."), time.sleep(30)))
     try:
         assert os.read(ready, 1) == b"."  # until the child has run, its copy of the lock is open
-        with refuses("processes", os.getpid()):
+        with refuses(os.getpid()):
             open_record(tmp_path)
         record.close()
         with open_record(tmp_path):

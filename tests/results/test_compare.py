@@ -141,7 +141,8 @@ def test_the_problems_that_a_gain_needs_are_said_where_that_is_asked_for(tmp_pat
 
 def test_the_only_result_of_its_benchmark_is_named():
     settings = settings_of([result(RL, 0.8), result(CONTROL, 0.5), result(RL, 0.7, task="amc")])
-    assert unmatched_reasons(settings, compare(settings)) == ["'rl' is the only result of amc, and compared with none"]
+    [sentence] = unmatched_reasons(settings, compare(settings))
+    assert states(sentence, "'rl'", "amc")
 
 
 def test_what_is_not_like_the_others_is_left_out_by_name():
@@ -332,7 +333,7 @@ def test_half_without_an_answer_or_cut_is_warned_of():
     many = [result(Decoding(mode="replace", tau=-i), 0.0).replace(no_box=half) for i in range(1, 7)]
     [box] = warnings([*many, one.replace(no_box=half | True)])
     assert box.startswith("warning: 100% (rl on aime24 (12 of 30 problems)), 50% (replace τ-1 on aime24")
-    assert "of the responses (and half or more in 4 further results) hold no final answer: " in box
+    assert states(box, "4 further results")
 
 
 GATED = Decoding(mode="extrapolate", tau=-0.3, gamma=0.1, primary="rl")

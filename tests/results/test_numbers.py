@@ -19,7 +19,7 @@ from rlvr_dir.results.result import LmEvalResult, read_result
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.results.show import score, table, tables
 from rlvr_dir.tracking.describe import description, metrics_of
-from tests.facts import refuses
+from tests.facts import refuses, states
 from tests.results.made import made
 
 BASE, RL = Decoding(mode="base"), Decoding(mode="rl")
@@ -375,7 +375,7 @@ def test_a_result_with_families_is_read_as_it_was_written_and_one_without_is_as_
     assert again.only(["p5", "p0"]).families == ("family 1", "family 0")
     assert '"families"' not in plain.to_json()
     assert read_result(plain.write(tmp_path)).config_hash == plain.config_hash != named.config_hash
-    with refuses("2", "40"):
+    with refuses("families", "2", "40"):
         plain.replace(families=("a", "b"))
 
 
@@ -399,9 +399,7 @@ def test_tables_of_a_benchmark_with_families_have_its_numbers_over_these_and_say
     assert f"{100 * setting.avg:.2f} ± {error:.2f}" in table(ways)
     assert "(over 10 families)" in table(ways)
     assert "(s.e. over 10 families;" in description(ways[0])
-    assert "Problems are taken for independent here, also where they come in families: made." in problems_needed(
-        rows, 0.05
-    )
+    assert states(problems_needed(rows, 0.05), "families: made.")
     first, *others = ways
     old = [first.replace(families=None), *others]  # of before the file named them
     assert [row.difference for row in compare(settings_of(old))] == [row.difference for row in rows]
@@ -426,14 +424,12 @@ def test_equal_forwards_and_crossings_are_over_families_too():
 
 def test_a_row_where_nothing_differs_says_what_it_leaves_open():
     ways = [made(way, np.eye(30, 4, dtype=int)) for way in (BASE, RL)]
-    assert "Where nothing differs, effects of up to 11.6 points (30 problems) remain open." in compare_markdown(
-        compare(settings_of(ways))
-    )
+    assert states(compare_markdown(compare(settings_of(ways))), "11.6 points (30 problems)")
     six = [way.replace(families=tuple(str(i // 5) for i in range(30))) for way in ways]
     printed = compare_markdown(compare(settings_of(six)))
-    assert "effects of up to 45.9 points (6 families) remain open." in printed
+    assert states(printed, "45.9 points (6 families)")
     assert "Few families: aime24 (over 6 families). There 95 % intervals cover" in printed
     changed = np.eye(30, 4, dtype=int)
     changed[9, 2] = 1
     printed = compare_markdown(compare(settings_of([ways[0], made(RL, changed)])))
-    assert "Where nothing differs" not in printed
+    assert "(30 problems)" not in printed

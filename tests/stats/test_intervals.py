@@ -8,6 +8,7 @@ from scipy import stats as scipy_stats
 
 from benchmarks.intervals import SIMULATIONS, bench_statistics
 from rlvr_dir import stats
+from rlvr_dir.errors import UserError
 from rlvr_dir.markdown import interval
 from rlvr_dir.stats.paired import difference_error
 from tests.facts import refuses
@@ -29,7 +30,7 @@ def test_a_score_of_nothing_has_an_upper_bound_and_all_stay_within_0_and_1():
     equal = stats.score_interval(np.tile([1, 0], (30, 8)))  # problems that do not differ at all: each sample counts
     assert equal[1] - equal[0] == pytest.approx(2 * 2.045 * 0.5 / np.sqrt(480), rel=0.02)
     assert all(np.isnan(stats.score_interval(np.ones((1, 4)))))
-    with refuses("0", "1"):
+    with refuses("correct", "0", "1"):
         stats.score_interval([[0, 7]])
 
 
@@ -171,8 +172,9 @@ def test_numbers_that_are_not_finite_are_refused(bad):
         lambda: stats.score_over_runs([{0: broken}]),
         lambda: stats.difference_over_runs([({0: good}, {0: broken})]),
     ):
-        with refuses("infinite"):
+        with pytest.raises(UserError) as info:
             ask()
+        assert info.value.argument  # a, b, differences, values or correct
 
 
 def test_shared_noise_is_not_counted_as_spread():

@@ -42,31 +42,38 @@ def has_tokenizer(name: str, revision: str | None = None) -> bool:
     return file_of(name, "tokenizer_config.json", revision) is not None
 
 
-def adapter_fault(folder: Path, built: Mapping[str, tuple[int, ...]], tied: bool) -> str | None:
-    """Describe what of an adapter PEFT would pass over in silence, from the headers of its file; None where all fits.
+def adapter_fault(
+    folder: Path, built: Mapping[str, tuple[int, ...]], tied: bool, where: str = "The adapter"
+) -> UserError | None:
+    """Return the error for a part of an adapter that PEFT would silently ignore; None if everything fits.
+
+    Only the header of the adapter's file is read.
 
     Args:
-        folder: of the adapter.
-        built: the shapes of base's tensors, by name.
-        tied: whether base's head is its embeddings.
+        folder: The adapter's folder.
+        built: The shapes of base's tensors, by name.
+        tied: Whether base's output layer is its input embeddings.
+        where: What the message begins with, such as `rl='runs/rl'`.
     """
     config = dict(json.loads((folder / CONFIG).read_text()))
     saved = config.get("modules_to_save") or []
     if tied and (both := [name for name in saved if name in ("lm_head", "embed_tokens")]):
-        return (
-            f"its modules_to_save={both} would part a head from the embeddings that it is tied to "
-            "(tie_word_embeddings); accepted: an adapter without them, or RL saved whole"
+        return UserError(
+            f"{where}: its modules_to_save={both} would separate the output layer from the input embeddings, which "
+            "are one matrix in base (tie_word_embeddings)",
+            accepted="an adapter without them, or RL saved as a whole model",
         )
     names = _tensor_names(folder)
     if tied and any(f"{_PREFIX}lm_head." in name for name in names or ()):
-        return (
-            "it changes a head that is the embeddings, too (tie_word_embeddings), and merged would change both; "
-            "accepted: an adapter without lm_head, or RL saved whole"
+        return UserError(
+            f"{where}: it changes the output layer, which is also the input embeddings (tie_word_embeddings), so "
+            "merging it would change both",
+            accepted="an adapter without lm_head, or RL saved as a whole model",
         )
     if names is None:
         if (folder / "adapter_model.bin").is_file():
             return None  # a pickle, of whose names nothing is known before it is read
-        return f"it has {CONFIG} and no {TENSORS}; accepted: both, as PEFT writes them"
+        return UserError(f"{where}: it has {CONFIG} and no {TENSORS}", accepted="both files, as PEFT writes them")
     modules = {name.removesuffix(".weight") for name in built}
     parts = {name: _PART.fullmatch(name.removeprefix(_PREFIX)) for name in names}
     unused = [
@@ -75,16 +82,18 @@ def adapter_fault(folder: Path, built: Mapping[str, tuple[int, ...]], tied: bool
         if (part[1] not in modules if part else name.removeprefix(_PREFIX) not in built)
     ]
     if unused and config.get("peft_type") == "LORA":
-        return (
-            f"{len(unused)} of its {len(names)} tensors fit no module of base, such as {min(unused)}, and PEFT passes "
-            "over them; accepted: an adapter that was trained on this base"
+        return UserError(
+            f"{where}: {len(unused)} of its {len(names)} tensors fit no module of base, such as {min(unused)}, and "
+            "PEFT ignores them",
+            accepted="an adapter that was trained on this base",
         )
     filled = {part[1] for part in parts.values() if part and part[2].endswith("B")}
     empty = sorted(_targets(folder, config, modules) - filled)
     if empty:
-        return (
-            f"{len(empty)} of the modules that its target_modules name have no tensors in it, such as {empty[0]}, and "
-            "stay base's; accepted: a whole adapter"
+        return UserError(
+            f"{where}: {len(empty)} of the modules that its target_modules name have no tensors in it, such as "
+            f"{empty[0]}, and would stay as in base",
+            accepted="a complete adapter",
         )
     return None
 

@@ -35,19 +35,21 @@ def _variables(template: str) -> set[str]:
     return find_undeclared_variables(parsed) - _ALWAYS - DEFAULT_NAMESPACE.keys()
 
 
-def unread(kwargs: Mapping[str, Any], tokenizer: Any) -> str | None:
-    """Say, in one sentence, which of some arguments the chat template does not read; None where it reads all."""
+def unread(kwargs: Mapping[str, Any], tokenizer: Any) -> UserError | None:
+    """Return the error for an argument that the chat template does not read; None if it reads all of them."""
     if not kwargs:
         return None
     if not tokenizer.chat_template:
-        return f"chat_template_kwargs={dict(kwargs)} is refused: rl's tokenizer has no chat template"
+        problem = "has no effect, because RL's tokenizer has no chat template"
+        return UserError(problem, argument="chat_template_kwargs", value=dict(kwargs), hint="Leave it out")
     arguments = sorted(arguments_of(tokenizer))
     lost = [name for name in kwargs if name not in arguments]
     if not lost:
         return None
-    return (
-        f"chat_template_kwargs: the chat template of {tokenizer.name_or_path} does not read {lost[0]!r}; "
-        f"accepted: {', '.join(arguments) or 'none, it reads no argument'}"
+    return UserError(
+        f"The chat template of {tokenizer.name_or_path} does not read {lost[0]!r}",
+        argument="chat_template_kwargs",
+        accepted=", ".join(arguments) or "none, because the template has no arguments",
     )
 
 
@@ -84,6 +86,7 @@ def chat_prompt(
     except Exception as error:  # a template is a stranger's program, and may fail as any
         others = [message for message in messages if message["role"] != "system"]
         if len(others) == len(messages):
-            raise UserError(f"chat: the template of {tokenizer.name_or_path} refuses a conversation: {error}") from None
-        warnings.warn("the chat template refuses the system's message, which is left out", stacklevel=3)
+            problem = f"The chat template of {tokenizer.name_or_path} rejects a conversation: {error}"
+            raise UserError(problem, argument="chat") from None
+        warnings.warn("The chat template rejects the system message, so that message is left out", stacklevel=3)
         return chat_prompt(tokenizer, others, add_generation_prompt, kwargs)

@@ -65,7 +65,8 @@ _NO_LANGUAGE_MODEL = (
 _DTYPES = ("bfloat16", "float16", "float32")
 
 
-Check = Callable[[Checkpoints, EngineSpec], Iterator[str]]
+Refusal = Callable[[Checkpoints, EngineSpec], Iterator[UserError]]
+Warned = Callable[[Checkpoints, EngineSpec], Iterator[str]]
 
 
 def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = False) -> Checkpoints:
@@ -97,8 +98,8 @@ def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = Fal
         without = tuple(role for role, folder in checkpoints.folders(spec).items() if not has_weights(folder))
         checkpoints = replace(checkpoints, without_weights=without)
     for check in REFUSED:
-        for sentence in check(checkpoints, spec):
-            raise UserError(sentence)
+        for error in check(checkpoints, spec):
+            raise error
     for check in WARNED:
         for sentence in check(checkpoints, spec):
             warnings.warn(plain(sentence), stacklevel=3)
@@ -108,64 +109,66 @@ def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = Fal
 # What is refused ---------------------------------------------------------------------------------------------------
 
 
-def other_tokenizers(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def other_tokenizers(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """A token has one id in all models, and a text one way to be cut; RL or base may have tokens after all of both."""
     for role in _others(loaded):
         where, (lost, added, moved, _) = _beside_rl(loaded, role), loaded.difference(role)
         if lost and (not added or role != "base"):
-            yield (
+            yield UserError(
                 f"{where} have different tokenizers: {len(lost)} tokens are known to only one of them (such as "
-                f"{lost[0]!r}). Accepted: two checkpoints with the same vocabulary, or one with tokens added after all "
-                "that both have"
+                f"{lost[0]!r})",
+                accepted="two checkpoints with the same vocabulary, or one with tokens added after all that both have",
             )
         if moved:
-            yield (
-                f"{where} order their vocabulary differently: {len(moved)} tokens have another id (such as {moved[0]})"
-                ". Accepted: identical token ids"
+            yield UserError(
+                f"{where} order their vocabulary differently: {len(moved)} tokens have another id (such as {moved[0]})",
+                accepted="identical token ids",
             )
         if _merges(loaded.models[role].tokenizer) != _merges(loaded.tokenizer):
-            yield (
-                f"{where} have different tokenizers: the same vocabulary, but text is cut into tokens differently; "
-                "accepted: two checkpoints with the same tokenizer"
+            yield UserError(
+                f"{where} have different tokenizers: the vocabulary is the same, but text is split differently",
+                accepted="two checkpoints with the same tokenizer",
             )
 
 
-def other_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def other_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """Check that one class of vLLM's builds all models."""
     for role in _others(loaded):
         own, rl = (loaded.configs[name].model_type for name in (role, "rl"))
         if own != rl:
-            yield f"{_beside_rl(loaded, role)} are of different model types ({own} and {rl}). Accepted: one type"
+            yield UserError(
+                f"{_beside_rl(loaded, role)} have different model types ({own} and {rl})", accepted="the same type"
+            )
 
 
-def tokens_without_an_output(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def tokens_without_an_output(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """A model has an output for each token that it may write; ids of RL's own go with two full checkpoints only."""
     rl = loaded.models["rl"].vocabulary
     for role, config in reversed(loaded.configs.items()):
         needed = loaded.shared if role == "base" else loaded.vocab_size
         if needed > config.vocab_size:
             first = next((token for token, i in rl.items() if i == config.vocab_size), None)
-            yield (
+            yield UserError(
                 f"{loaded.pair.argument(role)}: its tokenizer has ids up to {needed - 1} but the model has "
-                f"{config.vocab_size} outputs{f', none for {first!r}' if first is not None else ''}. Accepted: a "
-                "tokenizer whose ids the model can produce"
+                f"{config.vocab_size} outputs{f', none for {first!r}' if first is not None else ''}",
+                accepted="a tokenizer whose ids the model can produce",
             )
     if loaded.shared < loaded.vocab_size and len(loaded.models) > 2:
         models = loaded.pair.argument([*loaded.models][2])
-        yield (
+        yield UserError(
             f"{loaded.pair.argument('rl')} has {loaded.vocab_size - loaded.shared} ids that "
-            f"{loaded.pair.argument('base')} does not know, so {models} cannot be used. Accepted: a pair of full "
-            "checkpoints, or one with the same vocabulary"
+            f"{loaded.pair.argument('base')} does not know, so {models} cannot be used",
+            accepted="a pair of full checkpoints, or one with the same vocabulary",
         )
 
 
-def no_end_of_text(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def no_end_of_text(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """A response ends by a token that all models know."""
     if not any(token < loaded.shared for token in loaded.eos_token_ids):
-        yield f"{loaded.pair.argument('base')}: no end-of-text token (eos_token_id) is one that both models know"
+        yield UserError(f"{loaded.pair.argument('base')}: both models share no end-of-text token (eos_token_id)")
 
 
-def unreadable_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def unreadable_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """Local weights are there, whole, and of the shapes that config.json makes them: read from the files' headers."""
     for role, folder in loaded.folders(spec).items():
         if role in loaded.without_weights:
@@ -177,96 +180,109 @@ def unreadable_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
             if stored[weight].shape != expected[weight]:
                 yield other_shape(where, weight, stored[weight].shape, expected[weight])
         if (prefix := left_prefix(stored)) is not None:
-            yield f"{where}: the names of its weights {prefix}. Accepted: the model's own names, such as a merged save"
+            yield UserError(
+                f"{where}: the names of its weights {prefix}",
+                accepted="the model's own names, as in a merged checkpoint",
+            )
         if not stored or not shape:
             continue
         if (weight := missing_weight(stored, expected)) is not None:
-            yield f"{where}: its files do not have {weight}. Accepted: a checkpoint with every weight of its model"
+            yield UserError(
+                f"{where}: its files do not contain {weight}", accepted="a checkpoint with every weight of its model"
+            )
         drafts = any("nextn" in key or "mtp" in key for key in loaded.configs[role].to_dict())
         if not drafts and (weight := surplus_weight(stored, shape.names, shape.passed_over)) is not None:
-            yield (
-                f"{where}: its files hold {weight}, which the model that its config.json makes does not have "
-                f"(num_hidden_layers={shape.layers}). Accepted: weights and configuration of one model"
+            yield UserError(
+                f"{where}: its files contain {weight}, which a model with its config.json does not have "
+                f"(num_hidden_layers={shape.layers})",
+                accepted="weights and configuration of the same model",
             )
 
 
-def adapter_beside_a_model(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def adapter_beside_a_model(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """Of a folder that holds both, the adapter would be merged into base and the whole model passed over."""
     folder = Path(loaded.pair.models["rl"].place).expanduser()
     if loaded.adapter_of is not None and folder.is_dir():
         whole = [file.name for kind in ("model*.safetensors", "pytorch_model*.bin") for file in folder.glob(kind)]
         if whole:
-            yield (
-                f"{loaded.pair.argument('rl')} holds a whole model ({min(whole)}) and an adapter ({ADAPTER_CONFIG}); "
-                "accepted: one of them, the other moved away"
+            yield UserError(
+                f"{loaded.pair.argument('rl')} contains a whole model ({min(whole)}) and an adapter ({ADAPTER_CONFIG})",
+                accepted="one of them",
+                hint="Move the other one to another folder",
             )
 
 
-def misfit_adapter(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def misfit_adapter(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """PEFT passes over tensors whose names fit no module, and leaves modules as they are for which it has none."""
     folder = Path(loaded.pair.models["rl"].place).expanduser()
     if loaded.adapter_of is None or not folder.is_dir() or "base" not in loaded.shapes:
         return
-    if fault := adapter_fault(folder, loaded.shapes["base"].tensors, ties_head(loaded.configs["base"])):
-        yield f"{loaded.pair.argument('rl')}: {fault}"
+    tied = ties_head(loaded.configs["base"])
+    if error := adapter_fault(folder, loaded.shapes["base"].tensors, tied, loaded.pair.argument("rl")):
+        yield error
 
 
-def other_than_language_models(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def other_than_language_models(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """A model that writes text reads what it has written; a classifier, an encoder or an encoder-decoder does not."""
     for role, config in loaded.configs.items():
         where, name = loaded.pair.argument(role), (config.architectures or [None])[0]
-        accepted = "accepted: a causal language model, such as Qwen3ForCausalLM"
+        accepted, problem = "a causal language model, such as Qwen3ForCausalLM", None
         if getattr(config, "is_encoder_decoder", False):
-            yield f"{where} is an encoder with a decoder ({name or config.model_type}); {accepted}"
-        if name is not None and re.search(_NO_LANGUAGE_MODEL, name):
-            yield f"{where} writes no text: its config.json names the architecture {name}; {accepted}"
-        if name is None and _on_vllm(spec):
-            yield f"{where}: its config.json names no architecture (architectures), which vLLM needs; {accepted}"
+            problem = f"{where} is an encoder-decoder model ({name or config.model_type})"
+        elif name is not None and re.search(_NO_LANGUAGE_MODEL, name):
+            problem = f"{where} does not generate text: the architecture in its config.json is {name}"
+        elif name is None and _on_vllm(spec):
+            problem = f"{where}: its config.json has no architectures, and vLLM needs them"
+        if problem:
+            yield UserError(problem, accepted=accepted)
 
 
-def other_number_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def other_number_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """Both engines compute in one of three types; of others, as int8, nothing is known here."""
     for role, config in loaded.configs.items():
         if spec.dtype == "auto" and (dtype := dtype_of(config)) not in _DTYPES:
-            yield (
-                f"{loaded.pair.argument(role)}: its config.json says {dtype} (dtype). Accepted: {', '.join(_DTYPES)}, "
-                "there or as --dtype"
+            yield UserError(
+                f"{loaded.pair.argument(role)}: its config.json has dtype={dtype}",
+                accepted=f"{', '.join(_DTYPES)}, there or as --dtype",
             )
 
 
-def ends_outside_the_vocabulary(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def ends_outside_the_vocabulary(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """A token that ends a response is one that the model can write."""
     for role, model in loaded.models.items():
         outputs = model.config.get_text_config().vocab_size
         if wrong := sorted(token for token in model.eos if not 0 <= token < outputs):
-            yield (
-                f"{loaded.pair.argument(role)}: eos_token_id={wrong[0]} is no token of the model, which has {outputs} "
-                "outputs. Accepted: ids from 0 to that, in config.json and generation_config.json"
+            yield UserError(
+                f"{loaded.pair.argument(role)}: eos_token_id={wrong[0]} is not a token of the model, which has "
+                f"{outputs} outputs",
+                accepted=f"ids from 0 to {outputs - 1}, in config.json and generation_config.json",
             )
 
 
-def too_long_contexts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def too_long_contexts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """Position embeddings that end cannot be read beyond."""
     for role, (name, built) in loaded.context.beyond.items() if loaded.context.stated else ():
         if not rope_extrapolates(loaded.configs[role]):
             rope = getattr(loaded.configs[role], "rope_parameters", None) or {}
             whole = int(rope.get("factor", 1) * rope.get("original_max_position_embeddings", 0))
             more = f", or max_position_embeddings={whole} (factor x original) there" if whole > built else ""
-            yield (
-                f"max_model_len={spec.max_model_len} is refused: {role}={name!r} was built for {built} positions, by "
-                "max_position_embeddings and the rotary scaling of its config.json, and its position embeddings end "
-                f"there. Accepted: up to {built}{more}"
+            yield UserError(
+                f"is more than the {built} positions that {mention(role, name)} was built for, by the "
+                "max_position_embeddings and rotary scaling in its config.json",
+                argument="max_model_len",
+                value=spec.max_model_len,
+                accepted=f"up to {built}{more}",
             )
 
 
-def unread_template_arguments(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def unread_template_arguments(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """A template ignores what it does not read, so that a misspelt argument would change nothing."""
     with suppress(TemplateSyntaxError):  # which the first prompt says
-        if sentence := unread(spec.chat_template_kwargs, loaded.tokenizer):
-            yield sentence
+        if error := unread(spec.chat_template_kwargs, loaded.tokenizer):
+            yield error
 
 
-def heads_of_two_sizes(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
+def heads_of_two_sizes(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
     """Triton's attention in vLLM has scratch for the heads of the first model alone (0.32.0).
 
     FlashAttention and FlashInfer, which run the 16-bit types, plan with each layer's own heads.
@@ -284,10 +300,13 @@ def heads_of_two_sizes(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
     from rlvr_dir.checkpoints.beside_vllm import on_cpu
 
     if not on_cpu():
-        yield (
-            f"dtype={dtype} is refused on a GPU for models whose attention heads differ in size "
-            f"({', '.join(f'{role}: {size}' for role, size in sizes.items())}): vLLM's Triton attention would write "
-            "beyond its memory. Accepted: dtype=bfloat16 without TRITON_ATTN, or heads of one size"
+        yield UserError(
+            "is not supported on a GPU for models whose attention heads differ in size "
+            f"({', '.join(f'{role}: {size}' for role, size in sizes.items())}), because vLLM's Triton attention would "
+            "write outside its memory",
+            argument="dtype",
+            value=dtype,
+            accepted="dtype=bfloat16 without TRITON_ATTN, or models with heads of the same size",
         )
 
 
@@ -296,7 +315,7 @@ def _on_vllm(spec: EngineSpec) -> bool:
     return spec.backend == "vllm" or (spec.backend == "auto" and find_spec("vllm") is not None)
 
 
-REFUSED: tuple[Check, ...] = (
+REFUSED: tuple[Refusal, ...] = (
     other_tokenizers, other_types, other_than_language_models, other_number_types,
     tokens_without_an_output, no_end_of_text, adapter_beside_a_model, unreadable_weights, misfit_adapter,
     ends_outside_the_vocabulary, too_long_contexts, heads_of_two_sizes, unread_template_arguments,
@@ -420,7 +439,7 @@ def extrapolated_positions(loaded: Checkpoints, spec: EngineSpec) -> Iterator[st
         yield f"max_model_len={spec.max_model_len}: {built}; what is beyond them is extrapolation"
 
 
-WARNED: tuple[Check, ...] = (
+WARNED: tuple[Warned, ...] = (
     one_checkpoint, untied_head, other_dtypes, swapped_names, another_base, added_tokens, other_cuts, other_templates,
     other_configurations, extrapolated_positions,
 )  # fmt: skip
@@ -429,11 +448,11 @@ WARNED: tuple[Check, ...] = (
 # Reading -----------------------------------------------------------------------------------------------------------
 
 
-def other_shape(where: str, weight: str, stored: tuple[int, ...], built: tuple[int, ...]) -> str:
-    """Return the sentence that a tensor is not of the shape that the configuration makes it."""
-    return (
-        f"{where}: its files hold {weight} of shape {stored} and its config.json makes it {built}; "
-        "accepted: weights and configuration of one model"
+def other_shape(where: str, weight: str, stored: tuple[int, ...], built: tuple[int, ...]) -> UserError:
+    """Return the error for a tensor whose shape in the files differs from that by the configuration."""
+    return UserError(
+        f"{where}: its files contain {weight} of shape {stored}, and by its config.json it has shape {built}",
+        accepted="weights and configuration of the same model",
     )
 
 

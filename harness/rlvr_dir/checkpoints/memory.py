@@ -200,7 +200,10 @@ def check_rows(
         return wanted
     if not rows:
         raise UserError(
-            f"max_tokens={new} is refused by backend='transformers': {need}; accepted: fewer of them, or backend=vllm"
+            f"does not fit into memory with backend='transformers': {need}",
+            argument="max_tokens",
+            value=new,
+            accepted="fewer tokens, or backend=vllm",
         )
-    warnings.warn(f"{rows} rows are decoded at a time in place of {wanted}: {need}", stacklevel=4)
+    warnings.warn(f"{rows} rows are decoded at a time instead of {wanted}: {need}", stacklevel=4)
     return rows

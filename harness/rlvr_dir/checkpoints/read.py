@@ -20,13 +20,13 @@ from rlvr_dir.hub import SECONDS
 _VOCABULARIES = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt", "tekken.json", "*.tiktoken")
 # What an error of the hub's library means, by the name of its class or of one above it; the last ones tell nothing.
 _NOT_ON_HUB = {
-    "HFValidationError": "no model of the hub can be called so",
-    "RevisionNotFoundError": "the hub's model has no revision {revision!r}",
-    "RepositoryNotFoundError": "the hub has no such model, or not for you",
-    "OfflineModeIsEnabled": "the hub's cache does not hold it, while HF_HUB_OFFLINE forbids to ask the hub",
-    "ConnectError": "the hub cannot be reached",
-    "ConnectTimeout": "the hub cannot be reached",
-    "ConnectionError": "the hub cannot be reached",
+    "HFValidationError": "a model on the Hugging Face Hub cannot have this name",
+    "RevisionNotFoundError": "the model on the Hugging Face Hub has no revision {revision!r}",
+    "RepositoryNotFoundError": "the Hugging Face Hub has no such model, or you have no access to it",
+    "OfflineModeIsEnabled": "it is not in the Hugging Face cache, and HF_HUB_OFFLINE forbids asking the Hub",
+    "ConnectError": "the Hugging Face Hub is unreachable",
+    "ConnectTimeout": "the Hugging Face Hub is unreachable",
+    "ConnectionError": "the Hugging Face Hub is unreachable",
 }
 _UNREACHABLE = list(_NOT_ON_HUB.values())[3:]
 _SMALL_BYTES = 2 * 2**30
@@ -152,20 +152,21 @@ def check_place(role: str, name: str, revision: str | None) -> None:
         UserError: there is nothing of that name, or it is a file, or a directory without a configuration.
         UnreachableError: it is not here, and the hub cannot be asked.
     """
-    accepted = "accepted: a checkpoint's directory, or a hub id"
+    accepted = "a checkpoint's directory, or a hub id"
     place = Path(name).expanduser()
     if role == "rl" and gguf_file(name) is not None:
         return
     if place.is_file():
         kind = "GGUF file, which only rl can be" if place.suffix == ".gguf" else "file"
-        raise UserError(f"is a {kind}", argument=role, value=name, accepted="a checkpoint's directory, or a hub id")
+        raise UserError(f"is a {kind}", argument=role, value=name, accepted=accepted)
     if place.is_dir():
         if not any((place / config).is_file() for config in ("config.json", ADAPTER_CONFIG)):
             inside = sorted(str(path.parent) for path in place.glob("*/config.json"))[:4]
-            hint = f"; those in it that are: {', '.join(inside)}" if inside else ""
-            raise UserError(f"has no config.json, so it is no checkpoint{hint}; {accepted}", argument=role, value=name)
+            hint = f"Checkpoints inside it: {', '.join(inside)}" if inside else ""
+            problem = "has no config.json, so it is not a checkpoint"
+            raise UserError(problem, argument=role, value=name, accepted=accepted, hint=hint)
     elif name.startswith((".", "/", "~")) or name.count("/") > 1 or ("/" in name and place.parent.is_dir()):
-        raise UserError(f"does not exist; {accepted}", argument=role, value=name)
+        raise UserError("does not exist", argument=role, value=name, accepted=accepted)
     elif why := _not_on_hub(name, revision):
         if why in _UNREACHABLE and "/" not in name:  # such ids are few, and only the hub knows them
             raise UserError(
@@ -175,7 +176,7 @@ def check_place(role: str, name: str, revision: str | None) -> None:
                 accepted="a checkpoint's directory, or a hub id, as ORGANISATION/NAME",
             )
         kind = UnreachableError if why in _UNREACHABLE else UserError
-        raise kind(f"{role}={name!r} does not exist here, and {why}; {accepted}")
+        raise kind(f"does not exist here, and {why}", argument=role, value=name, accepted=accepted)
 
 
 def _not_on_hub(name: str, revision: str | None) -> str | None:
@@ -222,11 +223,11 @@ def read_checkpoint(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoin
             kwargs["config"] = config
         tokenizer = AutoTokenizer.from_pretrained(name, **kwargs) if own or base is None else base.tokenizer
     except Exception as error:  # transformers and tokenizers raise many kinds, down to bare Exception
-        if "trust_remote_code" in str(error):
-            reason = "it contains code of its own; accepted: trust_remote_code=True, if you have read and trust it"
-        else:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"cannot be read as a checkpoint: {reason}", argument=role, value=name) from None
+        code = "trust_remote_code" in str(error)
+        reason = "it contains its own code" if code else (str(error).strip() or type(error).__name__).splitlines()[0]
+        accepted = "trust_remote_code=True, if you have read the code and trust it" if code else ""
+        problem = f"cannot be read as a checkpoint: {reason}"
+        raise UserError(problem, argument=role, value=name, accepted=accepted) from None
     try:
         generation = GenerationConfig.from_pretrained(name, revision=revision)
     except OSError:  # a checkpoint need not have generation settings

@@ -12,8 +12,8 @@ from rlvr_dir.errors import UserError
 HEAD = "lm_head.weight"
 INDEX = "model.safetensors.index.json"
 PICKLE = (
-    "its weights are a pickle that holds more than tensors, and could run code, so it is not loaded; accepted: "
-    "safetensors, to which those who trust the file can convert it"
+    "its weights are a pickle that contains more than tensors and could run code, so it is not loaded. If you trust "
+    "the file, convert it to safetensors"
 )
 PREFIXES = {  # of names, by what leaves them
     "_orig_mod.": "torch.compile", "module.": "DistributedDataParallel", "base_model.model.": "PEFT",
@@ -89,7 +89,7 @@ def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
     from safetensors import SafetensorError, safe_open
     from torch.serialization import get_unsafe_globals_in_checkpoint
 
-    whole = "accepted: every file of the checkpoint, whole"
+    whole = "a checkpoint whose files are all complete"
     if not has_weights(folder):
         of_llama_cpp = [file.name for file in sorted(folder.glob("*.gguf"))][:1]
         reason = f"only GGUF ({of_llama_cpp[0]}), which is not read here" if of_llama_cpp else "no weights"
@@ -109,7 +109,8 @@ def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
     for path in files:
         if not path.is_file():
             reason = f"its {index} names {path.name}, which is not there"
-            raise UserError(f"{where}: {reason if index else f'its {path.name} is a link to nothing'}; {whole}")
+            reason = reason if index else f"its {path.name} is a link to nothing"
+            raise UserError(f"{where}: {reason}", accepted=whole)
         if path.suffix != ".safetensors":
             more: list[str] = []
             with suppress(OSError, RuntimeError, ValueError):  # cut short, or of an old format: the engine says what
@@ -127,14 +128,16 @@ def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
             with path.open("rb") as start:
                 pointer = start.read(30).startswith(b"version https://git-lfs")
             reason = "it is a pointer of Git LFS, which `git lfs pull` replaces" if pointer else f"{error}"
-            raise UserError(f"{where}: its {path.name} is cut short or damaged ({reason}); {whole}") from None
+            raise UserError(f"{where}: its {path.name} is truncated or damaged ({reason})", accepted=whole) from None
         if lost := sorted(tensor for tensor, file in named.items() if file == path.name and tensor not in own):
-            raise UserError(f"{where}: its {index} says that {path.name} holds {lost[0]}, which it does not; {whole}")
+            problem = f"{where}: its {index} says that {path.name} contains {lost[0]}, and it does not"
+            raise UserError(problem, accepted=whole)
         for name in own:
             owner = named.get(name) or (stored[name].file.name if name in stored else path.name)
             if owner != path.name:
-                reason = f"which its {index} assigns to {owner}" if index else f"which {owner} holds, too"
-                raise UserError(f"{where}: its {path.name} holds {name}, {reason}", accepted="each tensor in one file")
+                reason = f"which its {index} assigns to {owner}" if index else f"and so does {owner}"
+                problem = f"{where}: its {path.name} contains {name}, {reason}"
+                raise UserError(problem, accepted="each tensor in one file")
         stored |= own
     return stored
 

@@ -98,7 +98,7 @@ def report(results: Sequence[EvalResult], *, seconds: float) -> str:
         for name, result, other in [
             ("rl − base", rl, base),
             (f"{control.decoding.label()} − rl", control, rl),
-            ("resample − base (base draws again)", again, base),
+            ("resample − base (base resamples)", again, base),
             ("reject − resample (RL decides what to drop, not base)", reject, again),
             (f"{control.decoding.label()} − reject (RL writes the token, not base)", control, reject),
             ("reject − veto (RL decides what to drop, not the gate)", reject, veto),

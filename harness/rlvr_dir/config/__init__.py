@@ -1,6 +1,6 @@
-"""What a person asks for, as validated data: the pair, how it decodes, how it samples, which engine runs it.
+"""Validate what a user requests: the pair, how it decodes, how it samples, and which engine runs it.
 
-No torch here: reading a spec, printing `--help` and refusing a mistake stay instant.
+This package does not import torch, so that reading a spec, printing `--help` and rejecting a mistake are fast.
 """
 
 from rlvr_dir.config.base import Spec, parse, read_yaml, yaml_mapping

@@ -1,10 +1,10 @@
-"""The common base of all specs, and their one loader: frozen, closed to unknown keys, refused in one sentence.
+"""Define the base class of all specs (frozen, without unknown keys) and the one function that loads them.
 
     spec = parse(Decoding, {"mode": "replace", "tau": -0.3})
     spec = parse(EvalSpec, read_yaml("spec.yaml", ["sampling.samples=8"]))
 
-Validators of a spec raise `ValueError` (or `UserError`) with a sentence that names the argument, its value and what
-would be accepted; `parse` hands it on. Everything pydantic finds by itself becomes such a sentence here.
+Validators of a spec raise `UserError` with the argument, its value and what is accepted; `parse` passes it on. Errors
+that pydantic finds by itself are converted to a `UserError` here.
 """
 
 import json
@@ -23,29 +23,29 @@ from pydantic_core import PydanticCustomError
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError, unknown, unknown_key
 
-Place = Annotated[str, AfterValidator(expanduser)]  # a path, in which ~ is the user's home, or a hub id or an address
+Place = Annotated[str, AfterValidator(expanduser)]  # a path, in which ~ is expanded, or a hub id or an address
 MOST_VALUES, MOST_DEPTH = 100_000, 100  # of a YAML file
 
 
 class Spec(BaseModel, frozen=True):
-    """Immutable validated data. Equal specs have equal hashes, in any process and in any key order."""
+    """Store immutable validated data. Equal specs have equal hashes, in any process and in any key order."""
 
-    # Schemas are built when first needed: a command line that only prints its help needs none.
+    # Schemas are built when first needed, so a command line that only prints its help builds none.
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
-    called: ClassVar[str] = ""  # what a sentence calls the whole of it: `key of sweep='taks' is not known`
+    called: ClassVar[str] = ""  # the name of the whole spec in messages
 
     @field_validator("*", mode="before")
     @classmethod
     def _refuse_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse `yes` where a number is meant, which pydantic takes for 1."""
+        """Reject `yes` for a number, because pydantic would convert it to 1."""
         if truth_for_number(value, cls.model_fields[info.field_name or ""].annotation):
-            raise PydanticCustomError("truth_value", "a truth value is no number")
+            raise PydanticCustomError("truth_value", "a truth value is not a number")
         return value
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Return what may be said, by name, as options, keys and arguments have it: the fields."""
+        """Return the fields, by the names of options, keys and arguments."""
         return dict(cls.model_fields)
 
     def canonical(self) -> str:
@@ -60,13 +60,14 @@ class Spec(BaseModel, frozen=True):
         """Return a validated copy with some fields changed.
 
         Raises:
-            UserError: the changed spec is not valid.
+            UserError: The changed spec is not valid.
         """
         return parse(type(self), {**self.model_dump(), **changes})
 
 
 def truth_for_number(value: Any, annotation: Any) -> bool:
-    """Return whether a truth value, alone or in a list, stands where a type means a number and no truth value."""
+    """Return whether a truth value, alone or in a list, was given for a type that allows numbers but no truth
+    values."""
     accepted = _leaves(annotation)
     values = value if isinstance(value, list | tuple) else [value]
     meant = bool(accepted & {int, float}) and not accepted & {bool, Any}
@@ -75,7 +76,7 @@ def truth_for_number(value: Any, annotation: Any) -> bool:
 
 @cache
 def _leaves(annotation: Any) -> frozenset[Any]:
-    """Return the types that an annotation is made of; `bool` for a literal truth value."""
+    """Return the types in an annotation; `bool` for a literal truth value."""
     if get_origin(annotation) is Literal:
         return frozenset(type(value) for value in get_args(annotation))
     inner = get_args(annotation)
@@ -83,14 +84,14 @@ def _leaves(annotation: Any) -> frozenset[Any]:
 
 
 S = TypeVar("S", bound=Spec)
-_MERGE = "tag:yaml.org,2002:merge"  # the key `<<`, which may be there often
+_MERGE = "tag:yaml.org,2002:merge"  # the key `<<`, which may occur several times
 
 
 def parse(spec: type[S], data: Any, where: str = "") -> S:
-    """Validate `data` as a `spec`; `where` is put before the names in the sentence (`decode.`, `pair.json `).
+    """Validate `data` as a `spec`. In messages, names begin with `where` (`decode.`, `pair.json `).
 
     Raises:
-        UserError: names the first offending argument, its value and what would be accepted.
+        UserError: A value is not valid; the error names the first such argument, its value and what is accepted.
     """
     if isinstance(data, spec):
         return data
@@ -99,10 +100,10 @@ def parse(spec: type[S], data: Any, where: str = "") -> S:
     try:
         return spec.model_validate(dict(data))
     except ValidationError as error:
-        # A misspelt key explains a missing one, so it is named first.
+        # A misspelt key explains a missing one, so it is reported first.
         first = min(error.errors(include_url=False), key=lambda error: error["type"] != "extra_forbidden")
     cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, ValueError):  # of a validator, which names the argument itself
+    if isinstance(cause, ValueError):  # raised by a validator, which names the argument itself
         raise cause if isinstance(cause, UserError) else UserError(str(cause))
     names, inner, annotation = _walk(spec, first["loc"])
     name = (where + ".".join(names)).rstrip(". ")
@@ -134,19 +135,18 @@ def _no_mapping(name: str, value: object, spec: type[Spec]) -> UserError:
 
 
 def short_repr(value: object) -> str:
-    """Write a value as a sentence may have it, whatever its size."""
+    """Return a value as text for a message, whatever its size."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a whole number of thousands of digits; lists in lists in lists
+    except (ValueError, RecursionError):  # a number with thousands of digits; deeply nested lists
         return f"a {type(value).__name__}"
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _walk(spec: type[Spec], location: Sequence[int | str]) -> tuple[list[str], type[Spec], Any]:
-    """Follow an error's location through the fields: the names on the way, the innermost spec that was met, and what
-    is annotated at the end.
+    """Return the names of the fields in an error's location, the innermost spec, and the annotation of the last field.
 
-    Locations also hold pydantic's names for the members of a union; the way ends before them.
+    Locations also contain pydantic's names for the members of a union, and the names end before them.
     """
     names: list[str] = []
     at: Any = spec
@@ -169,7 +169,7 @@ def _walk(spec: type[Spec], location: Sequence[int | str]) -> tuple[list[str], t
 
 
 def _not_none(annotation: Any) -> Any:
-    """Return `X` of `X | None`; other unions and plain types as they are."""
+    """Return `X` for `X | None`; other types unchanged."""
     if get_origin(annotation) in (Union, types.UnionType):
         rest = [member for member in get_args(annotation) if member is not type(None)]
         return rest[0] if len(rest) == 1 else annotation
@@ -177,10 +177,10 @@ def _not_none(annotation: Any) -> Any:
 
 
 def read_yaml(path: Path | str | None, changes: Iterable[str] = ()) -> dict[str, Any]:
-    """Read the mapping in a YAML file (None: an empty one), changed by texts `a.b=value`.
+    """Read the mapping in a YAML file (None: an empty one) and apply changes of the form `a.b=value`.
 
     Raises:
-        UserError: no such file, not YAML, no mapping, or a change that names no key.
+        UserError: The file does not exist or is not a YAML mapping, or a change does not name a key.
     """
     try:
         text = "{}" if path is None else Path(path).expanduser().read_text(encoding="utf-8")
@@ -198,10 +198,10 @@ def read_yaml(path: Path | str | None, changes: Iterable[str] = ()) -> dict[str,
 
 
 def yaml_mapping(text: Any, where: object) -> dict[str, Any]:
-    """Return the mapping that some YAML is; `where` begins the sentence.
+    """Return the mapping that a YAML text contains. Messages begin with `where`.
 
     Raises:
-        UserError: it is not YAML, or no mapping of texts to values.
+        UserError: The text is not YAML, or not a mapping of texts to values.
     """
     data = _yaml(text, where)
     if not isinstance(data, dict):
@@ -219,7 +219,7 @@ def _yaml(text: Any, where: object) -> Any:
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{where} is not YAML ({' '.join(str(error).split())[:160]})") from None
     pending, seen = [(data, 0)], 0
-    while pending:  # aliases can make a few lines of YAML endless
+    while pending:  # aliases can make a few lines of YAML arbitrarily large
         value, depth = pending.pop()
         seen += 1
         if seen > MOST_VALUES or depth > MOST_DEPTH:
@@ -229,7 +229,7 @@ def _yaml(text: Any, where: object) -> Any:
     return data
 
 
-# Names that other data sets have for our fields.
+# Names of our fields in other data sets.
 SYNONYMS = {
     "question": "problem", "prompt": "problem", "query": "problem", "input": "problem", "text": "problem",
     "solution": "answer", "gold": "answer", "target": "answer", "label": "answer", "final_answer": "answer",
@@ -237,11 +237,11 @@ SYNONYMS = {
 
 
 def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict[str, Any]]]:
-    """Return the objects of a JSONL, each with the number of its line; all of them have the keys `names`.
+    """Return the objects of a JSONL file, each with its line number. All of them have the keys `names`.
 
     Raises:
-        OSError: it cannot be read.
-        UserError: a line is no object, lacks a key, has one twice, or has a TeX command that JSON took for a control
+        OSError: The file cannot be read.
+        UserError: A line is not an object, a key is missing or repeated, or JSON converted a TeX command to a control
             character; or the file is not UTF-8.
     """
     try:
@@ -267,8 +267,8 @@ def read_jsonl(path: Path | str, names: tuple[str, ...]) -> list[tuple[int, dict
     return rows
 
 
-# What is left of `\frac`, `\times`, `\neq` and the like where a JSON file has one backslash: a control character and
-# the rest of the word. A problem may have lines and tabs, so only words that begin no line are looked for.
+# What JSON makes of `\frac`, `\times`, `\neq` and similar commands with a single backslash: a control character and the
+# rest of the word. A problem may contain line breaks and tabs, so only words that do not begin a line are matched.
 _LOST = (
     r"[\b\f](?=[A-Za-z])|\t(?=(?:imes|ext[a-z]*|heta|frac|riangle|ilde|(?:an|au)(?=[\\({^_]))(?![A-Za-z]))"
     r"|\r(?=(?:ight|ho|angle|floor|ceil)(?![A-Za-z]))|\n(?=(?:eq|abla|ot|otin|geq|leq)(?![A-Za-z]))"
@@ -281,7 +281,7 @@ def _read_line(line: str, where: str, names: tuple[str, ...]) -> Any:
     """Return the value of a line of JSON.
 
     Raises:
-        UserError: it is not JSON, an object has a key twice, or a backslash was lost in a problem or an answer.
+        UserError: The line is not JSON, an object has a key twice, or a backslash was lost in a problem or an answer.
     """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -301,7 +301,7 @@ def _read_line(line: str, where: str, names: tuple[str, ...]) -> Any:
         raise UserError(problem, accepted=accepted, hint=hint) from None
     except UserError:
         raise
-    except (ValueError, RecursionError) as error:  # Python reads no number of more than 4,300 digits
+    except (ValueError, RecursionError) as error:  # Python does not read numbers of more than 4,300 digits
         long = isinstance(error, ValueError)
         problem = "has a number with thousands of digits" if long else "nests too many brackets"
         hint = "Write the number as text, in quotes." if long else ""
@@ -322,20 +322,20 @@ def _read_line(line: str, where: str, names: tuple[str, ...]) -> Any:
 
 
 def load_yaml(text: str) -> Any:
-    """Read YAML of plain values; a key that is given twice is refused, since only the last would count.
+    """Read YAML with plain values. Repeated keys are not allowed, because YAML would silently use the last one.
 
     Raises:
-        yaml.YAMLError: it is not one, or has a key twice.
+        yaml.YAMLError: The text is not YAML, or a key is repeated.
     """
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Reads plain values only."""
+        """Read plain values only."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
             seen: set[Hashable] = set()
-            for key in (key for key in keys if isinstance(key, Hashable)):  # others are refused below
+            for key in (key for key in keys if isinstance(key, Hashable)):  # others are rejected below
                 if key in seen:
                     raise yaml.constructor.ConstructorError(
                         None, None, f"the key {short_repr(key)} is there twice", node.start_mark
@@ -347,10 +347,10 @@ def load_yaml(text: str) -> Any:
 
 
 def set_key(data: dict[str, Any], name: str, value: Any) -> None:
-    """Set `sampling.samples` and the like; the parameters of a sweep have a dot of their own in their names.
+    """Set a key such as `sampling.samples`. The parameters of a sweep contain a dot in their names.
 
     Raises:
-        UserError: a part of the name holds no keys.
+        UserError: A part of the name is not a mapping.
     """
     parts = name.split(".")
     if parts[0] == "parameters" and len(parts) > 2:

@@ -14,14 +14,14 @@ from rlvr_dir.errors import UserError, mention
 
 
 def checkpoints_of(names: Sequence[str], options: Mapping[str, Any] | None = None) -> list[tuple[str, Pair]]:
-    """Return what tables call each checkpoint, and base with it as a pair.
+    """Return the name of each checkpoint in tables, and a pair of base and this checkpoint.
 
     Args:
         names: `NAME@STEP` of the zoo or of the tiny pair, folders, or hub ids with `@REVISION`.
-        options: `base`, `base_revision`, `trust_remote_code`, for checkpoints whose names do not say their base.
+        options: `base`, `base_revision`, `trust_remote_code`, for checkpoints whose names do not determine their base.
 
     Raises:
-        UserError: there are none, their bases differ, or no base is named.
+        UserError: There are no checkpoints, their bases differ, or no base is given.
     """
     fields = dict(options or {})
     if not names:
@@ -48,7 +48,7 @@ def checkpoints_of(names: Sequence[str], options: Mapping[str, Any] | None = Non
 
 
 def _pair(name: str, fields: Mapping[str, Any]) -> Pair:
-    """Return base with a checkpoint."""
+    """Return a pair of base and a checkpoint."""
     if (named_pair := preset(name)) is not None:
         return named_pair
     if "base" not in fields:
@@ -63,7 +63,7 @@ def _pair(name: str, fields: Mapping[str, Any]) -> Pair:
 
 
 def _short_names(names: Sequence[str]) -> list[str]:
-    """Return how tables call them: as they were named, but of a path its own name where that tells them apart.
+    """Return names for tables: as given, or for a path the shortest end that distinguishes it.
 
     >>> _short_names(["runs/x/step-2", "org/run@4"]), _short_names(["a/2/actor", "a/4/actor"])
     (['x/step-2', 'org/run@4'], ['a/2/actor', 'a/4/actor'])

@@ -10,44 +10,44 @@ from pydantic.fields import FieldInfo
 
 from rlvr_dir.config.base import Spec, parse, truth_for_number
 from rlvr_dir.config.sampling import LEAST_TEMPERATURE, SamplingSettings
-from rlvr_dir.errors import UserError, mention, unknown, unknown_key
+from rlvr_dir.errors import UserError, mention, nearest, unknown, unknown_key
 from rlvr_dir.policy.gates import Gate, Threshold, gates, parameters, split
 from rlvr_dir.policy.own import NotLoaded, imported
 
 Mode = Literal["base", "rl", "replace", "extrapolate", "resample", "veto", "reject"]
 Primary = Literal["base", "rl"]
 Decider = Literal["gate", "base", "rl"]
-SHORT = ("veto", "reject")  # short names: of the gate as decider, and of the other model's decision with own tokens
-ALONE = ("base", "rl")  # modes in which one model writes: nothing is redrawn, and there is no criterion
+SHORT = ("veto", "reject")  # short names of decodings with a decider
+ALONE = ("base", "rl")  # modes in which one model writes alone, without a criterion
 MODES: tuple[Mode, ...] = get_args(Mode)
 _GATED = ", ".join(mode for mode in MODES if mode not in ALONE)
 _WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
 _SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
 SYNONYMS = {"threshold": "tau", "cutoff": "tau", "strength": "gamma", "metric": "criterion", "gate": "criterion"}
-_UNSET = (None, 0, 0.0, "0")  # values that say nothing where a mode has no such setting
+_UNSET = (None, 0, 0.0, "0")  # values that have no effect in a mode without the setting
 
 
 class Decoding(Spec, frozen=True):
-    """Which model proposes a token, when it is redrawn, and from which policy (Algorithm 1 of the paper).
+    """Choose which model proposes a token, when it is resampled, and from which policy (Algorithm 1 of the paper).
 
     base, rl: one model writes, and nothing is flagged. All others: `primary` proposes, and the criterion flags tokens.
-    The mode says who writes at a flagged token: replace RL, resample base (gamma -1), extrapolate pi_extra,
-    proportional to exp(lr + gamma (lr - lb)). Without a `decider` the writer's draw is written, which may be the same
-    token. With one, the decider says whether the token is dropped, and the writer draws from its distribution without
-    it; top-p cuts what is left.
+    The mode selects the writer at a flagged token: replace RL, resample base (gamma -1), extrapolate pi_extra,
+    proportional to exp(lr + gamma (lr - lb)). Without a `decider` the writer's sample is written, which may be the same
+    token. With a decider, the decider chooses whether the token is dropped, and the writer samples from its
+    distribution without it; top-p is applied to what is left.
 
     | decider | a flagged token is dropped              | writes base          | writes RL          |
     |---------|-----------------------------------------|----------------------|--------------------|
     | gate    | always                                  | resample (veto)      | replace            |
-    | base    | unless a draw of base's is the same     | resample             | replace            |
-    | rl      | unless a draw of RL's is the same       | resample (reject)    | replace            |
+    | base    | unless base samples the same token      | resample             | replace            |
+    | rl      | unless RL samples the same token        | resample (reject)    | replace            |
     | 0 to 1  | with this probability                   | resample             | replace            |
 
     `veto` and `reject` are short names. `veto` is decider gate, with gamma (-1 by default) for the writer. `reject` is
-    the other model's decision with the proposing model's tokens: `resample,decider=rl`, or where RL proposes
-    `replace,decider=base`. These decodings keep their short names, whatever was written. What is RL is called replace
-    and what is base resample. The criterion and its parameters are written flat: `criterion: kl, tau: 0.1`. Outside the
-    `window` nothing is flagged.
+    the other model's decision with the proposing model's tokens: `resample,decider=rl`, or if RL proposes
+    `replace,decider=base`. These decodings have their short names, whichever form was given. A decoding whose writer is
+    RL is called replace, and one whose writer is base resample. The criterion and its parameters are written flat:
+    `criterion: kl, tau: 0.1`. Outside the `window` nothing is flagged.
     """
 
     called: ClassVar[str] = "decoding"
@@ -76,7 +76,7 @@ class Decoding(Spec, frozen=True):
     )
     window: Annotated[str | None, BeforeValidator(lambda value: _normal_window(value))] = Field(
         default=None,
-        description="Tokens where the criterion is asked, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
+        description="Tokens that the criterion may flag, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
     )
 
     if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Decoding(Spec, frozen=True):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Return the fields, and in place of the gate the criterion and the parameters of all criteria."""
+        """Return the fields, with the criterion and the parameters of all criteria instead of the gate."""
         criterion: Any = Field(
             default="delta_logp", description=f"Criterion that flags tokens: {', '.join(gates())}, or your own as "
             "package.module:CLASS.",
@@ -97,7 +97,8 @@ class Decoding(Spec, frozen=True):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, data: Any) -> Any:
-        """Refuse what the mode does not have, and collect the criterion and its parameters, which are written flat."""
+        """Reject settings that the mode does not have, and collect the criterion and its parameters, which are written
+        flat."""
         if not isinstance(data, Mapping):
             return data
         mode = data.get("mode", "rl")
@@ -134,7 +135,7 @@ class Decoding(Spec, frozen=True):
             object.__setattr__(self, "mode", "reject")
         if self.decider is not None and self.gate.redraws:
             raise UserError(
-                f"is not allowed with {mention('criterion', self.gate.name)}, which says itself what is resampled",
+                f"is not allowed with {mention('criterion', self.gate.name)}, which has its own distribution",
                 argument="mode" if self.mode in SHORT else "decider",
                 value=self.mode if self.mode in SHORT else self.decider,
                 accepted="another criterion",
@@ -145,10 +146,10 @@ class Decoding(Spec, frozen=True):
 
     @model_serializer(mode="plain")
     def _flat(self) -> dict[str, Any]:
-        """Write what the mode has, the criterion and its parameters flat."""
+        """Return the fields that the mode has, with the criterion and its parameters flat."""
         if self.gate is None:
             return {"mode": self.mode, "primary": self.primary}
-        left_out = ("gate",) if self.names_decider else ("gate", "decider")  # as before there was a decider
+        left_out = ("gate",) if self.names_decider else ("gate", "decider")  # as in versions without a decider
         fields = {name: getattr(self, name) for name in type(self).model_fields if name not in left_out}
         return fields | self.gate.plain()
 
@@ -158,21 +159,22 @@ class Decoding(Spec, frozen=True):
         return self.decider is not None and self.mode not in SHORT
 
     def replace(self, **changes: Any) -> "Decoding":
-        """Return a validated copy with some fields changed; another mode has no decider, unless one is given.
+        """Return a validated copy with some fields changed. If the mode changes, the decider is removed unless one is
+        given.
 
         Raises:
-            UserError: the changed decoding is not valid.
+            UserError: The changed decoding is not valid.
         """
         return super().replace(**{**({"decider": None} if "mode" in changes else {}), **changes})
 
     @property
     def gated(self) -> bool:
-        """Whether a criterion is asked at all (every mode but `base` and `rl`)."""
+        """Return whether it has a criterion (every mode but `base` and `rl`)."""
         return self.gate is not None
 
     @property
     def _other(self) -> Primary:
-        """The model that does not propose."""
+        """Return the model that does not propose."""
         return "base" if self.primary == "rl" else "rl"
 
     def cell(self, decider: Decider | float | None, writer: Primary) -> "Decoding":
@@ -182,16 +184,16 @@ class Decoding(Spec, frozen=True):
 
     @property
     def contrasts(self) -> dict[str, "Decoding"]:
-        """The decodings that this one differs from in exactly one thing, by the name of the contrast.
+        """Return the decodings that differ from this one in exactly one respect, by the name of the contrast.
 
-        Write (d, w) for decider d and writer w, and own for the model that proposes. `decision` is (other, own) -
-        (own, own), what the other model's decision adds; `token` is (other, other) - (other, own), what its token adds.
-        In the other order they are `token first`, (own, other) - (own, own), and `decision last`, (other, other) -
-        (own, other). `rate` is a coin less (own, own), with own as the writer. `cut of own` and `cut of other` are what
-        it changes that the flagged token is removed before top-p cuts, where one model decides and writes.
+        Write (d, w) for decider d and writer w, and own for the model that proposes. `decision` is (other, own) - (own,
+        own): the effect of the other model's decision. `token` is (other, other) - (other, own): the effect of its
+        token. In the other order they are `token first`, (own, other) - (own, own), and `decision last`, (other, other)
+        - (own, other). `rate` is a coin minus (own, own), with own as the writer. `cut of own` and `cut of other` are
+        the effect of removing the flagged token before top-p is applied, if the same model decides and writes.
 
-        Each is 0 if its cause is absent, at any top-p and greedily: `decision` if both models draw the flagged token
-        equally often, `token` if both distributions are equal without it.
+        Each is 0 if its cause is absent, at any top-p and in greedy decoding: `decision` if both models sample the
+        flagged token equally often, `token` if both distributions are equal without it.
         """
         if not isinstance(self.gate, Threshold) or self.gamma not in (0.0, -1.0):
             return {}
@@ -211,32 +213,33 @@ class Decoding(Spec, frozen=True):
 
     @property
     def _own_gamma(self) -> float:
-        """The gamma of the policy that proposes."""
+        """Return the gamma of the policy that proposes."""
         return 0.0 if self.primary == "rl" else -1.0
 
     @property
     def strength(self) -> str:
-        """What tells its writer from that of others of its mode: `γ0.1` of extrapolations, `by RL` of a veto."""
+        """Return what distinguishes its writer from others of its mode: `γ0.1` for extrapolations, `by RL` for a
+        veto."""
         if self.mode == "veto" and self.gamma in (0.0, -1.0):
             return "" if self.gamma == self._own_gamma else "by RL" if self.gamma == 0 else "by base"
         return f"γ{self.gamma:g}" if self.mode in ("extrapolate", "veto") else ""
 
     @property
     def tau(self) -> float | None:
-        """The threshold of its criterion; None where there is none."""
+        """Return the threshold of its criterion; None if there is none."""
         return getattr(self.gate, "tau", None)
 
     @property
     def criterion(self) -> str:
-        """The criterion in words, with its side, where that is not its own, and window: `delta_logp above @0:16`.
+        """Return the criterion with its side, if that is not the usual one, and window: `delta_logp above @0:16`.
 
-        With its own parameters: `NAME/32`. Empty where none is asked.
+        Its own parameters are included: `NAME/32`. The text is empty without a criterion.
         """
         return "" if self.gate is None else f"{self.gate.words}{self._at_window}"
 
     @property
     def caption(self) -> str:
-        """What its criterion is called in tables and figures: `Δ log p above`, `LABEL (span 32)`."""
+        """Return the name of its criterion in tables and figures: `Δ log p above`, `LABEL (span 32)`."""
         return "" if self.gate is None else f"{self.gate.caption}{self._at_window}"
 
     @property
@@ -245,38 +248,40 @@ class Decoding(Spec, frozen=True):
 
     @property
     def everywhere(self) -> bool:
-        """Whether every token is redrawn."""
+        """Return whether every token is flagged."""
         return self.gate is not None and self.gate.everywhere and not self.window
 
     def tokens(self, max_tokens: int) -> tuple[int, int | None]:
-        """Return the tokens of a response at which the criterion is asked: the first, and the first that is not.
+        """Return the window in tokens of a response: its first token, and the first one after it.
 
-        A share is one of `max_tokens`, rounded up; how long the response will be is not known while it is written.
+        A share is one of `max_tokens`, rounded up, because the length of a response is unknown while it is written.
         """
         since, _, until = (self.window or ":").partition(":")
         return _place(since, max_tokens) or 0, _place(until, max_tokens)
 
     @property
     def reads_base(self) -> bool:
-        """Whether base's logits are read; RL alone needs none of them."""
+        """Return whether base's logits are needed. RL alone needs none of them."""
         return self.mode != "rl"
 
     def forwards(self, models: int = 2) -> int:
-        """Return how many models' forwards one token costs, of a pair (2 `models`) or a pair with a third (3).
+        """Return how many forward passes one token costs, for a pair (2 `models`) or a pair with a third model (3).
 
-        Base, or the third model in its place, is one model, and so is RL of a pair.
+        Base, or the third model instead, is one model, and so is RL in a pair.
         """
         alone = self.mode == "base" or (models == 2 and not self.gated)
         return 1 if alone else models
 
     def control(self) -> "Decoding":
-        """Return what it is compared with, which differs from it in one thing; what has no control is its own.
+        """Return the decoding that it is compared with, which differs in one respect. Without a control it is the
+        decoding itself.
 
-        An extrapolation's is the replacement (gamma = 0): what is beyond RL adds to RL's token. Where base proposes, a
-        replacement's is reject, RL's decision with base's token: what RL's token adds; and reject's is the veto, where
-        the gate decides alone: what RL's decision adds to it. Where RL proposes, a replacement draws RL again, and its
-        control is the veto by which RL cannot draw the same; reject is the control of base's tokens, `resample`.
-        Without a threshold there is none: every token is flagged, or the gate says itself what is redrawn.
+        The control of an extrapolation is the replacement (gamma = 0): their difference is the effect of going past RL.
+        If base proposes, the control of a replacement is reject, RL's decision with base's token, and the difference is
+        the effect of RL's token. The control of reject is the veto, in which the gate alone decides, and the difference
+        is the effect of RL's decision. If RL proposes, a replacement samples RL again, and its control is the veto by
+        which RL cannot sample the same token; that of reject is `resample`, the control for base's tokens. Without a
+        threshold there is no control, because every token is flagged or the gate itself defines the distribution.
         """
         if self.mode == "extrapolate":
             return self.replace(mode="replace", gamma=0.0, decider=self.decider)
@@ -289,11 +294,12 @@ class Decoding(Spec, frozen=True):
         return self
 
     def own_draw(self) -> "Decoding":
-        """Return, of reject, the same gate where the proposing model's second draw decides: base's is *resample*.
+        """Return, for reject, the decoding with the same gate in which the proposing model decides: for base,
+        *resample*.
 
-        Reject is the other model's decision with the proposing model's tokens, this the latter's own with its own. Of
-        base's second draw it is base alone (RL alone is what everything is compared with), and of another mode the
-        decoding itself.
+        Reject is the other model's decision with the proposing model's tokens, and this is the proposing model's own
+        decision with its own tokens. For base's resample it is base alone (everything is compared with RL alone), and
+        for another mode the decoding itself.
         """
         if self.names_decider:
             return self
@@ -303,7 +309,7 @@ class Decoding(Spec, frozen=True):
         return self.replace(mode=mode, gamma=self._own_gamma) if self.mode == "reject" else self
 
     def controls(self) -> tuple["Decoding", ...]:
-        """Return its control and the control's own, the last first; none where it has none."""
+        """Return its control and the control's own control, the last first; empty if there is none."""
         control = self.control()
         return () if control == self else (*control.controls(), control)
 
@@ -330,7 +336,7 @@ def _read_alone(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
     """Return the fields of a mode in which one model writes.
 
     Raises:
-        UserError: a setting is given that only the other modes have.
+        UserError: A setting is given that only other modes have.
     """
     others = {"gate", *Decoding.options()} - {"mode", "primary"}
     for name, value in data.items():
@@ -345,13 +351,13 @@ def _read_alone(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
 
 
 def _read_gated(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    """Return the fields of a mode with a criterion, its gate made of what is written flat.
+    """Return the fields of a mode with a criterion, with a gate made from the flat settings.
 
     Raises:
-        UserError: the criterion, one of its parameters or the strength is refused or missing.
+        UserError: The criterion, one of its parameters or the strength is not valid or missing.
     """
     fields = dict(data)
-    if fields.get("source") is None:  # else it is somebody's own, as it was written down
+    if fields.get("source") is None:  # otherwise a stored user-defined criterion
         fields = {name: value for name, value in fields.items() if value is not None}
     if mode == "extrapolate" and "gamma" not in fields:
         raise UserError(
@@ -380,10 +386,10 @@ def _read_gated(data: Mapping[str, Any], mode: str) -> dict[str, Any]:
 
 
 def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
-    """Make a gate of a criterion and its parameters.
+    """Make a gate from a criterion and its parameters.
 
     Raises:
-        UserError: there is no such criterion, or it has no such parameter, or does not have its threshold.
+        UserError: The criterion is unknown, or does not have a parameter, or its threshold is missing.
     """
     written = fields.get("criterion", "delta_logp")
     named = split(written) if isinstance(written, str) else {"criterion": written}
@@ -391,7 +397,7 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
     gate_class = None
     if isinstance(criterion, str):
         gate_class = imported(criterion, source) if ":" in criterion else gates().get(criterion)
-        if gate_class is None and source is not None:  # as a record or a result tells of it
+        if gate_class is None and source is not None:  # as in a record or a result
             others = {name: value for name, value in fields.items() if name not in ("criterion", "source")}
             return NotLoaded(criterion=criterion, digest=str(source), **others)
     if gate_class is None:
@@ -413,7 +419,7 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
             )
         if name in gate_class.model_fields and truth_for_number(value, gate_class.model_fields[name].annotation):
             raise UserError(
-                "is not allowed: a truth value is no number", argument=name, value=value, accepted="a number"
+                "is not allowed: a truth value is not a number", argument=name, value=value, accepted="a number"
             )
     if issubclass(gate_class, Threshold) and "tau" not in fields:
         raise UserError(
@@ -422,35 +428,37 @@ def _gate(fields: Mapping[str, Any], mode: str) -> Gate:
             hint=f"For example {mention('tau', -0.3)} with {mention('criterion', criterion)}.",
         )
     gate = gate_class.model_validate({name: value for name, value in fields.items() if name != "criterion"})
-    if gate.written:  # what is written down of it must be read where it is not loaded, too
+    if gate.written:  # its stored form must be readable without importing the criterion
         plain = gate.plain()
         NotLoaded(criterion=plain.pop("criterion"), digest=plain.pop("source"), **plain)
     return gate
 
 
 def _decider(value: Any) -> Any:
-    """Return a decider as it is always written: a probability as a number, and 1 as the gate, which always drops.
+    """Return a decider in its stored form: a probability as a number, and 1 as the gate, which always drops.
 
     Raises:
-        ValueError: it is a number that is no probability.
+        UserError: The value is neither a decider's name nor a probability.
     """
-    if isinstance(value, str) and value not in get_args(Decider):
-        try:
-            value = float(value)
-        except ValueError:
-            return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if value is None or value in get_args(Decider):
         return value
-    if not 0 <= value <= 1:
-        raise ValueError(f"decider={value} is not allowed; accepted: gate, base, rl, or a probability from 0 to 1")
-    return "gate" if value == 1 else float(value)
+    try:
+        probability = float("nan" if isinstance(value, bool) else value)
+    except (TypeError, ValueError, OverflowError):
+        probability = float("nan")
+    if not 0 <= probability <= 1:  # also for NaN
+        near = nearest(value, get_args(Decider), 1)
+        hint = f"Did you mean {near[0]!r}?" if near else ""
+        accepted = f"{', '.join(get_args(Decider))}, or a probability from 0 to 1"
+        raise UserError("is not a decider", argument="decider", value=value, accepted=accepted, hint=hint)
+    return "gate" if probability == 1 else probability
 
 
 def _normal_window(window: Any) -> Any:
-    """Return a window as it is always written; None for all tokens.
+    """Return a window in its stored form; None for all tokens.
 
     Raises:
-        ValueError: it is no slice, or has no token, or its shares are not within 0% and 100%.
+        ValueError: The window is not a slice or contains no token, or its shares are not between 0% and 100%.
     """
     if not isinstance(window, str):
         return window
@@ -473,7 +481,7 @@ def _normal_window(window: Any) -> Any:
 
 
 def _place(end: str, max_tokens: int) -> int | None:
-    """Return one end of a window in tokens; None where it has none."""
+    """Return one end of a window in tokens; None if it has none."""
     if end.endswith("%"):
         return -(-max_tokens * int(end[:-1]) // 100)
     return int(end) if end else None
@@ -483,7 +491,7 @@ def parse_decoding(text: str) -> Decoding:
     """Read a decoding from `rl`, `replace,tau=-0.3` or `mode=extrapolate,tau=-0.3,gamma=0.1`.
 
     Raises:
-        UserError: an unknown name, or a value that is refused.
+        UserError: A name is unknown, or a value is not valid.
     """
     fields: dict[str, str] = {}
     options = Decoding.options()
@@ -504,8 +512,9 @@ def parse_decoding(text: str) -> Decoding:
 
 
 def with_controls(decodings: Sequence[Decoding]) -> tuple[Decoding, ...]:
-    """Put base and RL first, and before each decoding its controls: reject and veto of a replacement, and before these
-    of an extrapolation the replacement.
+    """Put base and RL first, and before each decoding its controls.
+
+    The controls of a replacement are reject and veto; those of an extrapolation are the replacement and its controls.
     """
     with_references = [Decoding(mode="base"), Decoding(mode="rl")]
     for decoding in decodings:
@@ -514,10 +523,10 @@ def with_controls(decodings: Sequence[Decoding]) -> tuple[Decoding, ...]:
 
 
 def check_together(decoding: Decoding, sampling: SamplingSettings) -> None:
-    """Refuse a decoding that this sampling cannot serve.
+    """Reject a decoding that does not fit this sampling.
 
     Raises:
-        UserError: the random criterion in greedy decoding, whose tokens are a function of the prompt.
+        UserError: The criterion or decider is random and decoding is greedy, which has no randomness.
     """
     if sampling.greedy and isinstance(decoding.decider, float):
         raise UserError(

@@ -1,8 +1,9 @@
-"""What an evaluation is asked for: everything that determines its rollouts and its scores, under one hash.
+"""Describe an evaluation: everything that determines its responses and its scores, under one hash.
 
     spec = parse(EvalSpec, {"tasks": ["aime24"], "pair": "dapo-32b", "decodings": ["rl", "replace,tau=-0.3"]})
 
-Where rollouts, results and runs go is no part of it: that is asked of `rlvr_dir.evals.evaluate` beside it.
+The folders for responses, results and runs are not part of it; they are separate arguments of
+`rlvr_dir.evals.evaluate`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,17 +19,16 @@ from rlvr_dir.config.presentation import Presentation
 from rlvr_dir.config.sampling import Sampling, merge_sampling
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError, mention
-from rlvr_dir.policy.gates import GateError
 from rlvr_dir.policy.own import load_named
 
 SECTIONS: dict[str, type[Spec]] = {"sampling": Sampling, "engine": EngineSpec}
 
 
 def read_decodings(value: Any) -> tuple[Decoding, ...]:
-    """Read one decoding or several: a `Decoding`, a mapping of its fields, or text as `replace,tau=-0.3`.
+    """Read one decoding or several: a `Decoding`, a mapping of its fields, or text such as `replace,tau=-0.3`.
 
     Raises:
-        UserError: none, one twice, or one that is refused.
+        UserError: There is no decoding, one is repeated, or one is not valid.
     """
     if not isinstance(value or (), Iterable | Decoding):
         raise UserError(argument="decodings", value=value, accepted="one decoding, or a list of them")
@@ -50,20 +50,20 @@ def read_names(value: Any) -> Any:
 
 
 def is_task_file(task: str) -> bool:
-    """Return whether a benchmark is named by the YAML of a task of lm-eval's."""
+    """Return whether a benchmark is named by the YAML file of an lm-eval task."""
     return task.endswith((".yaml", ".yml"))
 
 
 class ProblemPart(Spec, frozen=True):
-    """Which problems of a benchmark: those after the first `skip`, of those that a `split` leaves.
+    """Select problems of a benchmark: those after the first `skip`, of those that a `split` selects.
 
-    A split of 0.5 draws half of the problems by a digest of their ids, the same for everybody and in any order of the
-    file; `held_out` takes the other half. Neither cuts a family of problems in two: families are drawn, by a digest of
-    their names, to the number of problems that is nearest, and `skip` leaves out those that its problems begin.
+    A split of 0.5 selects half of the problems by a digest of their ids, the same for everybody and in any order of the
+    file; `held_out` selects the other half. Families of problems are never divided. They are selected by a digest of
+    their names, up to the nearest number of problems, and `skip` leaves out whole families.
     """
 
     skip: int = Field(
-        default=0, ge=0, description="Leave out this many problems at the beginning, and the rest of their families."
+        default=0, ge=0, description="Skip this many problems at the beginning, and the rest of their families."
     )
     split: float | None = Field(
         default=None, gt=0.0, lt=1.0, description="Use this share of the problems, selected by their ids."
@@ -72,18 +72,18 @@ class ProblemPart(Spec, frozen=True):
 
     @property
     def words(self) -> str:
-        """Return which problems; empty where it is all of them."""
+        """Describe the selected problems; empty if they are all."""
         share = (
             [] if self.split is None else [f"{'held out' if self.held_out else 'drawn'} by a split of {self.split:g}"]
         )
         return ", ".join([*share, *([f"after the first {self.skip}"] if self.skip else [])])
 
     def select(self, ids: Sequence[str], families: Mapping[str, str] | None = None) -> list[str]:
-        """Return the ids of the problems in this part, in their order; `families` are those of all of them, or None."""
+        """Return the ids of the selected problems, in their order. `families` are those of all problems, or None."""
         family = {key: key for key in ids} | (dict(families) if families else {})
         problem_ids = list(ids)
         if self.split is not None:
-            order = sorted(problem_ids, key=lambda key: digest(f"split {family[key]}"))  # families stand together
+            order = sorted(problem_ids, key=lambda key: digest(f"split {family[key]}"))  # keep families together
             cut = round(self.split * len(order))
             if families:
                 ends = [at for at in range(1, len(order)) if family[order[at - 1]] != family[order[at]]]
@@ -95,11 +95,11 @@ class ProblemPart(Spec, frozen=True):
 
 
 class EvalSpec(Presentation, frozen=True):
-    """An evaluation: every decoding of a pair on every task.
+    """Describe an evaluation: every decoding of a pair on every task.
 
-    `prompt`, `examples` and `grader` are for all of its tasks. `pair` is a pair, the name of one, or a folder;
-    `sampling` None is each task's own. `controls: true` in a file adds to `decodings` base, RL, reject and
-    veto of each replacement and the gamma = 0 control of each extrapolation.
+    `prompt`, `examples` and `grader` apply to all of its tasks. `pair` is a pair, the name of one, or a folder. If
+    `sampling` is None, each task uses its own. In a file, `controls: true` adds base, RL, the reject and veto of each
+    replacement and the gamma = 0 control of each extrapolation to `decodings`.
     """
 
     called: ClassVar[str] = "evaluation"
@@ -131,7 +131,7 @@ class EvalSpec(Presentation, frozen=True):
     engine: EngineSpec = Field(default_factory=EngineSpec)
 
     def problem_ids(self, ids: Sequence[str], families: Mapping[str, str] | None = None) -> list[str]:
-        """Return which problems of a benchmark are asked, of all its ids: the first `limit` of `part`."""
+        """Return the problems of a benchmark that are used, given all ids: the first `limit` of `part`."""
         return self.part.select(ids, families)[: self.limit]
 
     @model_validator(mode="before")
@@ -152,26 +152,23 @@ class EvalSpec(Presentation, frozen=True):
 
 
 def load_criteria(*values: Any) -> None:
-    """Load the criteria of somebody's own that a person names in options or in a file that is run.
+    """Import the user-defined criteria that a user names in options or in a file that is run.
 
     Raises:
-        UserError: one cannot be loaded.
+        UserError: One cannot be imported.
     """
-    try:
-        load_named(*values)
-    except GateError as error:
-        raise UserError(str(error)) from None
+    load_named(*values)
 
 
 def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> EvalSpec:
-    """Make an `EvalSpec` from a file's mapping and flat options over it.
+    """Make an `EvalSpec` from a file's mapping and options that override it.
 
     Options have the names of the command line and of lm-eval's model arguments: those of the pair (`pretrained`,
-    `base`, ...), of `Decoding`, `Sampling`, `EngineSpec`, and of `EvalSpec` itself. An option wins over the file; one
-    that says how to decode (`mode`, `tau`, ...) changes the file's decoding, which must then be only one.
+    `base`, ...), of `Decoding`, `Sampling`, `EngineSpec`, and of `EvalSpec` itself. An option overrides the file.
+    Options of the decoding (`mode`, `tau`, ...) change the file's decoding, which must then be the only one.
 
     Raises:
-        UserError: an unknown key, a value that is refused, or parts that do not fit together.
+        UserError: A key is unknown, a value is not valid, or parts do not fit together.
     """
     load_criteria(data, options or {})
     data = {name: value for name, value in data.items() if value is not None}
@@ -201,13 +198,13 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
             data[section] = merge_sampling(
                 decodings.model_dump() if isinstance(decodings, Spec) else dict(decodings), own_fields
             )
-            parse(spec, data[section])  # under the option's own name
+            parse(spec, data[section])  # by the option's own name
     data |= {name: value for name, value in fields.items() if name not in PAIR_OPTIONS}
     return parse(EvalSpec, data)
 
 
 def change_decoding(decoding: Decoding | None, changes: Mapping[str, Any]) -> Decoding:
-    """Change a decoding by options. Another mode starts from nothing; a threshold without a mode means `replace`."""
+    """Change a decoding by options. A new mode starts without settings. A threshold without a mode means `replace`."""
     if decoding is None and "mode" not in changes and "tau" in changes:
         changes = {"mode": "extrapolate" if "gamma" in changes else "replace", **changes}
     if decoding is None or changes.get("mode", decoding.mode) != decoding.mode:

@@ -1,4 +1,4 @@
-"""The two checkpoints under study, by path, hub id or by a name of the zoo."""
+"""Define the two checkpoints to compare, by path, hub id or a name of the zoo."""
 
 import json
 import re
@@ -14,19 +14,19 @@ from rlvr_dir.errors import UserError, mention, unknown
 
 
 class Model(NamedTuple):
-    """Where a model is: a directory or hub id, and a revision of the hub's."""
+    """Locate a model: a directory or hub id, and a revision on the hub."""
 
     place: str
     revision: str | None = None
 
 
 class Pair(Spec, frozen=True):
-    """A base checkpoint and its RLVR-trained successor: hub ids or local directories, with optional revisions.
+    """Define a base checkpoint and the RL checkpoint trained from it: hub ids or local directories, with optional
+    revisions.
 
-    `rl` may hold a LoRA adapter of base, as PEFT writes it, instead of weights.
-    `recipient` is a third model that the pair's change is carried over to: it then has base's place in every rule, and
-    recipient times RL / base has RL's.
-    `trust_remote_code` stays off unless the user says otherwise.
+    `rl` may contain a LoRA adapter of base, as PEFT writes it, instead of weights. `recipient` is a third model that
+    the pair's change is transferred to. It then replaces base in every decoding, and recipient times RL / base replaces
+    RL. `trust_remote_code` is off by default.
     """
 
     base: Place = Field(min_length=1, description="Base checkpoint: hub id or directory.")
@@ -35,10 +35,10 @@ class Pair(Spec, frozen=True):
     rl_revision: str | None = Field(default=None, description="Branch, tag or commit of the RL checkpoint on the hub.")
     recipient: Place | None = Field(
         default=None, min_length=1,
-        description="Another model that takes base's place, and with the pair's change RL's: hub id or directory.",
+        description="A third model that the change from base to RL is applied to: hub id or directory.",
     )  # fmt: skip
-    recipient_revision: str | None = Field(default=None, description="Branch, tag or commit of it on the hub.")
-    trust_remote_code: bool = Field(default=False, description="Run code that a checkpoint brings along.")
+    recipient_revision: str | None = Field(default=None, description="Branch, tag or commit of recipient on the hub.")
+    trust_remote_code: bool = Field(default=False, description="Run code that a checkpoint contains.")
 
     @model_validator(mode="after")
     def _check(self) -> "Pair":
@@ -50,16 +50,16 @@ class Pair(Spec, frozen=True):
 
     @property
     def models(self) -> "dict[str, Model]":
-        """Map the role of each model that there is to its place and revision."""
+        """Return the place and revision of each model by its role."""
         return {role: Model(place, getattr(self, f"{role}_revision")) for role, place in places_of(dict(self)).items()}
 
     @property
     def single(self) -> bool:
-        """Whether base and RL are one model: then it is loaded once, and read once a token."""
+        """Return whether base and RL are the same model, which is then loaded once and read once per token."""
         return (self.base, self.base_revision) == (self.rl, self.rl_revision)
 
     def argument(self, role: str) -> str:
-        """Return a model as a message names it: `rl=org/model`, or the option that the user typed (`mention`)."""
+        """Return a model as messages name it: `rl=org/model`, or the option that the user typed (`mention`)."""
         return mention(role, self.models[role].place)
 
     @classmethod
@@ -69,7 +69,7 @@ class Pair(Spec, frozen=True):
         `rlvr-dir train` and `examples/tiny` write such directories.
 
         Raises:
-            UserError: the directory holds no pair.
+            UserError: The directory does not contain a pair.
         """
         folder = Path(folder).expanduser()
         try:
@@ -105,17 +105,17 @@ class Pair(Spec, frozen=True):
         return parse(cls, named, where="pair.json ")
 
 
-# The models that there may be; `rlvr_dir.policy.combine` says what each is for.
+# The possible models; `rlvr_dir.policy.combine` explains what each is for.
 ROLES = tuple(name for name in Pair.model_fields if f"{name}_revision" in Pair.model_fields)
 
 
 def places_of(facts: Any) -> dict[str, str]:
-    """Return the place of each model, by role, that a pair's JSON names, or a record's; none where it is no object."""
+    """Return the place of each model, by role, in a pair's or a record's JSON; empty if that is not an object."""
     return {role: str(facts[role]) for role in ROLES if isinstance(facts, Mapping) and facts.get(role)}
 
 
 def preset(named: Any) -> Pair | None:
-    """Return the pair of a name of the zoo, of NAME@CHECKPOINT, or of `tiny@STEP`; None where there is none."""
+    """Return the pair for a name of the zoo, for NAME@CHECKPOINT, or for `tiny@STEP`; None if there is none."""
     if not isinstance(named, str):
         return None
     if named in TINY_RL:
@@ -126,13 +126,13 @@ def preset(named: Any) -> Pair | None:
     return parse(Pair, zoo()[name].at(checkpoint or None))
 
 
-TINY: Literal["tiny"] = "tiny"  # the embedded pair; `rlvr_dir.checkpoints.resolve` knows where its weights are
-TINY_STEPS = (2, 4, 6, 8)  # of its RL, whose model is kept; the last is the pair's own RL
+TINY: Literal["tiny"] = "tiny"  # the pair that ships with rlvr-dir; `rlvr_dir.checkpoints.resolve` finds its weights
+TINY_STEPS = (2, 4, 6, 8)  # steps with a stored RL model; the last is the pair's own RL
 TINY_BASE = f"{TINY}@base"
 TINY_RL = tuple(f"{TINY}@{step}" for step in TINY_STEPS)
 _MADE = re.compile(
     r"rl|base|validation|seed-\d+|checkpoint-\d+|step-\d+"
-)  # parts of a checkpoint's path that nobody chose
+)  # parts of a checkpoint's path that are not a name
 OPTIONS = {"rl": "pretrained", "rl_revision": "revision"}  # lm-eval's names for two fields, and our commands'
 _FIELDS = {option: field for field, option in OPTIONS.items()}
 PAIR_OPTIONS = ("pair", *(OPTIONS.get(name, name) for name in Pair.model_fields))
@@ -141,10 +141,10 @@ PAIR_OPTIONS = ("pair", *(OPTIONS.get(name, name) for name in Pair.model_fields)
 def find_pair(named: Any) -> "Pair | Literal['tiny']":
     """Find a pair by its name (of the zoo, `tiny`), by its folder, or by a mapping of its fields.
 
-    A mapping may have lm-eval's names of fields, and `pair`, whose fields the others then change.
+    A mapping may use lm-eval's names of fields, and `pair`, whose fields the other entries then override.
 
     Raises:
-        UserError: no such pair, half a pair, two of them, or a field that is refused.
+        UserError: There is no such pair, or only half of one, or two; or a field is not valid.
     """
     if isinstance(named, Pair) or named == TINY:
         return named
@@ -158,10 +158,10 @@ def find_pair(named: Any) -> "Pair | Literal['tiny']":
 
 
 def _of_fields(named_fields: Mapping[str, Any]) -> "Pair | Literal['tiny']":
-    """Make a pair of fields, as a file or options have them."""
+    """Make a pair from the fields of a file or of options."""
     names = {_FIELDS.get(name, name): (name, value) for name, value in named_fields.items()}
     fields: dict[str, Any] = {name: value for name, (_, value) in names.items()}
-    for name in ("base_revision", "rl_revision"):  # one of digits alone is read as a number
+    for name in ("base_revision", "rl_revision"):  # digits alone are read as a number
         fields |= {name: str(fields[name])} if isinstance(fields.get(name), int) else {}
     named = fields.pop("pair", None)
     if named is None and fields == {"rl": TINY}:
@@ -181,7 +181,7 @@ def _of_fields(named_fields: Mapping[str, Any]) -> "Pair | Literal['tiny']":
     needed = {"rl": "pretrained= (the RL checkpoint)", "base": "base= (the base checkpoint)"}
     missing = [role for role in needed if role not in fields]
     if not fields or not fields.keys() <= Pair.model_fields.keys():
-        missing = []  # a key that is misspelt explains it
+        missing = []  # a misspelt key explains it
     if len(missing) == 1:
         name, value = names["base" if missing == ["rl"] else "rl"]
         raise UserError(
@@ -203,17 +203,18 @@ NamedPair = Annotated[Pair | Literal["tiny"], BeforeValidator(find_pair)]
 
 
 def pair_of(options: Mapping[str, Any]) -> "Pair | Literal['tiny'] | None":
-    """Return the pair that options (`pair`, or `pretrained` and `base`, ...) name; None where they name none.
+    """Return the pair that options (`pair`, or `pretrained` and `base`, ...) name; None if they name none.
 
     Raises:
-        UserError: as `find_pair`.
+        UserError: As for `find_pair`.
     """
     fields = {name: options[name] for name in PAIR_OPTIONS if name in options}
     return find_pair(fields) if fields else None
 
 
 def model_name(checkpoint: str) -> str:
-    """Name a checkpoint as the one who made it did: `DAPO/seed-0` for `runs/train/DAPO/seed-0/rl`; or its hub id's end.
+    """Name a checkpoint after its training, `DAPO/seed-0` for `runs/train/DAPO/seed-0/rl`, or after the end of its hub
+    id.
 
     >>> [model_name(path) for path in ("org/SmolLM2", "models/smol/rl", "runs/train/DAPO/seed-0/rl", "rl")]
     ['SmolLM2', 'smol', 'DAPO/seed-0', 'rl']

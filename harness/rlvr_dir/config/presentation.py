@@ -1,7 +1,7 @@
-"""How the problems of a benchmark are put to a model and graded: a prompt template, examples, a grader.
+"""Describe how a benchmark's problems are presented and graded: a prompt template, examples, and a grader.
 
-The YAML beside a JSONL says it of one benchmark; options, and keys of an evaluation, a sweep or a validation, say it of
-all that they ask for, and win (docs/benchmarks.md).
+The YAML beside a JSONL file sets this for one benchmark. Options, and keys of an evaluation, a sweep or a validation,
+override it for all of their benchmarks (docs/benchmarks.md).
 """
 
 import os
@@ -21,7 +21,7 @@ NONE = "none"
 _FILTERS = ("capitalize", "indent", "lower", "regex_replace", "replace", "title", "trim", "upper", "wordwrap")
 
 
-# Prompts by name: `math_dapo` is that of DAPO-Math-17k, on which the paper's models were trained.
+# Prompts by name. `math_dapo` is that of DAPO-Math-17k, on which the paper's models were trained.
 BEFORE = (
     "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
     "$Answer (without quotes) where $Answer is the answer to the problem.\n\n"
@@ -31,7 +31,7 @@ PROMPTS = {"math_dapo": BEFORE + "{{problem}}" + AFTER}
 
 
 def _read_prompt(value: Any) -> Any:
-    """Read a template of `problem`, the name of one, or the file that holds one."""
+    """Read a template of `problem`, the name of one, or a file that contains one."""
     if not isinstance(value, str):
         return value
     value = PROMPTS.get(value, value)
@@ -40,14 +40,15 @@ def _read_prompt(value: Any) -> Any:
 
     text = Path(value).read_text(encoding="utf-8").removesuffix("\n") if os.path.isfile(value) else value
     environment = Environment()
-    environment.filters["regex_replace"] = str  # which lm-eval adds
+    environment.filters["regex_replace"] = str  # lm-eval adds it
     try:
         environment.compile(text)
         template = environment.parse(text)
         read = find_undeclared_variables(template)
     except TemplateSyntaxError as error:
-        raise UserError(f"is no template: {error.message}", argument="prompt", value=value) from None
-    # lm-eval renders it without a sandbox: an attribute of a text leads to any code, so a template has only texts.
+        raise UserError(f"is not a template: {error.message}", argument="prompt", value=value) from None
+    # lm-eval renders it without a sandbox, where an attribute of a text leads to any code. So a template may only use
+    # texts.
     if any(node.name not in _FILTERS for node in template.find_all(nodes.Filter)) or any(
         template.find_all((nodes.Getattr, nodes.Getitem, nodes.Call, nodes.CallBlock, nodes.ImportedName))
     ):
@@ -70,14 +71,14 @@ def _read_prompt(value: Any) -> Any:
 
 
 def rendered(prompt: str, problem: str) -> str:
-    """Return a problem as a template puts it."""
+    """Return a problem as a template presents it."""
     from jinja2 import Environment
 
     return Environment(keep_trailing_newline=True).from_string(prompt).render(problem=problem)
 
 
 def _read_examples(value: Any) -> Any:
-    """Read examples as a list, or the JSONL that holds them, or `none`."""
+    """Read examples from a list, or a JSONL file, or `none`."""
     if not isinstance(value, str):
         return value
     if value == NONE:
@@ -90,7 +91,7 @@ def _read_examples(value: Any) -> Any:
 
 
 def _as_text(value: Any) -> Any:
-    """Write a number as text."""
+    """Return a number as text."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
@@ -99,7 +100,7 @@ Text = Annotated[str, BeforeValidator(_as_text)]
 
 
 class Example(Spec, frozen=True):
-    """A problem and the answer that is shown to it, as it is written."""
+    """Show a problem with its answer, as text."""
 
     called: ClassVar[str] = "example"
 
@@ -108,17 +109,17 @@ class Example(Spec, frozen=True):
 
 
 class Presentation(Spec, frozen=True):
-    """How problems are put to a model and graded; None is what is not said here.
+    """Describe how problems are presented to a model and graded. None means not set here.
 
-    `prompt` is a Jinja template of `problem`; `examples` come before it, each `problem` through the same template and
-    followed by its `answer`. Files that are named are read at once: what they say now is what was asked.
+    `prompt` is a Jinja template of `problem`. `examples` come before it, each `problem` through the same template and
+    followed by its `answer`. Files are read at once, so their later changes have no effect.
     """
 
     called: ClassVar[str] = "benchmark"
 
     prompt: Prompt = Field(
         default=None,
-        description="A template of {{problem}}, a file with one, or math_dapo, in place of each benchmark's own.",
+        description="A template of {{problem}}, a file with one, or math_dapo, instead of each benchmark's own.",
     )
     examples: Annotated[tuple[Example, ...] | None, BeforeValidator(_read_examples)] = Field(
         default=None, description="A JSONL of problem and answer, shown before each problem; or none."
@@ -126,15 +127,15 @@ class Presentation(Spec, frozen=True):
     grader: Grader | None = Field(
         default=None,
         description="robust; plain: math-verify alone, as in the paper; or math_dapo: the last 'Answer:', as its "
-        "trainings were rewarded. Default the benchmark's, else robust.",
+        "trainings were rewarded. By default the benchmark's own, otherwise robust.",
     )
 
     @classmethod
     def from_record(cls, data: Any) -> "Presentation":
-        """Return what a record says of itself: texts to compare, of which none is compiled or taken for a file.
+        """Return what a record contains about itself: texts to compare. None is compiled or read as a file.
 
         Raises:
-            UserError: it says nothing that can be read.
+            UserError: The record contains nothing readable.
         """
         prompt, examples = (data.get("prompt"), data.get("examples")) if isinstance(data, Mapping) else (data, None)
         if not isinstance(prompt, str | None) or not isinstance(examples, list | None):
@@ -143,11 +144,12 @@ class Presentation(Spec, frozen=True):
         return Presentation.model_construct(prompt=prompt, examples=parsed, grader=None)
 
     def applied_to(self, other: "Presentation") -> "Presentation":
-        """Return `other`, changed by what is said here."""
+        """Return `other` with the values that are set here."""
         own_fields = {name: getattr(self, name) for name in Presentation.model_fields}
         return other.model_copy(update={name: value for name, value in own_fields.items() if value is not None})
 
     def non_default(self) -> dict[str, Any]:
-        """Return what the model is shown otherwise than by default, as plain values; who grades it is not shown."""
+        """Return what the model is shown differently from the default, as plain values. The grader is not shown to the
+        model."""
         fields = self.model_dump(mode="json", include={"prompt", "examples"})
         return {name: value for name, value in fields.items() if value}

@@ -1,4 +1,5 @@
-"""The configurations of models that are spoken of where they are not available: in plans, the zoo, beside the paper."""
+"""Store configurations of published models, so that they need not be downloaded for plans, the zoo and the paper's
+tables."""
 
 from typing import Any
 
@@ -16,7 +17,7 @@ def _shape(layers: int, hidden: int, inner: int, heads: int, kv_heads: int, posi
     }  # fmt: skip
 
 
-# By hub id: the model type, and what config.json says.
+# By hub id: the model type, and the content of config.json.
 KNOWN: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen/Qwen2.5-7B": ("qwen2", _QWEN25 | _shape(28, 3584, 18_944, 28, 4, 131_072)),
     "Qwen/Qwen2.5-Math-7B": ("qwen2", _QWEN25 | _shape(28, 3584, 18_944, 28, 4, 4096)),

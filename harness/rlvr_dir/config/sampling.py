@@ -1,4 +1,4 @@
-"""How many responses are drawn, and how each is: temperature, nucleus, length, seed."""
+"""Set how many responses are sampled, and how: temperature, nucleus, length, seed."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -8,24 +8,24 @@ from pydantic import Field, model_serializer, model_validator
 from rlvr_dir.config.base import Spec, parse
 from rlvr_dir.errors import UserError, mention
 
-LEAST_TEMPERATURE = 1e-4  # but for 0; below it float32 cannot tell what is drawn from the most likely token
+LEAST_TEMPERATURE = 1e-4  # except 0; below it float32 cannot distinguish sampling from greedy decoding
 
 
 def merge_sampling(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with some changed; greedy drops the number of samples, which is 1."""
+    """Return settings with some changed. Greedy decoding removes the number of samples, which is 1."""
     greedy = changes.get("temperature") == 0
     return {**{name: value for name, value in settings.items() if not (greedy and name == "samples")}, **changes}
 
 
 class SamplingSettings(Spec, frozen=True):
-    """How each response is drawn. The defaults are the paper's (temperature 1, top-p 0.7, 20k tokens).
+    """Set how each response is sampled. The defaults are the paper's (temperature 1, top-p 0.7, 20k tokens).
 
-    `temperature` divides both models' logits before anything else, the criterion included. Each policy is narrowed to
-    its nucleus of mass `top_p` before it is drawn from. Criteria look at policies that are not truncated.
+    `temperature` divides both models' logits first, also for the criterion. Each policy is truncated to its nucleus of
+    mass `top_p` before sampling. Criteria use policies that are not truncated.
 
-    Temperature 0 is greedy: the proposal and, where the criterion holds, the token in its place are each the likeliest
-    one of their policy, of equal ones that of the lowest id. The criterion looks at the models as they are (temperature
-    1). Nothing is left to chance: the seed is 0 and top_p has no effect.
+    Temperature 0 is greedy: the proposal and the replacement of a flagged token are each the most likely token of their
+    policy; of equal ones it is the lowest id. The criterion uses temperature 1. There is no randomness, so the seed is
+    0 and top_p has no effect.
     """
 
     temperature: float = Field(
@@ -35,8 +35,8 @@ class SamplingSettings(Spec, frozen=True):
         description="Divides both models' logits; 0 is greedy: one sample, no top_p, no seed.",
     )
     top_p: float = Field(default=0.7, gt=0.0, le=1.0, description="Nucleus of each policy.")
-    max_tokens: int = Field(default=20_000, ge=1, description="New tokens at most; the context may allow fewer.")
-    seed: int = Field(default=0, ge=0, lt=2**63, description="Key of the noise.")
+    max_tokens: int = Field(default=20_000, ge=1, description="Most new tokens; the context may allow fewer.")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Random seed.")
 
     @model_serializer(mode="plain")
     def _without_what_greedy_ignores(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class SamplingSettings(Spec, frozen=True):
 
     @model_validator(mode="after")
     def _normalise(self) -> Self:
-        """Fill in what temperature 0 implies: two ways of asking for it are equal and hash alike."""
+        """Fill in what temperature 0 implies, so that two ways of requesting it are equal and have the same hash."""
         if self.greedy:
             object.__setattr__(self, "temperature", 0.0)
             object.__setattr__(self, "top_p", 1.0)
@@ -60,52 +60,52 @@ class SamplingSettings(Spec, frozen=True):
         """Return a validated copy with some fields changed.
 
         Raises:
-            UserError: the changed spec is not valid.
+            UserError: The changed spec is not valid.
         """
         return parse(type(self), merge_sampling(self.model_dump(), changes))
 
     def explicit(self) -> dict[str, Any]:
-        """Return what was given, without what defaults filled in."""
+        """Return what was given, without defaults."""
         defaults = type(self).model_fields.keys() - self.model_fields_set
         return {name: value for name, value in self.model_dump().items() if name not in defaults}
 
     def difference_from(self, usual: "SamplingSettings") -> str:
-        """Describe how this draws otherwise than `usual`: `greedy`, `T = 0.6`, `top-p 0.95`; empty if alike."""
+        """Describe the differences from `usual`: `greedy`, `T = 0.6`, `top-p 0.95`; empty if there are none."""
         same_heat = self.greedy or self.temperature == usual.temperature
         heat = [] if same_heat else [f"T = {self.temperature:g}"]
         return ", ".join([*heat, *([] if self.nucleus == usual.nucleus else [self.nucleus])])
 
     @property
     def words(self) -> str:
-        """How it draws, in words: `T = 0.6, top-p 0.7`, `greedy`."""
+        """Describe the sampling in words: `T = 0.6, top-p 0.7`, `greedy`."""
         return "greedy" if self.greedy else f"T = {self.temperature:g}, {self.nucleus}"
 
     @property
     def nucleus(self) -> str:
-        """What is drawn from, in words: `top-p 0.7`, `greedy`."""
+        """Describe the truncation in words: `top-p 0.7`, `greedy`."""
         return "greedy" if self.greedy else f"top-p {self.top_p:g}"
 
     @property
     def greedy(self) -> bool:
-        """Return whether the most likely token is taken, so that nothing is drawn."""
+        """Return whether the most likely token is taken, without sampling."""
         return self.temperature == 0
 
     @property
     def criterion_temperature(self) -> float:
-        """At which criteria, traces and delta log p look at both models; greedy decoding has none of its own."""
+        """Return the temperature of criteria, traces and delta log p. Greedy decoding uses 1."""
         return self.temperature or 1.0
 
 
 class Sampling(SamplingSettings, frozen=True):
-    """How many responses to a problem, and how each is drawn; greedy decoding has one."""
+    """Set the number of responses per problem, and how each is sampled. Greedy decoding has one."""
 
     samples: int = Field(
-        default=32, ge=1, description="Responses a problem: Avg@k and Pass@k, k up to this; greedy has 1."
+        default=32, ge=1, description="Responses per problem: Avg@k and Pass@k, k up to this; greedy has 1."
     )
 
     @property
     def per_response(self) -> SamplingSettings:
-        """How each is drawn: 8 samples are the first 8 of 32."""
+        """Return how each response is sampled, without their number: 8 samples are the first 8 of 32."""
         fields = self.model_dump()
         del fields["samples"]
         return SamplingSettings.model_validate(fields)

@@ -1,4 +1,4 @@
-"""What every sweep says, whatever it tries: which values, chosen how, what counts as better, who works on it.
+"""Describe what all kinds of sweeps have: the values to try, how they are chosen, what is best, and who does the work.
 
 `rlvr_dir.config.sweep` has sweeps of decodings, `rlvr_dir.sweep.specs` sweeps of trainings.
 """
@@ -32,33 +32,34 @@ def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Parameter(Spec, frozen=True):
-    """What one parameter may be: `Values` or `Numbers` one by one, a `Range`, or thresholds by a `Ratio`."""
+    """List the possible values of a parameter: `Values` or `Numbers` one by one, a `Range`, or thresholds by a
+    `Ratio`."""
 
     @property
     def listed(self) -> tuple[Any, ...]:
-        """The values or ratios; none of a range."""
+        """Return the values or ratios; empty for a range."""
         return ()
 
 
 class Values(Parameter, frozen=True):
-    """Names, switches or whole numbers, one by one."""
+    """List names, switches or whole numbers."""
 
     values: Annotated[tuple[bool | int | float | str, ...], BeforeValidator(_as_list), AfterValidator(_distinct)]
 
     @property
     def listed(self) -> tuple[Any, ...]:
-        """The values."""
+        """Return the values."""
         return self.values
 
 
 class Numbers(Values, frozen=True):
-    """Numbers, one by one; YAML reads some of them as text (1e-3)."""
+    """List numbers. YAML reads some of them as text (1e-3)."""
 
     values: Annotated[tuple[float, ...], BeforeValidator(_as_list), AfterValidator(_distinct)]
 
 
 class Range(Parameter, frozen=True):
-    """Any number from `min` to `max`; with `log` evenly in its logarithm."""
+    """Allow any number from `min` to `max`; with `log` its logarithm is uniform."""
 
     min: float
     max: float
@@ -72,9 +73,9 @@ class Range(Parameter, frozen=True):
 
 
 class Ratio(Parameter, frozen=True):
-    """Thresholds for these replacement ratios, fractions between 0 and 1; they are found from base's generation.
+    """List replacement ratios, fractions between 0 and 1. Their thresholds are found from base's generation.
 
-    And then again on the text that replacing leads to, unless `refine` is false, which takes half the decoding.
+    They are then found again on the text that replacing leads to, unless `refine` is false, which halves the decoding.
     """
 
     ratio: Annotated[
@@ -84,19 +85,20 @@ class Ratio(Parameter, frozen=True):
 
     @property
     def listed(self) -> tuple[float, ...]:
-        """The ratios."""
+        """Return the ratios."""
         return self.ratio
 
 
 class Objective(Spec, frozen=True):
-    """What is to become large or small; of several benchmarks the unweighted mean. Shares and scores are fractions."""
+    """Choose what to maximise or minimise. For several benchmarks it is the unweighted mean. Shares and scores are
+    fractions."""
 
     name: str = Field(description="avg_at_N, pass_at_K, replacement_ratio, ...")
     goal: Literal["maximize", "minimize"] = Field(default="maximize", description="Or minimize.")
 
 
 class Search(Spec, frozen=True):
-    """The part of a sweep that says which points there are and which of them is best.
+    """Describe the points of a sweep, and which of them is best.
 
     A kind of sweep adds what its points are made of: `parameter_fields`, `pairs`, `seeds`, `metrics`, `run_params`.
     """
@@ -114,13 +116,13 @@ class Search(Spec, frozen=True):
         default=None, description="A name, default avg_at_N, or {name:, goal: minimize}."
     )
     run_cap: int | None = Field(default=None, ge=1, description="Points at most.")
-    batch: int = Field(default=8, ge=1, description="Of a search: points decoded together.")
-    seed: int = Field(default=0, ge=0, lt=2**32, description="Of the search, not of the noise.")
+    batch: int = Field(default=8, ge=1, description="For a search: how many points to decode together.")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="Seed of the search, not of the sampling.")
 
     @model_validator(mode="before")
     @classmethod
     def _drop_empty(cls, data: Any) -> Any:
-        """Take a key without a value for one that is not there."""
+        """Treat a key without a value as a missing key."""
         return {name: value for name, value in data.items() if value is not None} if isinstance(data, Mapping) else data
 
     @field_validator("metric", mode="before")
@@ -153,17 +155,17 @@ class Search(Spec, frozen=True):
 
     @classmethod
     def parameter_fields(cls) -> Mapping[str, FieldInfo]:
-        """Return what can be varied, by the name of the parameter."""
+        """Return the fields that can be varied, by the name of the parameter."""
         raise NotImplementedError
 
     @property
     def pairs(self) -> Mapping[str, Any]:
-        """Return what points are tried on, by name."""
+        """Return the pairs on which points are tried, by name."""
         raise NotImplementedError
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Return the metrics there are, the usual one first."""
+        """Return the metrics, the default one first."""
         raise NotImplementedError
 
     @property
@@ -173,14 +175,14 @@ class Search(Spec, frozen=True):
 
     @property
     def run_params(self) -> dict[str, str]:
-        """Return what was asked, for people who look at the sweep's run in MLflow."""
+        """Return the settings to show with the sweep's run in MLflow."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Refuse what one field alone cannot tell.
+        """Check what a single field cannot.
 
         Raises:
-            UserError: naming the first thing that does not fit.
+            UserError: Fields do not fit together; the error names the first.
         """
         if not _NAME.fullmatch(self.name):
             raise UserError(
@@ -204,7 +206,7 @@ class Search(Spec, frozen=True):
             )
 
     def size(self) -> str:
-        """Describe how many points there are, as a product: `5 tau x 3 gamma = 15 points`."""
+        """Describe the number of points as a product: `5 tau x 3 gamma = 15 points`."""
         pairs = len(self.pairs)
         if self.method != "grid":
             return f"{self.run_cap} points by {self.method}" + (f" on each of {pairs} pairs" if pairs > 1 else "")
@@ -223,7 +225,7 @@ class Search(Spec, frozen=True):
         return self.model_dump(mode="json")
 
     def covering_points(self) -> list[dict[str, Any]]:
-        """Return points with every value of every parameter at least once, the others at their first."""
+        """Return points that contain every value of every parameter at least once, the others at their first."""
         values_of = {
             name: (parameter.min, parameter.max) if isinstance(parameter, Range) else parameter.listed
             for name, parameter in self.varied().items()
@@ -232,7 +234,7 @@ class Search(Spec, frozen=True):
         return [{**first, name: value} for name, values in values_of.items() for value in values]
 
     def varied(self) -> dict[str, Parameter]:
-        """Return the parameters by the names that points have: `decode.tau.ratio` for a threshold by its ratio."""
+        """Return the parameters by their names in points: `decode.tau.ratio` for a threshold by its ratio."""
         return {f"{name}.ratio" if isinstance(p, Ratio) else name: p for name, p in self.parameters.items()}
 
 
@@ -245,10 +247,10 @@ def kind_of(field: FieldInfo) -> Any:
 
 
 def _parameter(name: str, value: Any, field: FieldInfo, by_ratio: bool) -> Parameter:
-    """Read one entry of `parameters`: values of a field; of a number also a range.
+    """Read one entry of `parameters`: values of a field, or for a number also a range.
 
     Raises:
-        UserError: it is neither, or more than one of them.
+        UserError: The entry is neither, or more than one of them.
     """
     where, numeric = f"parameters.{name}", kind_of(field) is float
     if isinstance(value, Parameter):

@@ -1,12 +1,12 @@
-"""What is read back from files: others may have written them, and disks damage them, so every value is checked.
+"""Read files of unknown origin or from damaged disks, and check every value.
 
 class About(Stored, frozen=True):
     samples: Count = 1
 
-about = About.from_file(path)     # or one sentence: the file, the key, its value, and what is accepted
+about = About.from_file(path)     # or an error with the file, the key, its value, and what is accepted
 
-The class that reads a file is the one that was written. JSON is parsed by Python: pydantic's own parser refuses lone
-surrogates, which paths have whose bytes are no UTF-8.
+The class that reads a file is the one that was written. JSON is parsed by Python, because pydantic's own parser rejects
+lone surrogates, which occur in paths that are not UTF-8.
 """
 
 import json
@@ -21,7 +21,7 @@ from rlvr_dir.config.base import Spec, parse
 from rlvr_dir.errors import DamagedError, UserError
 
 MOST_BYTES = 1 << 30  # of one file
-MOST = 2**31 - 1  # of a count, so that sums of counts stay whole numbers
+MOST = 2**31 - 1  # of a count, so that sums of counts stay integers
 
 
 def _text(value: object) -> str:
@@ -30,29 +30,29 @@ def _text(value: object) -> str:
     return value
 
 
-# JSON's own types and no other: pydantic would take "5", 5.0 and true for the number 5.
+# Only JSON's own types: pydantic would accept "5", 5.0 and true for the number 5.
 Count = Annotated[int, Strict(), Field(ge=0, le=MOST)]
 Number = Annotated[float, Strict()]  # finite
-Name = Annotated[str, Strict()]  # without lone surrogates, which pydantic's text cannot have
-Text = Annotated[str, PlainValidator(_text)]  # a path or an argument may have them: bytes that are no UTF-8
+Name = Annotated[str, Strict()]  # without lone surrogates, which pydantic's text cannot contain
+Text = Annotated[str, PlainValidator(_text)]  # a path or an argument may contain them: bytes that are not UTF-8
 Flag = Literal[0, 1, True, False]
 Plain = dict[str, Any]
 
 
 def is_text(value: object) -> bool:
-    """Return whether a value is text that can be written as UTF-8."""
+    """Return whether a value is text that can be encoded as UTF-8."""
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a finite number; true and false are none."""
+    """Return whether a value is a finite number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < inf
 
 
 class Stored(Spec, frozen=True):
-    """The form of a file or of a part of it; keys that it does not name are left alone, a later version may have more.
+    """Define the form of a file or of a part of it. Unknown keys are ignored, because a later version may add some.
 
-    Lists are given as `tuple[...]`.
+    Lists have the type `tuple[...]`.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -62,16 +62,16 @@ class Stored(Spec, frozen=True):
         """Read a JSON file.
 
         Raises:
-            DamagedError: it cannot be read, is no JSON, or a value is not of its type or out of its range.
+            DamagedError: It cannot be read, is not JSON, or a value has the wrong type or is out of range.
         """
         return cls.from_plain(read_json(path), path)
 
     @classmethod
     def from_plain(cls, data: Any, where: object) -> Self:
-        """Check plain values that were read; `where` (a file, a line of it) begins the sentence.
+        """Check plain values that were read. Messages begin with `where` (a file, a line of it).
 
         Raises:
-            DamagedError: a value is not of its type, or out of its range.
+            DamagedError: A value has the wrong type or is out of range.
         """
         try:
             return parse(cls, data)
@@ -80,10 +80,10 @@ class Stored(Spec, frozen=True):
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """Read a JSON file that is an object of whatever keys.
+    """Read a JSON file that contains an object with any keys.
 
     Raises:
-        DamagedError: it is not one.
+        DamagedError: It does not.
     """
     if not isinstance(data := read_json(path), dict):
         raise DamagedError(f"{path} is not a mapping of keys to values")
@@ -91,10 +91,10 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, whatever it holds.
+    """Read a JSON file with any content.
 
     Raises:
-        DamagedError: what `read_bytes` raises, or it is no JSON.
+        DamagedError: As for `read_bytes`, or it is not JSON.
     """
     return parse_json(read_bytes(path), path)
 
@@ -103,10 +103,10 @@ def read_bytes(path: Path) -> bytes:
     """Read a whole file.
 
     Raises:
-        DamagedError: it is no file, cannot be read, or has more than `MOST_BYTES`.
+        DamagedError: It is not a file, cannot be read, or has more than `MOST_BYTES`.
     """
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # reading a pipe would block
             raise DamagedError(f"{path} is no file")
         if (size := path.stat().st_size) > MOST_BYTES:
             raise DamagedError(f"{path} has {size:,} bytes, which is not allowed", accepted=f"up to {MOST_BYTES:,}")
@@ -116,12 +116,12 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_json(text: str | bytes, where: object) -> Any:
-    """Parse JSON; `where` begins the sentence.
+    """Parse JSON. Messages begin with `where`.
 
     Raises:
-        DamagedError: it is no JSON, or nests too deep.
+        DamagedError: The text is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # of bytes that are no UTF-8 a ValueError, too
+    except (ValueError, RecursionError) as error:  # a ValueError also for bytes that are not UTF-8
         raise DamagedError(f"{where} is not JSON ({' '.join(str(error).split())[:100]})") from None

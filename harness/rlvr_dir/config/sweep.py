@@ -1,8 +1,8 @@
-"""A sweep of decodings: which are tried on which benchmarks, how they are chosen, and what counts as better.
+"""Describe a sweep of decodings: which are tried on which benchmarks, how they are chosen, and what is best.
 
     spec = parse(SweepSpec, read_yaml("sweeps/tiny_tau_gamma.yaml"))
 
-Everything is checked here, before any model loads. `sweeps/*.yaml` are examples, `docs/sweep.md` explains each key.
+Everything is checked here, before any model loads. `sweeps/*.yaml` are examples, and `docs/sweep.md` explains each key.
 """
 
 import re
@@ -30,18 +30,18 @@ from rlvr_dir.config.sampling import Sampling, merge_sampling
 from rlvr_dir.config.search import LISTED, Ratio, Search
 from rlvr_dir.errors import UserError, unknown
 
-TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio it is to reach
+TAU, RATIO = "decode.tau", "decode.tau.ratio"  # a threshold, or the replacement ratio that it should reach
 Control = Literal["replace", "reject", "veto"]
 _PASS = re.compile(r"pass_at_([0-9]+)")
 
 
 def _read_pairs(value: Any) -> dict[str, Any]:
-    """Read one pair or several, by the name that points and tables know each by.
+    """Read one pair or several, by the names that points and tables use.
 
     Raises:
-        UserError: one is refused, or two have one name.
+        UserError: A pair is not valid, or two have the same name.
     """
-    if isinstance(value, Mapping) and isinstance(value.get("rl"), list | tuple):  # a training's checkpoints
+    if isinstance(value, Mapping) and isinstance(value.get("rl"), list | tuple):  # checkpoints of one training
         shared = {key: value[key] for key in value if key != "rl"}
         named = checkpoints_of([str(name) for name in value["rl"]], shared)
     else:
@@ -53,7 +53,7 @@ def _read_pairs(value: Any) -> dict[str, Any]:
 
 
 def _read_pair(value: Any) -> tuple[str, Any]:
-    """Read a name, a folder, which gives the pair its name, `NAME=PLACE`, or a pair's fields and its `name`."""
+    """Read a name, a folder (which names the pair), `NAME=PLACE`, or a pair's fields and its `name`."""
     if value == TINY or preset(value) is not None:
         return value, preset(value) or value
     name, place = "", value
@@ -69,7 +69,7 @@ def _read_pair(value: Any) -> tuple[str, Any]:
 
 
 def _write_pairs(pairs: Mapping[str, Pair | str]) -> list[Any]:
-    """Write pairs as `_read_pairs` reads them: by name alone where that says all."""
+    """Return pairs in the form that `_read_pairs` reads: by name alone if that is sufficient."""
     return [
         name if pair in (name, preset(name)) or isinstance(pair, str) else {"name": name, **pair.model_dump()}
         for name, pair in pairs.items()
@@ -77,7 +77,7 @@ def _write_pairs(pairs: Mapping[str, Pair | str]) -> list[Any]:
 
 
 def _read_references(value: Any) -> tuple[Decoding, ...]:
-    """Read further references; base and RL are references anyway."""
+    """Read further references. Base and RL are always references."""
     if not isinstance(value or (), list | tuple):
         raise UserError("is not a list", argument="references", value=value, accepted="a list of decodings")
     decodings = [
@@ -88,12 +88,12 @@ def _read_references(value: Any) -> tuple[Decoding, ...]:
 
 
 def _read_controls(value: Any) -> Any:
-    """Read which controls are decoded: all, none, or those of some modes."""
+    """Read which controls to decode: all, none, or those of some modes."""
     return (value,) if isinstance(value, str) else value
 
 
 def _read_decode(value: Any) -> dict[str, Any]:
-    """Read what all points have in common."""
+    """Read the settings that all points share."""
     if not isinstance(value or {}, Mapping):
         accepted = f"a mapping of {', '.join(Decoding.options())}"
         raise UserError("is not a mapping", argument="decode", value=value, accepted=accepted)
@@ -104,9 +104,9 @@ def _read_decode(value: Any) -> dict[str, Any]:
 
 
 class OtherSampling(Spec, frozen=True):
-    """Draw some decodings otherwise than the sweep: as its `sampling` says, but for what is named here.
+    """Sample some decodings with other settings than the sweep's `sampling`.
 
-    One way to truncate takes the place of another; greedy decoding (temperature 0) has one sample.
+    One kind of truncation replaces another. Greedy decoding (temperature 0) has one sample.
     """
 
     decodings: Annotated[tuple[Decoding, ...], BeforeValidator(read_decodings)] = (Decoding(mode="rl"),)
@@ -114,7 +114,7 @@ class OtherSampling(Spec, frozen=True):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Return the decodings, and what can be drawn otherwise."""
+        """Return the decodings, and the sampling settings that can be changed."""
         drawn = {name: info for name, info in Sampling.options().items() if name not in ("max_tokens", "seed")}
         return {"decodings": cls.model_fields["decodings"], **drawn}
 
@@ -132,26 +132,26 @@ class OtherSampling(Spec, frozen=True):
         return {"decodings": [decoding.model_dump() for decoding in self.decodings], **self.changes}
 
     def applied_to(self, sampling: Sampling) -> Sampling:
-        """Return how it draws in a sweep of this `sampling`.
+        """Return the sampling settings in a sweep with this `sampling`.
 
         Raises:
-            UserError: a value is refused.
+            UserError: A value is not valid.
         """
         return parse(Sampling, merge_sampling(sampling.model_dump(), self.changes), where="samplings.")
 
 
 class ConfirmationSplit(Spec, frozen=True):
-    """What is kept for the confirmation: the sweep sees a share `split` of each benchmark's problems, no others."""
+    """Keep problems for the confirmation: the sweep uses only a share `split` of each benchmark's problems."""
 
     split: float = Field(gt=0.0, lt=1.0)
 
 
 class SweepSpec(Presentation, Search, frozen=True):
-    """A whole sweep; pairs are names (`tiny`, a preset) or checkpoints.
+    """Describe a whole sweep. Pairs are names (`tiny`, a preset) or checkpoints.
 
     Base and RL are always decoded as references. So are the `controls` of every point, after it: reject and veto of a
-    replacement, the gamma = 0 of an extrapolation. `references` are more of them, and `samplings` are decodings that
-    are drawn otherwise. `equal_forwards` adds to the summary what one model does with as many forwards.
+    replacement, the gamma = 0 of an extrapolation. `references` adds more, and `samplings` adds decodings with other
+    sampling settings. `equal_forwards` adds the score of one model with as many forward passes to the summary.
     """
 
     called: ClassVar[str] = Search.called
@@ -165,7 +165,7 @@ class SweepSpec(Presentation, Search, frozen=True):
     tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
         description="Benchmarks, by name or PATH.jsonl."
     )
-    limit: int | None = Field(default=None, ge=1, description="First problems only: for a look.")
+    limit: int | None = Field(default=None, ge=1, description="Only the first problems, for a quick look.")
     confirm: ConfirmationSplit | None = Field(
         default=None, description="{split: 0.5}: half of the problems choose, the others are for `sweep confirm`."
     )
@@ -182,23 +182,23 @@ class SweepSpec(Presentation, Search, frozen=True):
     samplings: tuple[OtherSampling, ...] = Field(
         default=(), description="References drawn otherwise: [{temperature: 0.6, decodings: [rl]}]."
     )
-    equal_forwards: bool = Field(default=False, description="Add what one model does with as many forwards.")
+    equal_forwards: bool = Field(default=False, description="Add the score of one model with as many forward passes.")
     engine: EngineSpec = Field(default_factory=EngineSpec, description="As the options of `rlvr-dir eval`.")
     data_dir: str | None = Field(default=None, description="Folder of <task>.jsonl files.")
 
     @classmethod
     def parameter_fields(cls) -> Mapping[str, FieldInfo]:
-        """Return what a decoding can be asked with, a loaded criterion's own parameters among it."""
+        """Return the fields of a decoding that can be varied, including the parameters of an imported criterion."""
         return {f"decode.{name}": info for name, info in Decoding.options().items()}
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Return the metrics there are, Avg@N first."""
+        """Return the metrics, Avg@N first."""
         return metric_names(self.sampling.samples)
 
     @property
     def pairs(self) -> dict[str, Pair | str]:
-        """Return the pairs by name; `rlvr_dir.checkpoints.resolve` knows where the one called `tiny` is."""
+        """Return the pairs by name. `rlvr_dir.checkpoints.resolve` finds the one called `tiny`."""
         return dict(self.pair)
 
     @property
@@ -213,25 +213,25 @@ class SweepSpec(Presentation, Search, frozen=True):
 
     @property
     def extrapolates(self) -> bool:
-        """Whether a point's mode is `extrapolate` by default, because a gamma is named."""
+        """Return whether a point's default mode is `extrapolate`, because a gamma is given."""
         return "decode.gamma" in self.parameters or bool(self.decode.get("gamma"))
 
     @property
     def matched(self) -> bool:
-        """Whether thresholds are given by the replacement ratio that they are to reach."""
+        """Return whether thresholds are given by the replacement ratios that they should reach."""
         return isinstance(self.parameters.get(TAU), Ratio)
 
     @property
     def refined(self) -> bool:
-        """Whether such thresholds are refined on the text that replacing leads to."""
+        """Return whether such thresholds are refined on the text that replacing leads to."""
         tau = self.parameters.get(TAU)
         return isinstance(tau, Ratio) and tau.refine
 
     def decoding(self, point: Mapping[str, Any], tau: float | None = None) -> Decoding:
-        """Return the decoding of a point; `tau` where the point names a ratio. gamma = 0 is plain replacement.
+        """Return the decoding of a point. `tau` is given if the point contains a ratio. gamma = 0 is plain replacement.
 
         Raises:
-            UserError: the point contradicts itself.
+            UserError: The point contradicts itself.
         """
         fields = {"mode": "extrapolate" if self.extrapolates else "replace", **self.decode}
         fields |= {name.removeprefix("decode."): point[name] for name in self.parameters if name in point}
@@ -243,10 +243,10 @@ class SweepSpec(Presentation, Search, frozen=True):
 
     @property
     def other_samplings(self) -> list[tuple[Decoding, Sampling]]:
-        """Return the decodings that `samplings` asks for, each with its sampling, none twice.
+        """Return the decodings of `samplings`, each with its sampling settings, without repetition.
 
         Raises:
-            UserError: a value is refused.
+            UserError: A value is not valid.
         """
         asked = [(each, other.applied_to(self.sampling)) for other in self.samplings for each in other.decodings]
         return [(decoding, sampling) for decoding, sampling in dict.fromkeys(asked) if sampling != self.sampling]
@@ -257,7 +257,7 @@ class SweepSpec(Presentation, Search, frozen=True):
         return ProblemPart(split=self.confirm.split) if self.confirm else ProblemPart()
 
     def evaluation(self, pair: str, decodings: Sequence[Decoding], **changes: Any) -> EvalSpec:
-        """Return the evaluation of some decodings of the pair of that name, with some fields changed."""
+        """Return the evaluation of some decodings of the pair with this name, with some fields changed."""
         names = (
             "tasks",
             "sampling",
@@ -268,14 +268,14 @@ class SweepSpec(Presentation, Search, frozen=True):
         )
         fields = {name: getattr(self, name) for name in names} | {"part": self.part}
         fields = {"pair": self.pairs[pair], "decodings": tuple(decodings), **fields, **changes}
-        fields["sampling"] = Sampling(**fields["sampling"].model_dump())  # all of it, whatever a task of lm-eval's says
+        fields["sampling"] = Sampling(**fields["sampling"].model_dump())  # all of it, so that no task changes it
         return parse(EvalSpec, fields)
 
     def check(self) -> None:
-        """Refuse what one field alone cannot tell.
+        """Check what a single field cannot.
 
         Raises:
-            UserError: naming the first thing that does not fit.
+            UserError: Fields do not fit together; the error names the first.
         """
         if not self.tasks:
             raise UserError("must name at least one benchmark", argument="tasks", value=self.tasks)
@@ -310,24 +310,24 @@ class SweepSpec(Presentation, Search, frozen=True):
             accepted = f"with several pairs: {', '.join(LISTED)}"
             raise UserError("searches one pair only", argument="method", value=self.method, accepted=accepted)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a threshold of the unusual sign is said once it is decoded
+            warnings.simplefilter("ignore")  # an unusual sign of a threshold is reported when it is decoded
             for point in self.covering_points():
                 check_together(self.decoding(point, 0.0 if RATIO in point else None), self.sampling)
 
 
 def metric_names(samples: int) -> tuple[str, ...]:
-    """Return the metrics there are with so many samples a problem (Pass@k also for every other k up to it)."""
-    from rlvr_dir.stats.metrics import METRICS  # numpy, which no help needs
+    """Return the metrics for this number of samples per problem (Pass@k also for every other k up to it)."""
+    from rlvr_dir.stats.metrics import METRICS  # imports numpy, which help texts do not need
 
     names = [name.replace("@", "_at_") for metric in METRICS for name in metric.names(samples)]
     return tuple(dict.fromkeys([names[0], "pass_at_1", *names[1:], f"pass_at_{samples}"]))
 
 
 def check_metric(name: str, metrics: Sequence[str], samples: int) -> None:
-    """Refuse a metric that is not `known`; where Pass@1 is, every other k up to `samples` is.
+    """Reject an unknown metric. If Pass@1 is known, so is every other k up to `samples`.
 
     Raises:
-        UserError: naming the nearest one.
+        UserError: The metric is unknown; the error suggests the nearest one.
     """
     match = _PASS.fullmatch(name) if "pass_at_1" in metrics else None
     if name not in metrics and not (match and 1 <= int(match[1]) <= samples):

@@ -1,4 +1,5 @@
-"""The zoo: pairs that people use, as data in `pairs.yaml` beside this file; each says what of it is not verified."""
+"""List the pairs of the zoo, published pairs whose facts are in `pairs.yaml` beside this file. Each lists its
+unverified facts."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -19,7 +20,7 @@ Tokens = Annotated[int, Field(gt=0)]
 
 
 class ZooPair(Spec, frozen=True):
-    """A pair of the zoo: two hub ids and what is known of them; a tuple of two is (base, RL)."""
+    """Store a pair of the zoo: two hub ids and what is known of them; a tuple of two is (base, RL)."""
 
     called: ClassVar[str] = "pair of the zoo"
 
@@ -33,7 +34,7 @@ class ZooPair(Spec, frozen=True):
     vocabulary: tuple[Tokens | None, Tokens | None] | None = None
     precision: tuple[str | None, str | None] | None = None
     template: tuple[bool | None, bool | None] | None = None
-    checkpoints: Mapping[str, str] = Field(default_factory=dict)  # what may stand after @ -> revision or repository
+    checkpoints: Mapping[str, str] = Field(default_factory=dict)  # name after @ -> revision or repository
     note: str | None = None
     unverified: tuple[Fact, ...] = ()
 
@@ -46,8 +47,10 @@ class ZooPair(Spec, frozen=True):
         return self
 
     def at(self, checkpoint: str | None) -> dict[str, str]:
-        """Return the fields of a `Pair`: these models, RL as it was at a checkpoint (what stands after @) if one is
-        named; one that is not listed is taken for a revision of the RL repository."""
+        """Return the fields of a `Pair`: these models, with RL at a checkpoint if one is named (after @).
+
+        A checkpoint that is not listed is used as a revision of the RL repository.
+        """
         place = self.checkpoints.get(checkpoint or "", checkpoint)
         if place is None:
             return {"base": self.base, "rl": self.rl}

@@ -1,6 +1,6 @@
-"""Engines behind one protocol: `open_engine(pair, spec).generate(requests)` yields rollouts as they finish.
+"""Decode with engines behind one protocol: `open_engine(pair, spec).generate(requests)` yields rollouts as they finish.
 
-Names are resolved on first use: what reads the traces of stored responses does not wait for torch.
+Names are imported on first use, so that reading the traces of stored responses does not import torch.
 """
 
 from importlib import import_module
@@ -25,13 +25,15 @@ def __getattr__(name: str) -> Any:
 
 
 def open_engine(pair: Pair, spec: EngineSpec | None = None, *, lazily: bool = False) -> "Engine":
-    """Open the engine that `spec.backend` names, loaded and ready; `lazily`, its weights wait for the first `generate`.
+    """Open the engine that `spec.backend` names, loaded and ready. With `lazily`, the first `generate` loads its
+    weights.
 
-    `auto` takes vLLM where it is installed, else transformers. Several `workers`, or a `ray_address`, make it a pool of
-    such engines on Ray.
+    `auto` uses vLLM if it is installed, otherwise transformers. With several `workers`, or a `ray_address`, it is a
+    pool of such engines on Ray.
 
     Raises:
-        UserError: the checkpoints do not fit together, vLLM is asked for and absent, or a setting cannot be served.
+        UserError: The checkpoints do not fit together, vLLM is requested but not installed, or a setting is not
+            supported.
     """
     spec = spec or EngineSpec()
     engine: Engine

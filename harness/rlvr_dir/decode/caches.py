@@ -1,8 +1,8 @@
-"""What `transformers` pays for long contexts on a CPU, cut down: caches that grow in place, and heads in groups.
+"""Reduce the cost of long contexts with `transformers` on a CPU: caches that grow in place, and heads in groups.
 
-Neither changes what is computed. `DynamicCache` copies every cached token for each new one; and attention, wherever a
-batch is padded or more than one token is read, first copies the cache once more for each head that shares it.
-`rlvr-dir bench decode` has both: `transformers` is with this module, `stock` without.
+Neither changes the results. `DynamicCache` copies every cached token for each new one. If a batch is padded or several
+tokens are read, attention also copies the cache once for each head that shares it. `rlvr-dir bench decode` measures
+both: `transformers` uses this module, `stock` does not.
 """
 
 from typing import Any
@@ -14,12 +14,12 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 GROUPED = "rlvr_grouped_sdpa"
-# Arguments that change nothing where there is a mask; with any other one a model gets its usual attention.
+# Arguments that change nothing if there is a mask. With any other argument a model gets its usual attention.
 KNOWN = {"dropout", "scaling", "is_causal", "sliding_window", "position_ids", "cache_position", "use_cache"}
 
 
 class GrowingLayer(DynamicLayer):
-    """A layer's cache with room for what comes: `keys` and `values` are the filled part of larger tensors."""
+    """Store a layer's cache with space for more tokens: `keys` and `values` are the filled part of larger tensors."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -38,7 +38,7 @@ class GrowingLayer(DynamicLayer):
     def _append(self, name: str, cached: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         filled = cached.shape[-2] if cached.numel() else 0
         length, room = filled + new.shape[-2], self._room.get(name)
-        # They move where rows were dropped, or holes closed, into other memory.
+        # They move to other memory if rows were dropped or holes closed.
         kept = room is not None and cached.data_ptr() == room.data_ptr() and cached.shape[:2] == room.shape[:2]
         if room is None or not kept or room.shape[-2] < length:
             room = new.new_empty(*new.shape[:2], length + max(32, length // 8), new.shape[-1])
@@ -50,12 +50,12 @@ class GrowingLayer(DynamicLayer):
 
 
 def growing_cache() -> Cache:
-    """Make an empty cache of as many layers as a model turns out to have."""
+    """Make an empty cache, which gets as many layers as the model has."""
     return Cache(layer_class_to_replicate=GrowingLayer)
 
 
 def group_heads(model: Any) -> None:
-    """Let a model on a CPU read keys and values that several heads share where they are, in place of copies."""
+    """Let a model on a CPU read keys and values that several heads share in place, without copies."""
     if model.config._attn_implementation == "sdpa" and model.device.type == "cpu":
         AttentionInterface.register(GROUPED, _grouped)
         AttentionMaskInterface.register(GROUPED, sdpa_mask)

@@ -1,4 +1,4 @@
-"""What decodes: the base of all engines, with a checked pair, the settings resolved against it, prompts and facts."""
+"""Define the base class of all engines: a checked pair, the settings resolved against it, prompts and facts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from rlvr_dir.decode.types import Plan, Request, Rollout
 from rlvr_dir.errors import UserError
 from rlvr_dir.progress import phase
 
-TYPICAL = 128  # tokens that a response is taken to be long before any is there, where its limit is no less
+TYPICAL = 128  # expected tokens of a response before any is finished, if its limit is not lower
 
 
 def expected_tokens(plans: Iterable[Plan]) -> int:
@@ -27,24 +27,25 @@ def expected_tokens(plans: Iterable[Plan]) -> int:
 
 
 class Engine(ABC):
-    """Holds both models and decodes requests, each with its own decoding and sampling; a subclass is one that does.
+    """Decode requests with both models, each with its own decoding and sampling. Subclasses implement the decoding.
 
-    Made, it has read the checkpoints' configurations and tokenizer: prompts and `info` are there. The weights are
-    loaded by `start`, at the latest by the first `generate`. As a context manager it is closed in the end.
+    The constructor reads the checkpoints' configurations and tokenizer, so prompts and `info` are available. The
+    weights are loaded by `start`, at the latest in the first `generate`. As a context manager, the engine is closed at
+    the end.
     """
 
     def __init__(self, pair: Pair, spec: EngineSpec, checkpoints: Checkpoints | None = None) -> None:
-        """Read and check the checkpoints, unless another engine has; no weights yet.
+        """Read and check the checkpoints, unless another engine has done so. No weights are loaded.
 
         Raises:
-            UserError: as `check_pair`.
+            UserError: As for `check_pair`.
         """
         self.pair, self.spec = pair, spec
-        self.loaded = pair  # whose weights are loaded: where RL is an adapter, it is merged with base by then
-        self._whole = ExitStack()  # of the folder that RL is written to, where it is an adapter or quantised
+        self.loaded = pair  # the pair whose weights are loaded; an RL adapter is merged with base by then
+        self._whole = ExitStack()  # the folder for RL's weights, if it is an adapter or quantised
         self.started = False
-        self.work: int | None = None  # tokens that are expected of what the weights are loaded for; None: nobody knows
-        self.longest: int | None = None  # tokens of the longest response that is asked for then, with its prompt
+        self.work: int | None = None  # expected tokens of the requests that the weights are loaded for; None: unknown
+        self.longest: int | None = None  # tokens of the longest of these responses, with its prompt
         with phase("reading the checkpoints"):
             self.checkpoints: Checkpoints = checkpoints or check_pair(pair, spec)
         self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
@@ -55,11 +56,11 @@ class Engine(ABC):
         """Load the weights, once.
 
         Raises:
-            UserError: the models cannot be loaded, or are found not to compute what they should.
+            UserError: The models cannot be loaded, or fail the self-test.
         """
         if self.started:
             return
-        self.started = True  # the self-test within `load` generates already
+        self.started = True  # before `load`, whose self-test generates already
         try:
             with phase("loading"):
                 self.load()
@@ -71,40 +72,40 @@ class Engine(ABC):
             raise
 
     def merge(self) -> None:
-        """Write RL as a whole checkpoint if it is an adapter or quantised; called first by what loads weights.
+        """Write RL as a whole checkpoint if it is an adapter or quantised. Loading the weights begins with this.
 
         Raises:
-            UserError: as `whole`.
+            UserError: As for `whole`.
         """
         if self.checkpoints.rewritten and self.loaded is self.pair:
             with phase("dequantising" if self.checkpoints.quantised else "merging the adapter"):
                 self.loaded = self._whole.enter_context(whole(self.pair, self.dtype))
 
     def remove_merged(self) -> None:
-        """Remove what `merge` wrote; a subclass calls it last where it closes."""
+        """Remove the checkpoint that `merge` wrote. Subclasses call this last in `close`."""
         self._whole.close()
         self.loaded = self.pair
 
     @property
     def tokenizer(self) -> Any:
-        """The RL model's tokenizer, which both models share."""
+        """Return the RL model's tokenizer, which both models share."""
         return self.checkpoints.tokenizer
 
     def chat_prompt(self, messages: list[dict[str, str]], *, add_generation_prompt: bool = True) -> str:
         """Return the prompt text for a conversation, by the RL model's chat template.
 
         Raises:
-            UserError: the tokenizer has no chat template.
+            UserError: The tokenizer has no chat template.
         """
         return chat_prompt(self.tokenizer, messages, add_generation_prompt, self.spec.chat_template_kwargs)
 
     @property
     def head_dtype(self) -> str:
-        """What the logits are computed in: float32, whatever the rest of the model is in."""
+        """Return the type of the logits: float32, whatever the type of the rest of the model."""
         return "float32"
 
     def facts(self, **own: Any) -> dict[str, Any]:
-        """Return the facts of `info` that all engines give, with the engine's `own` beside them."""
+        """Return the facts of `info` that all engines have, with the engine's `own` added."""
         import torch
 
         return {
@@ -123,7 +124,7 @@ class Engine(ABC):
         }
 
     def _own_context(self) -> dict[str, int]:
-        """Return the models' own context where another one is set, unless the set one changes rotary angles."""
+        """Return the models' own context if another one is set, unless the set one changes rotary angles."""
         configs = self.checkpoints.configs
         if not self.context.stated or not all(map(rope_extrapolates, configs.values())):
             return {}
@@ -132,26 +133,27 @@ class Engine(ABC):
         return {"own_max_model_len": own.length, **alone}
 
     def settled(self) -> EngineSpec:
-        """Return the settings, with what depends on the expected `work` decided."""
+        """Return the settings, with those filled in that depend on the expected `work`."""
         return self.spec
 
     def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
-        """Decode requests that keep coming: `waiting`, exhausted, is asked again while others run; see `generate`.
+        """Decode requests that keep arriving; see `generate`. When `waiting` is exhausted, it is read again while
+        others run.
 
-        It ends when nothing waits and nothing runs. Here `max_num_seqs` of them at a time; an engine whose batch can
-        be joined does better.
+        It ends when nothing waits and nothing runs. Here `max_num_seqs` requests are decoded at a time. Engines whose
+        running batch can be extended override this.
         """
         while batch := list(islice(waiting, self.spec.max_num_seqs)):
             yield from self.generate(batch, progress=progress)
 
     def generate(self, requests: Iterable[Request], *, progress: bool | Progress = False) -> Iterator[Rollout]:
-        """Yield rollouts as they finish, in any order; `progress` is a bool, or a `Progress` to report to.
+        """Yield rollouts as they finish, in any order. `progress` is a bool, or a `Progress` to report to.
 
-        A caller that stops early leaves nothing running.
+        If the caller stops early, all running requests are cancelled.
 
         Raises:
-            UserError: a request cannot be served; nothing has been decoded then.
-            BrokenLogits: a model's logits are no distribution; what has finished by then has been yielded.
+            UserError: A request is not supported; nothing has been decoded then.
+            BrokenLogits: A model's logits do not form a distribution. Finished rollouts have been yielded.
         """
         plans = plan_requests(requests, self.checkpoints)
         warn_of_cuts(plans, self.context)
@@ -163,17 +165,17 @@ class Engine(ABC):
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        """What ends a response: both models' end-of-text tokens."""
+        """Return the tokens that end a response: both models' end-of-text tokens."""
         return self.checkpoints.eos_token_ids
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The models that are loaded and read: RL alone where base is the same model."""
+        """Return the models that are loaded and read: RL alone if base is the same model."""
         return ("rl",) if self.pair.single else tuple(self.pair.models)
 
     @abstractmethod
     def decode(self, plans: list[Plan], progress: bool | Progress) -> Iterator[Rollout]:
-        """Yield the rollouts of planned requests as they finish; the weights are loaded."""
+        """Yield the rollouts of planned requests as they finish. The weights are loaded."""
 
     @abstractmethod
     def info(self) -> dict[str, Any]:
@@ -185,7 +187,7 @@ class Engine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release the models; `start` would load them again."""
+        """Release the models. `start` can load them again."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
-"""One batch of the reference engine, in lock-step: both models read a token, the next one is decided, both read it.
+"""Decode one batch of the reference engine in lock-step: both models read a token, and the next one is decided.
 
-Prompts are padded on the left and prefilled by both models. Finished rows leave; a row's noise does not depend on who
-else is in the batch.
+Prompts are padded on the left and prefilled by both models. Finished rows are dropped. A row's noise does not depend on
+the other rows of the batch.
 """
 
 import math
@@ -17,19 +17,18 @@ from rlvr_dir.decode.plan import broken_logits, rollout
 from rlvr_dir.decode.progress import Progress
 from rlvr_dir.decode.trace import columns
 from rlvr_dir.decode.types import Plan, Rollout
-from rlvr_dir.errors import UserError
 from rlvr_dir.policy.algorithm import Decision, decide
 from rlvr_dir.policy.combine import combination_of
 from rlvr_dir.policy.gates import GateError
 from rlvr_dir.policy.rule import Rules
 from rlvr_dir.policy.step import Requests
 
-# Of a token: id, replaced, changed, delta log p of the proposal, the proposal's id, delta log p of the token.
+# For each token: id, replaced, changed, delta log p of the proposal, the proposal's id, delta log p of the token.
 Facts = tuple[int, bool, bool, float, int, float]
 
 
 class Models(Protocol):
-    """What a batch is decoded with: the models of a `TransformersPair` that has been started."""
+    """List what a batch needs: the models of a `TransformersPair` that has been started."""
 
     device: torch.device
     pair: Pair
@@ -39,7 +38,7 @@ class Models(Protocol):
 
     @property
     def tokenizer(self) -> Any:
-        """The RL model's tokenizer."""
+        """Return the RL model's tokenizer."""
         ...
 
     def new_cache(self) -> Any:
@@ -48,14 +47,14 @@ class Models(Protocol):
 
 
 class LockStep:
-    """The rows still alive, their caches, and what each has written so far."""
+    """Decode the rows of a batch that are not finished, with their caches and written tokens."""
 
     def __init__(self, engine: Models, plans: Sequence[Plan]) -> None:
         self.engine, self.plans, self.device = engine, plans, engine.device
         n, longest = len(plans), max(len(plan.token_ids) for plan in plans)
-        self.input = torch.zeros(n, longest, dtype=torch.long)  # what both models have to read next
-        self.mask = torch.zeros(n, longest, dtype=torch.long)  # of what they have read and of `input`
-        for i, plan in enumerate(plans):  # padded on the left, so that every row ends at the same column
+        self.input = torch.zeros(n, longest, dtype=torch.long)  # the tokens that both models read next
+        self.mask = torch.zeros(n, longest, dtype=torch.long)  # covers what they have read and `input`
+        for i, plan in enumerate(plans):  # pad on the left, so that every row ends at the same column
             self.input[i, longest - len(plan.token_ids) :] = torch.tensor(plan.token_ids)
             self.mask[i, longest - len(plan.token_ids) :] = 1
         self.input, self.mask = self.input.to(self.device), self.mask.to(self.device)
@@ -66,11 +65,11 @@ class LockStep:
         self.traces: dict[int, list[np.ndarray]] = {}
         self.running = list(range(n))  # row -> index into plans
         self.finished: set[int] = set()
-        self.broken: list[int] = []  # plans whose last token comes from logits that are no distribution
+        self.broken: list[int] = []  # plans whose last token comes from logits that do not form a distribution
         self.prepare_rows()
 
     def prepare_rows(self) -> None:
-        """Make the tables of the rows there are: rules, noise keys and lengths."""
+        """Make the tables of the current rows: rules, noise keys and lengths."""
         plans = [self.plans[i] for i in self.running]
         self.rules = Rules.compile([plan.rule for plan in plans], self.device)
         self.keys = torch.tensor([plan.key for plan in plans], device=self.device)
@@ -78,10 +77,10 @@ class LockStep:
         self.lengths = torch.tensor([len(plan.token_ids) for plan in plans], device=self.device)
 
     def decode(self, bar: Progress) -> Iterator[Rollout]:
-        """Yield the rollouts as they finish; the bar is told of the phase and of tokens.
+        """Yield the rollouts as they finish. `bar` is updated with the phase and the tokens.
 
         Raises:
-            BrokenLogits: a model's logits are no distribution; what has finished by then is yielded before.
+            BrokenLogits: A model's logits do not form a distribution. Finished rollouts are yielded before.
         """
         step = 0
         bar.set_phase("prefilling")
@@ -91,7 +90,7 @@ class LockStep:
             try:
                 decision = decide(logits, self.rules, requests, self.combination)
             except GateError as error:
-                raise UserError(f"{error}; responses that were finished before stand") from None
+                raise error.with_hint("Responses that were finished before are kept.") from None
             yield from self._write(decision)
             self.report(bar)
             self.check()
@@ -101,7 +100,7 @@ class LockStep:
             step += 1
 
     def report(self, bar: Progress) -> None:
-        """Tell the bar that tokens come, and now and then how many of them belong to responses that go on."""
+        """Update the bar, and from time to time count the tokens of unfinished responses for it."""
         bar.set_phase("generating")
         if bar.looks:
             bar.show(len(self.written[i]) for i in self.running if i not in self.finished)
@@ -110,7 +109,8 @@ class LockStep:
     def read(self, role: str, tokens: torch.Tensor, mask: torch.Tensor, keep: int = 1) -> torch.Tensor:
         """Let a model read `tokens` (n, new) into its cache; return the logits after the last `keep` of them.
 
-        `mask` (n, cached + new) says what each row may look at; a row's positions count its own tokens only.
+        `mask` (n, cached + new) marks the tokens that each row may attend to. A row's positions count only its own
+        tokens.
 
         Returns:
             (n, keep, vocab).
@@ -137,7 +137,7 @@ class LockStep:
                     yield done
 
     def append(self, i: int, facts: Facts, table: np.ndarray | None) -> Rollout | None:
-        """Write down one more token of plan `i`; return its rollout, if that was the last one."""
+        """Append one token to plan `i`. Return its rollout if that was the last token."""
         plan, written = self.plans[i], self.written[i]
         if math.isnan(facts[3]):
             self.finished.add(i)
@@ -159,10 +159,10 @@ class LockStep:
         return rollout(plan, tokenizer, ids, replaced, changed, delta_logp, reason, proposed, of_written, trace)
 
     def check(self) -> None:
-        """Refuse to go on where a response is broken, and say whose logits did it: each model reads it once more.
+        """Raise an error if a response is broken. Each model reads it once more to find out whose logits are the cause.
 
         Raises:
-            BrokenLogits: one is.
+            BrokenLogits: A response is broken.
         """
         if not self.broken:
             return
@@ -178,7 +178,7 @@ class LockStep:
         raise broken_logits(plan, self.engine.pair, self.engine.dtype, plan.begun + len(written), roles)
 
     def _stopped(self, plan: Plan, i: int) -> bool:
-        """Return whether a stop string has just been completed; a character is at most a few tokens long."""
+        """Return whether a stop string was just completed. A character has at most a few tokens."""
         if not plan.request.stop:
             return False
         tail = [facts[0] for facts in self.written[i][-8 - 4 * max(map(len, plan.request.stop)) :]]
@@ -186,7 +186,7 @@ class LockStep:
         return any(stop in text for stop in plan.request.stop)
 
     def compact(self) -> None:
-        """Drop finished rows once an eighth of the batch is done; copying the caches every time would cost more."""
+        """Drop finished rows once an eighth of the batch is finished. Copying the caches every time would cost more."""
         alive = [row for row, i in enumerate(self.running) if i not in self.finished]
         if len(alive) == len(self.running) or (alive and len(alive) > len(self.running) * 7 / 8):
             return
@@ -201,7 +201,8 @@ class LockStep:
 
 
 def as_known(checkpoints: Checkpoints, role: str, tokens: torch.Tensor) -> torch.Tensor:
-    """Return tokens as a model reads them: base one that it knows in place of each that RL alone has; int64."""
+    """Return tokens as a model reads them, int64. For base, each token that only RL has is replaced by one that it
+    knows."""
     if role != "base" or checkpoints.shared == checkpoints.vocab_size:
         return tokens
     return tokens.where(tokens < checkpoints.shared, checkpoints.stand_in)

@@ -1,4 +1,4 @@
-"""From a request to what an engine needs: token ids, a rule, a noise key, a length; and back to a rollout."""
+"""Convert a request to what an engine needs (token ids, a rule, a noise key, a length), and the result to a rollout."""
 
 import warnings
 from collections import defaultdict
@@ -20,14 +20,14 @@ from rlvr_dir.policy.noise import request_key
 from rlvr_dir.policy.own import NotLoaded
 from rlvr_dir.policy.rule import Rule
 
-ALGORITHM = 1  # raise it with any change that gives other tokens for the same request: records are keyed by it
-DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio a decision rests on
+ALGORITHM = 1  # increase it with any change that gives other tokens for the same request: records are keyed by it
+DELTA_LIMIT = 30.0  # nats; e^30 is far beyond any ratio that matters for a decision
 
 
 def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) -> Rule:
-    """Return what a decoding and its sampling ask of the mathematics.
+    """Return the rule for a decoding and its sampling.
 
-    Temperature 0 takes the most likely token in place of a draw; its criteria look at temperature 1.
+    Temperature 0 takes the most likely token instead of sampling. Its criteria use temperature 1.
     """
     since, until = decoding.tokens(sampling.max_tokens)
     return Rule(
@@ -45,17 +45,22 @@ def rule_of(decoding: Decoding, sampling: Sampling, trace: int | None = None) ->
 
 
 def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list[Plan]:
-    """Plan all requests, each prompt tokenised once.
+    """Plan all requests. Each prompt is tokenised once.
 
-    A response is given what the context leaves: `max_tokens`, or the context minus the prompt.
+    The maximum length of a response is `max_tokens`, or the context minus the prompt if that is less.
 
     Raises:
-        UserError: a prompt is empty or leaves no room for a single token, or a decoding does not go with its sampling.
+        UserError: A prompt is empty or leaves no room for a token, or a decoding does not fit its sampling.
     """
     requests = list(requests)
     for request in requests:
         if isinstance(gate := request.decoding.gate, NotLoaded):
-            raise UserError(f"criterion={gate.criterion!r} is not loaded: only what you name yourself is; accepted: -d")
+            raise UserError(
+                "is not loaded, because only criteria that you name yourself are",
+                argument="criterion",
+                value=gate.criterion,
+                hint="Name it with `-d`",
+            )
     encoded: dict[str, tuple[int, ...]] = {}
     plans = []
     for request in requests:
@@ -65,28 +70,39 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
             if ids is None:
                 ids = encoded[request.prompt] = encode_prompt(checkpoints.tokenizer, request.prompt)
         if not ids:
-            raise UserError(f"problem={request.problem!r}: its prompt is empty; accepted: at least one token")
+            raise UserError(
+                "has an empty prompt", argument="problem", value=request.problem, accepted="at least one token"
+            )
         limit = checkpoints.context.limit(request.decoding)
         room = limit - len(ids)
         most = min(request.sampling.max_tokens, room)
         if room < 1:
             raise UserError(
-                f"problem={request.problem!r}: its prompt has {len(ids)} tokens, which leaves no room for a response; "
-                f"accepted: fewer than max_model_len={limit}"
+                f"has a prompt of {len(ids)} tokens, which leaves no room for a response",
+                argument="problem",
+                value=request.problem,
+                accepted=f"fewer than max_model_len={limit}",
             )
         for name, token_ids in (("prompt_token_ids", ids), ("begun", request.begun)):
             if token_ids and (min(token_ids) < 0 or max(token_ids) >= checkpoints.vocab_size):
                 raise UserError(
-                    f"problem={request.problem!r}: {name} has an id outside the vocabulary; "
-                    f"accepted: 0 to {checkpoints.vocab_size - 1}"
+                    f"has an id in {name} that is outside the vocabulary",
+                    argument="problem",
+                    value=request.problem,
+                    accepted=f"0 to {checkpoints.vocab_size - 1}",
                 )
         if request.begun:
             _check_begun(request, checkpoints, most)
         if request.trace is not None and not 0 <= request.trace <= MAX_TOP:
-            raise UserError(f"trace={request.trace} is refused; accepted: 0 to {MAX_TOP} most likely tokens, or None")
+            raise UserError(
+                argument="trace", value=request.trace, accepted=f"0 to {MAX_TOP} most likely tokens, or None"
+            )
         if PROPOSAL + columns(request.trace or 0) >= checkpoints.vocab_size:
             raise UserError(
-                f"trace={request.trace} is refused: a vocabulary of {checkpoints.vocab_size} tokens is too small for it"
+                f"does not fit into a vocabulary of {checkpoints.vocab_size} tokens",
+                argument="trace",
+                value=request.trace,
+                hint="List fewer tokens, or leave it out",
             )
         if (
             request.trace is not None
@@ -94,8 +110,10 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
             and not request.decoding.reads_base
         ):
             raise UserError(
-                f"mode={request.decoding.mode!r} is refused where every token's facts are asked for (a trace): RL may "
-                "write tokens that base does not know, which have no divergence; accepted: a pair with one vocabulary"
+                "cannot be traced, because RL may write tokens that base does not know and they have no divergence",
+                argument="mode",
+                value=request.decoding.mode,
+                accepted="a pair with the same vocabulary",
             )
         sampling = request.sampling
         check_together(request.decoding, sampling)
@@ -115,9 +133,9 @@ def plan_requests(requests: Iterable[Request], checkpoints: Checkpoints) -> list
 
 
 def warn_of_cuts(plans: Sequence[Plan], context: Context) -> None:
-    """Warn of responses that may have to end before `max_tokens` because the context does: how many and where.
+    """Warn of responses that the context may end before `max_tokens`: how many and where.
 
-    Once for each `max_tokens` and length: a sweep asks its engine again and again.
+    The warning is given once for each `max_tokens` and length, because a sweep calls its engine many times.
     """
     cut: dict[tuple[int, int], dict[tuple[int, ...], int]] = defaultdict(dict)
     lengths = set()
@@ -135,31 +153,35 @@ def warn_of_cuts(plans: Sequence[Plan], context: Context) -> None:
         after = f"{least}" if least == largest else f"{least} to {largest}"
         warnings.warn(
             f"max_tokens={most} has no room after {len(rooms)} of {len(lengths)} prompts: responses are cut after "
-            f"{after} tokens, {context.limit_reason(limit)}; accepted: max_tokens up to {least}, or "
+            f"{after} tokens, {context.limit_reason(limit)}. To avoid this, set max_tokens to at most {least}, or "
             f"max_model_len={limit - least + most}",
             stacklevel=3,
         )
 
 
 def _check_begun(request: Request, checkpoints: Checkpoints, most: int) -> None:
-    """Refuse a response that cannot be gone on with from the tokens it has.
+    """Check that a response can be continued from its given tokens.
 
     Raises:
-        UserError: it has ended.
+        UserError: It has ended.
     """
-    start = f"problem={request.problem!r}: begun has {len(request.begun)} tokens and"
+
+    def refused(problem: str, accepted: str) -> UserError:
+        whole = f"begins with {len(request.begun)} given tokens (begun), {problem}"
+        return UserError(whole, argument="problem", value=request.problem, accepted=accepted)
+
     if len(request.begun) >= most:
-        raise UserError(f"{start} leaves no room for another; accepted: fewer than {most}")
+        raise refused("which leaves no room for another one", f"fewer than {most} tokens")
     if checkpoints.eos_token_ids & set(request.begun):
-        raise UserError(f"{start} one that ends a response; accepted: tokens before it")
+        raise refused("one of which ends a response", "only tokens before the end of a response")
     if request.stop:
-        raise UserError(f"{start} stop={request.stop!r} could lie across its end; accepted: no stop strings")
+        raise refused(f"and stop={request.stop!r} could lie across their end", "no stop strings")
 
 
 def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterable[str]) -> BrokenLogits:
-    """Make the error for logits that are no distribution, `after` so many tokens of a response.
+    """Return the error for logits that do not form a distribution, after `after` tokens of a response.
 
-    `roles` are those of the models that gave them, as far as it is known.
+    `roles` are those of the models with such logits, if they are known.
     """
     named_roles = tuple(roles)
     names = " and ".join(map(pair.argument, named_roles or pair.models))
@@ -167,8 +189,9 @@ def broken_logits(plan: Plan, pair: Pair, dtype: str, after: int, roles: Iterabl
     return BrokenLogits(
         f"{'' if named_roles else 'one of '}{names}: NaN or infinite logits after {after} tokens of "
         f"the response to problem={request.problem!r} (sample={request.sample}, {request.decoding.label()}), so no "
-        "token can be drawn; responses that were finished before stand; accepted: a checkpoint with finite logits"
-        + ("" if dtype == "float32" else f", or dtype=float32 if {dtype} is too narrow for it")
+        "token can be drawn. Responses that were finished before are kept",
+        accepted="a checkpoint with finite logits"
+        + ("" if dtype == "float32" else f", or dtype=float32 if the range of {dtype} is too small for it"),
     )
 
 

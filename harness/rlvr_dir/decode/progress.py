@@ -1,4 +1,4 @@
-"""The progress bar of an engine: finished rollouts, tokens a second, the time left, replaced and changed tokens."""
+"""Show the progress of an engine: finished rollouts, tokens per second, the time left, flagged and changed tokens."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,14 +10,13 @@ from rlvr_dir.progress import Bar, interval
 
 _LOOK = 1.0  # seconds between two counts of the tokens of unfinished rollouts
 _ESTIMATE = 2.0  # seconds between two estimates of the time left
-_ENOUGH = 16  # finished rollouts, or a tenth of all, from which on the rest is estimated
+_ENOUGH = 16  # finished rollouts, or a tenth of all, before the rest is estimated
 
 
 class Progress(Bar):
-    """Counts rollouts as they finish, and tokens as they appear. Silent unless `enabled`.
+    """Count rollouts as they finish, and tokens as they appear. Nothing is shown unless `enabled`.
 
-    An engine calls `set_phase("prefilling")` where prompts are read and no token is there yet, then
-    `set_phase("generating")`.
+    An engine calls `set_phase("prefilling")` while it reads prompts, then `set_phase("generating")`.
     """
 
     def __init__(self, total: int, enabled: bool) -> None:
@@ -28,24 +27,24 @@ class Progress(Bar):
         self._cut: list[int] = []
         self._running: Sequence[int] = ()
         self._pace = Pace()
-        self._estimate: tuple[float, float | None] | None = None  # when, and the seconds that were left then
-        self.most = 0  # tokens of the longest response that there may be; 0 where nobody knows
+        self._estimate: tuple[float, float | None] | None = None  # the time, and the seconds left at that time
+        self.most = 0  # tokens of the longest possible response; 0 if unknown
 
     @property
     def speed(self) -> float | None:
-        """Tokens of finished rollouts a second, None before there are any."""
+        """Return the tokens of finished rollouts per second; None before there are any."""
         return self._tokens / max(time.monotonic() - self._started, 1e-9) if self._tokens else None
 
     @property
     def looks(self) -> bool:
-        """Return whether the engine should count the tokens of unfinished rollouts and `show` them: once a second."""
+        """Return whether the engine should count the tokens of unfinished rollouts and `show` them, once a second."""
         if time.monotonic() - self._last_look < _LOOK:
             return False
         self._last_look = time.monotonic()
         return True
 
     def restart(self) -> None:
-        """Set its clock to zero: what came before was no decoding."""
+        """Restart its clock. The time before was not spent on decoding."""
         self._started = time.monotonic()
 
     def finished(self, rollout: Rollout) -> None:
@@ -60,7 +59,7 @@ class Progress(Bar):
         self._renew()
 
     def show(self, running: Iterable[int]) -> None:
-        """Renew the figures; `running` has the tokens so far of each rollout that is not finished."""
+        """Update the figures. `running` has the tokens so far of each unfinished rollout."""
         self._running = [tokens for tokens in running if tokens]
         self._unfinished = sum(self._running)
         self._pace.see(time.monotonic(), self._tokens + self._unfinished, len(self._running))
@@ -87,20 +86,20 @@ class Progress(Bar):
         passed = time.monotonic() - self._started
         if self._done < min(_ENOUGH, max(1, self.total / 10)) or passed <= 0:
             return None
-        if not self._running:  # of several machines only what is finished is known
+        if not self._running:  # for several machines only finished rollouts are known
             return passed * (self.total - self._done) / self._done
         waiting = max(0, self.total - self._done - len(self._running))
         most = max(self.most, *self._ended, *self._cut, *self._running)
         return self._pace.seconds(*work_left(self._ended, self._cut, self._running, waiting, most))
 
     def note(self) -> str:
-        """Return what a subclass adds to the figures."""
+        """Return text that a subclass adds to the figures."""
         return ""
 
 
 @contextmanager
 def reporting(progress: bool | Progress, plans: Sequence[Plan]) -> Iterator[Progress]:
-    """Give what an engine reports to: the caller's `Progress`, which stays open, or a new bar, shown or not."""
+    """Yield what an engine reports to: the caller's `Progress`, which stays open, or a new bar, shown or not."""
     most = max((plan.max_new_tokens for plan in plans), default=0)
     if isinstance(progress, Progress):
         if progress.speed is None:

@@ -1,4 +1,4 @@
-"""The choice of a single engine; `rlvr_dir.decode` opens one or several."""
+"""Choose a single engine. `rlvr_dir.decode` opens one or several."""
 
 from importlib.util import find_spec
 
@@ -8,15 +8,19 @@ from rlvr_dir.errors import UserError
 
 
 def single_engine(pair: Pair, spec: EngineSpec) -> Engine:
-    """Return the engine that `spec.backend` names, its weights not loaded yet.
+    """Return the engine that `spec.backend` names. Its weights are not loaded yet.
 
     Raises:
-        UserError: the checkpoints do not fit together, vLLM is asked for and absent, or a setting cannot be served.
+        UserError: The checkpoints do not fit together, vLLM is requested but not installed, or a setting is not
+            supported.
     """
     installed = find_spec("vllm") is not None
     if spec.backend == "vllm" and not installed:
         raise UserError(
-            "backend='vllm': vLLM is not installed; install the extra [cpu] or [gpu], or use backend=transformers"
+            "needs vLLM, which is not installed",
+            argument="backend",
+            value="vllm",
+            hint="Install the extra [cpu] or [gpu], or use backend=transformers",
         )
     if spec.backend == "transformers" or not installed:
         from rlvr_dir.decode.transformers_pair import TransformersPair

@@ -1,12 +1,12 @@
-"""The time that is left of a stream of responses, from what has finished, what is running, and how fast it goes.
+"""Estimate the time that a stream of responses still takes, from its finished and running responses and its speed.
 
-No response is longer than its limit. Lengths are taken to be log-normal, fitted by maximum likelihood with what is
-still running, or was cut at the limit, as longer than it is: short ones finish first, and would bias a mean. What is
-left is both a number of tokens and a number of steps, since a step gives every running response one token: in the end
-few are running, and the longest decides.
+No response is longer than its limit. Lengths are modelled as log-normal. The fit is by maximum likelihood, and treats
+running or cut responses as longer than their current length, because short ones finish first and would bias a mean. The
+remaining work is a number of tokens and a number of steps. A step adds one token to every running response, so when few
+are running, the longest determines the time.
 
-A step's time has a part that is always there and one in proportion to the running responses. Which is which is seen as
-soon as a batch becomes smaller; until then `FIXED` of a full step's time is taken to be always there.
+The time of a step has a constant part and one in proportion to the number of running responses. The two are separated
+once a batch becomes smaller. Until then the constant part is assumed to be `FIXED` of a full step's time.
 """
 
 from collections import deque
@@ -15,13 +15,13 @@ from collections.abc import Sequence
 import numpy as np
 
 FIXED = 0.4
-_GRID = 257  # points at which a law of lengths is looked at
-_ROUNDS = 30  # of the fit
-_SMALLER = 0.9  # of a full batch: from there on a step's time tells its two parts
+_GRID = 257  # points at which a distribution of lengths is evaluated
+_ROUNDS = 30  # iterations of the fit
+_SMALLER = 0.9  # share of a full batch; below it, the two parts of a step's time are estimated
 
 
 def fit_lengths(ended: np.ndarray, longer: np.ndarray) -> tuple[float, float]:
-    """Return mean and standard deviation of the logarithm of lengths; those of `longer` are longer than it says."""
+    """Return mean and standard deviation of the log lengths; each of the `longer` ones is a lower bound."""
     from scipy.special import log_ndtr
 
     ended_logs, least = np.log(np.maximum(ended, 1.0)), np.log(np.maximum(longer, 1.0))
@@ -41,33 +41,34 @@ def fit_lengths(ended: np.ndarray, longer: np.ndarray) -> tuple[float, float]:
 def work_left(
     ended: Sequence[int], cut: Sequence[int], running: Sequence[int], waiting: int, most: int
 ) -> tuple[float, float]:
-    """Return the tokens and the steps that are still to come.
+    """Return the number of tokens and steps that remain.
 
     Args:
-        ended: lengths of responses that ended by themselves.
-        cut: lengths of those that were cut.
-        running: tokens so far of those that are running.
-        waiting: how many have not begun.
-        most: tokens of the longest response that there may be.
+        ended: Lengths of responses that ended by themselves.
+        cut: Lengths of responses that were cut.
+        running: Tokens so far of the running responses.
+        waiting: How many have not begun.
+        most: Tokens of the longest possible response.
     """
     from scipy.special import ndtr
 
     ages = np.minimum(np.asarray(running, float), most)
     mean, deviation = fit_lengths(np.asarray(ended, float), np.concatenate([np.asarray(cut, float), ages]))
     lengths = np.linspace(0, most, _GRID)
-    longer = ndtr((mean - np.log(np.maximum(lengths, 1e-9))) / deviation)  # the share that is longer than each
+    longer = ndtr((mean - np.log(np.maximum(lengths, 1e-9))) / deviation)  # the share longer than each
     longer = np.maximum(longer, 1e-12)
     longer[-1] = 0.0
     step = lengths[1]
     areas = (longer[1:] + longer[:-1]) / 2 * step
-    beyond = np.append(np.cumsum(areas[::-1])[::-1], 0.0)  # the integral of `longer` from each length on
+    beyond = np.append(np.cumsum(areas[::-1])[::-1], 0.0)  # the integral of `longer` from each length
     still = np.maximum(np.interp(ages, lengths, longer), 1e-12)
     rest = np.minimum(np.interp(ages, lengths, beyond) / still, most - ages)
     tokens = float(rest.sum() + waiting * beyond[0])
-    if not waiting:  # the longest of those that are running
+    if not waiting:  # the longest of the running ones
         later = np.interp(np.minimum(ages[:, None] + lengths, most), lengths, longer) / still[:, None]
         return tokens, float(step * (1 - np.prod(1 - np.minimum(later, 1.0), axis=0)).sum())
-    # All slots are full until nothing waits; then those that run are of all ages, and the longest decides again.
+    # All slots are full until nothing waits. Then the running responses have all ages, and the longest determines the
+    # time.
     slots = len(ages)
     one_rest = float(step * beyond.sum() / beyond[0])
     tail = float(step * (1 - (1 - beyond / beyond[0]) ** slots).sum())
@@ -76,15 +77,15 @@ def work_left(
 
 
 class Pace:
-    """Tell how fast steps are: over the last minutes, and with a full batch."""
+    """Measure the speed of steps: in the last minutes, and with a full batch."""
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, float, int]] = deque()  # when, tokens until then, responses running
+        self._seen: deque[tuple[float, float, int]] = deque()  # time, tokens until then, running responses
         self._began: float | None = None
         self._full: tuple[float, float] | None = None  # responses and seconds of a step with the fullest batch
 
     def see(self, now: float, tokens: int, running: int) -> None:
-        """Note how many tokens there are until now, and how many responses are running."""
+        """Record the number of tokens until now and of running responses."""
         self._began = now if self._began is None else self._began
         self._seen.append((now, tokens, running))
         window = min(max((now - self._began) / 10, 30.0), 300.0)
@@ -92,7 +93,7 @@ class Pace:
             self._seen.popleft()
 
     def seconds(self, tokens: float, steps: float) -> float | None:
-        """Return how long so many tokens, in so many steps, take; None before that can be known."""
+        """Return the time for this many tokens in this many steps; None if it is not known yet."""
         if len(self._seen) < 2:
             return None
         (since, before, _), (now, after, _) = self._seen[0], self._seen[-1]

@@ -1,4 +1,4 @@
-"""The statistics of every token of a rollout, where a request asked for them."""
+"""Provide the statistics of every token of a rollout, if its request asked for them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,14 +11,18 @@ from rlvr_dir.policy.gates import Gate, sign_of
 from rlvr_dir.policy.statistics import STATISTICS
 from rlvr_dir.policy.trace import FACTS, TOP_FACTS, columns, known
 
-PROPOSAL = 2  # numbers of a changed token that travel with it: what was proposed, and Δ log p of the written token
-MAX_TOP = 10  # of each model's most likely tokens: vLLM is told to return as many numbers a token
+PROPOSAL = 2  # numbers stored with a changed token: the proposed token, and Δ log p of the written one
+MAX_TOP = 10  # of each model's most likely tokens; vLLM returns as many numbers per token
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """`table` is (tokens, columns) float32, the columns those of `rlvr_dir.policy.trace`: facts of the proposed token
-    and of the position it was proposed at. Measured, like `delta_logp`: the last bits depend on the batch."""
+    """Store the statistics of each token: `table` is (tokens, columns) float32 with the columns of
+    `rlvr_dir.policy.trace`.
+
+    They describe the proposed token and the position it was proposed at. Like `delta_logp` they are measured, so the
+    last bits depend on the batch.
+    """
 
     table: np.ndarray
 
@@ -32,29 +36,32 @@ class Trace:
         return (self.table.shape[1] - len(FACTS)) // len(TOP_FACTS)
 
     def fact(self, name: str) -> np.ndarray:
-        """Return one of `FACTS`, or a statistic that these give (`delta_logp`, `kl`, `ce`, ...): (tokens,) float32.
+        """Return one of `FACTS`, or a statistic that they determine (`delta_logp`, `kl`, `ce`, ...): (tokens,) float32.
 
         Raises:
-            KeyError: there is no such fact.
+            KeyError: There is no such statistic.
         """
         return _Replay(self.table).stat(name)
 
     def value(self, gate: Gate) -> np.ndarray:
-        """Return what a gate compares with its threshold at every token: (tokens,) float32.
+        """Return the values that a gate compares with its threshold at every token: (tokens,) float32.
 
-        Where Δ log p has not the sign that the gate asks for it is infinite, and beyond no threshold.
+        The value is infinite, and beyond no threshold, where Δ log p does not have the sign that the gate requires.
 
         Raises:
-            UserError: it looks at more than a trace has.
+            UserError: The gate needs more than a trace contains.
         """
-        import torch  # which only criteria need: reading a trace does not wait for it
+        import torch  # imported here because only criteria need it, not reading a trace
 
         try:
             value = gate.value(_Replay(self.table, torch.from_numpy)).numpy()  # pyright: ignore[reportArgumentType]
         except KeyError as error:
             raise UserError(
-                f"criterion={gate.words!r} reads {error.args[0]}, which traces do not have; accepted: a criterion of "
-                "what traces hold; in a sweep, thresholds as they are in place of ratios"
+                f"reads {error.args[0]}, which traces do not contain",
+                argument="criterion",
+                value=gate.words,
+                accepted="a criterion that only needs what traces contain",
+                hint="In a sweep, give thresholds instead of ratios",
             ) from None
         if sign := sign_of(gate):
             never = np.inf if getattr(gate, "holds_below", False) else -np.inf
@@ -63,21 +70,21 @@ class Trace:
 
     @property
     def proposed(self) -> np.ndarray:
-        """(tokens,) int64: the proposed tokens."""
+        """Return (tokens,) int64: the proposed tokens."""
         return self.fact("proposed").astype(np.int64)
 
     def likeliest(self, model: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the most likely tokens of a model (`base`, `rl`): ids (tokens, top) int64 and log-probabilities."""
+        """Return a model's (`base`, `rl`) most likely tokens: ids (tokens, top) int64 and log-probabilities."""
         first = len(FACTS) + TOP_FACTS.index(f"{model}_id")
         step = len(TOP_FACTS)
         return self.table[:, first::step].astype(np.int64), self.table[:, first + 1 :: step]
 
 
 class _Replay:
-    """Show a gate a whole response as one step: its positions are the rows."""
+    """Present a whole response to a gate as one step whose rows are its positions."""
 
     def __init__(self, table: np.ndarray, kind: Callable[[np.ndarray], Any] = np.asarray) -> None:
-        self._table, self._kind = table, kind  # what makes an array what the statistics are asked for as
+        self._table, self._kind = table, kind  # converts an array to the type of the statistics
 
     def __getattr__(self, name: str) -> Any:
         raise KeyError(name)
@@ -94,7 +101,7 @@ class _Replay:
 
     @property
     def written(self) -> Any:
-        """Count the tokens that come before each."""
+        """Return the number of tokens before each position."""
         return self._kind(np.arange(len(self._table)))
 
 

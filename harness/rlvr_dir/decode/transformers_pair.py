@@ -1,4 +1,4 @@
-"""The reference engine: two Hugging Face models, a batch after the other. `lock_step` says how one is decoded."""
+"""Implement the reference engine: two Hugging Face models, one batch after the other (see `lock_step`)."""
 
 import warnings
 from collections.abc import Iterator
@@ -19,28 +19,31 @@ from rlvr_dir.decode.engine import Engine
 from rlvr_dir.decode.lock_step import LockStep, as_known
 from rlvr_dir.decode.progress import Progress, reporting
 from rlvr_dir.decode.types import Plan, Rollout
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.policy.combine import combination_of
 from rlvr_dir.progress import phase
 
 
 class TransformersPair(Engine):
-    """Both models as `transformers` causal language models on one device; implements `Engine`."""
+    """Run both models as `transformers` causal language models on one device; implements `Engine`."""
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
-        """Check the checkpoints; `start` loads them.
+        """Check the checkpoints. `start` loads them.
 
         Raises:
-            UserError: the checkpoints do not fit together, or a setting is one that only vLLM can serve.
+            UserError: The checkpoints do not fit together, or a setting needs vLLM.
         """
         spec = spec or EngineSpec()
         for name in ("tensor_parallel_size", "pipeline_parallel_size"):
             if getattr(spec, name) != 1:
-                raise UserError(f"{name}={getattr(spec, name)} is refused by backend='transformers'; accepted: 1")
+                problem = "is not supported by backend='transformers'"
+                raise UserError(problem, argument=name, value=getattr(spec, name), accepted="1")
         if spec.deterministic:
             raise UserError(
-                "deterministic=True is refused by backend='transformers': its kernels sum in another order in another "
-                "batch; accepted: backend=vllm on an NVIDIA GPU"
+                "is not supported by backend='transformers', whose kernels sum in an order that depends on the batch",
+                argument="deterministic",
+                value=True,
+                accepted="backend=vllm on an NVIDIA GPU",
             )
         super().__init__(pair, spec)
         self.device = _device(spec.device)
@@ -50,7 +53,7 @@ class TransformersPair(Engine):
         """Load the models; see `start`.
 
         Raises:
-            UserError: the models do not fit into a GPU's memory; or as `load_model`.
+            UserError: The models do not fit into a GPU's memory; or as for `load_model`.
         """
         check_weights(self.shapes, self.dtype, self.device)
         self.merge()
@@ -62,8 +65,8 @@ class TransformersPair(Engine):
         """Load a model by its role.
 
         Raises:
-            UserError: its files cannot be read, or lack a weight, which transformers would make up, or hold one of
-                another shape, NaN or infinity.
+            UserError: Its files cannot be read, do not contain a weight (transformers would initialise it randomly), or
+                contain one of another shape, NaN or infinity.
         """
         from transformers import AutoModelForCausalLM
 
@@ -78,25 +81,28 @@ class TransformersPair(Engine):
                     dtype=getattr(torch, self.dtype),
                     trust_remote_code=self.pair.trust_remote_code,
                     output_loading_info=True,
-                    ignore_mismatched_sizes=True,  # refused below, by name
+                    ignore_mismatched_sizes=True,  # an error below, with the names
                 )
             except torch.OutOfMemoryError:
                 raise
-            except Exception as error:  # of many kinds, by what reads the files
+            except Exception as error:  # of many types, depending on the library that reads the files
                 lines = (str(error).strip() or type(error).__name__).splitlines()[0]
                 lines = PICKLE if "weights_only" in lines else lines
-                raise UserError(f"{role}={name!r} cannot be loaded: {lines}") from None
+                raise UserError(f"cannot be loaded: {lines}", argument=role, value=name) from None
         model, loading_info = loaded
         for weight, stored_shape, wanted in sorted(loading_info["mismatched_keys"])[:1]:
-            raise UserError(other_shape(f"{role}={name!r}", weight, tuple(stored_shape), tuple(wanted)))
+            raise other_shape(mention(role, name), weight, tuple(stored_shape), tuple(wanted))
         if missing := sorted(loading_info["missing_keys"]):
             raise UserError(
-                f"{role}={name!r}: its files lack {missing[0]}; accepted: a checkpoint with every weight of its model"
+                f"has no {missing[0]} in its files",
+                argument=role,
+                value=name,
+                accepted="a checkpoint with every weight of its model",
             )
         if unknown := sorted(loading_info["unexpected_keys"]):
             warnings.warn(
-                f"{role}={name!r}: its files hold {len(unknown)} weights that its model does not have, such as "
-                f"{unknown[0]}; they are left out",
+                f"{role}={name!r}: its files contain {len(unknown)} weights that its model does not have, such as "
+                f"{unknown[0]}. They are ignored",
                 stacklevel=3,
             )
         model = self.prepare(model.to(self.device).eval())
@@ -106,7 +112,7 @@ class TransformersPair(Engine):
         return model
 
     def prepare(self, model: Any) -> Any:
-        """Return a loaded model as it will be used."""
+        """Return a loaded model as it is used."""
         from rlvr_dir.decode.caches import group_heads
 
         group_heads(model)
@@ -128,7 +134,7 @@ class TransformersPair(Engine):
                     yield done
 
     def _rows(self, plans: list[Plan]) -> int:
-        """Return the rows of a batch: `max_num_seqs`, or what the device has memory for."""
+        """Return the rows of a batch: `max_num_seqs`, or as many as the device has memory for."""
         if not plans:
             return 1
         prompt = max(len(plan.token_ids) for plan in plans)
@@ -146,8 +152,8 @@ class TransformersPair(Engine):
     def logits(self, token_ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return teacher-forced logits of base and RL after each token: (tokens,) -> two (tokens, vocab) float32.
 
-        `vocab` is the narrower output layer's: padding that one model alone has is left out. Of three models these are
-        the two policies that stand for base and RL (`Carried`).
+        `vocab` is that of the narrower output layer, so padding that only one model has is left out. For three models
+        these are the two policies that replace base and RL (`TransferredPair`).
         """
         self.start()
         ids = torch.tensor([token_ids], device=self.device)
@@ -170,23 +176,23 @@ class TransformersPair(Engine):
 
 
 def _check_finite(model: Any, where: str) -> None:
-    """Refuse weights from which no number can come.
+    """Check that all weights are finite.
 
     Raises:
-        UserError: a weight holds NaN or infinity.
+        UserError: A weight contains NaN or infinity.
     """
     names, weights = zip(*model.named_parameters(), strict=True)
     finite = torch.stack([weight.detach().sum(dtype=torch.float32).isfinite() for weight in weights]).tolist()
     for name, weight, fine in zip(names, weights, finite, strict=True):
         if not fine:
             raise UserError(
-                f"{where}: its files hold NaN or infinity in {name}, as {str(weight.dtype).removeprefix('torch.')}; "
-                "accepted: a checkpoint whose weights are finite"
+                f"{where}: its files contain NaN or infinity in {name}, as {str(weight.dtype).removeprefix('torch.')}",
+                accepted="a checkpoint whose weights are finite",
             )
 
 
 def _widen_head(model: Any) -> None:
-    """Let a model compute its logits in float32: in bfloat16 those between 16 and 32 would be 0.125 apart."""
+    """Let a model compute its logits in float32. In bfloat16, logits between 16 and 32 would be multiples of 0.125."""
     head = model.get_output_embeddings()
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:
@@ -202,7 +208,8 @@ def _widen_head(model: Any) -> None:
 
 @contextmanager
 def _quiet(quiet: bool) -> Iterator[None]:
-    """Hide what transformers says of weights that do not fit, which we say in a sentence; with `quiet` its bars too."""
+    """Hide transformers' output about weights that do not fit, which we report ourselves; with `quiet` also its
+    bars."""
     from transformers.utils import logging
 
     enabled = logging.is_progress_bar_enabled()
@@ -222,14 +229,14 @@ def _quiet(quiet: bool) -> Iterator[None]:
 
 
 def _device(name: str | None) -> torch.device:
-    """Return the device of that name; a GPU, where there is one, if none is named.
+    """Return the device of that name. Without a name it is a GPU, if there is one.
 
     Raises:
-        UserError: torch knows no such device, or has none here.
+        UserError: torch does not know this device, or has none here.
     """
     has_gpu = torch.cuda.is_available()
     kind, _, number = (name or ("cuda" if has_gpu else "cpu")).partition(":")
     if kind not in ("cpu", *(["cuda"] if has_gpu else [])) or not (number.isdecimal() or not number):
         here = "cpu, cuda or cuda:N" if has_gpu else "cpu; torch sees no GPU here"
-        raise UserError(f"device={name!r} is refused by backend='transformers'; accepted: {here}")
+        raise UserError("is not available to backend='transformers'", argument="device", value=name, accepted=here)
     return torch.device(name or kind)

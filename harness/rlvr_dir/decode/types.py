@@ -1,4 +1,4 @@
-"""What goes into an engine, what it makes of it, and what comes out."""
+"""Define an engine's input (requests), its plans, and its output (rollouts)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,22 +13,23 @@ from rlvr_dir.policy.rule import Rule
 
 
 class EngineLost(UserError):
-    """An engine's processes are gone while it decoded; what it had handed back stands, and another can do the rest."""
+    """Report that an engine's processes were lost while it decoded. Finished rollouts are kept; another engine can
+    continue."""
 
 
 class BrokenLogits(UserError):
-    """A model's logits at some position are no distribution: NaN or +inf is among them, or nothing but -inf."""
+    """Report that a model's logits at a position do not form a distribution: one is NaN or +inf, or all are -inf."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One response to be decoded.
+    """Represent one response to decode.
 
-    `problem` and `sample` key the noise (with `sampling.seed`): the same key, decoding and prompt always give the
-    same tokens, in any batch, order or process. `problem` must therefore be unique across tasks (`aime24/12`).
-    `prompt` is text as it goes to the tokenizer, chat template already applied; `prompt_token_ids` overrides it.
-    `begun` has the first tokens of the response, where these are written already: what follows is drawn as if they had
-    been decoded, by the noise and the window of its place in the response.
+    `problem` and `sample` key the noise (with `sampling.seed`). The same key, decoding and prompt always give the same
+    tokens, in any batch, order or process. So `problem` must be unique across tasks (`aime24/12`). `prompt` is the text
+    for the tokenizer, after the chat template; `prompt_token_ids` overrides it. `begun` has the first tokens of the
+    response, if these are given. The rest is decoded as if they had been decoded, with the noise and the window of its
+    positions in the response.
     """
 
     prompt: str
@@ -39,50 +40,50 @@ class Request:
     prompt_token_ids: tuple[int, ...] | None = None
     stop: tuple[str, ...] = ()
     trace: int | None = None  # ask for `Rollout.trace`, with so many of each model's most likely tokens (0 to MAX_TOP)
-    tag: Any = None  # handed back untouched on `Rollout.request`
+    tag: Any = None  # returned unchanged in `Rollout.request`
     begun: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """One response on its way, from the request to its row of a step; `rlvr_dir.decode.plan` makes it.
+    """Represent one response that is being decoded; made by `rlvr_dir.decode.plan`.
 
-    The first fields are what a step looks at. They alone cross to vLLM's processes, as `plain` values.
+    The first fields are those that a step uses. Only they are sent to vLLM's processes, as `plain` values.
     """
 
     rule: Rule
     key: int  # of the noise
     start: int  # tokens of the prompt
-    end: int | None  # a token that ends a response: the one written where there is no distribution to draw from
+    end: int | None  # a token that ends a response, written if there is no distribution to sample from
     request: Request = field(default_factory=lambda: Request("", ""))
-    token_ids: tuple[int, ...] = ()  # what is read at first: the prompt, and what is begun
+    token_ids: tuple[int, ...] = ()  # what is read first: the prompt, and the given tokens
     max_new_tokens: int = 0
-    begun: int = 0  # tokens of the response that are written already; a step looks at it, too
-    output: Sequence[int] = ()  # of a row, where the model runner (V1) says by it how much was written
+    begun: int = 0  # given tokens of the response; also used by a step
+    output: Sequence[int] = ()  # of a row, if vLLM's model runner (V1) uses it to count the written tokens
 
     def plain(self) -> dict[str, Any]:
-        """Return what a step looks at, as plain values."""
+        """Return the fields that a step uses as plain values."""
         numbers = {"key": self.key, "start": self.start, "end": self.end, "begun": self.begun}
         return {"rule": self.rule.plain(), **numbers}
 
     @classmethod
     def of_plain(cls, fields: Mapping[str, Any], output: Sequence[int] = ()) -> "Plan":
-        """Undo `plain`; raises KeyError, TypeError or ValueError where it is none."""
+        """Undo `plain`. Raises KeyError, TypeError or ValueError for other fields."""
         return cls(**{**fields, "rule": Rule.of_plain(fields["rule"]), "output": output})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rollout:
-    """One decoded response with its per-token facts; arrays have one entry a generated token, EOS included.
+    """Represent one decoded response with its per-token facts. Arrays have one entry per generated token, EOS included.
 
-    What the request had `begun` is in `text`, and among neither the generated tokens nor those of the prompt.
+    The given tokens of `Request.begun` are part of `text`, but count neither as generated nor as prompt tokens.
 
-    - `replaced`: the criterion held and the token was redrawn from the target policy;
-    - `changed`: the redrawn token differs from the proposed one (a subset of `replaced`);
-    - `delta_logp`: log pi_RL - log pi_Base of the *proposed* token in nats, untruncated policies at the sampling
-      temperature (1 where that is 0), clamped to [-30, 30]: the number the `delta_logp` criterion looks at;
-    - `proposed`: the proposed token, the one written where it was not changed;
-    - `delta_logp_written`: as `delta_logp`, of the written token.
+    - `replaced`: the token was flagged, and resampled from the target policy;
+    - `changed`: the written token differs from the proposed one (a subset of `replaced`);
+    - `delta_logp`: log pi_RL - log pi_Base of the *proposed* token in nats, for untruncated policies at the sampling
+      temperature (1 where that is 0), clipped to [-30, 30]: the value of the `delta_logp` criterion;
+    - `proposed`: the proposed token, which is the written one if it was not changed;
+    - `delta_logp_written`: as `delta_logp`, for the written token.
     """
 
     request: Request
@@ -99,15 +100,15 @@ class Rollout:
 
     @property
     def n_tokens(self) -> int:
-        """Generated tokens, the end-of-text token included."""
+        """Return the number of generated tokens, including the end-of-text token."""
         return len(self.token_ids)
 
     @property
     def n_replaced(self) -> int:
-        """Positions where the criterion held."""
+        """Return the number of flagged tokens."""
         return int(self.replaced.sum())
 
     @property
     def n_changed(self) -> int:
-        """Positions where the token really became another one."""
+        """Return the number of changed tokens."""
         return int(self.changed.sum())

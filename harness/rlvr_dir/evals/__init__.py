@@ -1,9 +1,9 @@
-"""The loop from decodings to results: it asks the records first, and decodes what is missing.
+"""Turn decodings into results: read the records first, and decode what is missing.
 
     from rlvr_dir.evals import evaluate
     results = evaluate(EvalSpec(tasks=("aime24",), pair="dapo-32b"))
 
-Names are resolved on first use, so that importing this package costs nothing.
+Names are imported on first use, so that importing this package is fast.
 """
 
 from importlib import import_module

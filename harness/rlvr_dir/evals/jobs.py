@@ -1,4 +1,4 @@
-"""What an evaluation is made of: jobs, each one decoding on one benchmark, with its requests and its record."""
+"""Divide an evaluation into jobs: each is one decoding on one benchmark, with its requests and its record."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,16 +20,16 @@ from rlvr_dir.problems.prompts import prompt_sets
 from rlvr_dir.progress import phase
 from rlvr_dir.records import Record, RecordConfig, RecordStore
 
-_KEPT = ("file", "problems", "presentation", "grader", "families")  # of a benchmark's facts, in its records
+_KEPT = ("file", "problems", "presentation", "grader", "families")  # facts of a benchmark that its records contain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """One decoding of one task: requests that differ in problem and sample only, and the settings of their record.
+    """Decode one task in one way: requests that differ only in problem and sample, and the settings of their record.
 
-    `golds` has the gold answer of each `request.problem`; it is empty where they are not known here.
-    `lm_eval_task` is the task of lm-eval's that then scores the responses, if it is available; `chat` says through
-    which chat template the prompts went. A job that is `inspect_only` counts in no result of its record.
+    `golds` has the gold answer of each `request.problem`; it is empty if they are not known here. `lm_eval_task` is the
+    lm-eval task that then scores the responses, if it is available. `chat` names the chat template of the prompts. A
+    job that is `inspect_only` counts in no result of its record.
     """
 
     task: str
@@ -44,17 +44,17 @@ class Job:
 
     @property
     def decoding(self) -> Decoding:
-        """Return how all of it is decoded."""
+        """Return the decoding of all requests."""
         return self.requests[0].decoding
 
     @property
     def sampling(self) -> Sampling:
-        """Return how all of it is drawn."""
+        """Return the sampling settings of all requests."""
         return self.requests[0].sampling
 
     @property
     def grader(self) -> str:
-        """Return the name of who grades it, with its version, where gold answers are known."""
+        """Return the grader's name, with its version, if gold answers are known."""
         return grader_name(self.benchmark.grader or DEFAULT_GRADER)
 
     @property
@@ -68,17 +68,18 @@ class Job:
         return f"{self.config.hash()}/{self.record_task}"
 
     def read(self, store: RecordStore) -> Record | None:
-        """Return its record as it is now, without a lock; None where there is none."""
+        """Read its record without a lock; None if there is none."""
         try:
             return store.read(*self.record.split("/"))
         except UserError:
             return None
 
     def open(self, store: RecordStore | None) -> Record:
-        """Open its record for writing, and note what its results need to be made again; in memory without a store.
+        """Open its record for writing, and store what is needed to compute its results again; in memory without a
+        store.
 
         Raises:
-            UserError: another process writes it, or the disk is full.
+            UserError: Another process writes it, or the disk is full.
         """
         prompts = {request.problem: digest(request.prompt) for request in self.requests}
         kept = {name: value for name in _KEPT if (value := getattr(self.benchmark, name)) is not None}
@@ -94,7 +95,7 @@ class Job:
         if store is None:
             return Record.without_file(self.config, self.record_task).request(*requested, **kwargs)
         record = store.open(self.config, self.record_task, *requested, **kwargs)
-        if record.metadata.families and not self.benchmark.families:  # its file names them no more
+        if record.metadata.families and not self.benchmark.families:  # its file no longer defines them
             record.note(families=None)
         return record
 
@@ -107,11 +108,10 @@ def jobs_of(
     benchmarks: Mapping[str, Benchmark] | None = None,
     store: RecordStore | None = None,
 ) -> list[Job]:
-    """Return a job for every decoding of every task, decoding by decoding; `trace` is that of the requests.
+    """Return a job for every decoding of every task, decoding by decoding. `trace` is that of the requests.
 
-    `benchmarks` are those that `preflight_of` found. Records that an earlier version began in `store` keep their names.
-
-    Sample 0 of every problem comes first: what is there when it is interrupted, or looked at, is a smaller whole.
+    `benchmarks` are those that `preflight_of` returned. Records that an earlier version began in `store` keep their
+    names. Sample 0 of every problem comes first, so an interrupted evaluation still covers all problems.
     """
     jobs: list[Job] = []
     with phase("making prompts"):
@@ -141,9 +141,9 @@ def make_job(
     *,
     store: RecordStore | None = None,
 ) -> Job:
-    """Make a job of requests; the first one's prompt stands for how they are made.
+    """Make a job from requests. The first prompt represents how all of them are made.
 
-    `like` is another job on this engine: its checkpoints are not read again to identify them. A record that an earlier
+    `like` is another job on this engine, so that its checkpoints are not identified again. A record that an earlier
     version began in `store` keeps its name.
     """
     info, first = engine.info(), requests[0]
@@ -155,7 +155,7 @@ def make_job(
         "stop": tuple(first.stop),
         "weights": weights,
     }
-    if "own_max_model_len" in info:  # a context was set: has it room for every response?
+    if "own_max_model_len" in info:  # a context was set, so check whether every response fits
         identity["longest"] = _longest(engine, frozenset(request.prompt for request in requests))
         identity["longest"] += first.sampling.max_tokens
     config = RecordConfig.of(pair, first.decoding, first.sampling, info, **identity)
@@ -166,5 +166,5 @@ def make_job(
 
 @lru_cache(maxsize=8)
 def _longest(engine: Engine, prompts: frozenset[str]) -> int:
-    """Return the tokens of the longest prompt."""
+    """Return the number of tokens of the longest prompt."""
     return max(len(encode_prompt(engine.tokenizer, prompt)) for prompt in prompts)

@@ -1,13 +1,13 @@
-"""The loop of every evaluation, to be read from top to bottom.
+"""Run every evaluation, in one loop that can be read from top to bottom.
 
     results = evaluate(EvalSpec(tasks=("tiny_easy",), decodings=("base", "rl")), records="runs/records")
 
-1. what is asked: a job for each decoding on each task, with its requests and the record they belong to;
-2. what the store holds is read, and only the rest is decoded, all jobs in one engine stream;
-3. every rollout is stored durably before anything else happens to it, then graded while others are decoded;
-4. a job's result is given as soon as its last response is there.
+1. Make a job for each decoding on each task, with its requests and the record they belong to.
+2. Read what the store contains, and decode only the rest, all jobs in one engine stream.
+3. Store every rollout durably before anything else, then grade it while others are decoded.
+4. Return a job's result as soon as its last response is stored.
 
-`rlvr-dir eval`, the lm-eval adapter, sweeps, the validation of trainings and traces all come through here.
+`rlvr-dir eval`, the lm-eval adapter, sweeps, the validation of trainings and traces all use this loop.
 """
 
 import os
@@ -43,9 +43,9 @@ from rlvr_dir.records.verdicts import versions as grading_versions
 from rlvr_dir.results.from_records import provenance
 from rlvr_dir.results.result import EvalResult, LmEvalResult, refuse_lm_eval_tasks, result_from
 
-GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which waits for hard answers
+GRADERS = min(os.cpu_count() or 1, 8)  # threads, each of which may wait for an answer that is hard to grade
 PROBE_SECONDS = 120.0
-MOST_LOSSES = 3  # of an engine in a row, without a finished response in between, after which a command ends
+MOST_LOSSES = 3  # engine losses in a row, without a finished response in between, before a command ends
 
 
 def evaluate(
@@ -58,19 +58,20 @@ def evaluate(
 ) -> list[EvalResult]:
     """Evaluate every decoding on every task in one engine stream, and return results in that order.
 
-    Each decoding is run before its controls, so that an interrupted evaluation has whole comparisons.
+    Each decoding is run before its controls, so that an interrupted evaluation has complete comparisons.
 
     Args:
-        engine: an open engine, whose pair is then evaluated; else that of `spec.pair` is opened, loads its weights only
-            if something has to be decoded, and is closed here.
-        records: a folder that holds every rollout as it finishes; what it holds already is not decoded again, so an
+        engine: An open engine, whose pair is then evaluated. Otherwise the engine for `spec.pair` is opened, loads its
+            weights only if something must be decoded, and is closed here.
+        records: A folder that stores every rollout as it finishes. Stored rollouts are not decoded again, so an
             interrupted evaluation resumes where it stopped.
-        on_result: called with each result as soon as it is complete, in the order of completion.
+        on_result: Called with each result as soon as it is complete, in the order of completion.
 
-    Prompts go through the pair's chat template where it has one.
+    Prompts use the pair's chat template if it has one.
 
     Raises:
-        UserError: what `preflight` refuses, or a task of lm-eval's, before any model loads; what the engine refuses.
+        UserError: `preflight` rejects the spec, or a task is one of lm-eval's (before any model loads); or the engine
+            rejects a request.
     """
     benchmarks = preflight_of(spec)
     refuse_lm_eval_tasks(benchmarks, "compared")
@@ -88,10 +89,10 @@ def evaluate_all(
     on_result: Callable[[Any], None] | None = None,
     benchmarks: Mapping[str, Benchmark] | None = None,
 ) -> list[EvalResult | LmEvalResult]:
-    """Evaluate as `evaluate` does, tasks of lm-eval's among others; `benchmarks` are those that `preflight_of` found.
+    """Evaluate like `evaluate`, including lm-eval tasks. `benchmarks` are those that `preflight_of` returned.
 
     Raises:
-        UserError: what `preflight` refuses, before any model loads, or what the engine refuses.
+        UserError: `preflight` rejects the spec (before any model loads), or the engine rejects a request.
     """
     benchmarks = preflight_of(spec) if benchmarks is None else benchmarks
     with showing(progress), opened(spec, engine) as engine:
@@ -108,21 +109,20 @@ def evaluate_all(
 
 
 def in_order(spec: EvalSpec, jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs in the order in which they are run: each decoding before its controls."""
+    """Return the jobs in the order in which they run: each decoding before its controls."""
     place = {decoding: n for n, decoding in enumerate(points_first(spec.decodings))}
     return sorted(jobs, key=lambda job: place[job.decoding])
 
 
-# 2. to 4. Read what is stored, decode the rest, store, grade, give
+# 2. to 4. Read what is stored, decode the rest, store, grade, return
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompletedJob:
-    """A job that is complete: a response to every request, with its verdict where gold answers are known.
+    """Hold a finished job: a response to every request, with its verdict if gold answers are known.
 
-    `record` is closed; without a store it is in memory. `decoded` counts the rollouts that it did not have;
-    `tokens_per_second` is the stream's mean speed until then, None where nothing was decoded. `info` is what the engine
-    says of itself.
+    `record` is closed; without a store it is in memory. `decoded` counts the rollouts that were not stored before.
+    `tokens_per_second` is the stream's mean speed so far, None if nothing was decoded. `info` describes the engine.
     """
 
     job: Job
@@ -134,9 +134,9 @@ class CompletedJob:
     tokens_per_second: float | None
 
     def result(self, session: Mapping[str, Any], scores: Mapping[str, Any] | None = None) -> EvalResult | LmEvalResult:
-        """Return the numbers of a job whose gold answers are known, or which lm-eval scores.
+        """Return the result of a job whose gold answers are known, or which lm-eval scores.
 
-        `session` goes into the provenance; `scores` are what `task_scores` gives, where lm-eval has scored it already.
+        `session` is added to the provenance. `scores` come from `task_scores`, if lm-eval has scored the job already.
         """
         job, record, task, speed = self.job, self.record, self.job.lm_eval_task, self.tokens_per_second
         names = [*dict.fromkeys(request.problem for request in job.requests)]
@@ -153,13 +153,14 @@ class CompletedJob:
 
 
 class ProbeOver(Exception):
-    """A probe has run for as long as it should. Its arguments are the tokens that were generated, and the seconds."""
+    """Signal that a probe has run for its time. Its arguments are the generated tokens and the seconds."""
 
 
 class EvalProgress(Progress):
-    """One bar over all jobs, with the score so far of the one that was decoded last; requests are tagged with theirs.
+    """Show one bar over all jobs, with the score so far of the job that was decoded last. Requests are tagged with
+    their job.
 
-    `right` has an entry a graded response, job by job.
+    `right` has an entry per graded response, job by job.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class EvalProgress(Progress):
         self._jobs, self._right, self._current, self._seconds = jobs, right, -1, seconds
 
     def show(self, running: Iterable[int]) -> None:
-        """Renew the figures; raises ProbeOver after so many seconds."""
+        """Update the figures. Raises ProbeOver after its time."""
         super().show(running)
         if self._seconds is not None and (passed := time.monotonic() - self._started) > self._seconds:
             raise ProbeOver(self._tokens + self._unfinished, passed)
@@ -180,7 +181,8 @@ class EvalProgress(Progress):
         super().finished(rollout)
 
     def note(self) -> str:
-        """Return the interim Avg of what is being decoded: of finished responses, so that long ones are missing."""
+        """Return the current Avg of the job being decoded, which covers finished responses only, so long ones are
+        missing."""
         if self._current < 0 or not (right := self._right[self._current]):
             return ""
         job = self._jobs[self._current]
@@ -196,15 +198,15 @@ def run_jobs(
     progress: bool = False,
     seconds: float | None = None,
 ) -> Iterator[CompletedJob]:
-    """Decode what no record holds, and yield each job when it is complete, in the order of completion.
+    """Decode what no record contains, and yield each job when it is complete, in the order of completion.
 
-    All of it is one stream: while the last rollouts of one job finish, those of the next are running. The engine is
-    asked for nothing if nothing is missing. Jobs that share a record with an earlier one come after all others: what
-    they ask is stored by then.
+    All jobs are one stream: while the last rollouts of one job finish, those of the next are running. The engine is not
+    used if nothing is missing. Jobs that share a record with an earlier one come last, because their responses may be
+    stored by then.
 
     Raises:
-        UserError: another process writes one of the records, a request cannot be served, or the disk is full.
-        ProbeOver: after so many `seconds` of decoding.
+        UserError: Another process writes one of the records, the engine rejects a request, or the disk is full.
+        ProbeOver: Decoding has taken `seconds`.
     """
     from rlvr_dir.checkpoints.cuts import cut_otherwise
 
@@ -221,7 +223,7 @@ def run_jobs(
 def _run(
     jobs: Sequence[Job], engine: Engine, store: RecordStore | None, *, progress: bool, seconds: float | None
 ) -> Iterator[CompletedJob]:
-    """Run jobs of which no two share a record."""
+    """Run jobs with different records."""
     with ExitStack() as stack:
         records = [stack.enter_context(job.open(store)) for job in jobs]
         requests = [replace(request, tag=index) for index, job in enumerate(jobs) for request in job.requests]
@@ -239,7 +241,7 @@ def _run(
         generated: list[int] = []  # tokens of each response
 
         def rows() -> Iterator[tuple[Request, Row, str | None]]:
-            """Yield what is stored, then what is decoded, with its text, stored before anybody sees it."""
+            """Yield what is stored, then what is decoded, with its text, after storing it."""
             yield from ((request, row, None) for request, row in stored if row is not None)
             waiting: deque[tuple[Rollout, Future[Row]]] = deque()
             for rollout in _generated(engine, missing, board) if missing else ():
@@ -250,7 +252,7 @@ def _run(
                 yield finished(*waiting.popleft())
 
         def keep(rollout: Rollout) -> Row:
-            """Compress a response and store it, beside decoding: one after the other, as they come."""
+            """Compress a response and store it in another thread, in the order of arrival."""
             row = Row.from_rollout(rollout)
             records[rollout.request.tag].add(row)
             return row
@@ -262,7 +264,7 @@ def _run(
             return rollout.request, row.result(), rollout.text
 
         def grade(index: int, row: Row, text: str | None) -> Verdict:
-            """Grade a response beside decoding, unless its record has a verdict that still holds."""
+            """Grade a response in another thread, unless its record has a valid verdict."""
             job, gold = jobs[index], jobs[index].golds[row.problem]
             verdict = records[index].verdict(judge_name(job.grader, job.task, job.record_task), row, gold)
             if verdict is None:
@@ -297,10 +299,10 @@ def _run(
 
 
 def _generated(engine: Engine, requests: Sequence[Request], board: Progress) -> Iterator[Rollout]:
-    """Yield the rollouts of some requests; if the engine is lost, announce it, start it again and decode the rest.
+    """Yield the rollouts of some requests. If the engine is lost, report it, start it again and decode the rest.
 
     Raises:
-        EngineLost: the engine was lost `MOST_LOSSES` times without finishing a response in between.
+        EngineLost: The engine was lost `MOST_LOSSES` times without finishing a response in between.
     """
     left, losses = {(request.tag, request.problem, request.sample): request for request in requests}, 0
     while True:
@@ -326,10 +328,10 @@ def probe(
     seconds: float = PROBE_SECONDS,
     progress: bool = True,
 ) -> None:
-    """Generate the first responses of an evaluation for some seconds, and keep them and the speed.
+    """Generate the first responses of an evaluation for some seconds, and store them and the speed.
 
     Raises:
-        UserError: what `evaluate` raises.
+        UserError: As for `evaluate`.
     """
     store = RecordStore(records)
     with showing(progress), opened(spec, engine) as engine:
@@ -341,12 +343,13 @@ def probe(
             keep_speed(store.folder, jobs[0].config.weights, engine.info(), *over.args, least=1)
 
 
-# What an evaluation stands on
+# The parts of an evaluation
 
 
 @contextmanager
 def opened(spec: EvalSpec, engine: Engine | None = None) -> Iterator[Engine]:
-    """Give an engine as it is, left open; or that of a spec, its weights loaded when needed, closed in the end."""
+    """Yield a given engine, which stays open, or open the spec's: its weights are loaded when needed, and it is
+    closed."""
     if engine is not None:
         yield engine
         return

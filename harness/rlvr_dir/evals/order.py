@@ -1,4 +1,4 @@
-"""The order in which decodings are run: an evaluation that is interrupted has whole comparisons."""
+"""Order decodings so that an interrupted evaluation has complete comparisons."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from rlvr_dir.config import Decoding
 
 
 def points_first(decodings: Iterable[Decoding]) -> list[Decoding]:
-    """Return decodings in the order in which they are run: base, RL, then each one before its controls.
+    """Return decodings in the order in which they run: base, RL, then each one before its controls.
 
     >>> from rlvr_dir.config import parse_decoding
     >>> names = "base", "veto,tau=-0.3", "reject,tau=-0.3", "replace,tau=-0.3", "replace,tau=-0.1", "rl"

@@ -1,10 +1,10 @@
-"""What a command takes, before anything runs: responses, tokens, memory and hours, in one table for all commands.
+"""Estimate what a command needs before it runs: responses, tokens, memory and hours, in one table for all commands.
 
     plan = plan_evaluation(spec, Path("runs/records"), Gpus.named(8, 80))       # of `plan_jobs.py`
     print(plan.text())
 
-A plan is made of rows, each a decoding of a pair: how many responses it needs and how many are cached. No weights are
-loaded, and torch is not imported.
+A plan consists of rows. Each is a decoding of a pair, with the number of responses it needs and of those that are
+cached. No weights are loaded, and torch is not imported.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,17 @@ from rlvr_dir.markdown import duration, markdown_table
 from rlvr_dir.records.config import local_snapshot
 
 GIB = 2**30
-OWN = 3 * GIB  # of a GPU: activations, CUDA graphs, what GPUs send each other
+OWN = 3 * GIB  # per GPU: activations, CUDA graphs, communication buffers
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}  # bytes of a number
-PROMPT = 256  # tokens that a prompt is taken to have where prompts are not made
-ASSUMED = 0.5  # expected length of a response, as a share of the limit, while no response of the pair is cached
+PROMPT = 256  # assumed tokens of a prompt, if prompts are not built
+ASSUMED = 0.5  # expected length of a response, as a share of the limit, if no response of the pair is cached
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A decoding of a pair: the responses that it needs, and those that are cached (None: cannot be counted here).
+    """Count the responses that a decoding of a pair needs, and those that are cached (None: cannot be counted here).
 
-    `most` is the tokens that the other responses can have together; `lengths` are those of the cached ones.
+    `most` is the maximum number of tokens of the other responses together; `lengths` are those of the cached ones.
     """
 
     pair: str
@@ -42,16 +42,16 @@ class PlanRow:
 
     @property
     def missing(self) -> int:
-        """Responses to generate."""
+        """Return the number of responses to generate."""
         return self.responses - (self.cached or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the models of a pair take: bytes of all weights, and what a token of a response takes in the cache.
+    """Store how much memory the models of a pair need: bytes of all weights, and of a response's token in the cache.
 
-    `layers` has (layers, heads of keys and values, numbers a head) of each model: heads are divided among GPUs, and no
-    GPU has less than one. `width` is the bytes of a number in the cache.
+    `layers` has (layers, key-value heads, numbers per head) of each model. Heads are divided among GPUs, and each GPU
+    has at least one. `width` is the bytes of a number in the cache.
     """
 
     weights: int
@@ -59,26 +59,26 @@ class Memory:
     width: int
 
     def token(self, tensor_parallel: int = 1) -> int:
-        """Return the bytes of a token on each of so many GPUs."""
+        """Return the bytes of a token on each of this many GPUs."""
         heads = ((layers, -(-heads // tensor_parallel), size) for layers, heads, size in self.layers)
         return sum(2 * layers * own * size for layers, own, size in heads) * self.width
 
     def tokens(self, tensor_parallel: int, gpu: float, utilization: float) -> int:
-        """Return how many tokens fit into the cache of one engine; `gpu` is bytes of each GPU."""
+        """Return how many tokens fit into the cache of one engine; `gpu` is the memory of each GPU in bytes."""
         room = gpu * utilization - OWN - self.weights / tensor_parallel
         return max(0, int(room / self.token(tensor_parallel)))
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """The GPUs of a machine: how many, and the bytes of each."""
+    """Describe the GPUs of a machine: how many, and the bytes of each."""
 
     count: int
     size: float
 
     @classmethod
     def named(cls, count: int | None, gib: float | None) -> "Gpus | None":
-        """Return the GPUs that somebody names, completed by those that are present; None if there are neither."""
+        """Return the GPUs that the user names, completed by those that are present; None if there are neither."""
         if count and gib:
             return cls(count, gib * GIB)
         if not Path("/dev/nvidia0").exists():
@@ -92,19 +92,19 @@ class Gpus:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a command takes.
+    """Hold the estimate of what a command needs.
 
     Args:
-        title: what is asked for.
-        rows: the decodings, in the order in which they are run.
-        longest: tokens that the longest response can have, with its prompt.
-        engine: the settings of the engine.
-        thresholds: responses, at most, from which thresholds are found beside these, and their tokens.
-        memory: of the models, by pair; a text is why it is unknown.
-        speed: tokens a second, as measured here.
-        gpus: those that are present or named.
-        notes: further sentences.
-        time: the sentence about time, if it is not one of decoding speed.
+        title: A description of the command.
+        rows: The decodings, in the order in which they run.
+        longest: Tokens of the longest possible response, with its prompt.
+        engine: The settings of the engine.
+        thresholds: The maximum number of additional responses to find thresholds, and their tokens.
+        memory: That of the models, by pair; a text explains why it is unknown.
+        speed: Measured tokens per second.
+        gpus: Those that are present or named.
+        notes: Further sentences.
+        time: The sentence about time, if it does not depend on the decoding speed.
     """
 
     title: str
@@ -120,29 +120,29 @@ class Plan:
 
     @property
     def missing(self) -> int:
-        """Responses to generate."""
+        """Return the number of responses to generate."""
         return sum(row.missing for row in self.rows)
 
     @property
     def most(self) -> int:
-        """Tokens that these can have at most, thresholds among them."""
+        """Return the maximum number of their tokens, including thresholds."""
         return sum(row.most for row in self.rows) + self.thresholds[1]
 
     @property
     def mean(self) -> float | None:
-        """Tokens of a response, as measured on cached ones; None without any."""
+        """Return the mean number of tokens of the cached responses; None without any."""
         lengths = [length for row in self.rows for length in row.lengths]
         return sum(lengths) / len(lengths) if lengths else None
 
     @property
     def expected(self) -> int:
-        """Tokens that are expected: at the mean length of cached responses, else at a share of the limit."""
+        """Return the expected number of tokens, by the mean length of cached responses or by a share of the limit."""
         if self.mean is None:
             return round(ASSUMED * self.most)
         return min(self.most, round(self.mean * (self.missing + self.thresholds[0])))
 
     def text(self, *, rows: bool = True) -> str:
-        """Return the plan as a person reads it; without `rows` only the sums."""
+        """Return the plan as text; without `rows` only the sums."""
         lines = [self.title, *(["", self._table(), ""] if rows and self.rows else [])]
         lines.append(self._tokens())
         if self.thresholds[0]:
@@ -209,7 +209,8 @@ class Plan:
             engines = self.gpus.count // size
             tokens = memory.tokens(size, self.gpus.size, self.engine.gpu_memory_utilization)
             at_once = engines * tokens / self.longest
-            # As many engines hold the weights as often: what fits at once counts, and an engine must hold one response.
+            # Every engine holds all weights. Rows compare how many responses fit at once; an engine must have room for
+            # one.
             if tokens >= self.longest and at_once > best[0]:
                 best = at_once, size
             fits = [f"{tokens:,}", f"{at_once:,.1f}"] if tokens else ["0", "does not fit"]
@@ -226,10 +227,10 @@ class Plan:
 
 
 def memory_of(pair: Pair, engine: EngineSpec) -> Memory | str:
-    """Return what the models of a pair take, from their configurations; a text says why that is unknown.
+    """Return how much memory the models of a pair need, from their configurations; a text explains why that is unknown.
 
-    Weights that are on this machine are counted in their files, others by the shape of a dense model. torch, which
-    would count them exactly, is not imported for a plan.
+    Weights on this machine are counted from their files, others from the shape of a dense model. torch, which would
+    count them exactly, is not imported for a plan.
     """
     places = {role: model.place for role, model in pair.models.items()}
     models: list[tuple[dict[str, Any], int]] = []
@@ -251,7 +252,7 @@ def memory_of(pair: Pair, engine: EngineSpec) -> Memory | str:
 
 
 def _model(place: str) -> tuple[dict[str, Any], int] | None:
-    """Return a model's configuration and how many parameters it has; None if it is neither here nor published."""
+    """Return a model's configuration and its number of parameters; None if it is neither here nor published."""
     folder = Path(place).expanduser()
     folder = folder if folder.is_dir() else local_snapshot(place)
     if folder is None or not (folder / "config.json").is_file():
@@ -266,7 +267,7 @@ def _model(place: str) -> tuple[dict[str, Any], int] | None:
 
 
 def _parameters(config: Mapping[str, Any]) -> int:
-    """Count the parameters of a dense model by its shape: embeddings, attention and three matrices a layer."""
+    """Count the parameters of a dense model by its shape: embeddings, attention and three matrices per layer."""
     hidden, heads, size = config["hidden_size"], config["num_attention_heads"], _size(config)
     keys = config.get("num_key_value_heads") or heads
     layer = hidden * size * (2 * heads + 2 * keys) + 3 * hidden * config.get("intermediate_size", 4 * hidden)

@@ -1,4 +1,4 @@
-"""The plan of a list of jobs: what is cached is counted in their records."""
+"""Plan a list of jobs, and count the cached responses in their records."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from rlvr_dir.records import RecordStore
 
 
 def rows_of(jobs: Sequence[Job], engine: Engine, store: RecordStore, pair: str = "") -> list[PlanRow]:
-    """Return a row for each decoding of some jobs, in the order in which they are run; benchmarks are added up."""
+    """Return a row for each decoding of some jobs, in the order in which they run, summed over benchmarks."""
     place = {decoding: n for n, decoding in enumerate(points_first(job.decoding for job in jobs))}
     row_of: dict[Any, PlanRow] = {}
     lengths: dict[str, int] = {}  # tokens of a prompt
@@ -52,10 +52,10 @@ def rows_of(jobs: Sequence[Job], engine: Engine, store: RecordStore, pair: str =
 
 
 def plan_evaluation(spec: EvalSpec, records: Path, gpus: Gpus | None = None, *, trace: int | None = None) -> Plan:
-    """Plan an evaluation; load no weights, write nothing. With `trace`, responses without such a trace are not cached.
+    """Plan an evaluation. Load no weights and write nothing. With `trace`, responses without it do not count as cached.
 
     Raises:
-        UserError: an unknown benchmark, or two models that do not fit together.
+        UserError: A benchmark is unknown, or the two models do not fit together.
     """
     store, benchmarks = RecordStore(records), preflight_of(spec)
     with opened(spec) as engine:
@@ -66,7 +66,7 @@ def plan_evaluation(spec: EvalSpec, records: Path, gpus: Gpus | None = None, *, 
 def plan_jobs(
     title: str, jobs: Mapping[str, Sequence[Job]], engine: Engine, store: RecordStore, gpus: Gpus | None = None
 ) -> Plan:
-    """Plan a list of jobs, by the name of their pair; load no weights."""
+    """Plan a list of jobs, by the name of their pair. Load no weights."""
     rows = [row for pair, own in jobs.items() for row in rows_of(own, engine, store, pair)]
     every = [job for own in jobs.values() for job in own]
     pair = every[0].pair
@@ -83,7 +83,7 @@ def plan_jobs(
 
 
 def longest_of(jobs: Iterable[Job], engine: Engine) -> int:
-    """Return the tokens that the longest response of some jobs can have, with its prompt."""
+    """Return the tokens of the longest possible response of some jobs, with its prompt."""
     longest = 1
     for job in jobs:
         prompts = {request.prompt for request in job.requests}

@@ -1,10 +1,11 @@
-"""Replay stored responses with one token changed, under their own noise: what becomes of the verdict?
+"""Replay stored responses with one token changed, with the same noise, to see how the verdict changes.
 
     every = Decoding(mode="replace", criterion="always")
     replay(job, [Change("tiny_medium/3", sample=0, at=17, was=5, by=every)], engine, store)
 
-The noise of a token is a function of its place, so a change is a decoding with a window of one token. What comes before
-it is stored and not decoded again; where the token comes out as it was, nothing is. All is in the response's record.
+The noise of a token is a function of its position, so a change is a decoding with a window of one token. The tokens
+before it are taken from the stored response. If the new token equals the old one, nothing is decoded. Results are
+stored in the response's record.
 """
 
 from collections.abc import Sequence
@@ -25,12 +26,10 @@ from rlvr_dir.records.replay import OWN, PROPOSED
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Name a token of a stored response that is to be another one: the token that `by` draws there, or `token` itself.
+    """Describe a change of one token of a stored response: to the token that `by` samples there, or to `token`.
 
-    `was` is the token that is there.
-
-    `by` redraws every token. `own` says that it draws from the response's own model. `noises` is how often the rest is
-    replayed under fresh noise, beside once under the response's own.
+    `was` is the stored token. `by` resamples every token. `own` means that it samples from the response's own model.
+    `noises` is how often the rest is replayed with other noise, in addition to once with the response's own.
     """
 
     problem: str
@@ -44,19 +43,19 @@ class Change:
 
     @property
     def name(self) -> str:
-        """Return whose token it is, as a `Replay` has it."""
+        """Return the origin of the new token, as a `Replay` stores it."""
         if self.by is None:
             return PROPOSED
         return OWN if self.own else _name(self.by)
 
     def draft(self, record: Record, noise: int = 0) -> Replay:
-        """Return the replay as it is before anything is known."""
+        """Return the replay before its result is known."""
         response = record.rows[self.problem, self.sample].digest
         place: dict[str, Any] = {"problem": self.problem, "sample": self.sample, "response": response}
         return Replay(**place, at=self.at, by=self.name, noise=noise, token=self.token or 0)
 
     def find(self, record: Record, noise: int = 0) -> Replay | None:
-        """Return the replay that a record holds."""
+        """Return the replay that a record contains."""
         return record.replays.get(self.draft(record, noise).key)
 
 
@@ -66,18 +65,20 @@ def _name(by: Decoding) -> str:
 
 
 def judge_of(job: Job) -> str:
-    """Return the name of who judges a job's responses and replays.
+    """Return the name of the judge of a job's responses and replays.
 
     Raises:
-        UserError: a task of lm-eval's, whose responses it scores itself.
+        UserError: The task is one of lm-eval's, which scores its responses itself.
     """
     if not job.golds:
-        raise UserError(f"task={job.task!r} is scored by lm-eval itself; accepted: a benchmark with gold answers")
+        raise UserError(
+            "is scored by lm-eval itself", argument="task", value=job.task, accepted="a benchmark with gold answers"
+        )
     return judge_name(job.grader, job.task, job.record_task)
 
 
 def undone(record: Record, change: Change, judge: str) -> list[int] | None:
-    """Return under which noises a change is still to be replayed; None where its token is still to be drawn."""
+    """Return the noises with which a change must still be replayed; None if its token must still be sampled."""
     first = change.find(record)
     token = first.token if first is not None else change.token
     if token is None:
@@ -89,12 +90,12 @@ def undone(record: Record, change: Change, judge: str) -> list[int] | None:
 
 
 def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordStore, *, progress: bool = True) -> None:
-    """Draw the tokens of changes, and replay what follows; keep each in the job's record as it is there.
+    """Sample the tokens of changes, and replay the rest of each response. Store each in the job's record at once.
 
-    What the record holds is not done again, so that it resumes where it was interrupted.
+    Replays in the record are not repeated, so an interrupted call resumes.
 
     Raises:
-        UserError: another process writes the record, the disk is full, or the task has no gold answers.
+        UserError: Another process writes the record, the disk is full, or the task has no gold answers.
     """
     judge = judge_of(job)
     requests = {(request.problem, request.sample): request for request in job.requests}

@@ -1,4 +1,4 @@
-"""How fast a pair was decoded here: a small file beside the records, which the next plan reads."""
+"""Store the measured decoding speed of a pair in a small file beside the records, for the next plan."""
 
 import json
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.files import write_file
 
-FILE = "speeds"  # no *.json, which a folder of results has
-LEAST = 2000  # tokens from which a speed is kept
+FILE = "speeds"  # not *.json, because a folder of results may contain those
+LEAST = 2000  # minimum number of tokens for a measurement
 
 
 class Speed(Stored, frozen=True):
-    """Tokens a second of a pair (`weights` is a digest of its identity), and the engine that was measured."""
+    """Store a pair's tokens per second (`weights` is a digest of its identity), and the engine that was measured."""
 
     weights: Name
     backend: Name
@@ -30,7 +30,7 @@ class Speed(Stored, frozen=True):
 
     @property
     def words(self) -> str:
-        """Return the speed and what it was measured with."""
+        """Return the speed and what it was measured with, in words."""
         parts = [self.backend, self.device]
         parts += [f"tensor_parallel_size {self.tensor_parallel_size}"] if self.tensor_parallel_size > 1 else []
         parts += [f"{self.workers} workers"] if self.workers > 1 else []
@@ -38,18 +38,18 @@ class Speed(Stored, frozen=True):
 
 
 class Speeds(Stored, frozen=True):
-    """The content of the file of speeds, the newest last."""
+    """Store the content of the file of speeds, the newest last."""
 
     speeds: tuple[Speed, ...] = ()
 
 
 def pair_digest(weights: Mapping[str, str]) -> str:
-    """Return what identifies a pair's models."""
+    """Return a digest that identifies a pair's models."""
     return digest_of(dict(weights))
 
 
 def read_speeds(records: Path) -> tuple[Speed, ...]:
-    """Return the speeds that were measured with some records; none if the file is missing or damaged."""
+    """Return the speeds that were measured with some records; empty if the file is missing or damaged."""
     try:
         return Speeds.from_file(records / FILE).speeds
     except DamagedError:
@@ -57,7 +57,7 @@ def read_speeds(records: Path) -> tuple[Speed, ...]:
 
 
 def speed_of(records: Path, weights: Mapping[str, str], engine: Any) -> Speed | None:
-    """Return the speed of a pair: with as many GPUs as `engine` (an `EngineSpec`) asks for, else the newest."""
+    """Return the speed of a pair with as many GPUs as in `engine` (an `EngineSpec`), or else the newest one."""
     own = [speed for speed in read_speeds(records) if speed.weights == pair_digest(weights)]
     gpus = engine.tensor_parallel_size, engine.workers
     alike = [speed for speed in own if (speed.tensor_parallel_size, speed.workers) == gpus]
@@ -67,7 +67,7 @@ def speed_of(records: Path, weights: Mapping[str, str], engine: Any) -> Speed | 
 def keep_speed(
     records: Path, weights: Mapping[str, str], info: Mapping[str, Any], tokens: int, seconds: float, least: int = LEAST
 ) -> None:
-    """Keep how long it took to generate some tokens, unless they are too few. A full disk is ignored here."""
+    """Store the speed of generating some tokens, unless they are too few. A full disk is ignored."""
     if tokens < max(1, least) or seconds <= 0:
         return
     facts = {name: info[name] for name in ("backend", "device", "tensor_parallel_size", "workers") if name in info}

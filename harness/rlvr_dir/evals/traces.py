@@ -1,4 +1,4 @@
-"""Rollouts with their traces: the value of every criterion at every position, scored by both models as they decode."""
+"""Decode rollouts with their traces: the values of every criterion at every position, computed while decoding."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -27,15 +27,15 @@ def traced(
     inspect_only: bool = False,
     problems: Collection[str] = (),
 ) -> list[Job]:
-    """Decode, or complete, rollouts with their traces in the record store; `rollouts` reads them back.
+    """Decode rollouts with their traces into the record store, or add missing traces. `rollouts` reads them back.
 
-    The tokens are those of an evaluation without traces, so a record serves both; what it holds without a trace is
-    decoded once more. `top` most likely tokens of each model are kept. Responses that are `inspect_only` count
-    in no result of its record, which other commands may have made. `problems` are the ids of those that are asked, by
-    default all of the spec's.
+    The tokens are those of an evaluation without traces, so a record serves both. Responses stored without a trace are
+    decoded once more. The `top` most likely tokens of each model are stored. Responses that are `inspect_only` count in
+    no result of the record, which other commands may have made. `problems` are the ids of the problems to decode, by
+    default all.
 
     Raises:
-        UserError: what `evaluate` refuses; an id that no problem of the spec has.
+        UserError: As for `evaluate`, or an id is unknown.
     """
     benchmarks, store = preflight_of(spec), RecordStore(records)
     with showing(progress), opened(spec, engine) as engine:
@@ -48,14 +48,17 @@ def traced(
 
 
 def _of_problems(jobs: Sequence[Job], problems: Collection[str]) -> list[Job]:
-    """Return the jobs that ask these problems, with their requests alone."""
+    """Return the jobs for these problems, with their requests only."""
     ids = {
         request.problem: request.problem.removeprefix(f"{job.record_task}/") for job in jobs for request in job.requests
     }
     if wrong := [problem for problem in problems if problem not in {*ids, *ids.values()}]:
         first = ", ".join([*dict.fromkeys(ids.values())][:5])
         raise UserError(
-            f"problem={wrong[0]!r} is not known; accepted: ids of the tasks' problems, which begin: {first}"
+            "is not known",
+            argument="problem",
+            value=wrong[0],
+            accepted=f"ids of the tasks' problems, of which the first are {first}",
         )
     asked = {full for full, short in ids.items() if {full, short} & {*problems}}
     parts = [(job, tuple(request for request in job.requests if request.problem in asked)) for job in jobs]
@@ -73,7 +76,7 @@ def trace_of(rollout: Row) -> Trace:
     """Return the trace that a rollout was stored with.
 
     Raises:
-        ValueError: it was stored without one.
+        ValueError: It was stored without one.
     """
     if (table := rollout.trace) is None:
         raise ValueError(f"{rollout.problem} sample {rollout.sample} has no trace")
@@ -88,14 +91,14 @@ def criterion_values(
     engine: Engine | None = None,
     progress: bool = True,
 ) -> dict[Decoding, dict[Gate, np.ndarray]]:
-    """Return the values of criteria at every position of the rollouts of a spec: of the token proposed there.
+    """Return the values of criteria at every position of the rollouts of a spec, for the token proposed there.
 
     Returns:
-        By decoding and gate, as it is `asked`, (positions,) float32: all tokens of all responses, tasks and problems
-        in order. Of a decoding with a gate its own, of others (base's own generation, say) the `gates`.
+        By decoding and gate, as it is `asked`, (positions,) float32: all tokens of all responses, tasks and problems in
+            order. A decoding with a gate has its own; others (such as base's own generation) have the `gates`.
 
     Raises:
-        UserError: a gate whose value a trace does not tell.
+        UserError: A trace does not contain what a gate needs.
     """
     parts: dict[Decoding, dict[Gate, list[np.ndarray]]] = {
         decoding: {gate.without_threshold(): [] for gate in (gates if decoding.gate is None else (decoding.gate,))}

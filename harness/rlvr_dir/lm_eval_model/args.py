@@ -30,8 +30,8 @@ REQUEST_ARGUMENTS = (
     *Presentation.model_fields,
 )  # fmt: skip
 CACHE_REFUSAL = (
-    "use_cache is refused: lm-eval's response cache knows neither the models nor tau and gamma nor the sample, "
-    "so it would return one response for all samples and all settings"
+    "is not supported: lm-eval's cache does not distinguish models, tau, gamma or samples, so it would return one "
+    "response for all of them"
 )
 # Where the stock command keeps rollouts and logs results, as `rlvr-dir eval` does; `off` declines.
 PLACES = {"records": "runs/records", "tracking": os.environ.get("RLVR_DIR_TRACKING_URI") or "runs"}
@@ -71,7 +71,7 @@ _INSTEAD = {
     "think_end_token": "nothing: the last box of a response counts, whatever was thought before it",
     **dict.fromkeys(("tokenizer", "tokenizer_mode", "tokenizer_revision", "use_fast_tokenizer"), _TOKENIZER),
     **dict.fromkeys(("add_bos_token", "prefix_token_id"), "nothing: the tokenizer and its chat template say it"),
-    **dict.fromkeys(("truncation", "truncation_side"), "nothing: a prompt that does not fit is refused"),
+    **dict.fromkeys(("truncation", "truncation_side"), "nothing: a prompt that is too long is an error"),
     **dict.fromkeys(("peft", "lora_local_path", "max_lora_rank"), _ADAPTER),
     "delta": "base=… and pretrained=…, two whole checkpoints",
     "subfolder": "pretrained=FOLDER/SUBFOLDER",
@@ -161,7 +161,8 @@ def _with_template_kwargs(args: dict[str, Any]) -> dict[str, Any]:
             template_kwargs if isinstance(template_kwargs, dict) else template_kwargs.chat_template_kwargs
         ).items():
             if kwargs.setdefault(key, value) != value:
-                raise UserError(f"{name}: {key}={value!r} and {key}={kwargs[key]!r} contradict each other; drop one")
+                problem = f"{name}: {key}={value!r} and {key}={kwargs[key]!r} contradict each other"
+                raise UserError(problem, argument=key, hint="Remove one of them")
     return {**args, TEMPLATE_KWARGS[0]: kwargs} if kwargs else args
 
 
@@ -183,9 +184,10 @@ def prepare(config: Any) -> tuple[list[Any], bool]:
     """
     sys.excepthook = one_line(sys.excepthook, config.model_args or {})
     if config.use_cache:
-        raise UserError(CACHE_REFUSAL)
+        raise UserError(CACHE_REFUSAL, argument="use_cache", value=config.use_cache)
     if config.cache_requests:
-        raise UserError("cache_requests is refused: its key knows neither the data file nor the prompt of a task")
+        problem = "is not supported: lm-eval's cache does not distinguish data files or prompts of a task"
+        raise UserError(problem, argument="cache_requests", value=config.cache_requests)
     if config.limit is not None and config.limit <= 0:
         raise UserError(
             f"limit={config.limit:g} is not allowed", accepted="a number of problems, or a share between 0 and 1"

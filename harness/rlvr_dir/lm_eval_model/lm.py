@@ -223,7 +223,7 @@ class RlvrDirLM(LM):
     def set_cache_hook(self, cache_hook: Any) -> None:
         """Refuse lm-eval's response cache; `rlvr_dir` runs under the stock command refuse it earlier still."""
         if getattr(cache_hook, "dbdict", None) is not None:
-            raise UserError(CACHE_REFUSAL)
+            raise UserError(f"use_cache {CACHE_REFUSAL}", argument="use_cache")
         super().set_cache_hook(cache_hook)
 
     def loglikelihood(self, requests: list[Any]) -> NoReturn:

@@ -1,5 +1,5 @@
-"""The mathematics of decoding with two models, and of training: pure functions on torch tensors, no I/O.
+"""Compute decoding with two models, and the advantages of training: pure functions on torch tensors, no I/O.
 
-`algorithm.decide` is Algorithm 1 for a batch whose rows each have their own `rule.Rule`; what makes a criterion, a
-pair of policies is in `gates` and `combine`. `reweighting` has the ways of training, `advantages` Lemma 1.
+`algorithm.decide` is Algorithm 1 for a batch in which each row has its own `rule.Rule`. `gates` contains the criteria,
+and `combine` what makes a pair of policies. `reweighting` contains the training methods, and `advantages` Lemma 1.
 """

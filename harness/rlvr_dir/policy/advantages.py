@@ -1,19 +1,21 @@
-"""Advantages of a training batch beside their reweighting (`rlvr_dir.policy.reweighting`): which groups teach, DAPO's
-length penalty, which tokens the clipped loss learns from, and Lemma 1.
+"""Compute the advantages of a training batch, except for their reweighting (`rlvr_dir.policy.reweighting`).
 
-Responses are rows, the `samples` responses of a group adjoining. `logp` is (n, tokens): the log-probability of each
-written token at the sampling temperature, before any top-p; `mask` is (n, tokens), 1 on response tokens.
+This module decides which groups are informative, computes DAPO's length penalty, finds the tokens that the clipped loss
+learns from, and implements Lemma 1.
+
+Responses are rows, and the `samples` responses of a group are adjacent. `logp` is (n, tokens): the log-probability of
+each written token at the sampling temperature, before any top-p. `mask` is (n, tokens), 1 on response tokens.
 """
 
 import torch
 
 
 def mixed_groups(accuracy: torch.Tensor, samples: int) -> torch.Tensor:
-    """Find the groups with right and wrong responses; in others every advantage is 0 (DAPO's dynamic sampling).
+    """Find the groups with right and wrong responses. In others every advantage is 0 (DAPO's dynamic sampling).
 
     Args:
-        accuracy: (groups x samples,) 1.0 for right, 0.0 for wrong, NaN for ungraded. The accuracy alone: with a
-            length penalty in it, groups of wrong responses of different lengths would pass for mixed.
+        accuracy: (groups x samples,) 1.0 for right, 0.0 for wrong, NaN for ungraded. It must not include a length
+            penalty, or groups of wrong responses with different lengths would count as mixed.
 
     Returns:
         (groups,) bool.
@@ -25,7 +27,7 @@ def mixed_groups(accuracy: torch.Tensor, samples: int) -> torch.Tensor:
 def overlong_penalty(lengths: torch.Tensor, limit: int, buffer: int) -> torch.Tensor:
     """Return DAPO's soft penalty of lengths in tokens: (n,) -> (n,).
 
-    Its eq. 13: 0 up to limit - buffer, then linear, -1 from `limit` on.
+    By its eq. 13, the penalty is 0 up to limit - buffer, then linear, and -1 from `limit` on.
     """
     return -((lengths.float() - (limit - buffer)) / buffer).clamp(0.0, 1.0)
 
@@ -36,7 +38,7 @@ def gradient_coefficient(
     """Return the l1 norm of each unclipped token's gradient with respect to the logits, 2 |r A| (1 - pi): Lemma 1.
 
     Args:
-        logp: (n, tokens) of the policy that is being trained.
+        logp: (n, tokens), by the policy that is being trained.
         advantages: (n, tokens), or (n, 1).
         ratio: pi / pi_old; 1 before the first update on a batch.
     """
@@ -48,7 +50,8 @@ def unclipped(
 ) -> torch.Tensor:
     """Return where the clipped objective has a gradient: two (n, tokens) -> (n, tokens) bool.
 
-    ratio <= 1 + high if A > 0; 1 - low <= ratio <= dual if A < 0, with no upper limit where `dual` is None.
+    The condition is ratio <= 1 + high if A > 0, and 1 - low <= ratio <= dual if A < 0. If `dual` is None, the latter
+    has no upper limit.
     """
     upper = torch.full_like(ratio, float("inf") if dual is None else dual)
     upper = torch.where(advantages > 0, 1 + high, upper)

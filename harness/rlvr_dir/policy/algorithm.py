@@ -1,11 +1,12 @@
-"""Algorithm 1 for a batch: the primary proposes a token; where the gate holds, it is redrawn.
+"""Run Algorithm 1 for a batch: the primary model proposes a token, and a flagged token is resampled.
 
-Two choices make a redraw. The decider says whether the flagged token is dropped: the gate alone drops it always; base
-or RL draws a token of its own, and the flagged one stays if it is the same; a coin drops a share. The writer (base, RL
-or pi_extra) then draws from its distribution without that token. Without a decider the writer's one draw does both.
+A resample needs two choices. The decider chooses whether the flagged token is dropped. The gate as decider always drops
+it. If base or RL decides, that model samples a token, and the flagged one is kept if it is the same. A coin drops a
+share of the flagged tokens. The writer (base, RL or pi_extra) then samples from its distribution without the dropped
+token. Without a decider, one sample of the writer makes both choices.
 
-All of it is masks and known rows: no value is looked at, so a GPU is never waited for, and a row's result does not
-depend on its batch.
+Everything is computed with masks and rows known in advance. No value is read on the host, so the host never waits for a
+GPU, and a row's result does not depend on its batch.
 """
 
 from collections.abc import Mapping
@@ -25,12 +26,12 @@ from rlvr_dir.policy.trace import traced
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Hold what was decided at one position of each row; all (n,)."""
+    """The decision at one position of each row; all fields are (n,)."""
 
-    token: Tensor  # int64, the token to emit
-    proposed: Tensor  # int64, the primary's draw
-    replaced: Tensor  # bool: the gate held, and the token was redrawn
-    delta_logp: Tensor  # float32, of the proposed token, in nats; NaN: a model's logits, or the gate's value, are none
+    token: Tensor  # int64, the token to write
+    proposed: Tensor  # int64, the token that the primary proposed
+    replaced: Tensor  # bool: the gate flagged the token, which was resampled
+    delta_logp: Tensor  # float32, of the proposed token, in nats; NaN: invalid logits, or an invalid value of the gate
     delta_logp_written: Tensor  # float32, of `token`
     trace: Tensor | None = None  # (traced rows, columns(top)) float32, see `trace.py`
 
@@ -46,22 +47,22 @@ def decide(
     requests: Requests,
     combination: Combination = PAIR,
 ) -> Decision:
-    """Take one step of Algorithm 1 for n rows.
+    """Run one step of Algorithm 1 for n rows.
 
     Args:
-        logits: of each role of the combination, (n, padded vocabulary), any float type.
-        rules, requests: of the n rows.
+        logits: For each role of the combination, (n, padded vocabulary), any float type.
+        rules, requests: Those of the n rows.
 
     Returns:
-        Decision, on the logits' device. Where a model's logits are no distribution (a NaN or +inf among them, or
-        nothing but -inf) `delta_logp` is NaN, and the row's token, one of the vocabulary, means nothing.
+        Decision, on the logits' device. If a model's logits do not form a distribution (one is NaN or +inf, or all are
+            -inf), `delta_logp` is NaN, and the row's token is an arbitrary one of the vocabulary.
     """
     base, rl = (cut(policy, combination.vocab) for policy in combination.policies(logits, rules.rl_alone))
     policies = Policies(base, rl, rules)
     proposed = draw(weights(policies.primary, rules), rules.top_p, requests.noise(PROPOSE))
     delta_logp = policies.delta_logp(proposed)
 
-    value = torch.zeros(rules.n, dtype=torch.float64, device=base.device)  # without a gate tau is infinite
+    value = torch.zeros(rules.n, dtype=torch.float64, device=base.device)  # infinite tau: no gate
     redrawn, redraw = proposed.clone(), requests.noise(REDRAW)
     for gate, rows in rules.gates:
         step = Step(rows, requests, proposed, policies, {"delta_logp": delta_logp})
@@ -79,7 +80,7 @@ def decide(
             decider, theirs = decided.of(rows.of(policies.decider)), own.of(decided)
             flagged, u = decided.of(rows.of(proposed)), decided.of(noise)
             kept = draw(weights(decider, theirs), theirs.top_p, u) == flagged
-            if theirs.coins.rows:  # the smaller u is, the likelier is what a model draws: a coin keeps there, too
+            if theirs.coins.rows:  # a smaller u draws a more likely token; a coin keeps tokens there, too
                 theirs.coins.write(kept, theirs.coins.of(u < 1 - theirs.rate))
             decided.write(drawn, torch.where(kept, flagged, decided.of(drawn)))
         rows.write(redrawn, torch.where(own.draws_target, drawn, rows.of(redrawn)))

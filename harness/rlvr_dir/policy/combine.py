@@ -1,7 +1,7 @@
-"""Which two policies a request is decided between, made of the logits of the models that an engine runs.
+"""Make the two policies of a request from the logits of the models that an engine runs.
 
-What follows, gates, targets and draws, knows two policies and no model. A new way is a class with `roles` and
-`policies`; an engine runs the models of these roles and hands on their logits.
+Gates, targets and draws work with two policies and do not know models. To add another combination, write a class with
+`roles` and `policies`. An engine runs the models of these roles and passes their logits.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,26 +14,26 @@ from torch.nn.functional import pad
 
 
 def cut(x: Tensor, width: int | None) -> Tensor:
-    """Return the first columns of (rows, columns), `width` of them; all for None."""
+    """Return the first `width` columns of (rows, columns); all of them if `width` is None."""
     return x if width is None or x.shape[1] <= width else x[:, :width]
 
 
 @dataclass(frozen=True)
 class Combination:
-    """Base and RL as they are; RL twice where it is paired with itself.
+    """Base and RL unchanged; if RL is paired with itself, RL twice.
 
-    Columns beyond `vocab` are padding, as are those that not all models have.
+    Columns from `vocab` on are padding. Columns that not all models have are dropped, too.
     """
 
     vocab: int | None = None  # real tokens
     roles: ClassVar[tuple[str, ...]] = ("base", "rl")
 
     def policies(self, logits: Mapping[str, Tensor], alone: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the logits that stand for base and for RL.
+        """Return the logits of the two policies, base's first.
 
         Args:
-            logits: of each role, (rows, padded vocabulary).
-            alone: (rows,) bool, those that RL writes by itself.
+            logits: For each role, (rows, padded vocabulary).
+            alone: (rows,) bool, the rows that RL writes by itself.
         """
         rl = logits["rl"]
         base = logits.get("base", rl)
@@ -43,18 +43,18 @@ class Combination:
 
 @dataclass(frozen=True)
 class TransferredPair(Combination):
-    """The change of the pair carried over to a recipient: proxy tuning (arXiv 2401.08565), as two policies again.
+    """Apply the change from base to RL to a recipient model: proxy tuning (arXiv 2401.08565), as two policies.
 
     The recipient's distribution times the ratio of the pair's, pi ∝ pi_recipient (pi_RL / pi_base)^lambda, is for
-    lambda = 1 a policy of its own, with logits l_recipient + l_RL - l_base. It takes RL's place, and the recipient
-    base's: then `Delta log p` is how far the carried change moves a token, and extrapolation with gamma is
-    lambda = 1 + gamma.
+    lambda = 1 a policy with logits l_recipient + l_RL - l_base. It replaces RL, and the recipient replaces base. Then
+    `Delta log p` measures how far the transferred change moves a token, and extrapolation with gamma is lambda = 1 +
+    gamma.
     """
 
     roles: ClassVar[tuple[str, ...]] = ("base", "rl", "recipient")
 
     def policies(self, logits: Mapping[str, Tensor], alone: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the recipient's logits, and those with the pair's change, float32."""
+        """Return the recipient's logits, and those with the pair's change added, float32."""
         width = min(self.vocab or logits["rl"].shape[1], *(logit.shape[1] for logit in logits.values()))
         base, rl, recipient = (cut(logits[role], width).float() for role in self.roles)
         return recipient, recipient + (rl - base)
@@ -62,15 +62,15 @@ class TransferredPair(Combination):
 
 @dataclass(frozen=True)
 class AddedTokens(Combination):
-    """Tokens from `shared` to `vocab` are RL's alone: only rows that RL writes by itself may have them.
+    """Tokens from `shared` to `vocab` belong to RL only, so only rows that RL writes by itself may contain them.
 
-    Base has no probability for them. In every row where the two are compared, neither has RL.
+    Base has no probability for these tokens. In rows that compare the two models, neither can write them.
     """
 
     shared: int = 0
 
     def policies(self, logits: Mapping[str, Tensor], alone: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return both models' logits, -inf where a row may not have a token; RL's width in multiples of 16.
+        """Return both models' logits, -inf where a row may not have a token; RL's width is a multiple of 16.
 
         A GPU reads 16 bytes at once.
         """
@@ -90,9 +90,9 @@ def combination_of(roles: Iterable[str], vocab: int | None = None, shared: int |
     """Return how the logits of the models with these roles become two policies.
 
     Args:
-        roles: one alone is a model that is paired with itself.
-        vocab: real tokens of RL; None: padding is kept.
-        shared: of these, those that base knows as well; None: all.
+        roles: A single role is a model that is paired with itself.
+        vocab: The number of RL's real tokens; None keeps the padding.
+        shared: How many of these base knows as well; None: all.
     """
     if vocab and shared and shared < vocab:
         return AddedTokens(vocab, shared)

@@ -1,18 +1,18 @@
-"""`decide` as four kernel launches, which read the logits twice and never wait for the host.
+"""Run `decide` as four kernel launches, which read the logits twice and never wait for the host.
 
-    summarise   one tile of one row: maxima and sums for every normaliser, entropy and divergence
+    summarise   reads one tile of one row: maxima and sums for every normaliser, entropy and divergence
     normalise   joins a row's tiles, in a fixed order
-    gather      one tile again: the integer mass of every token under the primary and under the target; the few tokens
-                that are likelier than 2^-10 are listed (at most 1024 can be)
-    decide      one row: the proposal, its statistic against the threshold, the new draw. The listed tokens nearly
-                always settle a draw; where they do not, the row's masses are counted into bins, and the bins that
-                matter into finer ones. Of a row that is greedy `gather` has found the token: the largest logit, of
-                equal ones the first
+    gather      reads one tile again: the integer mass of every token under the primary and under the target. It lists
+                the few tokens with a probability above 2^-10 (there can be at most 1024)
+    decide      handles one row: the proposal, its statistic against the threshold, the new draw. The listed tokens
+                nearly always determine a draw. If they do not, the row's masses are counted into bins, and the bins
+                that matter into finer ones. For a greedy row `gather` has found the token: the first one with the
+                largest logit
 
-The kernels know statistics and no gate. Rows whose gate looks at policies torch decides by itself.
+The kernels implement statistics, not gates. Rows whose gate needs whole policies are decided by torch.
 
-`force` is the fifth. Masses are integers, so a row's result does not depend on the batch, nor on the rank of a tensor
-parallel engine. `kernels.py` has the kernels; it is imported at the first launch, since it needs Triton.
+`force` is the fifth kernel. Masses are integers, so a row's result does not depend on the batch or on the rank of a
+tensor parallel engine. The kernels are in `kernels.py`, which is imported at the first launch because it needs Triton.
 """
 
 import importlib.util
@@ -31,9 +31,9 @@ from rlvr_dir.policy.table import by_torch, columns
 from rlvr_dir.policy.target import Policies
 from rlvr_dir.policy.trace import traced
 
-AT_ONCE = 32  # rows that torch decides together: a sorted policy with its sums in float64 takes much memory
-REGISTERS = 64  # a thread of the kernels that read all logits: then two of their programs fit a multiprocessor, not one
-TILE = 4096  # columns read at once; sums of floats, and so the last digits of a mass, depend on it
+AT_ONCE = 32  # rows that torch decides together: float64 sums over a sorted policy take much memory
+REGISTERS = 64  # per thread of the kernels that read all logits, so that two programs fit on a multiprocessor
+TILE = 4096  # columns read at once; float sums, and so the last digits of a mass, depend on it
 
 
 def fused_available(device: torch.device | str) -> bool:
@@ -43,9 +43,10 @@ def fused_available(device: torch.device | str) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that torch decides together: on a GPU always `AT_ONCE`, of which the first `meant` are meant.
+    """Rows that torch decides together. On a GPU there are always `AT_ONCE` of them, and only the first `meant` count.
 
-    A sum's last bits depend on how many rows are summed at once, and so would a token on who else is in the batch.
+    The last bits of a sum depend on how many rows are summed at once. With a varying number, a token would depend on
+    the other requests in the batch.
     """
 
     rows: Rows
@@ -53,13 +54,13 @@ class Part:
     rules: Rules
 
     def write(self, x: Tensor, out: Tensor) -> Tensor:
-        """Return x with the rows that are meant overwritten."""
+        """Return x with the rows that count overwritten."""
         return x.index_copy(0, self.rows.index[: self.meant], out[: self.meant])
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a batch of rules comes to: made once, so that no step copies anything to the device."""
+    """The work for a batch of rules. It is prepared once, so that no step copies anything to the device."""
 
     table: Tensor  # (n, COLUMNS) float64
     parts: Sequence[Part]
@@ -67,7 +68,7 @@ class Work:
 
     @classmethod
     def of(cls, rules: Rules) -> "Work":
-        """Part the rows of a batch."""
+        """Divide the rows of a batch between the kernels and torch."""
         device = rules.table.device
         apart = [i for i, rule in enumerate(rules.rules) if by_torch(rule)]
         table = to_device([columns(rule) for rule in rules.rules], torch.float64, device)
@@ -92,13 +93,13 @@ _WORK: WeakKeyDictionary[Rules, Work] = WeakKeyDictionary()
 def decide_fused(
     logits: Mapping[str, Tensor], rules: Rules, requests: Requests, combination: Combination = PAIR
 ) -> Decision:
-    """Take one step of Algorithm 1 for n rows: what `decide` does, and takes.
+    """Run one step of Algorithm 1 for n rows, like `decide` and with the same arguments.
 
-    It decides the same tokens, unless a draw meets a step of the cumulative mass, or a statistic its threshold, to the
-    last digits of float32.
+    The tokens are the same as those of `decide`, unless a draw falls on a step of the cumulative mass, or a statistic
+    equals its threshold, within the last digits of float32.
 
     Raises:
-        ValueError: shapes that differ, or columns that are not side by side in memory.
+        ValueError: The shapes differ, or columns are not adjacent in memory.
     """
     work = _WORK.get(rules)
     if work is None:
@@ -133,15 +134,15 @@ def force(
 ) -> Tensor:
     """Leave one finite logit in each row, on the decided token: band (1 + replaced + changed) + delta log p.
 
-    Where delta log p is NaN it is 4 band. Rows whose token changed keep two more, on the first ids other than the
-    decided token's: those of the channel's `encode_proposal`.
+    If delta log p is NaN, the number is 4 band. Rows whose token changed keep two more numbers, on the first ids other
+    than the decided token's: those of the channel's `encode_proposal`.
 
     Args:
-        logits: (n, padded vocabulary), each row's columns side by side in memory; changed in place.
-        decision: of these rows.
-        decided: (n,) bool, the rows that are meant; by default all. The others are left as they are.
-        band, limit: of the number; delta log p is cut to [-limit, limit].
-        beside: the offset and the step of the proposed id's number, then those of the written token's delta log p.
+        logits: (n, padded vocabulary), each row's columns adjacent in memory; changed in place.
+        decision: The decision for these rows.
+        decided: (n,) bool, the rows to change; by default all. Others stay unchanged.
+        band, limit: Of the number; delta log p is clipped to [-limit, limit].
+        beside: The offset and the step of the proposed id's number, then those of the written token's delta log p.
 
     Returns:
         The same `logits`.
@@ -169,7 +170,7 @@ def run_kernels(
     tile: int = TILE,
     chunk: int = 8,
 ) -> tuple[Decision, Tensor, Tensor]:
-    """Launch the kernels of one step, for rules as in `Work.table`; errors are those of `decide_fused`.
+    """Launch the kernels of one step, for rules as in `Work.table`. Errors are those of `decide_fused`.
 
     Returns:
         The decision; the constants of the rows, (n, kernels.CONSTANTS) float32; the masses' totals, (n, 2) int64.
@@ -195,7 +196,7 @@ def run_kernels(
     replaced, delta, written = empty(n, dtype=torch.bool), *(empty(n, dtype=torch.float32) for _ in range(2))
     if n:
         logits, sizes = (base_logits, rl_logits), (vocab, width, base_logits.stride(0), rl_logits.stride(0))
-        exact = {"enable_fp_fusion": False}  # one mass, wherever it is computed
+        exact = {"enable_fp_fusion": False}  # a mass is the same number in every kernel
         reading = {"TILE": tile, "num_warps": 16, **exact, **({} if torch.version.hip else {"maxnreg": REGISTERS})}
         kernels.summarise[(n, tiles)](*logits, table, partials, *sizes, tiles, **reading)
         kernels.normalise[(n,)](

@@ -1,12 +1,13 @@
 # ruff: noqa: ANN001, ANN201, ANN202
-"""Algorithm 1's decision as Triton kernels. `fused.py` launches them; what they compute is said there.
+"""Implement the decision of Algorithm 1 as Triton kernels. `fused.py` launches them and explains what each computes.
 
-Mass. The probability p of a token under a policy is stored as the integer floor(2^60 p), cut from a float32. Sums of
-integers do not depend on their order, so a nucleus, and a draw from it, are exact and the same for any tile size,
-batch, or rank. Likelier tokens have larger masses, so the float's bits order the tokens; equal ones are in order of id.
+Mass. The probability p of a token under a policy is stored as the integer floor(2^60 p), truncated from a float32. Sums
+of integers do not depend on their order, so a nucleus, and a draw from it, are exact and the same for any tile size,
+batch or rank. More likely tokens have larger masses, so the float's bits order the tokens. Tokens of equal mass are
+ordered by id.
 
-A number of a row that two kernels need is computed once and stored; a token's mass is computed where it is needed by
-one function, `_mass`, without fused multiply-adds, so that it is the same number everywhere.
+A number of a row that two kernels need is computed once and stored. A token's mass is always computed by the same
+function, `_mass`, without fused multiply-adds, so that it is the same number everywhere.
 """
 
 import triton
@@ -14,23 +15,23 @@ import triton.language as tl
 
 from rlvr_dir.policy.table import COLUMNS, STATISTICS
 
-# What one tile of columns contributes, and the constants of a row: columns of two float32 tables.
+# The results of one tile of columns, and the constants of a row: columns of two float32 tables.
 PARTIALS = 12  # maxima of base, RL and the extrapolation; four sums of weights; two entropies; two divergences;
 #                the maximum of RL where base cannot give the token
 CONSTANTS = 25
 STATISTICS_AT = 16  # of these: entropy of base and of RL, KL(RL || base), KL(base || RL)
 
-CANDIDATES = 1024  # as many tokens of a row at most have a mass of 2^50, which is a probability of 2^-10
+CANDIDATES = 1024  # most tokens of a row that can have a mass of 2^50 or more, which is a probability of 2^-10
 BINS = 2048  # of masses by their upper bits: 60 powers of two (and 1 itself), each in 32 parts
 
 _CANDIDATES, _BINS = tl.constexpr(CANDIDATES), tl.constexpr(BINS)
 _PARTIALS, _CONSTANTS, _STATISTICS = tl.constexpr(PARTIALS), tl.constexpr(CONSTANTS), tl.constexpr(STATISTICS_AT)
 _UNIT = tl.constexpr(2.0**60)
 _LIKELY = tl.constexpr(2.0**50)
-_LEAST = tl.constexpr(0x3F800000)  # bits of the float 1.0, the least mass that counts
-_FINE = tl.constexpr(512)  # parts of a bin, and parts of these: 11 + 9 + 9 bits name a mass
+_LEAST = tl.constexpr(0x3F800000)  # bits of the float 1.0, the least nonzero mass
+_FINE = tl.constexpr(512)  # parts of a bin, and parts of these: 11 + 9 + 9 bits identify a mass
 
-_BASE, _RL, _EXTRA = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # which logits a policy is made of
+_BASE, _RL, _EXTRA = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # the logits that a policy is made of
 _COLUMNS = tl.constexpr(len(COLUMNS))
 
 _DELTA, _ABS_DELTA = tl.constexpr(STATISTICS.index("delta_logp")), tl.constexpr(STATISTICS.index("abs_delta_logp"))
@@ -97,8 +98,8 @@ def summarise(
     of_r = (r - at_r) * rate
     weight_b = _weight(of_b, b)
     weight_r = _weight(of_r, r)
-    # A token that base cannot give but RL can has no ratio: beyond RL (gamma above 0) it keeps its RL weight, between
-    # the two it has none. At the ends, gamma 0 and -1, the target is RL and base.
+    # A token that RL can write but base cannot has no ratio. Beyond RL (gamma above 0) it keeps its RL weight. Between
+    # the two models it has none. At the ends, gamma 0 and -1, the target is RL and base.
     ratio = (r - b) * rate
     beyond_rl = tl.where(gamma > 0.0, 1, 0)
     alone = (b == -float("inf")) & (beyond_rl != 0)
@@ -124,7 +125,7 @@ def summarise(
 
 @triton.jit
 def _joined(weights, sums, scale):
-    """Add up the tiles' sums, each brought to the row's maximum; a tile without weight counts nothing."""
+    """Add up the tiles' sums, each rescaled to the row's maximum; a tile without weight contributes nothing."""
     return tl.sum(tl.where(scale * weights == 0.0, 0.0, scale * sums), 0)
 
 
@@ -161,7 +162,7 @@ def normalise(rules, partials, constants, counts, totals, vocab, tiles, TILES: t
     weight_r = _joined(sum_r, sum_r, scale_r)
     weight_e = _joined(sum_e, sum_e, scale_e)
     alone = _joined(sum_alone, sum_alone, scale_r)
-    # log Z of RL less that of base, in the logits' own scale divided by the temperature
+    # log Z of RL minus that of base, in the logits' own scale divided by the temperature
     log_b, log_r = tl.log(weight_b), tl.log(weight_r)
     shift = (r - b) * rate + (log_r - log_b)
     mean_b = _joined(sum_b, own_b + sum_b * ((most_b - b) * rate), scale_b) / weight_b
@@ -178,13 +179,13 @@ def normalise(rules, partials, constants, counts, totals, vocab, tiles, TILES: t
     tl.store(out + _STATISTICS + 2, _joined(sum_r, ratio_r, scale_r) / weight_r - shift)
     tl.store(out + _STATISTICS + 3, _joined(sum_b, ratio_b, scale_b) / weight_b + shift)
 
-    # A policy: its kind, then maximum and factor of its tokens, then those of tokens that base cannot give.
+    # A policy has a kind, a maximum and factor for its tokens, and those for tokens that base cannot write.
     tl.store(out + 5, tl.where(proposes_rl, _RL, _BASE).to(tl.float32))
     tl.store(out + 6, tl.where(proposes_rl, r, b))
     tl.store(out + 7, (1.0 / tl.where(proposes_rl, weight_r, weight_b)) * _UNIT)
     tl.store(out + 8, r)
     tl.store(out + 9, 0.0)
-    # log of the mass of either kind of token, RL's own total being 1
+    # log of the mass of either kind of token, if RL's total is 1
     both = (e - r) * rate - gamma * shift + tl.log(weight_e) - log_r
     single = tl.log(alone) - log_r
     top = tl.maximum(both, single)
@@ -197,9 +198,9 @@ def normalise(rules, partials, constants, counts, totals, vocab, tiles, TILES: t
     tl.store(out + 12, tl.where(weight_e == 0.0, 0.0, factor) * _UNIT)
     tl.store(out + 13, r)
     tl.store(out + 14, tl.where(alone == 0.0, 0.0, share_single / total / alone) * _UNIT)
-    tl.store(out + 15, draws_target.to(tl.float32))  # is the target ever drawn from?
+    tl.store(out + 15, draws_target.to(tl.float32))  # whether the target is ever sampled from
 
-    # Where nothing is drawn: the largest score of either policy, and what a token that base cannot give scores more.
+    # For greedy rows: the largest score of either policy, and the added score of a token that base cannot write.
     beyond = tl.where(gamma > 0.0, gamma * shift / rate, -float("inf"))
     tl.store(out + 20, tl.where(greedy, 1.0, 0.0))
     tl.store(out + 21, tl.where(proposes_rl, r, b))
@@ -214,7 +215,7 @@ def normalise(rules, partials, constants, counts, totals, vocab, tiles, TILES: t
 
 @triton.jit
 def _mass(b, r, kind, gamma, rate, most, factor, most_single, factor_single):
-    """Return 2^60 times the probability of tokens with these logits, float32; below 1 it counts as nothing."""
+    """Return 2^60 times the probability of tokens with these logits, float32; values below 1 count as 0."""
     x = tl.where(kind == _BASE, b, r)
     extra = kind == _EXTRA
     single = extra & (b == -float("inf"))
@@ -235,9 +236,9 @@ def _policy_mass(b, r, row_constants, policy):
 
 @triton.jit
 def _score(b, r, own, policy):
-    """Return logits that are in the order of the tokens' probabilities under a row's primary (policy 0) or target (1).
+    """Return logits in the order of the tokens' probabilities under a row's primary (policy 0) or target (1).
 
-    Base's and RL's are as they are, to the bit; those of an extrapolation lack its normaliser.
+    Those of base and RL are unchanged, bit for bit; those of an extrapolation are not normalised.
     """
     kind = tl.load(own + 5 + 5 * policy).to(tl.int32)
     extra = kind == _EXTRA
@@ -253,14 +254,14 @@ def gather(
 ):  # fmt: skip
     """Add up one tile's masses under both policies, and list its likely tokens, in any order. Grid (n, tiles).
 
-    Of a row that is greedy nothing is listed: the id of its most likely token takes the place of the count.
+    For a greedy row nothing is listed. The id of its most likely token replaces the count.
     """
     i = tl.program_id(0).to(tl.int64)
     own = constants + i * _CONSTANTS
     primary, target = tl.load(own + 5).to(tl.int32), tl.load(own + 10).to(tl.int32)
     redraws = tl.load(own + 15).to(tl.int32) != 0
     greedy = tl.load(own + 20).to(tl.int32)
-    width_b = tl.where((primary == _BASE) | (redraws & (target != _RL)), width, 0)  # what no policy needs is not read
+    width_b = tl.where((primary == _BASE) | (redraws & (target != _RL)), width, 0)  # skip what no policy needs
     width_r = tl.where((primary == _RL) | redraws, width, 0)
     column = tl.program_id(1) * TILE + tl.arange(0, TILE)
     b = tl.load(base + i * base_stride + column, mask=column < width_b, other=-float("inf")).to(tl.float32)
@@ -289,13 +290,13 @@ def _integer_mass(key):
 
 @triton.jit
 def _product(bits, mass):
-    """Compute floor(u mass) for u = bits / 2^53: the point that a draw walks to; exact."""
+    """Compute floor(u mass) for u = bits / 2^53 exactly: the cumulative mass at which a draw stops."""
     return tl.umulhi(bits << 11, mass.to(tl.uint64)).to(tl.int64)
 
 
 @triton.jit
 def _tile(base_row, rl_row, start, vocab, width, own, policy, TILE: tl.constexpr):
-    """Return a tile's columns, masses, and the masses' places in order: 0 for a mass of 1 and up; below 0 for less."""
+    """Return a tile's columns, masses, and the masses' ranks: 0 for a mass of 1 and up; below 0 for smaller ones."""
     column = start + tl.arange(0, TILE)
     kind = tl.load(own + 5 + 5 * policy).to(tl.int32)
     b = tl.load(base_row + column, mask=column < tl.where(kind == _RL, 0, width), other=-float("inf")).to(tl.float32)
@@ -309,9 +310,9 @@ def _tile(base_row, rl_row, start, vocab, width, own, policy, TILE: tl.constexpr
 def _draw_any(base_row, rl_row, vocab, width, own, policy, bins, total, bits, limit, TILE: tl.constexpr):
     """Draw from all of a row's tokens and return the token.
 
-    Two points of the cumulative mass are found, the nucleus' last and the draw's, each by three histograms: of all
-    masses by their upper 11 bits, of one bin's by the next 9, and of one of these by the last 9. `bins` is room for
-    one.
+    Two points of the cumulative mass are located: the end of the nucleus and that of the draw. Each takes three
+    histograms: of all masses by their upper 11 bits, of one bin's by the next 9, and of one of these by the last 9.
+    `bins` has space for one histogram.
     """
     lane = tl.arange(0, _BINS)
     point = limit - 1
@@ -332,7 +333,7 @@ def _draw_any(base_row, rl_row, vocab, width, own, policy, bins, total, bits, li
         tl.debug_barrier()
         for start in range(0, vocab, TILE):
             _, masses, places = _tile(base_row, rl_row, start, vocab, width, own, policy, TILE)
-            part = (places >> shift) - place * size  # of the bin that is looked into
+            part = (places >> shift) - place * size  # within the selected bin
             tl.atomic_add(
                 bins + (size - 1 - part),
                 masses.to(tl.int64),
@@ -348,7 +349,7 @@ def _draw_any(base_row, rl_row, vocab, width, own, policy, bins, total, bits, li
         if level == 2:
             mass = tl.maximum((place + _LEAST).to(tl.float32, bitcast=True).to(tl.int64), 1)
             if step == 2:
-                nucleus = before + ((point - before) // mass + 1) * mass  # of equal tokens as many as are needed
+                nucleus = before + ((point - before) // mass + 1) * mass  # as many of the equal tokens as are needed
     index = (point - before) // mass  # among equal tokens, by id
     token = tl.cast(0, tl.int64)
     seen = tl.cast(0, tl.int64)
@@ -363,12 +364,12 @@ def _draw_any(base_row, rl_row, vocab, width, own, policy, bins, total, bits, li
 
 @triton.jit
 def _draw_listed(keys, count, total, bits, limit, CHUNK: tl.constexpr):
-    """Draw from the listed tokens: (token, whether these settle it)."""
+    """Draw from the listed tokens: (token, whether these are enough to determine it)."""
     lane = tl.arange(0, _CANDIDATES)
     valid = lane < count
     key = tl.load(keys + lane, mask=valid, other=0)
     mass = _integer_mass(key)
-    upto = tl.zeros((_CANDIDATES,), tl.int64)  # the mass up to and with each token, in order
+    upto = tl.zeros((_CANDIDATES,), tl.int64)  # the cumulative mass, including each token's own
     for start in range(0, count, CHUNK):
         at = start + tl.arange(0, CHUNK)
         other = tl.load(keys + at, mask=at < count, other=0)
@@ -388,7 +389,7 @@ def decide(
     starts, tokens, proposals, replacements, deltas, deltas_written, vocab, width, base_stride, rl_stride,
     TILE: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Draw the proposal, compare its statistic, redraw where that is beyond tau. Grid (n,)."""
+    """Draw the proposal, compare its statistic, and resample if that is beyond tau. Grid (n,)."""
     i = tl.program_id(0).to(tl.int64)
     base_row = base + i * base_stride
     rl_row = rl + i * rl_stride
@@ -399,18 +400,18 @@ def decide(
     statistic = tl.load(rule).to(tl.int32)
     top_p = tl.load(rule + 5)
     greedy = tl.load(rule + 10) != 0.0
-    exact = top_p * _UNIT  # a power of two: nothing is lost
+    exact = top_p * _UNIT  # multiplying by a power of two is exact
     limit = exact.to(tl.int64)
     limit = tl.maximum(limit + (limit.to(tl.float64) < exact).to(tl.int64), 1)  # rounded up
 
     token = tl.cast(0, tl.int64)
     delta = tl.cast(0.0, tl.float32)
     fired = tl.cast(1, tl.int32)
-    for policy in range(2):  # the primary, and then the target if the gate holds
+    for policy in range(2):  # the primary, and then the target if the token is flagged
         if fired != 0:
             total = tl.load(totals + i * 2 + policy)
             count = tl.load(counts + i * 2 + policy)
-            likeliest = count.to(tl.int64)  # if it is greedy
+            likeliest = count.to(tl.int64)  # for a greedy row
             count = tl.where(greedy, 0, tl.minimum(count, _CANDIDATES))
             bits = _noise(key, position, tl.cast(policy, tl.int64))  # PROPOSE, REDRAW
             most = tl.where(top_p >= 1.0, total, tl.minimum(limit, total))
@@ -465,7 +466,7 @@ def force(
     id_offset, id_step, delta_offset, delta_step, width, stride,
     MASKED: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Leave one finite logit in a row, on its token, and two more where another was proposed. Grid (n, tiles)."""
+    """Leave one finite logit in a row, on its token, and two more if the token was changed. Grid (n, tiles)."""
     i = tl.program_id(0).to(tl.int64)
     ours = tl.load(decided + i).to(tl.int32) if MASKED else 1
     if ours != 0:
@@ -476,7 +477,7 @@ def force(
         changed = tl.where(token == proposed, 0.0, 1.0)
         cut = _cut(delta, limit)
         number = band * (1.0 + tl.load(replacements + i).to(tl.float32) + changed) + cut
-        number = tl.where(delta == delta, number, 4.0 * band)  # NaN is not equal to itself
+        number = tl.where(delta == delta, number, 4.0 * band)  # false for NaN
         value = tl.where(column == token, number, -float("inf"))
         if (token != proposed) & (delta == delta):
             first = tl.where(token == 0, 1, 0)

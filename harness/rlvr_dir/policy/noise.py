@@ -1,15 +1,15 @@
-"""Counter-based noise: the uniform number of (seed, problem, sample, position, stream), and no generator to advance.
+"""Compute counter-based noise: a uniform number for each (seed, problem, sample, position, stream), without state.
 
-A token's noise depends on nothing but its own coordinates, so batch order, preemption, restarts and the number of
-workers cannot change a response, and two configurations compared with each other share their noise.
+A token's noise depends only on its own coordinates. So batch order, preemption, restarts and the number of workers
+cannot change a response, and two decodings that are compared share their noise.
 """
 
 import hashlib
 
 import torch
 
-# Streams: the primary's draw; the draw where the gate holds; the random criterion's rho; where that draw only decides
-# whether the token goes, the draw of what is written.
+# Streams: the primary's draw; the draw of a flagged token's replacement; the random criterion's rho; with a decider
+# that draws, the draw of the replacement (REDRAW is then the decider's).
 PROPOSE, REDRAW, GATE, REWRITE = 0, 1, 2, 3
 
 _MASK = (1 << 64) - 1
@@ -45,8 +45,8 @@ def _mix(value: torch.Tensor) -> torch.Tensor:
 def request_key(seed: int, problem: str, sample: int) -> int:
     """Return the 64-bit key of one response, as a signed integer for torch.int64.
 
-    Composed one coordinate after the other, each through a bijection: XOR-ing separately mixed coordinates is
-    symmetric and was seen to collide. `problem` enters as the first 8 bytes of its BLAKE2b digest.
+    The coordinates are mixed in one after the other, each through a bijection. XOR of separately mixed coordinates is
+    symmetric and collided in a test. `problem` enters as the first 8 bytes of its BLAKE2b digest.
     """
     named = int.from_bytes(hashlib.blake2b(problem.encode(), digest_size=8).digest(), "little")
     key = _mix_int(seed & _MASK)

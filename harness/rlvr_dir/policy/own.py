@@ -1,7 +1,7 @@
-"""A criterion of one's own, `criterion=package.module:CLASS`: imported where a person names it and an engine runs.
+"""Import user-defined criteria, `criterion=package.module:CLASS`.
 
-Only what a person writes into a command, a model argument or a file that they run is imported (`load_named`), never
-what a record, a result or a request names.
+A criterion is only imported if a person names it in a command, a model argument or a file that they run (`load_named`).
+Names in records, results or requests are never imported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from rlvr_dir.policy.gates import OWN, Gate, GateError, line_of
 
-VARIABLE = "RLVR_DIR_CRITERIA"  # what was imported here, for the processes that this one starts
+VARIABLE = "RLVR_DIR_CRITERIA"  # criteria imported here, for the processes that this one starts
 _NAMED = re.compile(r"(?:^|[,;])\s*criterion\s*=\s*([\w.]+:[A-Za-z_]\w*)")
 _NAME, _VALUE = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII), re.compile(r"[\w.+, \[\]'-]{1,200}", re.ASCII)
 
@@ -25,14 +25,14 @@ def load_named(*options: Any) -> None:
     """Import the criteria that are named anywhere in options, or in the values of a file.
 
     Raises:
-        GateError: one cannot be imported, or is no gate.
+        GateError: A criterion cannot be imported, or is not a gate.
     """
     for criterion in _named(options, ""):
         load(criterion)
 
 
 def not_loaded(data: Any) -> list[str]:
-    """Return the criteria of somebody's own that some data name and that are not imported here."""
+    """Return the user-defined criteria that `data` names and that are not imported here."""
     return [criterion for criterion in _named(data, "") if imported(criterion) is None]
 
 
@@ -51,26 +51,36 @@ def load(criterion: str) -> type[Gate]:
     """Import the class at package.module:CLASS.
 
     Raises:
-        GateError: it cannot be imported, or is no gate.
+        GateError: It cannot be imported, or is not a gate.
     """
     module, _, name = criterion.partition(":")
     try:
         members = vars(importlib.import_module(module))
-    except (Exception, SystemExit) as error:  # a user's program, which may fail as any
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         where = line_of(error, module.rpartition(".")[2])
         raise GateError(
-            f"criterion={criterion!r} cannot be imported: {type(error).__name__}: {error}{where}; accepted: a class in "
-            "a module that Python finds here (an installed package, or PYTHONPATH)"
+            f"cannot be imported: {type(error).__name__}: {error}{where}",
+            argument="criterion",
+            value=criterion,
+            accepted="a class in a module that Python can import here (an installed package, or on PYTHONPATH)",
         ) from None
     gate = members.get(name)
     if not _is_criterion(gate):
         own = [called for called, member in members.items() if _is_criterion(member) and member.__module__ == module]
         raise GateError(
-            f"criterion={criterion!r} is no criterion; accepted: a Threshold of rlvr_dir.policy.gates"
-            + (f", as {module} has: {', '.join(own)}" if own else "")
+            "is not a criterion",
+            argument="criterion",
+            value=criterion,
+            accepted="a subclass of rlvr_dir.policy.gates.Threshold",
+            hint=f"{module} has: {', '.join(own)}" if own else "",
         )
     if not gate.statistic and gate.value is Gate.value:
-        raise GateError(f"criterion={criterion!r} has no value; accepted: a method value(step), one number a row")
+        raise GateError(
+            "has no value",
+            argument="criterion",
+            value=criterion,
+            accepted="a method value(step) that returns one number per row",
+        )
     OWN.update({criterion: gate, gate.written: gate})
     os.environ[VARIABLE] = ",".join(OWN)
     return gate
@@ -81,7 +91,7 @@ def _is_criterion(member: object) -> TypeGuard[type[Gate]]:
 
 
 def imported(criterion: str, source: str | None = None) -> type[Gate] | None:
-    """Return a class that this process, or the one that started it, imported; None for another, or another source."""
+    """Return a class that this process, or its parent, imported; None if it was not, or if its source differs."""
     if criterion not in OWN and criterion in os.environ.get(VARIABLE, "").split(","):
         load(criterion)
     gate = OWN.get(criterion)
@@ -89,9 +99,10 @@ def imported(criterion: str, source: str | None = None) -> type[Gate] | None:
 
 
 class NotLoaded(Gate, frozen=True):
-    """Stand for a criterion of somebody's own that a record or a result tells of: named and compared, never asked.
+    """A user-defined criterion that a record or a result names but that is not imported. It can be compared, not
+    computed.
 
-    What a stranger's file says of it gets into tables, figures and pages, so it is short, and words alone.
+    Its text from a file of unknown origin appears in tables, figures and pages, so only short plain values are allowed.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -115,10 +126,10 @@ class NotLoaded(Gate, frozen=True):
 
     @property
     def own(self) -> dict[str, Any]:
-        """Return the parameters that it alone has."""
+        """Return the parameters that only this criterion has."""
         extra = self.model_extra or {}
         return {name: value for name, value in extra.items() if name not in ("tau", "side")}
 
     def plain(self) -> dict[str, Any]:
-        """Return what was read."""
+        """Return the values as they were read."""
         return {"criterion": self.criterion, "source": self.digest, **(self.model_extra or {})}

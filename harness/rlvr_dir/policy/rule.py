@@ -1,8 +1,8 @@
-"""Rules: what one request asks for, and those of a batch, compiled before any logits are seen.
+"""Describe how each request is decoded, and compile the rules of a batch before any logits are computed.
 
-What sweeps vary (tau, gamma, top-p, temperature, window) is a column of numbers. Everything else is an object that rows
-share: rows with equal ones are a group, known on the host. A step runs over the groups that are there, so no value is
-looked at, and rows that do not ask for a thing pay nothing for it.
+The settings that sweeps vary (tau, gamma, top-p, temperature, window) are columns of numbers. Other settings are
+objects that rows share. Rows with equal objects form a group, which is known on the host. A step loops over the groups
+in the batch, so no value is read on the host, and a feature that no row uses costs nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,27 +25,27 @@ class Rule:
     """How one request is decoded. Without a gate the primary writes alone."""
 
     gate: Gate | None = None
-    primary: str = "base"  # who proposes: "base" or "rl"
-    gamma: float = 0.0  # of the writer: -1 is base, 0 is RL (replace), above 0 lies beyond RL (extrapolate)
-    top_p: float = 1.0  # of the nucleus that is drawn from; 1 where it is greedy
-    greedy: bool = False  # whether the most likely token is taken, of equal ones the lowest id
-    temperature: float = 1.0  # of both models, criteria included; 1 where it is greedy
-    since: int = 0  # the window: tokens of the response at which the gate may hold
+    primary: str = "base"  # the model that proposes: "base" or "rl"
+    gamma: float = 0.0  # of the writer: -1 is base, 0 is RL (replace), above 0 is beyond RL (extrapolate)
+    top_p: float = 1.0  # of the nucleus; 1 if greedy
+    greedy: bool = False  # whether the most likely token is taken; of equal ones the lowest id
+    temperature: float = 1.0  # for both models and the criteria; 1 if greedy
+    since: int = 0  # the window: tokens of the response that the gate can flag
     until: float = inf
-    # Who says whether a flagged token is dropped, which the writer then cannot give again. "gate": it is dropped.
-    # "base", "rl": it is, unless that model draws it too. A number: a coin drops this share. None: the writer's one
-    # draw does both, and may give the token again.
+    # Decides whether a flagged token is dropped, so that the writer cannot write it. "gate": always. "base", "rl":
+    # unless that model samples the same token. A number: a coin drops this share. None: the writer samples once and may
+    # write the same token again.
     decider: str | float | None = None
-    trace: int | None = None  # whether all facts are handed back too, with so many of each model's most likely tokens
+    trace: int | None = None  # whether to return the trace, and with how many of each model's most likely tokens
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain values, which cross process boundaries."""
+        """Return the rule as plain values, which can be sent to other processes."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         return fields | {"gate": self.gate and self.gate.plain()}
 
     @classmethod
     def of_plain(cls, fields: Mapping[str, Any]) -> "Rule":
-        """Undo `plain`; raises KeyError or ValueError where it is none."""
+        """Undo `plain`. Raises KeyError or ValueError if `fields` is not a rule."""
         return cls(**{**fields, "gate": fields["gate"] and _gate(fields["gate"])})
 
 
@@ -54,7 +54,12 @@ def _gate(fields: Mapping[str, Any]) -> Gate:
         return gate_of(fields)
     criterion = fields["criterion"]
     if (own := imported(criterion, fields["source"])) is None:
-        raise GateError(f"criterion={criterion!r} was not imported when this engine started; accepted: to begin again")
+        raise GateError(
+            "was not imported when this engine started",
+            argument="criterion",
+            value=criterion,
+            hint="Start the engine again with this criterion",
+        )
     return own.model_validate({name: value for name, value in fields.items() if name not in ("criterion", "source")})
 
 
@@ -68,13 +73,13 @@ def _columns(rule: Rule) -> tuple[float, ...]:
     """Return a rule's numbers, in the order of COLUMNS."""
     tau, below = rule.gate.threshold if rule.gate else (inf, False)
     numbers = rule.temperature, rule.gamma, rule.top_p, rule.since, rule.until, tau
-    target = rule.gate is not None and not rule.gate.redraws  # else the gate says itself what is drawn from
+    target = rule.gate is not None and not rule.gate.redraws  # otherwise the gate defines what to draw from
     rate = rule.decider if isinstance(rule.decider, float) else 1.0
     return (*numbers, below, sign_of(rule.gate), rule.primary == "rl", target, rule.greedy, rate)
 
 
 class Rows:
-    """Some of a batch's n rows, known on the host: all of them, none, or those at an index on the device."""
+    """A subset of a batch's n rows, known on the host: all of them, none, or those at an index on the device."""
 
     def __init__(self, rows: Sequence[int], n: int, device: torch.device | str) -> None:
         self.rows, self.n, self.device = rows, n, device
@@ -94,7 +99,7 @@ class Rows:
         x.copy_(rows) if self.all else x.index_copy_(0, self.index, rows.to(x.dtype))
 
     def apply(self, function: Callable[..., Tensor], x: Tensor, *inputs: Tensor) -> Tensor:
-        """Return x with `function` of these rows of the inputs in their place; of no rows it is not called."""
+        """Return x with `function` of these rows of the inputs put in place. It is not called if there are no rows."""
         if not self.rows:
             return x
         part = function(*(self.of(tensor) for tensor in inputs))
@@ -105,7 +110,7 @@ class Rows:
         return self.apply(lambda rows: rows, x, other)
 
     def among(self, part: "Rows") -> "Rows":
-        """Return those of these rows that are in a part, by their places in it."""
+        """Return the rows that are also in `part`, by their places in it."""
         if self.all or part.all:
             return Rows(range(len(part.rows)), len(part.rows), self.device) if self.all else self
         own = set(self.rows)
@@ -114,7 +119,7 @@ class Rows:
 
 
 def where(mask: Tensor) -> Rows:
-    """Return the rows where (n,) bool holds; all rows on a GPU, for to know which would be a wait."""
+    """Return the rows where (n,) bool holds. On a GPU return all rows, because selecting them would wait for it."""
     n, looked_at = len(mask), mask.device.type in nucleus.LOOKED_AT
     return Rows(mask.nonzero()[:, 0].tolist() if looked_at else range(n), n, mask.device)
 
@@ -127,30 +132,30 @@ _ROWS = (
 
 @dataclass(eq=False)
 class Rules:
-    """The rules of n rows: their numbers as tensors, (n,) unless said otherwise, and who asks for what."""
+    """The rules of n rows: their numbers as tensors, (n,) unless noted, and the rows that use each feature."""
 
     rules: Sequence[Rule]  # of these rows
     table: Tensor  # (n, COLUMNS) float64
-    gates: Groups  # rows whose gates differ in nothing but the threshold
+    gates: Groups  # rows whose gates differ only in the threshold
     tempered: Rows
-    rl_rows: Rows  # whose primary is RL
+    rl_rows: Rows  # rows whose primary is RL
     extrapolated: Rows
-    without: Rows  # that have a decider: their writer cannot give the proposed token
-    decided: Rows  # of which a model's draw, or a coin, says whether a flagged token is dropped
+    without: Rows  # rows with a decider, whose writer cannot write the proposed token
+    decided: Rows  # rows in which a model's draw, or a coin, decides whether a flagged token is dropped
     rl_decides: Rows
     coins: Rows
     greedy: Rows
     traced: Rows
-    temperature: Tensor = field(init=False)  # (n, 1) float32, as it meets vocabularies
+    temperature: Tensor = field(init=False)  # (n, 1) float32, to broadcast over vocabularies
     gamma: Tensor = field(init=False)  # (n, 1) float32
-    normalised: Tensor = field(init=False)  # (n, 1) bool: not of greedy rows, which compare logits
-    top_p: Tensor = field(init=False)  # float64; 1 for greedy rows, of which one token is left
-    tau: Tensor = field(init=False)  # float32; infinite without a gate, which then never holds
-    below: Tensor = field(init=False)  # bool: the gate holds below tau, not above it
-    sign: Tensor = field(init=False)  # float32, -1 or 1: the sign of delta log p that the gate asks for; 0: of none
-    draws_target: Tensor = field(init=False)  # bool: what the gate redraws comes from the target
+    normalised: Tensor = field(init=False)  # (n, 1) bool: false for greedy rows, which compare logits
+    top_p: Tensor = field(init=False)  # float64; 1 for greedy rows, which have one token
+    tau: Tensor = field(init=False)  # float32; infinite without a gate, so that nothing is flagged
+    below: Tensor = field(init=False)  # bool: tokens are flagged below tau, not above it
+    sign: Tensor = field(init=False)  # float32, -1 or 1: the sign of delta log p that the gate requires; 0: none
+    draws_target: Tensor = field(init=False)  # bool: flagged tokens are resampled from the target
     rate: Tensor = field(init=False)  # float64: the share of flagged tokens that a coin drops
-    rl_alone: Tensor = field(init=False)  # bool: RL writes by itself, and base is never looked at
+    rl_alone: Tensor = field(init=False)  # bool: RL writes by itself, and base is never used
 
     def __post_init__(self) -> None:
         self._parts: WeakKeyDictionary[Rows, Rules] = WeakKeyDictionary()
@@ -166,7 +171,7 @@ class Rules:
 
     @classmethod
     def compile(cls, rules: Sequence[Rule], device: torch.device | str = "cpu") -> "Rules":
-        """Make the tables of a batch: one copy of all columns to the device, and one of each group's rows."""
+        """Make the tables of a batch with one copy of all columns to the device, and one copy of each group's rows."""
         device = torch.device(device)
 
         def rows(value: Callable[[Rule], Any]) -> Rows:
@@ -193,7 +198,7 @@ class Rules:
         )
 
     def of(self, rows: Rows) -> "Rules":
-        """Return the rules of some rows, in their order; the same object for the same rows."""
+        """Return the rules of some rows, in their order; the same object if the rows are the same."""
         if rows.all:
             return self
         if rows not in self._parts:
@@ -208,26 +213,27 @@ class Rules:
 
     @property
     def n(self) -> int:
-        """Rows."""
+        """Return the number of rows."""
         return len(self.table)
 
     @property
     def top(self) -> int:
-        """Return how many of each model's most likely tokens the traced rows list, at most."""
+        """Return the largest number of most likely tokens per model that a traced row lists."""
         return max((self.rules[i].trace or 0 for i in self.traced.rows), default=0)
 
     def fires(self, value: Tensor, delta_logp: Tensor) -> Tensor:
-        """Return where the gates hold, by their values and delta log p of the proposals: (n,), (n,) -> (n,) bool."""
+        """Return where tokens are flagged, by the gates' values and delta log p of the proposals: (n,), (n,) -> (n,)
+        bool."""
         beyond = torch.where(self.below, value < self.tau, value > self.tau)
         return beyond & ((self.sign == 0) | (self.sign * delta_logp > 0))
 
     def open(self, written: Tensor) -> Tensor:
-        """Return where the gate may hold, after so many tokens of each response: (n,) int64 -> (n,) bool."""
+        """Return where the window is open after this many tokens of each response: (n,) int64 -> (n,) bool."""
         since, until = self._window
         return (since <= written) & (written < until)
 
 
 def to_device(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Make a tensor of plain values; to a GPU it goes through pinned memory, so that nothing waits for the copy."""
+    """Make a tensor of plain values. Copies to a GPU use pinned memory, so that nothing waits for them."""
     tensor = torch.tensor(values, dtype=dtype)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

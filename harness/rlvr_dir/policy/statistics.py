@@ -1,6 +1,6 @@
-"""What can be measured at a position, in nats, over the whole vocabulary: the numbers that criteria compare.
+"""Measure a position, in nats, over the whole vocabulary: the numbers that criteria compare.
 
-`STATISTICS` names each as a function of a `StepView`. Nothing here imports torch: a list of names does not wait for it.
+`STATISTICS` names each as a function of a `StepView`. Nothing here imports torch, so that listing the names is fast.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class StepView(Protocol):
-    """Show a criterion one step of the rows that ask it. `policy.step` has the one of a batch.
+    """What a criterion sees of one step of its rows. `policy.step` implements it for a batch.
 
-    Nothing of it is to be changed in place. `lb` and `lr` are log-probabilities over the whole vocabulary at the
-    sampling temperature, (rows, vocab) float32, nothing truncated; `primary` is that of who proposes, of greedy rows
-    its logits; `token` (rows,) int64 is proposed; `rho` (rows,) float64 is uniform;
-    `written` (rows,) int64 is how many tokens the response has before this one.
+    Nothing in it may be changed in place. `lb` and `lr` are log-probabilities over the whole vocabulary at the sampling
+    temperature, (rows, vocab) float32, not truncated. `primary` is the proposing model's; for greedy rows it contains
+    logits. `token` (rows,) int64 is the proposed token. `rho` (rows,) float64 is uniform. `written` (rows,) int64
+    counts the response's tokens before this one.
     """
 
     @property
@@ -40,12 +40,13 @@ class StepView(Protocol):
         ...
 
     def law(self, name: str) -> Tensor:
-        """Return `proposal` or `target` as it is drawn from, truncated and normalised: (rows, vocab) float64."""
+        """Return the `proposal` or `target` distribution that is sampled, truncated and normalised: (rows, vocab)
+        float64."""
         ...
 
 
 def at(logp: Tensor, token: Tensor) -> Tensor:
-    """Return log pi(y) of one token a row: (rows, vocab), (rows,) -> (rows,)."""
+    """Return log pi(y) of one token per row: (rows, vocab), (rows,) -> (rows,)."""
     return logp.gather(1, token[:, None])[:, 0]
 
 
@@ -74,7 +75,7 @@ def js_divergence(lp: Tensor, lq: Tensor) -> Tensor:
 
 
 def total_variation(lp: Tensor, lq: Tensor) -> Tensor:
-    """Return the total variation of two policies, 0 to 1: two (rows, vocab) -> (rows,); 0 where either is none."""
+    """Return the total variation of two policies, 0 to 1: two (rows, vocab) -> (rows,); 0 if either is invalid."""
     return (0.5 * (lp.exp() - lq.exp()).abs().sum(-1)).nan_to_num(0.0)
 
 

@@ -1,4 +1,4 @@
-"""What a gate may look at: the policies of its rows, the proposals, the noise, where each row stands."""
+"""Provide what a gate may use: the policies of its rows, the proposals, the noise, and each row's position."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from rlvr_dir.policy.target import Policies, weights
 
 @dataclass(frozen=True)
 class Requests:
-    """Where each row stands; all (rows,) int64. This and a `Rule` is all that an engine says of a request."""
+    """The position of each row; all (rows,) int64. An engine describes a request only by this and a `Rule`."""
 
     keys: Tensor  # of the noise
     positions: Tensor  # absolute, of the token to be drawn
@@ -23,11 +23,11 @@ class Requests:
 
     @property
     def written(self) -> Tensor:
-        """(rows,) int64: the response's tokens before this one."""
+        """Return (rows,) int64: how many tokens the response has before this one."""
         return self.positions - self.starts
 
     def of(self, rows: Rows) -> "Requests":
-        """Return where some rows stand."""
+        """Return the positions of some rows."""
         return Requests(rows.of(self.keys), rows.of(self.positions), rows.of(self.starts))
 
     def noise(self, stream: int) -> Tensor:
@@ -36,21 +36,21 @@ class Requests:
 
 
 class Step:
-    """One step of some rows of a batch. What a gate does not look at is not made.
+    """One step of some rows of a batch. Values are computed only when a gate uses them.
 
-    `lb`, `lr` and `primary` are log-probabilities over the whole vocabulary, (rows, vocab) float32, nothing truncated;
-    `token` (rows,) is proposed; `rho` (rows,) float64 is uniform.
+    `lb`, `lr` and `primary` are log-probabilities over the whole vocabulary, (rows, vocab) float32, not truncated;
+    `token` (rows,) is the proposed token; `rho` (rows,) float64 is uniform.
     """
 
     def __init__(
         self, rows: Rows, requests: Requests, token: Tensor, policies: Policies,
         computed: Mapping[str, Tensor] | None = None,
     ) -> None:  # fmt: skip
-        """Take some rows of a batch.
+        """Select some rows of a batch.
 
         Args:
-            requests, token, policies: of the whole batch.
-            computed: statistics of the whole batch that are there already, (n,) each.
+            requests, token, policies: Those of the whole batch.
+            computed: Statistics of the whole batch that are already computed, (n,) each.
         """
         self._rows, self._all, self._policies, self._computed = rows, requests, policies, computed or {}
         self._token = token
@@ -63,37 +63,37 @@ class Step:
 
     @property
     def lb(self) -> Tensor:
-        """Base's log-probabilities."""
+        """Return base's log-probabilities."""
         return self._once("lb", lambda: self._rows.of(self._policies.lb))
 
     @property
     def lr(self) -> Tensor:
-        """RL's log-probabilities."""
+        """Return RL's log-probabilities."""
         return self._once("lr", lambda: self._rows.of(self._policies.lr))
 
     @property
     def primary(self) -> Tensor:
-        """The log-probabilities of who proposes."""
+        """Return the log-probabilities of the proposing model."""
         return self._once("primary", lambda: self._rows.of(self._policies.primary))
 
     @property
     def token(self) -> Tensor:
-        """(rows,) int64, the proposals."""
+        """Return (rows,) int64, the proposals."""
         return self._rows.of(self._token)
 
     @property
     def rho(self) -> Tensor:
-        """(rows,) float64, uniform numbers that only gates use."""
+        """Return (rows,) float64, uniform numbers that only gates use."""
         return self._once("rho", lambda: self.requests.noise(GATE))
 
     @cached_property
     def requests(self) -> Requests:
-        """Where these rows stand."""
+        """Return the positions of these rows."""
         return self._all.of(self._rows)
 
     @property
     def written(self) -> Tensor:
-        """(rows,) int64: the response's tokens before this one."""
+        """Return (rows,) int64: how many tokens the response has before this one."""
         return self.requests.written
 
     def stat(self, name: str) -> Tensor:
@@ -102,7 +102,8 @@ class Step:
         return self._once(name, lambda: STATISTICS[name](self) if value is None else self._rows.of(value))
 
     def law(self, name: str) -> Tensor:
-        """Return `proposal` or `target` as it is drawn from, truncated and normalised: (rows, vocab) float64."""
+        """Return the `proposal` or `target` distribution that is sampled, truncated and normalised: (rows, vocab)
+        float64."""
         return self._once(f"law of {name}", lambda: self._law(name))
 
     def _law(self, name: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the kernels read of a rule: a row of numbers. They know statistics, and no criterion."""
+"""Encode a rule as a row of numbers for the kernels, which implement statistics but no criteria."""
 
 from math import inf
 
@@ -17,14 +17,16 @@ COLUMNS = (
 
 
 def by_torch(rule: Rule) -> bool:
-    """Return whether torch decides a row by itself: its gate needs policies, which the kernels do not keep, or its
-    writer cannot give the proposed token.
+    """Return whether torch decides a row instead of the kernels.
+
+    This is so if its gate needs whole policies, which the kernels do not keep, or if its writer cannot write the
+    proposed token.
     """
     return rule.decider is not None or (rule.gate is not None and rule.gate.statistic not in STATISTICS)
 
 
 def columns(rule: Rule) -> tuple[float, ...]:
-    """Return a rule as the kernels read it, in the order of COLUMNS."""
+    """Return a rule in the order of COLUMNS, as the kernels read it."""
     statistic, (tau, below) = 0, (inf, False)
     if rule.gate is not None and not by_torch(rule):
         statistic, (tau, below) = STATISTICS.index(rule.gate.statistic), rule.gate.threshold

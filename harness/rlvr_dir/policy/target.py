@@ -1,4 +1,4 @@
-"""The policies of a batch: base's, RL's, who proposes, and where a gate holds who decides and who writes."""
+"""Compute the policies of a batch: base, RL, the proposing model, and for flagged tokens the decider and the writer."""
 
 import torch
 from torch import Tensor
@@ -10,8 +10,8 @@ from rlvr_dir.policy.statistics import at
 class Policies:
     """Both models' log-probabilities at the rules' temperatures, `lb` and `lr`, (n, vocab) float32, and what follows.
 
-    Greedy rows compare the logits themselves: to normalise them could make two of them equal. So where others carry
-    log-probabilities, a greedy row of a primary or target carries logits.
+    Greedy rows compare the logits themselves, because normalising could make two of them equal. So in the primary and
+    the target, a greedy row contains logits where others contain log-probabilities.
     """
 
     def __init__(self, base: Tensor, rl: Tensor, rules: Rules) -> None:
@@ -20,29 +20,29 @@ class Policies:
         self._scores = rules.greedy.put(self.lb, base.float()), rules.greedy.put(self.lr, rl.float())
 
     def _log_softmax(self, logits: Tensor) -> Tensor:
-        """Normalise (n, vocab) logits of any float type; NaN everywhere in a row that is no distribution."""
+        """Normalise (n, vocab) logits of any float type. A row that does not form a distribution becomes all NaN."""
         logits = logits.float()
         divided = self.rules.tempered.apply(torch.div, logits, logits, self.rules.temperature)
         return torch.log_softmax(divided, dim=-1)
 
     def delta_logp(self, token: Tensor) -> Tensor:
-        """Return log pi_RL - log pi_Base of one token a row, in nats: (n,) int64 -> (n,) float32."""
+        """Return log pi_RL - log pi_Base of one token per row, in nats: (n,) int64 -> (n,) float32."""
         return at(self.lr, token) - at(self.lb, token)
 
     @property
     def primary(self) -> Tensor:
-        """(n, vocab): who proposes."""
+        """Return the proposing model's policy, (n, vocab)."""
         return self.rules.rl_rows.put(*self._scores)
 
     @property
     def decider(self) -> Tensor:
-        """(n, vocab): the model whose draw says whether a flagged token is dropped, if one does."""
+        """Return (n, vocab): the model whose draw decides whether a flagged token is dropped, if one does."""
         return self.rules.rl_decides.put(*self._scores)
 
     def target(self, rows: Rows, proposed: Tensor) -> tuple[Tensor, Rules]:
-        """Return what is written from where the gate holds, of some rows, (rows, vocab), and the rules of these rows.
+        """Return the distribution that flagged tokens are written from, for some rows, (rows, vocab), and their rules.
 
-        It is RL, pi_extra or base, by gamma; of some rules without the token that was proposed.
+        It is RL, pi_extra or base, by gamma. For some rules the proposed token is excluded.
 
         Args:
             proposed: (n,) int64, of the whole batch.
@@ -56,16 +56,18 @@ class Policies:
 def extrapolate(sb: Tensor, sr: Tensor, gamma: Tensor, normalised: Tensor) -> Tensor:
     """Return log pi_extra, proportional to exp(lr + gamma (lr - lb)): two (n, vocab) -> (n, vocab).
 
-    One family: gamma -1 is base, -1 to 0 lies between the two, 0 is RL, and above it lies what is beyond RL. Both ends
-    are met to the bit. A token that one model cannot give has no ratio: between the two it has no weight, as in any
-    product of powers, and beyond RL, where it would have all, it keeps its RL weight.
+    Gamma -1 is base, -1 to 0 interpolates, 0 is RL, and above 0 extrapolates past RL. Both ends are exact, bit for bit.
+    A token that one model cannot write has no ratio. Between the two models it has no weight, as in any product of
+    powers. Past RL, where its weight would be infinite, it keeps its RL weight.
 
     Args:
-        sb, sr: log-probabilities; of greedy rows logits, of which the sum itself is returned: in the same order.
-        gamma: (n, 1). normalised: (n, 1) bool, False for greedy rows.
+        sb, sr: Log-probabilities. For greedy rows they are logits, and the sum itself is returned, which has the same
+            order.
+        gamma: (n, 1).
+        normalised: (n, 1) bool, False for greedy rows.
     """
     shift = torch.where(normalised, 0.0, sr.logsumexp(1, keepdim=True) - sb.logsumexp(1, keepdim=True))
-    alone = torch.where(gamma > 0, gamma * shift, -torch.inf)  # what a token has more that base cannot give
+    alone = torch.where(gamma > 0, gamma * shift, -torch.inf)  # added to the score of a token that base cannot write
     step = torch.where(sb == -torch.inf, alone, gamma * (sr - sb))
     extra = torch.where(sr == -torch.inf, sr, sr + step)
     extra = torch.where(normalised, torch.log_softmax(extra, dim=-1), extra)
@@ -73,14 +75,15 @@ def extrapolate(sb: Tensor, sr: Tensor, gamma: Tensor, normalised: Tensor) -> Te
 
 
 def without(policy: Tensor, token: Tensor, normalised: Tensor) -> Tensor:
-    """Return a policy that cannot give one token of each row: pi(y) 1[y != token], normalised: (n, vocab) -> the same.
+    """Return a policy without one token of each row: pi(y) 1[y != token], normalised: (n, vocab) -> the same.
 
-    Its nucleus is taken of what is left, so that there is one where the token was all of the policy's own. A policy
-    that gives no other token stays as it is.
+    The nucleus is computed from what is left, so there is one even if the policy's own nucleus was only that token. A
+    policy without any other token is unchanged.
 
     Args:
-        policy: log-probabilities; of greedy rows logits.
-        token: (n,) int64. normalised: (n, 1) bool, False for greedy rows.
+        policy: Log-probabilities; logits for greedy rows.
+        token: (n,) int64.
+        normalised: (n, 1) bool, False for greedy rows.
     """
     rest = policy.scatter(1, token[:, None], -torch.inf)
     rest = torch.where((rest == -torch.inf).all(1, keepdim=True), policy, rest)
@@ -88,7 +91,7 @@ def without(policy: Tensor, token: Tensor, normalised: Tensor) -> Tensor:
 
 
 def weights(policy: Tensor, rules: Rules) -> Tensor:
-    """Return what is drawn from, (n, vocab) weights at most 1: top-p is the draw's, a greedy row has one token."""
+    """Return (n, vocab) weights of at most 1 to sample from. Top-p is applied later; a greedy row has one token."""
     probabilities = policy.exp()
     if rules.greedy.rows:
         rules.greedy.write(probabilities, likeliest(rules.greedy.of(policy)))
@@ -96,5 +99,6 @@ def weights(policy: Tensor, rules: Rules) -> Tensor:
 
 
 def likeliest(policy: Tensor) -> Tensor:
-    """Put all weight on the largest of each row, of equal ones the first: (rows, vocab) -> the same, 0 or 1."""
+    """Put all weight on the largest value of each row, the first of equal ones: (rows, vocab) -> the same shape, 0 or
+    1."""
     return torch.zeros_like(policy).scatter_(1, policy.argmax(1, keepdim=True), 1.0)

@@ -1,6 +1,6 @@
-"""What can be known about a position beyond the decision: the per-token statistics of the paper, as one table.
+"""Compute a trace: the per-token statistics of the paper, as one table.
 
-Importing it does not import torch: what reads traces needs the names of their columns alone.
+Importing this module does not import torch, because readers of traces only need the names of its columns.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ FACTS = (
     "entropy_rl",
     "kl_rl_base",  # KL(RL || base), nats
     "kl_base_rl",
-    "rank_base",  # of the proposed token: 0 is base's likeliest
+    "rank_base",  # of the proposed token: 0 is base's most likely
     "rank_rl",
     "proposed",  # its id
     "js",  # Jensen-Shannon divergence of base and RL, nats
-    "tv_other",  # total variation of base and RL, each without the proposed token: do they write another one alike?
+    "tv_other",  # total variation of base and RL without the proposed token: 0 if they would write alike
 )
 TOP_FACTS = ("base_id", "base_logp", "rl_id", "rl_logp")  # of the j-th most likely token of each model, j = 0, 1, ...
-LEAST_LOGP, MOST_KL = -1000.0, 30.0  # what stands for -inf and inf: every fact is finite
+LEAST_LOGP, MOST_KL = -1000.0, 30.0  # replace -inf and inf, so that every value is finite
 
 
 def columns(top: int) -> int:
@@ -37,20 +37,20 @@ def columns(top: int) -> int:
 
 
 def known(width: int) -> bool:
-    """Return whether a table of so many columns is a trace; those of versions before `tv_other` are none."""
+    """Return whether a table with this many columns is a trace. Traces of versions before `tv_other` are not."""
     return width >= len(FACTS) and not (width - len(FACTS)) % len(TOP_FACTS)
 
 
 def trace(lb: Tensor, lr: Tensor, proposed: Tensor, top: int = 0) -> Tensor:
-    """Return the facts of n positions.
+    """Return the trace of n positions.
 
     Args:
-        lb, lr: (n, vocab) log-probabilities of base and RL, untruncated, at the sampling temperature.
+        lb, lr: (n, vocab) log-probabilities of base and RL, not truncated, at the sampling temperature.
         proposed: (n,) the primary's tokens.
-        top: how many of each model's most likely tokens to list.
+        top: How many of each model's most likely tokens to list.
 
     Returns:
-        (n, columns(top)) float32, `FACTS`, then `TOP_FACTS` of rank 0, of rank 1, ...; ids are exact (below 2^24).
+        (n, columns(top)) float32: `FACTS`, then `TOP_FACTS` of rank 0, of rank 1, ...; ids are exact (below 2^24).
     """
     import torch
 
@@ -79,15 +79,15 @@ def trace(lb: Tensor, lr: Tensor, proposed: Tensor, top: int = 0) -> Tensor:
 
 
 def without(logp: Tensor, index: Tensor) -> Tensor:
-    """Return log-probabilities without one token of each row, normalised; NaN where there is no other."""
+    """Return log-probabilities without one token of each row, normalised; NaN if there is no other token."""
     return logp.scatter(1, index, float("-inf")).log_softmax(1)
 
 
 def traced(policies: Policies, proposed: Tensor) -> Tensor:
-    """Return the facts of those rows whose rules ask for them, with as many most likely tokens as any of them asks for.
+    """Return the traces of the rows whose rules request them, with the largest number of most likely tokens requested.
 
     Args:
-        policies: of n rows.
+        policies: Those of n rows.
         proposed: (n,).
     """
     rows, top = policies.rules.traced, policies.rules.top

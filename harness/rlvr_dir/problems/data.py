@@ -233,8 +233,8 @@ def _shipped(name: str, place: str | None) -> Benchmark:
         ) from None
     if len(rows) != source.rows:
         raise UserError(
-            f"{where if place is None else path} has {len(rows)} problems; {name} has {source.rows}, and a part of it "
-            f"is another score: give other problems under a name of their own, as my_{name}=PATH"
+            f"{where if place is None else path} has {len(rows)} problems, and {name} has {source.rows}",
+            hint=f"Scores of different problems differ, so give yours another name: `--tasks my_{name}=PATH`",
         )
     return Benchmark(name, rows)
 
@@ -248,15 +248,17 @@ def _twin(name: str, other: Benchmark, place: str | None) -> Benchmark:
     path = Path(place or ".").expanduser() / f"{name}_answers.jsonl"
     if place is None or not path.is_file():
         raise UserError(
-            f"{name} needs {path.name} (id, answers) in the folder that {DATA_VARIABLE} or data_dir names; accepted "
-            f"without it: {other.name}"
+            f"{name} needs {path.name} (with id and answers) in the folder that {DATA_VARIABLE} or data_dir names",
+            hint=f"{other.name} works without it",
         )
     lists = {str(row["id"]): row["answers"] for _, row in read_jsonl(path, ("id", "answers"))}
     right = all(isinstance(answers, list) and answers for answers in lists.values())
     if right and not all(is_text(answer) or is_number(answer) for answers in lists.values() for answer in answers):
-        raise UserError(f"{path} has an answer that is neither text nor a number")
+        raise UserError(f"{path} has an answer that is neither text nor a number", accepted="texts and numbers")
     if set(lists) != {row["id"] for row in other.problems} or not right:
-        raise UserError(f"{path} has not one non-empty list of answers for each problem of its benchmark")
+        raise UserError(
+            f"{path} does not have one list of answers per problem", accepted="a non-empty list for each problem"
+        )
     rows = [{**row, "answer": tuple(gold(answer) for answer in lists[row["id"]])} for row in other.problems]
     return Benchmark(name, tuple(rows), of=other)
 

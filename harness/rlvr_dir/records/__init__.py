@@ -1,11 +1,13 @@
-"""The resumable store of responses: appended durably as they finish, the same in the end whatever happened.
+"""Store responses so that decoding can resume: each is appended durably as it finishes.
+
+The final content does not depend on interruptions.
 
     with RecordStore("runs/records").open(config, "aime24", problems, samples=32) as record:
         for rollout in decode(record.missing()):
             record.add(Row.from_rollout(rollout))
         record.finish()
 
-Interrupt it anywhere and run it again. One file a record; docs/records.md has its bytes.
+Interrupt it anywhere and run it again. Each record is one file; docs/records.md describes its bytes.
 """
 
 from rlvr_dir.records.config import RecordConfig, fingerprint

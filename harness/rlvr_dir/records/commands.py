@@ -1,4 +1,4 @@
-"""`rlvr-dir records list|export|verify|gc` as plain functions: data in and out, nothing printed."""
+"""Implement `rlvr-dir records list|export|verify|gc` as plain functions, which return data and print nothing."""
 
 import json
 import shutil
@@ -17,9 +17,9 @@ FORMATS = ("jsonl", "texts")
 
 
 def list_records(store: str | Path) -> list[dict[str, Any]]:
-    """Return a row for each record: what it is, how much of what was asked last is stored, whether it is finished.
+    """Return a row for each record: its settings, how much of the last request is stored, and whether it is finished.
 
-    `damage` says what is wrong with it; of a record that cannot be read at all there is nothing else.
+    `damage` describes what is wrong with it. A record that cannot be read at all has no other entries.
     """
     records, rows = RecordStore(store), []
     for name in records.names():
@@ -33,7 +33,7 @@ def list_records(store: str | Path) -> list[dict[str, Any]]:
 def counts(record: Record) -> dict[str, Any]:
     """Return sizes and ratios, which need no verdicts.
 
-    `replacement_ratio` is over all tokens; `replacement_ratio_per_response` is the plain mean of per-response ratios,
+    `replacement_ratio` is over all tokens. `replacement_ratio_per_response` is the plain mean of per-response ratios,
     which the authors' notebook prints.
     """
     rows = [*record]
@@ -54,7 +54,7 @@ def counts(record: Record) -> dict[str, Any]:
 
 
 def summary_of(record: Record) -> dict[str, Any]:
-    """Return what a record is, how much of what was asked last is stored, and what is wrong with it."""
+    """Return a record's settings, how much of the last request is stored, and what is wrong with it."""
     metadata, sizes = record.metadata, counts(record)
     return {
         "record": record.name,
@@ -65,7 +65,7 @@ def summary_of(record: Record) -> dict[str, Any]:
         "held": sizes["rollouts"],
         "asked": metadata.asked.problems * metadata.asked.samples if metadata.asked else 0,
         "finished": record.finished,
-        "tokens": sizes.get("tokens"),  # None, here and below, of a record without a response
+        "tokens": sizes.get("tokens"),  # None, here and below, for a record without a response
         "replaced": sizes.get("replacement_ratio"),  # of the tokens
         "changed": sizes.get("changed_ratio"),
         "graders": record.judges,
@@ -76,17 +76,19 @@ def summary_of(record: Record) -> dict[str, Any]:
 def export_record(store: str | Path, name: str, out: str | Path, form: str = "jsonl") -> Path:
     """Write one record to a file.
 
-    `jsonl`: everything exact, a line a response, the same bytes however the record came about; `texts`: one plain
-    object a response (key, text, counts, verdicts) for other programs.
+    `jsonl`: everything exact, one response per line, with the same bytes for any history of the record. `texts`: one
+    plain object per response (key, text, counts, verdicts) for other programs.
 
     Raises:
-        UserError: the record is not finished (for `jsonl`), or there is no such form.
+        UserError: The record is not finished (for `jsonl`), or the form is unknown.
     """
     if form not in FORMATS:
         raise unknown("form", form, FORMATS)
     record = RecordStore(store).record(name)
     if form == "jsonl" and not record.finished:
-        raise UserError(f"record {record.name} is not finished: run its command again, or export form=texts")
+        raise UserError(
+            f"record {record.name} is not finished", hint="Run its command again, or export with `--form texts`"
+        )
     data: Any = record.export()
     if form == "texts":
         verdicts = {judge: record.verdicts(judge) for judge in record.judges}
@@ -106,15 +108,14 @@ def export_record(store: str | Path, name: str, out: str | Path, form: str = "js
 def verify_records(store: str | Path, name: str | None = None, *, repair: bool = False) -> dict[str, list[str]]:
     """Return what is wrong, record by record (an empty list: nothing), and change nothing.
 
-    `repair` sets a damaged file aside and keeps what is good of it; its command then decodes the rest again.
+    `repair` sets a damaged file aside and keeps its good entries. The command that made it then decodes the rest again.
 
     Raises:
-        UserError: there is no such record, or no such folder; to repair, another process writes one, or the disk is
-            full.
+        UserError: There is no such record or folder; or for a repair, another process writes it, or the disk is full.
     """
     records = RecordStore(store)
     if not records.folder.is_dir():
-        raise UserError(f"store: {records.emptiness()}; accepted: a folder of records")
+        raise UserError(records.emptiness(), argument="store", accepted="a folder of records")
     damage = {}
     for names in records.find(name) if name else records.names():
         try:
@@ -128,25 +129,27 @@ def verify_records(store: str | Path, name: str | None = None, *, repair: bool =
 
 
 def findings_of(record: Record) -> list[str]:
-    """Return a sentence for each thing that is wrong with a record that was read whole."""
+    """Return a sentence for each problem of a record that was read completely."""
     findings = record.damage
     if record.tail:
-        findings.append(f"a torn last entry of {record.tail} bytes (an interrupted write, or one going on now)")
+        findings.append(f"a torn last entry of {record.tail} bytes (an interrupted write, or a current one)")
     return findings + [f"set aside earlier: {path.name}" for path in sorted(record.folder.glob("*.corrupt-*"))]
 
 
 def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = False) -> list[dict[str, Any]]:
-    """Return path, bytes and reason of each file that nothing needs, and delete them only if told to.
+    """Return path, bytes and reason of each file that is not needed. They are deleted only with `delete`.
 
     They are damaged files that were set aside, half-written ones, records without a response, and the records named in
-    `drop`, one each. Records in use are passed over. Unless told to delete, nothing is changed, not even a lock made.
+    `drop`. Records in use are skipped. Without `delete`, nothing is changed; not even a lock is made.
 
     Raises:
-        UserError: a name in `drop` is empty, or means no record or several, or one in use.
+        UserError: A name in `drop` is empty, or matches no record or several, or one in use.
     """
     records = RecordStore(store)
-    if nameless := [name for name in drop if not name.partition("/")[0]]:  # an empty one begins every hash
-        raise UserError(f"drop={nameless[0]!r} names no record; accepted: the beginning of one record's hash")
+    if nameless := [name for name in drop if not name.partition("/")[0]]:  # every hash begins with an empty text
+        raise UserError(
+            "names no record", argument="drop", value=nameless[0], accepted="the first digits of one record's hash"
+        )
     dropped = {records.record(name).name for name in drop}
     removable: list[dict[str, Any]] = []
     for name in map("/".join, records.names()):
@@ -162,7 +165,7 @@ def gc_records(store: str | Path, drop: Sequence[str] = (), *, delete: bool = Fa
             removable += [{"path": str(path), "bytes": _bytes(path), "reason": reason} for path, reason in garbage]
             for path, _ in garbage if delete else ():
                 _remove(path)
-        except DamagedError:  # not to be touched by what cannot read it
+        except DamagedError:  # a record that cannot be read is not touched
             continue
         finally:
             if busy_lock is not None:
@@ -187,7 +190,7 @@ def _bytes(path: Path) -> int:
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    else:  # of a link, the link
+    else:  # for a link, the link itself
         path.unlink()
     if not any(path.parent.iterdir()):
         path.parent.rmdir()

@@ -1,4 +1,5 @@
-"""What a record's rollouts have in common: everything that can change a token, and nothing else, under one hash."""
+"""Describe what a record's rollouts have in common: everything that can change a token, and nothing else, under one
+hash."""
 
 import json
 import os
@@ -14,32 +15,32 @@ from rlvr_dir.config import Decoding, Pair, Sampling, Spec
 from rlvr_dir.config.sampling import SamplingSettings
 from rlvr_dir.digest import digest_of
 
-# What an engine says of itself that is no part of the hash, and why.
+# Facts of an engine that are not part of the hash, and why.
 NOT_HASHED = (
-    "pair",  # places; `weights` identify the models
-    "self_test",  # reads, and changes nothing
-    "workers",  # which engine serves a request changes no number within it
-    "tensor_parallel_size",  # how many GPUs compute a sum changes its last bits, as any change of the batch does
+    "pair",  # places; `weights` identifies the models
+    "self_test",  # it changes nothing
+    "workers",  # the engine that serves a request changes no number in it
+    "tensor_parallel_size",  # the number of GPUs changes the last bits of a sum, as the batch does
     "freed_args",  # of vLLM: how the GPUs add up, and how weights are loaded
-    "own_max_model_len", "own_max_model_len_rl",  # the models' own context, where a shorter or longer one is set
+    "own_max_model_len", "own_max_model_len_rl",  # the models' own context, if another one is set
 )  # fmt: skip
-# What stays in the hash, since it changes tokens in any batch: versions, dtype, head_dtype, device, the path of the
-# decision, the algorithm, chat template, end-of-text tokens, deterministic kernels, other arguments of vLLM (as
-# kv_cache_dtype), and a context that ends responses.
-_SIZES = (1, 2, 4, 8, 16, 3, 5, 6, 7, 32)  # of tensor parallelism, by which earlier versions named a record
+# The hash includes what changes tokens in any batch: versions, dtype, head_dtype, device, the path of the decision, the
+# algorithm, chat template, end-of-text tokens, deterministic kernels, other arguments of vLLM (such as kv_cache_dtype),
+# and a context that ends responses.
+_SIZES = (1, 2, 4, 8, 16, 3, 5, 6, 7, 32)  # tensor parallelism, which was part of the name in earlier versions
 _WEIGHTS = (
     "*.safetensors", "*.bin", "*.index.json", "*.py", "config.json", "adapter_config.json", "generation_config.json",
 )  # fmt: skip
-_OLDER = ("*.pt", "*.gguf")  # weights that are read where there are no others
+_OLDER = ("*.pt", "*.gguf")  # weights that are read if there are no others
 _TOKENIZER = ("tokenizer*", "*.jinja", "vocab*", "merges*", "special_tokens_map.json", "added_tokens.json", "*.model")
 _WHOLE, _CHUNK, _CHUNKS = 16 << 20, 64 << 10, 64  # files up to 16 MiB are read whole, of others 64 stretches of 64 KiB
 
 
 class RecordConfig(Spec, frozen=True):
-    """The settings behind a record. Its `hash()` names the record's folder, so a changed setting is another record.
+    """Store the settings of a record. Its `hash()` names the record's folder, so changed settings make another record.
 
     `weights` identify models, not places: by role, the fingerprint of a local checkpoint, or hub id and commit.
-    `prompt` is the digest of the first problem's prompt as the models read it, which stands for how prompts are made.
+    `prompt` is the digest of the first problem's prompt as the models read it, which represents how prompts are made.
     """
 
     weights: dict[str, str] = Field(default_factory=dict)
@@ -52,7 +53,7 @@ class RecordConfig(Spec, frozen=True):
     format: Literal[2] = 2
 
     def canonical(self) -> str:
-        """Return the text that is hashed: with tensor_parallel_size 1, unless the record names another one itself."""
+        """Return the text that is hashed, with tensor_parallel_size 1 unless the record itself stores another one."""
         plain = self.model_dump(mode="json")
         if plain["engine"].get("backend") == "vllm":
             plain["engine"] = {"tensor_parallel_size": 1, **plain["engine"]}
@@ -72,13 +73,13 @@ class RecordConfig(Spec, frozen=True):
         weights: dict[str, str] | None = None,
         longest: int | None = None,
     ) -> "RecordConfig":
-        """Return the config of what an open engine makes.
+        """Return the config for an open engine.
 
         Args:
-            info: the engine's `info()`.
-            prompt: the digest of the first prompt.
-            data: the digest of the benchmark.
-            longest: tokens of the longest prompt with its response. A context that has room for it is no part of the
+            info: The engine's `info()`.
+            prompt: The digest of the first prompt.
+            data: The digest of the benchmark.
+            longest: Tokens of the longest prompt with its response. A context that has room for it is not part of the
                 hash.
         """
         return cls(
@@ -92,7 +93,7 @@ class RecordConfig(Spec, frozen=True):
         )
 
     def earlier(self, info: Mapping[str, Any], decoding: Decoding) -> "list[RecordConfig]":
-        """Return the configs by which earlier versions named this record, that of the present engine first."""
+        """Return the configs by which earlier versions named this record, with that of the present engine first."""
         if self.engine.get("backend") != "vllm":
             lengths, sizes, args = [{}], [{}], [{}]
         else:
@@ -109,10 +110,10 @@ class RecordConfig(Spec, frozen=True):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return what results say of their settings: `weights`, by role, where they are known, and `shared`.
+        """Return what results store of their settings: `weights`, by role, if they are known, and `shared`.
 
-        `shared` is the digest of all that can change a token but weights, decoding and seed. How long a context may be
-        depends on the decoding, and is no part of it.
+        `shared` is the digest of everything that can change a token except weights, decoding and seed. The possible
+        context depends on the decoding, and is not part of it.
         """
         engine = {name: value for name, value in self.engine.items() if name != "max_model_len"}
         if engine.get("backend") == "vllm":  # a record of an earlier version may have another size
@@ -123,10 +124,9 @@ class RecordConfig(Spec, frozen=True):
 
 
 def engine_facts(info: Mapping[str, Any], decoding: Decoding, longest: int | None = None) -> dict[str, Any]:
-    """Return an engine's facts that can change a token, without places: a chat template is known by its digest.
+    """Return an engine's facts that can change a token, without places. A chat template is identified by its digest.
 
-    `max_model_len` becomes the length that holds for this decoding, or the models' own, if `longest` tokens have room
-    in both.
+    `max_model_len` becomes the length for this decoding, or the models' own, if `longest` tokens fit into both.
     """
     facts, alone = dict(info), not decoding.reads_base
     own = info.get("own_max_model_len_rl" if alone else "", info.get("own_max_model_len"))
@@ -143,9 +143,10 @@ def engine_facts(info: Mapping[str, Any], decoding: Decoding, longest: int | Non
 def fingerprint(name: str, revision: str | None = None) -> str:
     """Return what identifies a checkpoint's contents.
 
-    A directory: `weights:` and a digest of its weights, configuration and tokenizer (of large files, 64 stretches and
-    the size: retraining changes them all), so it may move, and training into the same place makes another. A hub id:
-    the commit that this machine's cache holds for it, else the revision that was asked for.
+    For a directory: `weights:` and a digest of its weights, configuration and tokenizer, so it may be moved, and
+    another training in the same place has another fingerprint. (From large files, 64 blocks and the size are read,
+    because retraining changes them all.) For a hub id: the commit in this machine's cache, or else the requested
+    revision.
     """
     folder, content = Path(name).expanduser(), sha256()
     if folder.is_file():  # GGUF
@@ -153,7 +154,7 @@ def fingerprint(name: str, revision: str | None = None) -> str:
         return f"weights:{content.hexdigest()[:16]}"
     if folder.is_dir():
         others = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
-        older = () if others else _OLDER  # beside them they are an optimiser's
+        older = () if others else _OLDER  # beside other weights they are an optimiser's
         for path in sorted({path for pattern in (*_WEIGHTS, *older, *_TOKENIZER) for path in folder.glob(pattern)}):
             if path.is_file():
                 content.update(f"{path.name}\0{path.stat().st_size}\0".encode())

@@ -1,11 +1,11 @@
-"""The entries of a record's file: how each is written as bytes, and how a file of them is read, whatever its bytes are.
+"""Write the entries of a record's file as bytes, and read a file of them with any content.
 
 An entry is a line of JSON with its checksum,
 
     {"crc":1234567890,"entry":{"rollout":{"problem":"aime24/3","sample":0,...,"columns":{"text":[812,2790156331],...}}}}
 
-and, of a response, the compressed columns whose sizes and checksums the line names, and a newline. So facts are read by
-skipping from line to line, and a damaged stretch ends where the next line begins.
+A response's line is followed by the compressed columns whose sizes and checksums it contains, and a newline. So facts
+can be read by skipping from line to line, and a damaged part ends where the next line begins.
 """
 
 import json
@@ -30,7 +30,7 @@ _LINE = re.compile(rb'\{"crc":([0-9]{1,10}),"entry":(\{.*\})\}\n', re.DOTALL)
 
 
 class RequestedSamples(Stored, frozen=True):
-    """What was asked of a record last: the first samples of the problems with these names."""
+    """Store what was requested last: the first samples of the problems with these names."""
 
     problems: Count
     samples: Count
@@ -38,14 +38,14 @@ class RequestedSamples(Stored, frozen=True):
 
 
 class PromptFormat(Stored, frozen=True):
-    """How a benchmark was put to the models otherwise than by default."""
+    """Store how a benchmark was presented to the models, if not by default."""
 
     prompt: Text | None = None
     examples: tuple[Plain, ...] | None = None
 
 
 class RecordMetadata(Stored, frozen=True):
-    """What is known of a record: names and dates for people, the benchmark, what was asked and what was finished."""
+    """Store what is known of a record: names and dates, the benchmark, and what was requested and finished."""
 
     format: Count = FORMAT
     config: Plain | None = None
@@ -55,19 +55,19 @@ class RecordMetadata(Stored, frozen=True):
     rl: Text | None = None
     recipient: Text | None = None
     chat: Text | None = None
-    file: Text | None = None  # of a benchmark of the user's own
+    file: Text | None = None  # of a user's own benchmark
     problems: Count | None = None  # of the benchmark, all of them
     presentation: PromptFormat | None = None
     families: dict[str, Text] | None = None  # of its problems, by their ids
-    grader: Text | None = None  # who was asked to grade it last
+    grader: Text | None = None  # the grader that was requested last
     asked: RequestedSamples | None = None
-    complete: dict[str, Count] = Field(default_factory=dict)  # samples of each problem that were asked and finished
-    finished: Text | None = None  # the digest of all responses when it was finished last
+    complete: dict[str, Count] = Field(default_factory=dict)  # samples of each problem that were requested and finished
+    finished: Text | None = None  # the digest of all responses when it was last finished
     graded_with: dict[str, dict[str, Text]] = Field(default_factory=dict)  # by judge
 
     @property
     def models(self) -> dict[str, str]:
-        """The places of the models, by role."""
+        """Return the places of the models, by role."""
         return places_of(dict(self))
 
 
@@ -84,22 +84,23 @@ def encode(entry: Mapping[str, Any], payload: bytes = b"") -> bytes:
 
 
 def decode(line: bytes) -> tuple[str, Any, Any] | None:
-    """Return the kind of the entry that a line (newline included) has, its plain and its checked value; else None."""
+    """Return the kind of the entry in a line (newline included), its plain and its checked value; None for another
+    line."""
     match = _LINE.fullmatch(line)
     if match is None or zlib.crc32(match[2]) != int(match[1]):
         return None
     try:
         [(kind, plain)] = json.loads(match[2].decode()).items()
         return kind, plain, KINDS[kind](plain)
-    except (ValueError, KeyError, TypeError, RecursionError):  # made by somebody else
+    except (ValueError, KeyError, TypeError, RecursionError):  # written by another program
         return None
 
 
 def scan(file: BinaryIO, *, checked: int | None = None) -> Iterator[tuple[int, int, tuple[str, Any, Any] | None]]:
-    """Yield (offset, end, entry) of all stretches of a file, in order; never fails, whatever the bytes are.
+    """Yield (offset, end, entry) of all parts of a file, in order. It never fails, whatever the bytes are.
 
-    The entry is None where the stretch is damaged, and () for a torn tail: the beginning of an entry, and the file's
-    end. The columns of responses are skipped, but for those that begin after the byte `checked`.
+    The entry is None if the part is damaged, and () for a torn tail, which is the beginning of an entry at the file's
+    end. The columns of responses are skipped, except for those that begin after the byte `checked`.
     """
     size, at = os.fstat(file.fileno()).st_size, 0
     while at < size:
@@ -121,7 +122,7 @@ def scan(file: BinaryIO, *, checked: int | None = None) -> Iterator[tuple[int, i
 
 
 def _find(file: BinaryIO, at: int, size: int) -> int:
-    """Return where the next entry after `at` begins, in the middle of anything; `size` if there is none."""
+    """Return where the next entry after `at` begins, at any place within an entry; `size` if there is none."""
     step = 1 << 20
     while at < size:
         file.seek(at)

@@ -1,8 +1,8 @@
-"""Advisory locks, which end with their process, however that ends; and one writer a record, which is named to others.
+"""Lock files so that each record has one writer. A lock ends with its process and names its owner to others.
 
-`flock` belongs to the open file, so a process killed with -9 leaves nothing stale. A forked child would share it and
-keep it alive after its parent's death; children therefore close their copies of a `Lock`. Network file systems must
-support `flock` between machines (NFSv4 and Lustre mounted with `-o flock` do).
+`flock` belongs to the open file, so a process killed with -9 leaves no stale lock. A forked child would share the lock
+and keep it after its parent's death, so children close their copies of a `Lock`. Network file systems must support
+`flock` between machines (NFSv4 and Lustre mounted with `-o flock` do).
 """
 
 import fcntl
@@ -23,11 +23,12 @@ _locked: set[int] = set()  # descriptors
 
 
 def flocked(path: Path, seconds: float | None = None) -> int:
-    """Lock a file (no link), made if need be, and return its descriptor; closing all copies of that lets go.
+    """Lock a file (not a link), which is created if necessary, and return its descriptor. Closing all copies unlocks
+    it.
 
     Raises:
-        TimeoutError: it was held for so many seconds; None waits for ever.
-        OSError: the file cannot be opened, or its file system has no locks.
+        TimeoutError: It stayed locked for `seconds`; None waits for ever.
+        OSError: The file cannot be opened, or its file system has no locks.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     until = time.monotonic() + (seconds or 0.0)
@@ -47,7 +48,7 @@ def flocked(path: Path, seconds: float | None = None) -> int:
 
 @contextmanager
 def locked(path: Path, seconds: float | None = None) -> Iterator[None]:
-    """Hold the lock of a file, which stays; raises what `flocked` does."""
+    """Lock a file in a `with` block. The file stays. Raises the errors of `flocked`."""
     fd = flocked(path, seconds)
     try:
         yield
@@ -56,10 +57,10 @@ def locked(path: Path, seconds: float | None = None) -> Iterator[None]:
 
 
 class Lock:
-    """Holds `path` locked from construction to `release`, and says in it who does.
+    """Keep `path` locked from construction to `release`, and write the owner into it.
 
     Raises:
-        UserError: another process (or another object of this one) holds it; the sentence names the owner.
+        UserError: Another process (or another object of this one) has locked it; the message names the owner.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -72,7 +73,7 @@ class Lock:
             raise disk_error(error, path, "nothing was written; a record needs a file system with flock") from None
         if not os.fstat(self._fd).st_nlink:
             os.close(self._fd)
-            raise UserError(f"{name} was being deleted by another process; run again")
+            raise UserError(f"{name} was being deleted by another process", hint="Run the command again")
         _locked.add(self._fd)
         owner = {
             "host": socket.gethostname(),
@@ -80,13 +81,13 @@ class Lock:
             "since": time.strftime("%Y-%m-%d %H:%M:%S"),
             "command": " ".join(sys.argv)[:200],
         }
-        with suppress(OSError):  # a courtesy: where it fails (a full disk) the lock holds all the same
+        with suppress(OSError):  # optional: if it fails (a full disk), the lock is valid nevertheless
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, json.dumps(owner).encode(), 0)
 
     def release(self) -> None:
-        """Let the next one in; the file stays, for deleting it would let two in."""
-        if self._fd in _locked:  # not so in a forked child, where the number may mean another file by now
+        """Unlock. The file stays, because deleting it would let two processes lock it."""
+        if self._fd in _locked:  # false in a forked child, where the number may be another file by now
             _locked.discard(self._fd)
             with suppress(OSError):
                 os.ftruncate(self._fd, 0)
@@ -95,14 +96,14 @@ class Lock:
 
 
 def check_free(path: Path, name: str) -> None:
-    """Check that nobody holds a `Lock` of this path, and make nothing to find out.
+    """Check that nobody has a `Lock` of this path, without creating anything.
 
     Raises:
-        UserError: somebody does; the sentence names the owner.
+        UserError: Somebody does; the message names the owner.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # no lock was ever made, or it is not ours to see
+    except OSError:  # there was never a lock, or it is not readable
         return
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -114,8 +115,8 @@ def check_free(path: Path, name: str) -> None:
 
 def _taken(path: Path, name: str) -> Busy:
     return Busy(
-        f"{name} is being written by {_owner(path)}; two processes on one record are refused, "
-        "wait for that one or end it"
+        f"{name} is being written by {_owner(path)}, and a record can have only one writer",
+        hint="Wait for that process, or end it",
     )
 
 

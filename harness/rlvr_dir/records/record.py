@@ -1,12 +1,12 @@
-"""A record: one append-only file of responses, their verdicts, and what is known of them.
+"""Define a record: one append-only file of responses, their verdicts, and facts about them.
 
 `<store>/<record hash>/<task>/journal.bin` is a sequence of entries (`entries.py`): `rollout` (a `Row`), `verdict` (a
-`StoredVerdict`), `replay` (a `Replay`) and `about` (`RecordMetadata`: the first of these says which record it is). The
-last of a key counts.
+`StoredVerdict`), `replay` (a `Replay`) and `about` (`RecordMetadata`; the first one identifies the record). For each
+key the last entry is valid.
 
-Readers need no lock. The one process that writes holds `lock`, and repairs what it finds on opening: a torn tail
-is cut off; a damaged file is kept under another name, and its good entries are carried over, so that only what was
-damaged is decoded again.
+Readers need no lock. The one process that writes has locked `lock`, and repairs the file when it opens it. A torn tail
+is cut off. A damaged file is kept under another name, and its good entries are copied, so that only damaged ones are
+decoded again.
 """
 
 import json
@@ -34,15 +34,15 @@ from rlvr_dir.records.row import Key, Row
 from rlvr_dir.records.verdicts import StoredVerdict, versions
 
 JOURNAL, LOCK = "journal.bin", "lock"
-SYNC = 1.0  # seconds: responses that came within it are forced to the disk together
-_LINE = 2048  # bytes that are read at a time: a line and a little more, for the columns behind it are skipped
+SYNC = 1.0  # seconds; responses from this time are flushed to disk together
+_LINE = 2048  # bytes to read at a time: a line and a little more, because the columns after it are skipped
 _DIGITS = re.compile(r"([0-9]+)")
 
 
 def in_order(keys: Iterable[Key]) -> list[Key]:
     """Sort problems by their names, numbers in them as numbers (`aime24/2` before `aime24/10`), then by samples.
 
-    It needs no memory of what was asked when, so any history of limits and samples ends in the same order.
+    The order does not depend on the history of requests, so any sequence of limits and samples gives the same order.
     """
 
     def parts(problem: str) -> tuple[list[Any], str]:
@@ -55,10 +55,11 @@ def in_order(keys: Iterable[Key]) -> list[Key]:
 
 
 class Record:
-    """A record as it is on the disk; `RecordStore.read` makes one to read, `RecordStore.open` one that writes as well.
+    """Represent a record on disk. `RecordStore.read` opens one for reading, `RecordStore.open` also for writing.
 
-    The facts of all responses are available; texts and tokens are read when asked for, and checked then. `damage` has a
-    sentence for each thing that is wrong with the file; `repairs` says what was wrong when it was opened to write.
+    The facts of all responses are available at once. Texts and tokens are read and checked on access. `damage` has a
+    sentence for each problem of the file; `repairs` lists the problems that were repaired when it was opened for
+    writing.
     """
 
     def __init__(self, folder: Path, *, in_memory: bool = False) -> None:
@@ -69,12 +70,12 @@ class Record:
         self.repairs: list[str] = []
         self._requested: dict[Key, None] = {}
         self._fd, self._lock = -1, None
-        self._synced = 0.0  # when the file was last forced to the disk
+        self._synced = 0.0  # when the file was last flushed to disk
         self._pending = False  # whether it has grown since
 
     @classmethod
     def without_file(cls, config: RecordConfig, task: str) -> Self:
-        """Make a record that is kept in memory alone, under the name that it would have in a store."""
+        """Make a record in memory only, with the name that it would have in a store."""
         record = cls(Path(config.hash()) / folder_name("task", task), in_memory=True)
         record._forget()
         record.config = config
@@ -91,16 +92,16 @@ class Record:
         self._metadata: dict[str, Any] = {}
 
     def read(self, *, whole: bool = False, checked: int | None = None, head: bool = False) -> Self:
-        """Read the file; every byte of it is checked if `whole`, else the columns behind the byte `checked`.
+        """Read the file. With `whole` every byte is checked, otherwise the columns after the byte `checked`.
 
-        `head` reads the first entry alone, and so the config.
+        `head` reads only the first entry, which contains the config.
 
         Raises:
-            DamagedError: it cannot be read, or a later version of this program wrote it.
+            DamagedError: It cannot be read, or a later version of this program wrote it.
         """
         self._forget()
         if os.path.lexists(self.path) and not self.path.is_file():  # a pipe would be waited for, a device never ends
-            raise DamagedError(f"{self.path} is no plain file; the other records can be read")
+            raise DamagedError(f"{self.path} is not a regular file; the other records can be read")
         try:
             with self.path.open("rb", buffering=_LINE) as file:
                 for at, end, entry in scan(file, checked=0 if whole else checked):
@@ -118,7 +119,7 @@ class Record:
             pass
         except OSError as error:
             raise DamagedError(f"{self.path} cannot be read ({error.strerror})") from None
-        if self._foreign:  # nothing in it can be trusted to be of this record
+        if self._foreign:  # it may contain entries of another record
             self.rows, self._verdicts, self.replays, self._metadata = {}, {}, {}, {}
         return self
 
@@ -133,8 +134,8 @@ class Record:
         else:
             if value.format != FORMAT:
                 raise DamagedError(
-                    f"{self.path} is of format {value.format}, which this version of rlvr-dir does not read; "
-                    f"accepted: {FORMAT}"
+                    f"{self.path} has format {value.format}, which this version of rlvr-dir cannot read",
+                    accepted=f"format {FORMAT}",
                 )
             if value.config is not None:
                 self._identify(value)
@@ -142,7 +143,7 @@ class Record:
             self._finished_at = end if "finished" in plain else self._finished_at
 
     def _identify(self, metadata: RecordMetadata) -> None:
-        """Take the config, if it is the one that the folder is named after."""
+        """Read the config, if it is the one that the folder is named after."""
         try:
             config = parse(RecordConfig, metadata.config)
         except (UserError, RecursionError):
@@ -152,12 +153,12 @@ class Record:
 
     @property
     def metadata(self) -> RecordMetadata:
-        """Return what is known of it."""
+        """Return the facts about it."""
         return RecordMetadata.model_validate(self._metadata)
 
     @property
     def damage(self) -> list[str]:
-        """Return a sentence for each thing that is wrong with the file; the rest of it can be read."""
+        """Return a sentence for each problem of the file; the rest of it can be read."""
         sentences = []
         if self._foreign:
             sentences.append(f"{self.path} is damaged, or is not of the record that its folder is named after")
@@ -169,11 +170,11 @@ class Record:
 
     @property
     def response_keys(self) -> list[Key]:
-        """The keys of all good responses, in the record's order."""
+        """Return the keys of all good responses, in the record's order."""
         return in_order(self.rows)
 
     def get(self, key: Key) -> Row | None:
-        """Return a response; None where it is not held, or not with the trace that is asked."""
+        """Return a response; None if it is not stored, or not with the requested trace."""
         row = self.rows.get(key)
         if row is not None and self.trace_columns and not known(row.trace_columns):
             return None
@@ -187,12 +188,12 @@ class Record:
         return (self.rows[key] for key in self.response_keys)
 
     def digest(self) -> str:
-        """Return the digest of everything exact: the same however the record came about."""
+        """Return the digest of everything exact, which is the same for any history of the record."""
         return digest_of([self.rows[key].digest for key in self.response_keys])
 
     @property
     def finished(self) -> bool:
-        """Whether it holds exactly what it held when a command was done with it."""
+        """Return whether it contains exactly what it contained when a command finished it."""
         return self.metadata.finished == self.digest()
 
     @property
@@ -205,26 +206,28 @@ class Record:
 
     @property
     def complete(self) -> dict[str, int]:
-        """Return how many samples of each problem, from the first on, belong to something that was asked and finished.
+        """Return how many samples of each problem, from the first on, belong to a finished request.
 
-        Whatever else is stored came of interruptions, and is there because it was short: no average may be of it.
+        Other stored responses come from interruptions. They finished early because they are short, so an average must
+        not contain them.
         """
         first = self.first
         return {name: k for name, noted in self.metadata.complete.items() if (k := min(noted, first.get(name, 0)))}
 
     @property
     def judges(self) -> list[str]:
-        """Return who has given verdicts."""
+        """Return the judges with verdicts."""
         return sorted(self._verdicts)
 
     @property
     def tasks(self) -> list[str]:
-        """Return whose results it holds: its own task's, unless it was judged by another one's answers alone."""
+        """Return the tasks whose results it contains: its own task, unless only the answers of another one were
+        used."""
         others = {judge.partition("+")[2] for judge in self._verdicts} or {""}
         return [other or self.task for other in sorted(others)]
 
     def verdicts(self, judge: str) -> dict[Key, StoredVerdict]:
-        """Return the verdicts of a judge on the responses that are stored."""
+        """Return a judge's verdicts on the stored responses."""
         stored = self._verdicts.get(judge, {})
         return {
             key: verdict
@@ -233,13 +236,13 @@ class Record:
         }
 
     def latest_verdicts(self, judge: str) -> dict[Key, StoredVerdict]:
-        """Return the verdicts of the newest version of a judge that has given any."""
+        """Return the verdicts of the newest version of a judge that has any."""
         grader, *task = judge.split("+")
         names = (grader_name(grader), *OLDER.get(grader_name(grader), ()))
         return next(filter(None, (self.verdicts("+".join((name, *task))) for name in names)), {})
 
     def verdict(self, judge: str, row: Row, gold: Gold) -> Verdict | None:
-        """Return the verdict that a judge has given on a response and would give again, None where there is none."""
+        """Return a judge's valid verdict on a response; None if there is none."""
         stored = self._verdicts.get(judge, {}).get(row.key)
         if stored is None or not stored.holds(row.text_digest, gold):
             return None
@@ -255,17 +258,17 @@ class Record:
     # Writing
 
     def lock(self, config: RecordConfig | None = None, *, whole: bool = False) -> Self:
-        """Become the one writer: repair the file, or begin it where there is none and a config is given.
+        """Become the only writer: repair the file, or create it if there is none and a config is given.
 
-        What was written since a command was last done with it is checked; every byte if `whole`.
+        What was written since a command last finished it is checked; with `whole` every byte.
 
         Raises:
-            UserError: another process writes it, the disk is full, or it does not say what it is.
+            UserError: Another process writes it, the disk is full, or it cannot be identified.
         """
         make_folder(self.folder)
         self._lock = Lock(self.folder / LOCK, f"record {self.name}")
         try:
-            for half in self.folder.glob(".*.new"):  # what a killed writer has left
+            for half in self.folder.glob(".*.new"):  # left by a writer that was killed
                 half.unlink(missing_ok=True)
             self._repair(config, whole)
             self._fd = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -284,7 +287,7 @@ class Record:
         self.read(whole=whole)
         if not whole and any(row.at > self._finished_at for row in self.rows.values()):
             self.read(checked=self._finished_at)
-        if not whole and self._is_broken:  # then all that is good is copied
+        if not whole and self._is_broken:  # then all good entries are copied
             self.read(whole=True)
         if (config := config or self.config) is None:
             raise DamagedError(f"record {self.name}: {'; '.join(self.damage)}; run its command again")
@@ -312,7 +315,7 @@ class Record:
             self.read()
 
     def _entries(self, begun: dict[str, Any]) -> Iterator[bytes]:
-        """Yield all that is good, written anew."""
+        """Yield all good entries, encoded anew."""
         yield encode({"about": self._metadata | begun})
         for row in self.rows.values():
             yield _rollout(row)
@@ -321,9 +324,9 @@ class Record:
         yield from (encode({"replay": replay.model_dump()}) for replay in self.replays.values())
 
     def _append(self, data: bytes, kept: str, *, sync: bool = True) -> int:
-        """Append entries, force all to the disk that is not, and return where they begin; of what fails nothing stays.
+        """Append entries, flush everything to disk, and return where they begin. If it fails, nothing is appended.
 
-        Without `sync` they are with the kernel: they outlive this process, however it ends, and not a power cut.
+        Without `sync` the operating system has the data. It survives the end of this process, but not a power failure.
         """
         view, at = memoryview(data), self._size
         if self.in_memory:
@@ -336,8 +339,8 @@ class Record:
                 os.fsync(self._fd)
                 self._synced = time.monotonic()
             self._pending = not sync
-        except BaseException as error:  # Ctrl-C between two writes included
-            with suppress(OSError):  # a disk that is gone: what stays is a torn tail, which the next writer cuts off
+        except BaseException as error:  # including Ctrl-C between two writes
+            with suppress(OSError):  # a failed disk: what stays is a torn tail, which the next writer cuts off
                 os.ftruncate(self._fd, self._size)
             if isinstance(error, OSError):
                 raise disk_error(error, self.path, kept) from None
@@ -346,7 +349,7 @@ class Record:
         return began
 
     def note(self, **facts: Any) -> None:
-        """Store facts of `RecordMetadata`, where they are new."""
+        """Store facts of `RecordMetadata` that are new."""
         plain = json.loads(json.dumps(facts))
         if new := {name: value for name, value in plain.items() if self._metadata.get(name) != value}:
             self._append(encode({"about": new}), "the rollouts are safe, and the same command finishes the record")
@@ -361,13 +364,14 @@ class Record:
         trace_columns: int = 0,
         inspect_only: bool = False,
     ) -> Self:
-        """Ask for the first samples of some problems; a mapping of problems gives the digest of each prompt as well.
+        """Request the first samples of some problems. A mapping of problems also gives the digest of each prompt.
 
-        More may be held: a run of 32 samples serves one of 8. With `trace_columns`, responses held without a trace of
-        so many columns count as missing. A request that is `inspect_only` is kept, and counts in no result.
+        The record may contain more: 32 stored samples serve a request for 8. With `trace_columns`, responses stored
+        without a trace of this many columns count as missing. A request that is `inspect_only` is stored, and counts in
+        no result.
 
         Raises:
-            UserError: what is stored was decoded from another prompt, or the disk is full.
+            UserError: A stored response has another prompt, or the disk is full.
         """
         if len(set(problems)) != len(problems) or not problems or samples < 1:
             raise ValueError("a record is asked for distinct problems, one at least, and samples >= 1")
@@ -387,23 +391,24 @@ class Record:
         return self
 
     def missing(self) -> list[Key]:
-        """Return the requested keys that are missing or lack a requested trace, in the order of the request."""
+        """Return the requested keys that are missing, or whose requested trace is missing, in the order of the
+        request."""
         return [key for key in self._requested if key not in self]
 
     def add(self, *rows: Row) -> None:
-        """Store responses; one that is stored already stays, but for a trace that it lacks.
+        """Store responses. A stored response is kept, except to add a missing trace.
 
-        They outlive this process at once. They are forced to the disk, all that came together, by the first call `SYNC`
-        seconds after the last time, or by `finish` or `close`.
+        They survive the end of this process at once. They are flushed to disk together by the first call that is `SYNC`
+        seconds after the last flush, or by `finish` or `close`.
 
         Raises:
-            UserError: the disk is full or fails; the responses before are safe.
-            RuntimeError: the same key was decoded again, for its trace, to other tokens.
+            UserError: The disk is full or fails; the responses before are safe.
+            RuntimeError: A response was decoded again, for its trace, with other tokens.
         """
         new = [row for row in rows if row.key not in self]
         for row in new:
             if row.key not in self._requested:
-                raise ValueError(f"{row.key} is not asked of this record")
+                raise ValueError(f"{row.key} was not requested from this record")
             if row.key in self.rows and self.rows[row.key].digest != row.digest:
                 raise RuntimeError(f"{row.key} was decoded again, for its trace, and came out with other tokens")
         if self.in_memory:
@@ -418,15 +423,15 @@ class Record:
             self.rows[row.key] = row
 
     def finish(self) -> None:
-        """Note that everything asked is there.
+        """Store that everything requested is complete.
 
         Raises:
-            UserError: something is missing, or the disk is full.
+            UserError: Something is missing, or the disk is full.
         """
         if missing := self.missing():
             raise UserError(
-                f"record {self.name} lacks {len(missing)} of {len(self._requested)} rollouts: a record is complete "
-                "or it is none"
+                f"record {self.name} is incomplete: {len(missing)} of {len(self._requested)} rollouts are missing",
+                hint="Run the command again to finish it",
             )
         complete: dict[str, int] = dict(self._metadata.get("complete", {}))
         for problem, sample in () if self.inspect_only else self._requested:
@@ -435,10 +440,10 @@ class Record:
         self._force()
 
     def judge(self, judge: str, graded: Iterable[tuple[Row, Gold, Verdict]]) -> None:
-        """Store the verdicts of a judge; the others that it gave by older libraries it gives again.
+        """Store the verdicts of a judge. Its other verdicts by older libraries are computed again.
 
         Raises:
-            UserError: the disk is full.
+            UserError: The disk is full.
         """
         graded, before, now = [*graded], self._metadata.get("graded_with", {}).get(judge), versions(judge)
         if before not in (None, now):
@@ -468,10 +473,10 @@ class Record:
         self.note(graded_with={**self._metadata.get("graded_with", {}), judge: now})
 
     def keep_replay(self, replay: Replay) -> None:
-        """Store a replay of a response; it outlives this process at once.
+        """Store a replay of a response. It survives the end of this process at once.
 
         Raises:
-            UserError: the disk is full.
+            UserError: The disk is full.
         """
         due = time.monotonic() - self._synced >= SYNC
         self._append(encode({"replay": replay.model_dump()}), "the rollouts and replays before it are safe", sync=due)
@@ -480,12 +485,12 @@ class Record:
     def grade(
         self, gold: Mapping[str, Gold], judge: str = DEFAULT_GRADER, keys: Iterable[Key] | None = None
     ) -> dict[Key, Verdict]:
-        """Return verdicts on the responses that are stored: the stored ones where they hold, the rest graded now.
+        """Return verdicts on the stored responses: the stored verdicts if they are valid, the rest graded now.
 
-        `gold` has the answers of each problem. What is graded now is stored if the record is open for writing.
+        `gold` has the answers of each problem. New verdicts are stored if the record is open for writing.
 
         Raises:
-            UserError: a problem has no gold answer, no grader has that name, or the disk is full.
+            UserError: A problem has no gold answer, the grader is unknown, or the disk is full.
         """
         grader, *task = judge.split("+")
         judge = "+".join((grader_name(grader), *task))
@@ -502,14 +507,14 @@ class Record:
         return verdicts | {row.key: verdict for row, verdict in zip(todo, fresh, strict=True)}
 
     def _force(self) -> None:
-        """Force to the disk what is not there yet."""
+        """Flush everything to disk."""
         if self._pending:
-            self._append(b"", "the rollouts are with the kernel, and lost where the machine ends now")
+            self._append(b"", "rollouts are written but not flushed to disk; a power failure now would lose them")
 
     def close(self) -> None:
-        """Let the next process write."""
+        """Close it for writing, so that another process can write."""
         if self._fd >= 0:
-            with suppress(UserError):  # they stay with the kernel; what is asked of them is said by `finish`
+            with suppress(UserError):  # the operating system has them; `finish` has reported on requests
                 self._force()
             os.close(self._fd)
             self._fd = -1

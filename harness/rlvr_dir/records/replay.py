@@ -1,4 +1,4 @@
-"""A response that was replayed with one of its tokens changed, and its verdict; the response itself is not kept."""
+"""Store the verdict of a response that was replayed with one token changed. The response itself is not stored."""
 
 from rlvr_dir.config.stored import Count, Flag, Name, Stored
 
@@ -6,18 +6,19 @@ OWN, PROPOSED = "own", "proposed"  # whose token it is: the response's own model
 
 
 class Replay(Stored, frozen=True):
-    """Hold what became of a response with another token at one place.
+    """Store the result of a response with another token at one position.
 
-    The token is that of `by`: a rule, by the digest of its settings, `OWN` or `PROPOSED`. `right` is None where the
-    rest was not decoded: it is the response itself where the token is its own, else it is still to be done.
+    The token is that of `by`: the digest of a decoding's settings, `OWN` or `PROPOSED`. `right` is None if the rest was
+    not decoded. If the token is the response's own, the result is the response itself; otherwise the replay is not done
+    yet.
     """
 
     problem: Name
     sample: Count
     response: Name  # the digest of the response that was changed
-    at: Count  # the place of the token
+    at: Count  # the position of the token
     by: Name
-    noise: Count  # 0: all that follows has the response's own noise; else that of a seed larger by so much
+    noise: Count  # 0: the rest has the response's own noise; otherwise that of a seed this much larger
     token: Count
     n_tokens: Count = 0  # of the replayed response
     judge: Name | None = None
@@ -25,5 +26,5 @@ class Replay(Stored, frozen=True):
 
     @property
     def key(self) -> tuple[str, int, str, int, str, int]:
-        """Return what it is a replay of."""
+        """Return what identifies it."""
         return self.problem, self.sample, self.response, self.at, self.by, self.noise

@@ -1,11 +1,11 @@
-"""One response as it is kept: facts that are available, and columns that are read when they are asked for.
+"""Store one response: facts that are always available, and columns that are read on access.
 
     row = Row.from_rollout(rollout)                     # anything like `rlvr_dir.decode.Rollout`
     row.n_tokens, row.text, row.delta_logp
 
-Tokens, flags and text are exact. `delta_logp` is float32 arithmetic whose last bits depend on who else was in the batch
-(by up to 1e-3), so it is kept as float16: off by at most `DELTA_ERROR` of its value, by
-0.00003 at the threshold -0.1. Beside a trace, which has 44 bytes a token and more, it is kept as float32.
+Tokens, flags and text are exact. `delta_logp` is float32 arithmetic whose last bits depend on the rest of the batch (by
+up to 1e-3), so it is stored as float16. The error is at most `DELTA_ERROR` of its value, 0.00003 at the threshold -0.1.
+Beside a trace, which has at least 44 bytes per token, it is stored as float32.
 """
 
 import json
@@ -36,10 +36,10 @@ DELTA_ERROR = 2.0**-11  # relative; below 6e-5 absolute, by at most 3e-8
 MOST_TOKENS = 1 << 22  # of a response
 _TEXT_BYTES, _PROMPT_BYTES = 1 << 22, 1 << 24  # what a text may have whatever its tokens, and the ids of a prompt
 _EXACT = ("text", "replaced", "changed", "token_ids", "prompt_token_ids")
-# Columns in the order in which they follow. `trace` may be missing, and so may the last two, which have an entry for
-# each changed token: a response without a changed token has none, nor has one of a version before them.
+# Columns in their stored order. `trace` may be missing, and so may the last two, which have an entry for each changed
+# token. A response without changed tokens has none, nor has one of an earlier version.
 _COLUMNS = (*_EXACT, "delta_logp", "trace", "proposed", "delta_logp_written")
-UNKNOWN = -1  # in place of a proposed token that a record of an earlier version does not have
+UNKNOWN = -1  # instead of a proposed token that a record of an earlier version does not contain
 
 _NOT_EXACT = ("text_digest", "columns", "trace_columns")
 
@@ -49,21 +49,21 @@ _Checksum = Annotated[int, Strict(), Field(ge=0, lt=1 << 32)]
 
 @dataclass(slots=True)
 class Row:
-    """A response: what is counted, and compressed columns of one entry a generated token.
+    """Store a response: its counts, and compressed columns with one entry per generated token.
 
-    Everything but `delta_logp` and `trace` (the table of `rlvr_dir.decode.trace`, where one was asked for) is exact:
-    the noise is counter-based, so any batch and any engine run gives the same. The columns are in memory, or in the
-    file of a record, where each access reads its own. Slots keep a response's facts within 600 bytes: a study has half
-    a million.
+    Everything but `delta_logp` and `trace` (the table of `rlvr_dir.decode.trace`, if one was requested) is exact: the
+    noise is counter-based, so any batch and any engine run gives the same. The columns are in memory, or in the file of
+    a record, where each access reads its own. Slots limit a response's facts to 600 bytes, because a study has half a
+    million responses.
     """
 
     problem: Name
     sample: Count
     finish_reason: FinishReason
-    n_tokens: _Tokens  # generated, the end-of-text token included
-    n_replaced: _Tokens  # positions where the criterion held
-    n_changed: _Tokens  # positions where the token really became another one
-    text_digest: Name  # by which a verdict knows the text
+    n_tokens: _Tokens  # generated, including the end-of-text token
+    n_replaced: _Tokens  # flagged tokens
+    n_changed: _Tokens  # changed tokens
+    text_digest: Name  # identifies the text in verdicts
     digest: Name  # of everything exact
     columns: InitVar[dict[str, tuple[Count, _Checksum]]]  # by name: compressed bytes, and the CRC-32 of these
     prompt: Name | None = None  # digest of the prompt's text
@@ -81,7 +81,7 @@ class Row:
 
     @classmethod
     def from_rollout(cls, rollout: Any) -> "Row":
-        """Make it from anything with the attributes of `rlvr_dir.decode.Rollout`."""
+        """Make a row from anything with the attributes of `rlvr_dir.decode.Rollout`."""
         request = rollout.request
         return cls.make(
             str(request.problem),
@@ -116,13 +116,13 @@ class Row:
         proposed: ArrayLike | None = None,
         delta_logp_written: ArrayLike | None = None,
     ) -> "Row":
-        """Make it from values, and compress them.
+        """Make a row from values, and compress them.
 
-        `proposed` and `delta_logp_written` have an entry for each token, of which those of changed tokens are kept;
-        None is unknown.
+        `proposed` and `delta_logp_written` have an entry for each token, and those of changed tokens are stored. None
+        is unknown.
 
         Raises:
-            ValueError: the columns are not of the same length.
+            ValueError: The columns have different lengths.
         """
         flags = {"replaced": np.asarray(replaced, dtype=bool), "changed": np.asarray(changed, dtype=bool)}
         table = None if trace is None else np.ascontiguousarray(trace, dtype="<f4")
@@ -171,7 +171,7 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """(problem, sample)"""
+        """Return (problem, sample)."""
         return self.problem, self.sample
 
     @property
@@ -186,12 +186,12 @@ class Row:
 
     @property
     def replaced(self) -> np.ndarray:
-        """Return where the criterion held, (tokens,) bool."""
+        """Return which tokens were flagged, (tokens,) bool."""
         return self._flags("replaced", self.n_replaced)
 
     @property
     def changed(self) -> np.ndarray:
-        """Return where the token really became another one, (tokens,) bool."""
+        """Return which tokens were changed, (tokens,) bool."""
         return self._flags("changed", self.n_changed)
 
     @property
@@ -211,9 +211,9 @@ class Row:
 
     @property
     def proposed(self) -> np.ndarray:
-        """Return the proposed tokens, (tokens,) int64: the one written where it did not change.
+        """Return the proposed tokens, (tokens,) int64; a token that was not changed is its own proposal.
 
-        In a record of an earlier version it is `UNKNOWN` where the token changed, unless there is a trace.
+        In a record of an earlier version a changed token has `UNKNOWN`, unless there is a trace.
         """
         proposed = np.array(self.token_ids, dtype=np.int64)
         if self._has_proposals:
@@ -227,7 +227,7 @@ class Row:
     def delta_logp_written(self) -> np.ndarray:
         """Return log π_RL - log π_Base of the written tokens, (tokens,) float32.
 
-        In a record of an earlier version it is NaN where the token changed.
+        In a record of an earlier version it is NaN for changed tokens.
         """
         delta_logp = self.delta_logp
         if self._has_proposals:
@@ -238,18 +238,18 @@ class Row:
 
     @property
     def trace(self) -> np.ndarray | None:
-        """Return the table of `rlvr_dir.decode.trace`, (tokens, columns) float32; None without one of its columns."""
+        """Return the table of `rlvr_dir.decode.trace`, (tokens, columns) float32; None if a column is missing."""
         if not known(self.trace_columns):
             return None
         planes = np.frombuffer(self._column("trace"), np.uint8).reshape(self.trace_columns, 4, self.n_tokens)
         return np.ascontiguousarray(planes.transpose(2, 0, 1)).view("<f4")[..., 0]
 
     def counts(self) -> dict[str, Any]:
-        """Return what the engine counted, by the names of lm-eval's samples file."""
+        """Return the engine's counts, by the names in lm-eval's samples file."""
         return {name: getattr(self, name) for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
 
     def facts(self) -> dict[str, Any]:
-        """Return what is available as plain JSON values: what `Row(**facts)` is made from."""
+        """Return its facts as plain JSON values, from which `Row(**facts)` is made."""
         prompt = {} if self.prompt is None else {"prompt": self.prompt}
         columns = {name: (size, checksum) for name, _, size, checksum in self._places()}
         names = ("problem", "sample", "finish_reason", "n_tokens", "n_replaced", "n_changed", "text_digest", "digest")
@@ -257,7 +257,7 @@ class Row:
         return {**{name: getattr(self, name) for name in names}, "columns": columns, **prompt, **width}
 
     def exact_row(self) -> dict[str, Any]:
-        """Return what is the same in every run, as plain JSON values; flags are packed eight a byte."""
+        """Return what is the same in every run, as plain JSON values. Flags are packed eight per byte."""
         facts = {name: value for name, value in self.facts().items() if name not in _NOT_EXACT}
         flags = {"replaced": self.replaced, "changed": self.changed}
         packed = {name: b64encode(np.packbits(values).tobytes()).decode() for name, values in flags.items()}
@@ -268,7 +268,7 @@ class Row:
         """Return a copy whose columns are in memory.
 
         Raises:
-            DamagedError: they are damaged, or gone.
+            DamagedError: They are damaged or missing.
         """
         row = copy(self)
         row.place(self.payload())
@@ -278,22 +278,22 @@ class Row:
         """Return the compressed columns.
 
         Raises:
-            DamagedError: they are not what was stored.
+            DamagedError: They differ from what was stored.
         """
         if not self.holds(data := self._read(0, self.size)):
             raise self._damaged("its checksum does not fit")
         return data
 
     def holds(self, payload: bytes) -> bool:
-        """Return whether these are its columns."""
+        """Return whether `payload` contains its columns."""
         return all(zlib.crc32(payload[at : at + size]) == crc for _, at, size, crc in self._places())
 
     def place(self, source: bytes | Path, at: int = 0) -> None:
-        """Describe where the columns are: these bytes, or in a file from some byte on."""
+        """Set where the columns are: these bytes, or a file from some byte on."""
         self.source, self.at = source, at
 
     def _places(self) -> list[tuple[str, int, int, int]]:
-        """Return of each column its name, where it begins, its size and its checksum."""
+        """Return the name, start, size and checksum of each column."""
         sizes, checksums = self.numbers[::2], self.numbers[1::2]
         names = self._names(self._has_proposals)
         return [*zip(names, accumulate(sizes[:-1], initial=0), sizes, checksums, strict=True)]
@@ -319,7 +319,7 @@ class Row:
             raise self._damaged(error.strerror) from None
 
     def _column(self, name: str) -> bytes:
-        """Read a column, and no other; decompress it, to no more bytes than so many tokens can have."""
+        """Read and decompress one column, up to the number of bytes that its tokens can have."""
         start, size, checksum = next(place for known, *place in self._places() if known == name)
         least, most = self._bytes(name)
         stream, packed = zlib.decompressobj(), self._read(start, size)
@@ -330,11 +330,11 @@ class Row:
         except zlib.error as error:
             raise self._damaged(f"column {name}: {error}") from None
         if not (stream.eof and least <= len(data) <= most):
-            raise self._damaged(f"column {name} is cut short, or too large")
+            raise self._damaged(f"column {name} is truncated or too large")
         return data
 
     def _bytes(self, name: str) -> tuple[int, int]:
-        """Return how many bytes a column can have, at least and at most."""
+        """Return the least and greatest number of bytes of a column."""
         n, flags = self.n_tokens, (self.n_tokens + 7) // 8
         if name == "text":
             return 0, max(_TEXT_BYTES, 256 * n)
@@ -364,7 +364,7 @@ class Row:
     def _ids(self, name: str) -> tuple[int, ...]:
         data = self._column(name)
         if len(data) % 4:
-            raise self._damaged(f"column {name} is cut short")
+            raise self._damaged(f"column {name} is truncated")
         return tuple(np.frombuffer(data, "<u4").tolist())
 
     def _damaged(self, why: object) -> DamagedError:
@@ -376,15 +376,15 @@ class Row:
 
 
 def _planes(table: np.ndarray) -> bytes:
-    """Return (tokens, columns) float32 as planes: of each column the first byte of every token, then the second, ...
+    """Return (tokens, columns) float32 as planes: the first byte of every token in each column, then the second, ...
 
-    So what is alike stands together: a trace takes a fifth less, and a third of the time, than as it is (zlib).
+    Similar bytes are then adjacent, so a trace takes a fifth less space, and a third of the time, to compress (zlib).
     """
     return np.ascontiguousarray(table.view(np.uint8).reshape(*table.shape, 4).transpose(1, 2, 0)).tobytes()
 
 
 def _rounded(values: ArrayLike, traced: bool) -> np.ndarray:
-    """Return delta log p as it is kept: float32 beside a trace, else the nearest float16, which is as finite."""
+    """Return delta log p as it is stored: float32 beside a trace, otherwise the nearest finite float16."""
     values = np.asarray(values, dtype="<f4")
     if traced:
         return values

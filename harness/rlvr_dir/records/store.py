@@ -1,4 +1,4 @@
-"""A folder of records: opened to write by what they are of, read by name."""
+"""Open the records of a folder: for writing by their settings, for reading by name."""
 
 import json
 import os
@@ -15,18 +15,17 @@ SPREADS = "floor.json"  # beside the records: by base and type, how far rounding
 
 
 def stored_spreads(records: Path) -> dict[str, dict[str, float]]:
-    """Return the spreads that audits have written beside a folder of records; none if there is no such file."""
+    """Return the spreads that audits have written beside a folder of records; empty if there is no such file."""
     file = records.parent / SPREADS
     return json.loads(file.read_text()) if file.is_file() else {}
 
 
 class RecordStore:
-    """All records under one folder.
+    """Manage all records under one folder.
 
     >>> store = RecordStore("runs/records")                                              # doctest: +SKIP
     >>> with store.open(config, "aime24", problems, samples=32) as record:               # doctest: +SKIP
-    ...     for problem, sample in record.missing(): record.add(decode(problem, sample))
-    ...     record.finish()
+    ...     for problem, sample in record.missing(): record.add(decode(problem, sample)) ...     record.finish()
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -45,7 +44,7 @@ class RecordStore:
         `options` are those of `Record.request`.
 
         Raises:
-            UserError: another process writes it, or the disk is full.
+            UserError: Another process writes it, or the disk is full.
         """
         record = Record(self.folder / config.hash() / folder_name("task", task)).lock(config)
         try:
@@ -55,9 +54,9 @@ class RecordStore:
             raise
 
     def kept_as(self, config: RecordConfig, earlier: Sequence[RecordConfig], task: str) -> RecordConfig:
-        """Return the config by whose hash a record is kept here: its own, or one of an earlier version's.
+        """Return the config whose hash names a record here: its own, or that of an earlier version.
 
-        The first of `earlier`, by which the version before would have named it, comes before its own.
+        The first of `earlier`, by which the previous version would have named it, is preferred to its own.
         """
         for known in (*earlier[:1], config, *earlier):
             if (self.folder / known.hash() / task / JOURNAL).is_file():
@@ -70,47 +69,52 @@ class RecordStore:
         return sorted((folder.parent.name, folder.name) for folder in folders)
 
     def emptiness(self) -> str:
-        """Describe a store without records: that it has none, and whether its folder is there."""
+        """Describe a store without records, and whether its folder exists."""
         return f"no records in {str(self.folder)!r}{'' if self.folder.is_dir() else ', which does not exist'}"
 
     def find(self, name: str) -> list[tuple[str, str]]:
-        """Return the records that `name` means: the beginning of a record hash, with or without `/<task>`.
+        """Return the records that match `name`, the first digits of a record hash, with or without `/<task>`.
 
-        An empty name means all.
+        An empty name matches all.
 
         Raises:
-            UserError: none.
+            UserError: There is none.
         """
         start, _, task = name.partition("/")
         names = [(hash_, of) for hash_, of in self.names() if hash_.startswith(start) and task in ("", of)]
         if not names and not name:
-            raise UserError(f"store: {self.emptiness()}; accepted: a folder of records")
+            raise UserError(self.emptiness(), argument="store", accepted="a folder of records")
         if not names:
             raise UserError(
-                f"record={name!r} is not in {str(self.folder)!r}; accepted: the beginning of a hash that "
-                "`rlvr-dir records list` shows, with or without /TASK"
+                f"is not in {str(self.folder)!r}",
+                argument="record",
+                value=name,
+                accepted="the first digits of a hash that `rlvr-dir records list` shows, with or without /TASK",
             )
         return names
 
     def record(self, name: str) -> Record:
-        """Return the one record that `name` means.
+        """Return the one record that matches `name`.
 
         Raises:
-            UserError: none, or several.
+            UserError: There is none, or several.
         """
         names_found = self.find(name)
         if len(names_found) > 1:
             names = ", ".join("/".join(parts) for parts in names_found[:5])
             raise UserError(
-                f"record={name!r} means {len(names_found)} records ({names}); give more of the hash, or /TASK"
+                f"matches {len(names_found)} records ({names})",
+                argument="record",
+                value=name,
+                hint="Give more digits of the hash, or add /TASK",
             )
         return self.read(*names_found[0])
 
     def read(self, record_hash: str, task: str, *, whole: bool = False) -> Record:
-        """Return a record without locking or changing it; every byte of it is checked if `whole`.
+        """Return a record without locking or changing it. With `whole` every byte is checked.
 
         Raises:
-            UserError: there is none.
+            UserError: There is none.
         """
         record = Record(self.folder / record_hash / task)
         if not os.path.lexists(record.path):

@@ -1,7 +1,7 @@
-"""Verdicts in a record: who gave them, on which text, by which gold answer.
+"""Store verdicts in a record, with their judge, the text and the gold answer.
 
-A judge is a grader's name with its version (`robust-N`; `rlvr_dir.grading` says when a person raises it), and `+TASK`
-where it went by the answers of another benchmark with the record's questions: `robust-N+minerva_r1zero`.
+A judge is a grader's name with its version (`robust-N`; `rlvr_dir.grading` explains when it is increased). It ends in
+`+TASK` if the answers of another benchmark with the record's questions were used: `robust-N+minerva_r1zero`.
 """
 
 from sys import intern
@@ -20,7 +20,7 @@ _GRADING = ("math-verify", "latex2sympy2-extended", "sympy")
 
 @dataclass(slots=True)
 class StoredVerdict:
-    """What a judge said of a response, and what it said it of: the digest of the text, and the gold answer."""
+    """Store a judge's verdict on a response, with the digest of the text, and the gold answer."""
 
     judge: Annotated[str, Strict(), Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}$")]
     problem: Name
@@ -35,7 +35,7 @@ class StoredVerdict:
 
     @property
     def key(self) -> Key:
-        """(problem, sample)"""
+        """Return (problem, sample)."""
         return self.problem, self.sample
 
     def facts(self) -> dict[str, Any]:
@@ -48,16 +48,16 @@ class StoredVerdict:
         return Verdict(self.kind, self.answer, self.judge.split("+")[0])
 
     def holds(self, text_digest: str, gold: Gold) -> bool:
-        """Return whether it was given for this text and gold answer, and not by a grader that failed."""
+        """Return whether it is for this text and gold answer, and the grader did not fail."""
         gold = gold if isinstance(gold, str) else tuple(gold)
         return (self.text, self.gold) == (text_digest, gold) and self.verdict.graded
 
 
 def judge_name(grader: str, task: str, record_task: str) -> str:
-    """Return the judge of a task's result: a grader, by the answers of the `record_task` or of another one."""
+    """Return the judge of a task's result: a grader, by the answers of `record_task` or of another task."""
     return grader if task == record_task else f"{grader}+{task}"
 
 
 def versions(judge: str) -> dict[str, str]:
-    """Return what verdicts depend on beside text and gold answer: the grader's version, and the libraries'."""
+    """Return what verdicts depend on besides text and gold answer: the versions of the grader and the libraries."""
     return {"grader": judge.split("+")[0], **installed(*_GRADING)}

@@ -1,4 +1,4 @@
-"""The chapters of what `rlvr-dir analyse` found: each analysis' own tables, as figures and tables of a report."""
+"""Make the chapters of analyses by `rlvr-dir analyse`: their own tables, as figures and tables of a report."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,18 +12,18 @@ from rlvr_dir.report.training import training_chapter
 
 
 def analysis_chapters(places: Sequence[Path]) -> list[Chapter]:
-    """Make a chapter for each analysis in some files, or in folders of them; other files of a folder are left alone.
+    """Make a chapter for each analysis in some files, or in folders of them. Other files of a folder are ignored.
 
     Raises:
-        UserError: a place holds none.
-        DamagedError: a file is not as `rlvr-dir analyse` wrote it.
+        UserError: A place contains none.
+        DamagedError: A file is not as `rlvr-dir analyse` wrote it.
     """
     chapters: list[Chapter] = []
     for place in places:
         files = [file for file in sorted(place.glob("*.json")) if file.stem.partition("-")[0] in CHAPTERS]
         analyses = [(file, Analysis.read(file)) for file in ([place] if place.is_file() else files)]
         if not analyses:
-            raise UserError("holds nothing that `rlvr-dir analyse` wrote", argument="analysis", value=str(place))
+            raise UserError("contains nothing that `rlvr-dir analyse` wrote", argument="analysis", value=str(place))
         analyses.sort(key=lambda entry: list(CHAPTERS).index(entry[1].kind))
         for file, analysis in analyses:
             slug = f"-{len(chapters)}" if chapters else ""

@@ -1,4 +1,4 @@
-"""From results to a report: a first page that answers in a minute, then chapters, each number with its source."""
+"""Build a report from results: a first page that answers in a minute, then chapters, each number with its source."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,24 +36,24 @@ def build(
     """Build the report of some results.
 
     Args:
-        results: at least one, or chapters in `more`.
-        name: the title.
-        more: further chapters, of token statistics or of training.
-        runs: addresses of MLflow runs by config hash.
-        facts: what the foot of the page should say besides.
-        viewers: of `token_viewers`.
-        replaced: of `replacements_shown`.
-        paper_base: what the paper calls the base of all results, where its place does not say it.
+        results: At least one, or chapters in `more`.
+        name: The title.
+        more: Further chapters, of token statistics or of training.
+        runs: Addresses of MLflow runs by config hash.
+        facts: Further facts for the foot of the page.
+        viewers: Those of `token_viewers`.
+        replaced: Those of `replacements_shown`.
+        paper_base: The paper's name for the base of all results, if its place does not determine it.
 
     Raises:
-        UserError: there is nothing, or `paper_base` is refused.
+        UserError: There is nothing to report, or `paper_base` is unknown.
     """
     if not results and not more:
         raise UserError("results: there is nothing to report", accepted="results, records, or an analysis")
     results = with_unique_names(results)
     every = grouped(results)
     groups = [group for group in every if not all(map(of_training, group.results))]
-    if len(groups) > 1:  # whose tables and figures then have names of their own
+    if len(groups) > 1:  # then each has its own tables and figures with different names
         groups = [replace(group, slug=f"{number}-") for number, group in enumerate(groups)]
     rows = comparisons([setting for group in groups for setting in group.settings])
     trained = trained_chapter(results)
@@ -93,7 +93,7 @@ def build(
     }
     names = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
     lines = lead.first_lines(rows, names) or list(trained.paragraphs[:1] if trained else ())
-    nothing = NOTHING if groups else "; ".join(chapter.title for chapter in chapters)  # of analyses alone
+    nothing = NOTHING if groups else "; ".join(chapter.title for chapter in chapters)  # of analyses only
     headline, *below = lines or [nothing]
     below += [f"{sentence}." for sentence in shortfalls(results)]
     kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
@@ -106,9 +106,9 @@ def build(
 
 
 def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | None]:
-    """Draw accuracy and the two-by-two against changed tokens, on the benchmark with the most ways of replacing.
+    """Draw accuracy and the two-by-two against changed tokens, for the benchmark with the most gated decodings.
 
-    With too few controls for the second, accuracy on another benchmark stands in its place.
+    If there are too few controls for the second figure, it shows accuracy on another benchmark.
     """
     ways = {
         task: [
@@ -132,18 +132,16 @@ def _main_figures(group: Group, rows: Sequence[Comparison]) -> list[Section | No
 
 
 def _in_families(results: Sequence[EvalResult], analyses: Sequence[Chapter]) -> list[str]:
-    """Return the sentence that analyses take problems for independent, where benchmarks name families."""
+    """Return a note that analyses treat problems as independent, if benchmarks define families."""
     tasks = dict.fromkeys(result.task for result in results if result.families)
     titles = ", ".join(chapter.title for chapter in analyses)
-    sentence = (
-        f"Of {', '.join(tasks)} the problems come in families, which these chapters take for independent: {titles}."
-    )
+    sentence = f"The problems of {', '.join(tasks)} have families, which these chapters treat as independent: {titles}."
     return [sentence] if tasks and analyses else []
 
 
 def _apart(groups: Sequence[Group]) -> list[str]:
-    """Return the sentence that results of one pair have chapters of their own where they are not alike."""
+    """Return a note that results of one pair are in separate chapters if they cannot be compared."""
     if len(groups) == len({(group.base, group.rl) for group in groups}):
         return []
     names = "; ".join(group.pair for group in groups)
-    return [f"Results of one pair that are not alike are not compared, and have chapters of their own: {names}."]
+    return [f"Results of one pair that cannot be compared are in separate chapters: {names}."]

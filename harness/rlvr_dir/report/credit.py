@@ -1,4 +1,4 @@
-"""The chapter of tokens that were changed one at a time: does the verdict change, and for which of them?"""
+"""Make the chapter of tokens that were changed one at a time: does the verdict change, and for which of them?"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ OVER = "Brackets: 95 % intervals over problems."
 
 
 def credit_chapter(analysis: Analysis, slug: str = "") -> Chapter:
-    """Show the effect of single tokens, by rule, by depth and by the sign of delta log p."""
+    """Show the effect of single tokens, by decoding, by depth and by the sign of delta log p."""
     facts = analysis.facts
     event = "a token that the rule's gate flags was drawn again from the rule's target"
     if facts["undo"]:
@@ -39,12 +39,12 @@ def credit_chapter(analysis: Analysis, slug: str = "") -> Chapter:
 
 
 def _cell(row: Mapping[str, Any] | None, name: str, *, plus: bool = True) -> Cell:
-    """Return an estimate of a row, where there is one."""
+    """Return an estimate of a row as a cell, if there is one."""
     return cell(estimate(row, name) if row else Estimate(None), 1, plus=plus)
 
 
 def _effects(analysis: Analysis, name: str, these: str) -> Section:
-    """List what changing one of these tokens does, beside tokens that are not flagged and beside vetoes."""
+    """List the effects of changing these tokens, with those of tokens that are not flagged, and of vetoes."""
     by = {(row["label"], row["kind"], row["over"], row["verdict"]): row for row in analysis.tables["effects"]}
     minus = {(row["label"], row["minus"], row["over"]): row for row in analysis.tables["differences"]}
     rows = []
@@ -96,7 +96,7 @@ def _depth(strata: Frame, name: str, these: str) -> Section:
 
 
 def _signs(data: Frame, name: str, these: str) -> Section:
-    """Compare those tokens that RL made less likely with likelier ones of the same size."""
+    """Compare the tokens that RL made less likely with those that it made more likely by the same amount."""
     rows = [
         {
             "Rule": row["label"],
@@ -117,7 +117,7 @@ def _signs(data: Frame, name: str, these: str) -> Section:
 
 
 def _check(data: Frame, name: str) -> Section:
-    """Hold common noise against fresh noise."""
+    """Compare common noise with fresh noise."""
     rows = [
         {
             "Rule": row["label"],

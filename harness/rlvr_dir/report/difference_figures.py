@@ -1,4 +1,4 @@
-"""Figures of paired differences: the two steps of a replacement, extrapolations, and all that is compared."""
+"""Draw figures of paired differences: the two steps of a replacement, extrapolations, and all comparisons."""
 
 from collections.abc import Sequence
 
@@ -18,14 +18,14 @@ from rlvr_dir.results.compare import Comparison, comparison_kind
 from rlvr_dir.stats import Estimate
 from rlvr_dir.text import visible
 
-# What each colour of the figure of differences means, by the kind of comparison.
+# The meaning of each colour in the figure of differences, by the kind of comparison.
 LEGEND = {
     "trained": ("RL − base", "grey"), "against rl": ("decoding − RL", "blue"),
     "token": ("replace − reject", "green"), "decision": ("reject − veto", "pink"),
     "own draw": ("reject − resample", "light blue"), "second draw": ("resample − base", "yellow"),
     "against control": ("extrapolate − its γ = 0", "orange"), "other": ("others", "brown"),
 }  # fmt: skip
-MOST = 40  # rows that a figure of differences can hold
+MOST = 40  # the most rows in a figure of differences
 PANELS = {
     "token": ("replace minus reject", "RL writes, not base"),
     "own draw": ("reject minus resample", "RL decides, not base"),
@@ -36,8 +36,8 @@ PANELS = {
 def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | None:
     """Draw the steps of each replacement of base's tokens against changed tokens: RL's token, and RL's decision.
 
-    A line a criterion, 95 % intervals of the paired differences. None where fewer than two replacements have the
-    controls beside them.
+    There is a line per criterion, with the 95 % intervals of the paired differences. The result is None if fewer than
+    two replacements have all controls.
     """
     of_kind = {
         kind: [row for row in rows if comparison_kind(row) == kind and row.result.decoding.primary == "base"]
@@ -49,7 +49,7 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
     data = []
     lines = max(len(ways_of([row.result for row in of])) for of in of_kind.values())
     every = ways_of([row.result for of in of_kind.values() for row in of])
-    numbers = {label.removesuffix(", reject"): number for number, label, _ in every}  # in all panels one look
+    numbers = {label.removesuffix(", reject"): number for number, label, _ in every}  # the same look in all panels
     with drawing(name, height_of(lines), len(of_kind)) as canvas:
         for axes, (kind, of) in zip(canvas.axes, of_kind.items(), strict=True):
             by_setting = {id(row.result): row for row in of}
@@ -90,12 +90,12 @@ def two_by_two(rows: Sequence[Comparison], name: str, title: str) -> Section | N
 
 
 def extrapolates(row: Comparison) -> bool:
-    """Return whether a comparison is of a decoding beyond RL with the same one at gamma = 0; below 0 lies base."""
+    """Return whether a comparison is of a decoding past RL with the same one at gamma = 0."""
     return comparison_kind(row) == "against control" and row.result.decoding.gamma > 0
 
 
 def differences(rows: Sequence[Comparison], name: str = "differences-drawn") -> Section:
-    """Draw extrapolations minus RL beside the same minus their own gate, else all paired differences; a line each."""
+    """Draw extrapolations minus RL and minus their own gate, or all paired differences; a line each."""
     controlled = [row for row in rows if extrapolates(row)]
     drawn_rows = sorted(controlled or rows, key=lambda row: row.result.task)[:MOST]
     over_rl = {id(row.result): row for row in rows if comparison_kind(row) == "against rl"}

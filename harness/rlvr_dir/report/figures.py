@@ -1,4 +1,4 @@
-"""The figures made of results: accuracy against shares of tokens, differences with intervals, problem by problem."""
+"""Draw figures of results: accuracy against shares of tokens, differences with intervals, problem by problem."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +44,7 @@ LINES = {
 
 
 def avg_of(settings: Sequence[Setting]) -> str:
-    """Return what the scores of some settings are called: Avg@n, where all have as many samples."""
+    """Return the name of the scores of some settings: Avg@n, if all have as many samples."""
     samples = {setting.samples for setting in settings}
     return f"Avg@{min(samples)}" if len(samples) == 1 else "Avg"
 
@@ -65,7 +65,7 @@ def _row(setting: Setting, label: str, score: Estimate) -> dict[str, Any]:
 
 
 def _levels(axes: Any, settings: Sequence[Setting]) -> list[tuple[Setting, Estimate]]:
-    """Draw what replaces nothing as dotted levels in their intervals; return them."""
+    """Draw decodings without a gate as dotted levels with their intervals; return them."""
     levels = []
     for setting in settings:
         score, colour = _scaled(setting), {"rl": RL, "base": BASE}.get(setting.decoding.mode, EXPO)
@@ -77,19 +77,20 @@ def _levels(axes: Any, settings: Sequence[Setting]) -> list[tuple[Setting, Estim
 
 
 def against_share(settings: Sequence[Setting], name: str, title: str, share: str = "changed") -> Section:
-    """Draw Avg against a share of tokens: a line a criterion and target, 95 % intervals, base and RL as levels.
+    """Draw Avg against a share of tokens: a line per criterion and target, 95 % intervals, base and RL as levels.
 
-    `share` is "changed", positions where another token was drawn than the proposed one, or "replaced", those where the
-    criterion held: most of them may be drawn again as they were. Where base's tokens were coupled with RL's, a vertical
-    line stands at the least share at which their distribution is RL's.
+    `share` is "changed" (tokens that differ from the proposed ones), or "replaced" (flagged tokens, which may be
+    written unchanged). If base's tokens were coupled with RL's, a vertical line shows the least share at which their
+    distribution is RL's.
 
-    Extrapolations beside replacements on base, ways on RL beside ways on base, what has no gate beside gates, and
-    the controls beside replacements, but for those of the paper's own criterion, are left out.
+    Some settings are left out: extrapolations if there are replacements on base, decodings on RL if there are some on
+    base, those without a gate if there are gates, and controls of replacements except those of the paper's own
+    criterion.
     """
     avg = avg_of(settings)
     settings = _of_one_kind(settings)
     ways = ways_of(settings)
-    several = len({number for number, *_ in ways}) > 1  # criteria; of one the legend names the modes alone
+    several = len({number for number, *_ in ways}) > 1  # criteria; with one, the legend names only the modes
     axis_title, meaning = SHARES[share]
     rows = []
     ungated = [setting for setting in settings if not setting.decoding.gated]
@@ -131,7 +132,8 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
 
 
 def _of_one_kind(settings: Sequence[Setting]) -> Sequence[Setting]:
-    """Leave out extrapolations beside replacements on base, ways on RL beside those on base, no gate beside gates."""
+    """Leave out extrapolations next to replacements on base, decodings on RL next to those on base, and no gate next to
+    gates."""
     if not any(setting.decoding.gated and setting.decoding.primary == "base" for setting in settings):
         return settings
     settings = [setting for setting in settings if not setting.decoding.gated or setting.decoding.primary == "base"]
@@ -150,7 +152,7 @@ def _of_one_kind(settings: Sequence[Setting]) -> Sequence[Setting]:
 def ways_of(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]:
     """Return the gated settings of each criterion and target, with a number and a label, criteria in their usual order.
 
-    Controls have the number of their replacement, behind which they stand.
+    Controls have the number of their replacement, which they follow.
     """
     by_way: dict[tuple[Any, ...], list[Setting]] = {}
     order = list(gates())
@@ -173,7 +175,8 @@ def ways_of(settings: Sequence[Setting]) -> list[tuple[int, str, list[Setting]]]
 
 
 def look_of(decoding: Any, i: int) -> dict[str, Any]:
-    """Return how the line of a decoding is drawn, the i-th criterion of a figure; a control's is dashed, marks open."""
+    """Return the style of a decoding's line for the i-th criterion of a figure; a control's is dashed with open
+    markers."""
     gate, style = decoding.gate, look(i, markersize=4, linewidth=1.2)
     style |= {"color": EXPO, "marker": "P" if getattr(gate, "sign", None) else "s"} if _apart(gate) else {}
     style |= {"color": COUPLING, "marker": "*", "markersize": 8} if gate.redraws else {}
@@ -199,12 +202,12 @@ def _is_of_the_paper(gate: Any) -> bool:
 
 
 def _apart(gate: Any) -> bool:
-    """Return whether a criterion is a landmark that is not the paper's: such have a look of their own."""
+    """Return whether a criterion is a landmark but not the paper's; such criteria have their own style."""
     return gate.landmark and not gate.paper
 
 
 def in_legible_parts(settings: Sequence[Setting]) -> list[tuple[str, list[Setting]]]:
-    """Part what `against_share` draws: where there are too many gates for one figure, the paper's seven, then others.
+    """Divide what `against_share` draws. If there are too many gates for one figure, the paper's seven come first.
 
     Each part has a word for its name, and base and RL; `landmark` gates are in both.
     """
@@ -229,9 +232,9 @@ def in_legible_parts(settings: Sequence[Setting]) -> list[tuple[str, list[Settin
 
 
 def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section | None:
-    """Draw Avg against gamma where every token is drawn from the target: from base (-1) over RL (0) beyond it.
+    """Draw Avg against gamma when every token is sampled from the target: base (-1), RL (0), and past RL.
 
-    None where fewer than three gammas were drawn so.
+    The result is None if there are fewer than three gammas.
     """
     everywhere = sorted(
         (setting for setting in settings if setting.decoding.everywhere), key=lambda setting: setting.decoding.gamma
@@ -246,7 +249,7 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
         rows: list[tuple[Any, ...]] = [(label, *row) for row in zip(gammas, everywhere, scores, strict=True)]
         levels = _levels(canvas.one, [setting for setting in settings if setting.decoding.mode in ("base", "rl")])
         rows += [(setting.decoding.label(), None, setting, score) for setting, score in levels]
-        canvas.one.set_xlabel("γ: −1 is base, 0 is RL, above it beyond RL")
+        canvas.one.set_xlabel("γ: −1 is base, 0 is RL, above 0 is past RL")
         canvas.one.set_ylabel(f"{avg}, %")
         beside(canvas.one)
     data = [
@@ -260,13 +263,13 @@ def against_gamma(settings: Sequence[Setting], name: str, title: str) -> Section
         }
         for label, gamma, setting, score in rows
     ]
-    caption = f"Accuracy against γ on {title}, every token drawn from the target"
+    caption = f"Accuracy against γ on {title}, every token sampled from the target"
     alt = f"Line chart: {avg} against γ, from base over RL beyond it."
     return Section(name, caption, frame(data), ("Bars are 95 % intervals over problems.",), canvas.svg, alt)
 
 
 def heat_map(cells: Mapping[tuple[float, float], Setting], rl: Setting | None, name: str, title: str) -> Section:
-    """Draw Avg by threshold and gamma, the colours centred on RL where it is known: red above, blue below."""
+    """Draw Avg by threshold and gamma. The colours are centred on RL if it is known: red above, blue below."""
     every = [*cells.values(), *([rl] if rl else [])]
     avg = avg_of(every)
     data = frame(
@@ -294,7 +297,7 @@ def heat_map(cells: Mapping[tuple[float, float], Setting], rl: Setting | None, n
 
 
 def per_problem(problems: Problems, name: str, title: str) -> Section:
-    """Draw a heat map: a row a problem, sorted by kind, a column a replacement ratio; RL beside it."""
+    """Draw a heat map with a row per problem, sorted by kind, and a column per replacement ratio, with RL beside it."""
     order = sorted(
         range(len(problems.problem_ids)),
         key=lambda i: (PROBLEM_KINDS.index(problems.kinds[i]), problems.accuracy[i].mean(), i),

@@ -1,4 +1,4 @@
-"""The results that stand in one table, and what their pair is called."""
+"""Group the results that can be in one table, and name their pair."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from rlvr_dir.results.settings import Setting, settings_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """The results of one pair that may be compared. Its settings have their seeds together."""
+    """Hold the results of one pair that can be compared. Its settings combine their seeds."""
 
-    pair: str  # as titles have it
-    slug: str  # what the names of its files begin with, where a report has several
+    pair: str  # as in titles
+    slug: str  # the beginning of its files' names, if a report has several groups
     base: str
     rl: str
     results: tuple[EvalResult, ...]
@@ -24,17 +24,17 @@ class Group:
 
     @property
     def benchmarks(self) -> list[str]:
-        """Benchmarks in order, marked where only some problems were asked: as many as there are columns."""
+        """Return the benchmarks in order, marked if only some problems were used; there is a column for each."""
         return list(dict.fromkeys(setting.benchmark for setting in self.settings))
 
     @property
     def tasks(self) -> list[str]:
-        """Benchmarks in order, by their names alone."""
+        """Return the names of the benchmarks in order."""
         return list(dict.fromkeys(setting.task for setting in self.settings))
 
 
 def grouped(results: Sequence[EvalResult]) -> list[Group]:
-    """Group results by pair, weights and what must match; the same result given twice counts once."""
+    """Group results by pair, weights and what must match. The same result given twice counts once."""
     once = {(result.config_hash, result.name, result.pair): result for result in results}
     results_of_groups, groups = comparable_groups([*once.values()]), []
     for members in results_of_groups:
@@ -48,7 +48,7 @@ def grouped(results: Sequence[EvalResult]) -> list[Group]:
 
 
 def pair_title(rl: str) -> str:
-    """Return the paper's name of a pair, or that of its RL checkpoint; a name that the user gave goes before both."""
+    """Return the paper's name of a pair, or that of its RL checkpoint. A name that the user gave has priority."""
     if (name := pair_called(rl)) is not None:
         return f"{PAIRS[name]} ({rl.rpartition('/')[2]})"
     return model_name(rl)

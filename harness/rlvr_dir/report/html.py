@@ -1,4 +1,4 @@
-"""A report as one HTML file: no network, no other file, autoescaped; light and dark, for screen, print and readers."""
+"""Render a report as one HTML file that needs no network and no other file, is autoescaped, and has a dark mode."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -11,16 +11,16 @@ from rlvr_dir.text import visible
 
 
 def render(report: Report) -> str:
-    """Write the whole page."""
+    """Return the whole page."""
     script = asset("report.js")
-    hashes = f"{content_hash(script)} {content_hash(asset('viewer.js'))}"  # the viewers bring their own
+    hashes = f"{content_hash(script)} {content_hash(asset('viewer.js'))}"  # the viewers contain their own
     return environment().get_template("report.html.j2").render(report=report, script=script, script_hashes=hashes)
 
 
 def environment() -> Any:
-    """Set up Jinja with autoescape on everything and undefined names refused; this room's other pages use it, too.
+    """Set up Jinja with autoescape on and undefined names as errors; other pages of this package use it, too.
 
-    The filter `visible` writes out what cannot be seen; `groups` joins columns under their common title.
+    The filter `visible` shows invisible characters; `groups` joins columns under their common title.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -39,12 +39,12 @@ def environment() -> Any:
 
 
 def groups(columns: list[Column]) -> list[tuple[str, int]]:
-    """Return (title, width) of each run of columns that share a title."""
+    """Return (title, width) of each run of columns with the same title."""
     return [(title, len(list(members))) for title, members in groupby(columns, key=lambda column: column.group)]
 
 
 def safe_link(address: str) -> bool:
-    """Return whether an address can be followed without running anything: a place on this page, a path, http(s)."""
+    """Return whether following an address runs nothing: a place on this page, a path, http(s)."""
     if visible(address) != address:
         return False
     if address.startswith(("#", "http://", "https://")):
@@ -58,11 +58,11 @@ def asset(name: str) -> str:
 
 
 def content_hash(text: str) -> str:
-    """Return what a content security policy calls a script or a style by."""
+    """Return the hash of a script or a style for a content security policy."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-# What the labels of the paper's source are in words: its readers see numbers, which differ between its versions.
+# The labels of the paper's source in words, because its numbers differ between its versions.
 _CITED = {
     "fig:teaser": "teaser figure", "fig:replace": "figure of replacements", "fig:kl_ablation": "figure of KL variants",
     "fig:extrapolate": "figure of extrapolations", "fig:extra_minerva": "figure of extrapolations on Minerva",

@@ -1,4 +1,4 @@
-"""Tables as LaTeX, with booktabs and ulem as in the paper."""
+"""Render tables as LaTeX, with booktabs and ulem as in the paper."""
 
 from itertools import groupby
 
@@ -15,12 +15,12 @@ _ESCAPES = {
 
 
 def escape(text: str) -> str:
-    """Write text so that LaTeX prints it as it is."""
+    """Escape text so that LaTeX prints it unchanged."""
     return "".join(_ESCAPES.get(character, character) for character in visible(text))
 
 
 def cell(value: Cell) -> str:
-    r"""Write a cell: `\textbf{55.42} {\scriptsize [44.1, 66.7]}`."""
+    r"""Return a cell: `\textbf{55.42} {\scriptsize [44.1, 66.7]}`."""
     text = escape(value.text) + (
         f"$^{{{escape(value.sign)}}}$" if value.sign and value.sign != "†" else escape(value.sign)
     )
@@ -29,7 +29,7 @@ def cell(value: Cell) -> str:
 
 
 def table(section: Section) -> str:
-    """Write a `table` environment: three rules, groups of columns with `cmidrule`."""
+    """Return a `table` environment: three rules, groups of columns with `cmidrule`."""
     columns = section.columns
     align = "".join("l" if column.words else "r" for column in columns)
     lines = [

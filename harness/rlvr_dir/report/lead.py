@@ -1,4 +1,5 @@
-"""The large numbers and the first sentences of a report: accuracies, then what each comparison adds, then caveats."""
+"""Write the large numbers and the first sentences of a report: accuracies, then what each comparison adds, then
+caveats."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +17,7 @@ from rlvr_dir.results.compare import Comparison, comparison_kind
 from rlvr_dir.results.settings import Setting, cut_unlike
 from rlvr_dir.results.show import percent
 
-# What each comparison of a replacement's controls is, by kind.
+# The meaning of each comparison of a replacement's controls, by kind.
 DECISIONS = {
     "own draw": "Letting RL decide which flagged tokens to drop, instead of resampling from base (reject − resample)",
     "decision": "Dropping only the tokens that RL would drop, instead of all flagged tokens (reject − veto)",
@@ -94,7 +95,7 @@ def tiles(settings: Sequence[Setting]) -> list[Tile]:
 
 
 def _replaced(row: Comparison, rows: Sequence[Comparison], pair: str) -> str:
-    """Describe how accurate base is when its flagged tokens are replaced, beside base and RL."""
+    """Describe how accurate base is when its flagged tokens are replaced, compared with base and RL."""
     setting = row.result
     beside = {
         side.decoding.mode: side.avg
@@ -112,7 +113,7 @@ def _replaced(row: Comparison, rows: Sequence[Comparison], pair: str) -> str:
 
 
 def _alike(row: Comparison) -> bool:
-    """Return whether all responses of two settings, drawn with one noise, have the same lengths and verdicts."""
+    """Return whether all responses of two settings, sampled with the same noise, have the same lengths and verdicts."""
     result, reference = row.result, row.reference
     same_draws = (result.units, result.seeds) == (reference.units, reference.seeds)
     return same_draws and all(
@@ -126,14 +127,14 @@ def _p_of(*rows: Comparison) -> str:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """Write a list: `a, b and c`."""
+    """Return a list as text: `a, b and c`."""
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _fewest(rows: Sequence[Comparison]) -> tuple[Comparison, int]:
-    """Return the comparison of the replacement that flags fewest tokens of those not significantly below the best.
+    """Return the comparison of the replacement that flags the fewest tokens of those not significantly below the best.
 
-    And among how many: those of the best one's pair and problems.
+    Also return how many there are with the best one's pair and problems.
     """
     best = max(rows, key=lambda row: row.result.avg).result
     first = best.first
@@ -144,8 +145,7 @@ def _fewest(rows: Sequence[Comparison]) -> tuple[Comparison, int]:
 
 
 def caveats(rows: Sequence[Comparison]) -> list[str]:
-    """Describe what makes the comparisons less than they seem: parts of benchmarks, responses that the context
-    ended."""
+    """Describe what limits the comparisons: parts of benchmarks, and responses that the context ended."""
     parts = dict.fromkeys(f"{r.result.task}: {r.result.first.limited}" for r in rows if r.result.first.limited)
-    sentences = [f"Only some of the problems were asked ({', '.join(parts)})."] if parts else []
+    sentences = [f"Only some of the problems were used ({', '.join(parts)})."] if parts else []
     return sentences + cut_unlike([(row.result, row.reference) for row in rows])

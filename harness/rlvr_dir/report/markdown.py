@@ -1,4 +1,4 @@
-"""A report as Markdown: tables padded to be read as they are, figures by their files, sources in their own."""
+"""Render a report as Markdown: padded tables, figures as separate files, and the sources in their own file."""
 
 import re
 
@@ -10,19 +10,19 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~$&])")
 
 
 def escape(text: str) -> str:
-    """Write text so that Markdown, and the HTML that it may hold, takes it as it is."""
+    """Escape text so that Markdown, and HTML in it, shows it unchanged."""
     return _SPECIAL.sub(r"\\\1", visible(text)).replace("\\<", "&lt;").replace("\\&", "&amp;")
 
 
 def cell(value: Cell) -> str:
-    """Write a cell: `**55.42** [44.1, 66.7]`."""
+    """Return a cell: `**55.42** [44.1, 66.7]`."""
     text = escape(value.text + value.sign)
     text = {"best": f"**{text}**", "second": f"<u>{text}</u>"}.get(value.mark, text)
     return text + "".join(f" {escape(small)}" for small in value.small)
 
 
 def table(section: Section) -> str:
-    """Write title, table and notes. A group of columns is named in each of its titles."""
+    """Return title, table and notes. The title of a group of columns is repeated in each of its columns."""
     columns = section.columns
     head = [escape(f"{column.group} {column.title}".strip()) for column in columns]
     rows = [[cell(value) for value in row] for row in section.cells]
@@ -31,7 +31,7 @@ def table(section: Section) -> str:
 
 
 def as_text(section: Section) -> str:
-    """Write title, table and notes for a terminal, which shows text as it is."""
+    """Return title, table and notes for a terminal, which shows plain text."""
     head = [f"{column.group} {column.title}".strip() for column in section.columns]
     rows = [[" ".join((value.text + value.sign, *value.small)) for value in row] for row in section.cells]
     drawn = markdown_table(head, rows, [column.words for column in section.columns])
@@ -39,7 +39,7 @@ def as_text(section: Section) -> str:
 
 
 def part(section: Section) -> str:
-    """Write a section: its table, or its figure with what is said of it."""
+    """Return a section: its table, or its figure with its caption."""
     if not section.svg:
         return table(section)
     caption = " ".join(escape(text) for text in (f"{section.title.rstrip('.')}.", *section.notes))
@@ -48,7 +48,7 @@ def part(section: Section) -> str:
 
 
 def render(report: Report) -> str:
-    """Write the whole report; figures and tables are named by the files beside it."""
+    """Return the whole report. It refers to figures and tables as separate files."""
     parts = [f"# {escape(report.title)}", escape(report.headline), *map(escape, report.lead), *map(part, report.front)]
     for chapter in report.chapters:
         parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *map(part, chapter.sections)]
@@ -59,7 +59,7 @@ def render(report: Report) -> str:
 
 
 def sources(report: Report) -> str:
-    """Write where the numbers come from: what all results have in common, then each result's own."""
+    """Return where the numbers come from: what all results have in common, then each result's own."""
     shared = report.shared
     lines = ["# Where the numbers come from", *([f"All: {_facts(shared)}"] if shared else [])]
     return "\n\n".join([*lines, "\n".join(_source(source, shared) for source in report.sources)]) + "\n"

@@ -1,6 +1,6 @@
-"""What a report is made of, before it is HTML, Markdown, LaTeX or CSV: sections, whose numbers are in a pandas frame.
+"""Define the parts of a report before they become HTML, Markdown, LaTeX or CSV: sections with pandas frames.
 
-Text here is raw: it may come out of a model. Each renderer escapes all of it for its own format.
+Text here is not escaped, and it may come from a model. Each renderer escapes all of it for its own format.
 """
 
 import re
@@ -11,17 +11,17 @@ from typing import Any, Literal
 from rlvr_dir.analysis.result import Frame
 from rlvr_dir.stats import Estimate
 
-SPLIT = "\n"  # in the name of a column: the title that it shares with its neighbours, then its own
-KIND = "kind of row"  # a column that is not shown: "reference" or "aside" sets a row apart
+SPLIT = "\n"  # separates, in a column's name, the title that it shares with its neighbours from its own
+KIND = "kind of row"  # a column that is not shown: "reference" or "aside" formats a row differently
 MARKS = ("best", "second")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a frame: `text` as printed, the number behind it, its interval, and what stands small beneath.
+    """Represent one cell of a frame: `text` as printed, the number behind it, its interval, and the small text below.
 
-    `digits` is how many of its digits are printed after the point. `sign` is a sign after the number (`*`); `link`
-    leads to where the number comes from.
+    `digits` is the number of decimals printed. `sign` is a sign after the number (`*`). `link` leads to the number's
+    source.
     """
 
     text: str = ""
@@ -46,10 +46,10 @@ def cell(
     sign: str = "",
     link: str = "",
 ) -> Cell:
-    """Make a cell of a number or an estimate, printed times `unit`, with its interval beneath (`ends`: its digits).
+    """Make a cell from a number or an estimate, printed times `unit`, with its interval below (`ends`: its decimals).
 
-    Scores have one digit by default, shares and numbers of other units two: some three that count. A share that would
-    be printed as zero, and is not, is `< 0.01 %`.
+    Scores have one decimal by default. Shares and numbers of other units have two, and small ones three significant
+    digits. A share that would be printed as zero, but is not zero, is `< 0.01 %`.
     """
     digits = digits if digits is not None else 1 if unit == 100 and not suffix else 2
     value = value if isinstance(value, Estimate) else Estimate(value)
@@ -65,7 +65,7 @@ def cell(
 
 
 def as_cell(value: Any) -> Cell:
-    """Return what a frame holds as a cell: text as it is, a number with six digits, a dash for nothing."""
+    """Return a frame's value as a cell: text unchanged, a number with six digits, a dash for none."""
     if isinstance(value, Cell):
         return value
     if value is None or value != value:
@@ -77,7 +77,7 @@ def as_cell(value: Any) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as it is drawn: its title, the title it shares with its neighbours, and whether it holds words."""
+    """Describe a column: its title, the title it shares with its neighbours, and whether it contains words."""
 
     title: str
     group: str = ""
@@ -86,9 +86,9 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A table, or a figure of the same numbers (`svg`): its title, notes, frame, and the files' `name`.
+    """Hold a table, or a figure of the same numbers (`svg`): its title, notes, frame, and the files' `name`.
 
-    `paper` names the table or figure of the paper whose shape it has, `alt` what a figure shows, in words.
+    `paper` names the corresponding table or figure of the paper, and `alt` describes a figure in words.
     """
 
     name: str
@@ -99,25 +99,25 @@ class Section:
     alt: str = ""
     paper: str = ""
     sortable: bool = False
-    broad: bool = False  # a figure that takes the whole width of the first page
+    broad: bool = False  # a figure with the full width of the first page
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", file_name(self.name))
 
     @property
     def cells(self) -> list[list[Cell]]:
-        """The cells, row by row."""
+        """Return the cells, row by row."""
         visible_columns = [i for i, name in enumerate(self.frame.columns) if name != KIND]
         return [[as_cell(row[i]) for i in visible_columns] for row in self.frame.itertuples(index=False, name=None)]
 
     @property
     def kinds(self) -> list[str]:
-        """What sets each row apart, if anything does."""
+        """Return the kind of each row, if there are different ones."""
         return list(self.frame[KIND]) if KIND in self.frame else [""] * len(self.frame)
 
     @property
     def columns(self) -> list[Column]:
-        """The columns; one that has no number in it holds words."""
+        """Return the columns. A column without a number contains words."""
         names = [str(name) for name in self.frame.columns if name != KIND]
         rows, columns = self.cells, []
         for i, name in enumerate(names):
@@ -130,7 +130,7 @@ class Section:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Chapter:
-    """A part of a report under one heading."""
+    """Hold a part of a report under one heading."""
 
     title: str
     paragraphs: tuple[str, ...] = ()
@@ -139,7 +139,8 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where numbers come from: a result, its record, and the command that makes them again. `anchor` is its link."""
+    """Describe where numbers come from: a result, its record, and the command that makes them again. `anchor` is its
+    link."""
 
     anchor: str
     title: str
@@ -149,7 +150,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A large number at the top of a page, such as one decoding's accuracy. `kind` is a colour: base, rl or mixed."""
+    """Show a large number at the top of a page, such as a decoding's accuracy. `kind` is a colour: base, rl or
+    mixed."""
 
     title: str
     number: str
@@ -159,11 +161,10 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A whole report. `tiles` and `front` are its first page, which answers in a minute; then come the chapters.
+    """Hold a whole report. `tiles` and `front` are its first page, which answers in a minute; then come the chapters.
 
-    `lead` are sentences below the headline. `reading` says what to conclude from which pattern, in pairs.
-
-    `viewers` are token viewers by title, as HTML of our own making (`viewer_fragment`): the one thing not escaped.
+    `lead` are sentences below the headline. `reading` explains what each pattern means, in pairs. `viewers` are token
+    viewers by title, as HTML made by `viewer_fragment`. They are the only text that is not escaped.
     """
 
     title: str
@@ -179,18 +180,18 @@ class Report:
 
     @property
     def sections(self) -> list[Section]:
-        """All sections, in order."""
+        """Return all sections, in order."""
         return [*self.front, *(section for chapter in self.chapters for section in chapter.sections)]
 
     @property
     def shared(self) -> tuple[tuple[str, str], ...]:
-        """The facts that all sources have in common."""
+        """Return the facts that all sources have in common."""
         first = self.sources[0].facts if len(self.sources) > 1 else ()
         return tuple(fact for fact in first if all(fact in source.facts for source in self.sources))
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Frame:
-    """Make a frame of rows that keeps every value as it is; `columns` where there may be no row."""
+    """Make a frame of rows that keeps every value unchanged. `columns` are needed if there may be no row."""
     import pandas
 
     names = list(columns or dict.fromkeys(name for row in rows for name in row))
@@ -199,15 +200,14 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
 
 
 def file_name(name: str) -> str:
-    """Turn `name` into that of a file in the report's own folders and nowhere else: benchmarks have any name."""
+    """Return a name as that of a file within the report's own folders, because benchmarks can have any name."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:100].strip("-") or "unnamed"
 
 
 def ranked(cells: Sequence[Cell], *, second: bool = True) -> list[Cell]:
-    """Mark the best cells, and the second best: by the value with the digits that are *printed*, so that what looks
-    equal is equal.
+    """Mark the best cells, and the second best, by the *printed* value, so that equal text is ranked equally.
 
-    Cells without a value take no part; where all are equal none is the best.
+    Cells without a value are ignored. If all are equal, none is the best.
 
     >>> [cell.mark for cell in ranked([Cell("1.0", 0.96), Cell("1.0", 1.04), Cell("0.5", 0.5), Cell("-")])]
     ['best', 'best', 'second', '']

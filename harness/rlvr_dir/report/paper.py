@@ -1,6 +1,6 @@
-"""The paper's own numbers, its tables drawn by the functions that draw ours, and what of ours stands beside them.
+"""Show the paper's own numbers in its tables, and compare our results with them.
 
-A pair or a base is known by its name alone: the one given to a place (`dapo-32b=PLACE`), or its hub id.
+A pair or a base is identified by its name only: the one given to a place (`dapo-32b=PLACE`), or its hub id.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,16 +25,17 @@ from rlvr_dir.results.trainings import called, of_training, run_of
 from rlvr_dir.stats import Estimate
 
 TASKS = ("aime24", "aime25", "amc")
-# The names of the paper's methods, by those of its data.
+# The paper's names of its methods, by those in its data.
 METHOD_NAMES = {"base": "Base", "dapo": "DAPO", **{name: way.paper for name, way in reweightings().items()}}
 MODELS = {"qwen2.5-math-7b": "Qwen2.5-Math-7B", "qwen3-8b-base": "Qwen3-8B-Base"}
 PAIRS = {"dapo": "DAPO", "orz": "ORZ", "unireason": "UniReason"}
-PAPER = Sampling()  # how the paper draws is what we take where nothing is said
+PAPER = Sampling()  # the paper's sampling is our default
 
 
 @dataclass(frozen=True, slots=True)
 class PaperGrid:
-    """Scores of one pair on one benchmark by (tau, gamma), in percent, and replaced tokens by tau; `rl` beside it."""
+    """Hold the scores of one pair on one benchmark by (tau, gamma), in percent, and replaced tokens by tau; `rl` beside
+    it."""
 
     samples: int
     rl: float | None
@@ -44,7 +45,7 @@ class PaperGrid:
 
 @cache
 def numbers() -> dict[str, Any]:
-    """Read the paper's numbers: `reports/paper.yaml` of a checkout, or the installed package's copy."""
+    """Read the paper's numbers from `reports/paper.yaml` of a checkout, or from the installed package's copy."""
     import yaml
 
     return yaml.safe_load(shipped("reports/paper.yaml").read_text())
@@ -70,7 +71,7 @@ def _printed(avg: float, passed: float, error: float) -> Score:
 
 
 def _error(percent: float, task: str, samples: int) -> float:
-    """Return 1.96 standard errors of sampling, at most, in points: problems of one accuracy have the largest."""
+    """Return at most 1.96 standard errors of sampling, in points; problems of equal accuracy have the largest."""
     p, problems = percent / 100, numbers()["protocol"]["problems"][task]
     return 196 * (p * (1 - p) / (problems * samples)) ** 0.5
 
@@ -89,14 +90,14 @@ def grids(task: str) -> dict[str, PaperGrid]:
 
 
 def on_rl() -> PaperGrid:
-    """Return extrapolation on the RL model itself; the paper has no gamma = 0 control of it."""
+    """Return extrapolation on the RL model itself, for which the paper has no gamma = 0 control."""
     rl, *rows = numbers()["extrapolate_on_rl"]
     ratios = {row["tau"]: row["ratio"] for row in rows}
     return PaperGrid(32, rl["avg_at_32"], ratios, {(row["tau"], 0.1): row["avg_at_32"] for row in rows})
 
 
 def paper_chapter() -> Chapter:
-    """Put all tables of the paper under one heading."""
+    """Make one chapter of all tables of the paper."""
     text = (
         "As printed; marks follow the printed values, and a bold number is not a win. The paper gives no intervals: ± "
         "is the most that sampling alone can do, 1.96·√(p(1 − p)/(problems × samples)), of independent samples. Other "
@@ -133,7 +134,7 @@ def paper_chapter() -> Chapter:
 
 
 def _means(grid: PaperGrid, gammas: Iterable[float]) -> str:
-    """Describe what each strength scores on average over the thresholds: the best of a grid is picked on it."""
+    """Describe each strength's mean score over the thresholds, because the best of a grid is selected on it."""
     sentences = []
     for gamma in gammas:
         row = [value for (_, strength), value in grid.scores.items() if strength == gamma]
@@ -141,11 +142,12 @@ def _means(grid: PaperGrid, gammas: Iterable[float]) -> str:
     return f"Mean over the thresholds: {'; '.join(sentences)}."
 
 
-# What of ours is the paper's ------------------------------------------------------------------------------------------
+# Which of our results correspond to the paper's
+# ------------------------------------------------------------------------
 
 
 def repository(checkpoint: str) -> str:
-    """Return the hub id behind a checkpoint, also inside the hub's cache; else the place itself.
+    """Return the hub id of a checkpoint, also inside the hub's cache; otherwise the place itself.
 
     >>> repository("/cache/models--org--Name/snapshots/0a1b"), repository("/models/Name")
     ('org/Name', '/models/Name')
@@ -155,7 +157,8 @@ def repository(checkpoint: str) -> str:
 
 
 def pair_called(rl: str, name: str = "") -> str | None:
-    """Return the paper's name of a pair by the name it was given (`dapo-32b`, a repository's), else by RL's hub id."""
+    """Return the paper's name of a pair by the name it was given (`dapo-32b`, a repository's), or else by RL's hub
+    id."""
     checkpoint = training.rl if (training := preset(name.lower())) else name
     for pair, models in numbers()["pairs"].items():
         hub = models["rl"]
@@ -165,10 +168,10 @@ def pair_called(rl: str, name: str = "") -> str | None:
 
 
 def model_called(base: str, name: str | None = None) -> str | None:
-    """Return what the paper calls the base of trainings: by the name that is given, else by its hub id.
+    """Return the paper's name for the base of trainings: by the given name, or else by its hub id.
 
     Raises:
-        UserError: the paper has no model of that name.
+        UserError: The paper has no model of that name.
     """
     hubs = {model: next(hub for hub in KNOWN if hub.endswith(f"/{model}")) for model in MODELS.values()}
     for model, hub in hubs.items():
@@ -180,13 +183,13 @@ def model_called(base: str, name: str | None = None) -> str | None:
 
 
 def against_paper(results: Sequence[EvalResult], base: str | None = None) -> Chapter | None:
-    """Set results beside every number that the paper prints for the same pair, benchmark and setting, if any.
+    """Compare results with every number that the paper prints for the same pair, benchmark and setting.
 
     Args:
-        base: what the paper calls the base of all results, whatever its place.
+        base: The paper's name for the base of all results, whatever its place.
 
     Raises:
-        UserError: the paper has no such base.
+        UserError: The paper has no such base.
     """
     rows: dict[tuple[str, float, str], dict[str, Any]] = {}
     otherwise: dict[str, None] = {}
@@ -216,7 +219,7 @@ def against_paper(results: Sequence[EvalResult], base: str | None = None) -> Cha
 
 
 def _row(metric: str, printed: float, ours: Estimate, half: float, result: EvalResult) -> dict[str, Any]:
-    """Write the two numbers, and whether they differ by more than sampling and rounding explain (`high`)."""
+    """Return a row of both numbers, and whether they differ by more than sampling and rounding explain (`high`)."""
     value, error = 100 * (ours.value or 0.0), ours.high
     allowed = None if error is None else 196 * error + half
     return {
@@ -230,7 +233,7 @@ def _row(metric: str, printed: float, ours: Estimate, half: float, result: EvalR
 
 
 def _drawn_otherwise(result: EvalResult) -> str | None:
-    """Describe how a result was drawn if the paper did it otherwise."""
+    """Describe how a result was sampled, if the paper sampled differently."""
     sampling, words = result.sampling, []
     if sampling.temperature != PAPER.temperature:
         words.append("greedy" if sampling.greedy else f"T = {sampling.temperature:g}")
@@ -240,7 +243,7 @@ def _drawn_otherwise(result: EvalResult) -> str | None:
 
 
 def _printed_beside(result: EvalResult, base: str | None) -> list[tuple[str, float, Estimate, float]]:
-    """List what the paper prints of a result: in words, its number, ours, and half a digit.
+    """List what the paper prints for a result: in words, its number, ours, and half a digit.
 
     The upper end of ours is the sampling error of both: theirs is ours at their number of samples.
     """
@@ -270,7 +273,7 @@ def _printed_beside(result: EvalResult, base: str | None) -> list[tuple[str, flo
             and (d.primary == "rl") == (printed != every)
         ):
             scored(caption, printed.samples, printed.scores[key])
-            if bool(d.gamma) == (d.primary == "rl"):  # printed once a threshold
+            if bool(d.gamma) == (d.primary == "rl"):  # printed once per threshold
                 ratios = result.n_replaced / np.maximum(1, result.n_tokens)
                 error = of_both(stats.sampling_error(ratios), printed.samples)
                 ours = Estimate(float(ratios.mean()), None, error)
@@ -289,7 +292,7 @@ def _printed_beside(result: EvalResult, base: str | None) -> list[tuple[str, flo
 
 
 def _paper_name(name: str, model: str) -> str:
-    """Return the paper's name of a training that nobody named, where its label has the paper's own alpha."""
+    """Return the paper's name of an unnamed training, if its label has the paper's own alpha."""
     ways = reweightings().values()
     return {way(way.alphas.get(model.lower(), way.alpha)).label: way.paper for way in ways}.get(name, name)
 

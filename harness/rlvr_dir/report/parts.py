@@ -1,4 +1,4 @@
-"""The table of what a replacement adds to base, in five parts that add up, and of what other orders say."""
+"""Make the table of the five parts of a replacement's effect, which add up, and of other orders."""
 
 from collections.abc import Sequence
 from typing import Any

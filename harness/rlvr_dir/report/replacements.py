@@ -1,4 +1,4 @@
-"""The chapter of a report that names the changed tokens: which token was written in place of which."""
+"""Make the chapter of a report that names the changed tokens: which token was written instead of which."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -57,7 +57,8 @@ def replacements_table(replaced: Replacements, name: str) -> Section:
 
 
 def _example(row: dict[str, Any]) -> str:
-    """Return the text around a replacement, the dropped and the written token in brackets; its place without a text."""
+    """Return the text around a replacement, with the dropped and the written token in brackets; its position without a
+    text."""
     if row["before"] is None:
         return f"{row['problem']}, sample {row['sample']}, token {row['position']}"
     before, after = row["before"], row["after"]

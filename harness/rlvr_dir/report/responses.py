@@ -1,4 +1,4 @@
-"""The chapters of responses, token by token: what both models think of them, and where gates redraw."""
+"""Make the chapters about tokens: the probabilities of both models, and where gates flag."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ OVER = "Bars: 95 % intervals over problems."
 
 
 def token_chapter(analysis: Analysis, slug: str = "") -> Chapter:
-    """Show everything that is known of the tokens of one pair."""
+    """Show all statistics of the tokens of one pair."""
     generations = analysis.frame("generations").set_index("generation").to_dict("index")
     text = (
         f"Both models answered {tasks_of(analysis)} ({generations['base']['problems']} problems, {drawn(analysis)}), "
@@ -48,7 +48,7 @@ def token_chapter(analysis: Analysis, slug: str = "") -> Chapter:
 
 
 def _steps(axes: Any, shares: Frame, fact: str) -> None:
-    """Draw both generations' histograms of a fact as steps on a logarithmic axis."""
+    """Draw both generations' histograms of a statistic as steps on a logarithmic axis."""
     of_fact = shares[shares["fact"] == fact]
     for model in OWNERS:
         of_model = of_fact[of_fact["generation"] == model]
@@ -94,7 +94,7 @@ def _magnitudes(shares: Frame, name: str) -> Section:
 
 
 def _by_delta(data: Frame, name: str) -> Section:
-    """Draw the mean probability that either model gives a token, by its delta log p."""
+    """Draw the mean probability of a token under either model, by its delta log p."""
     labels = list(dict.fromkeys(data["delta_logp"]))
     filled = data[data["tokens"] > 0].reset_index(drop=True)
     with drawing(name, 2.5, 2, sharex=True) as canvas:
@@ -116,7 +116,7 @@ def _by_delta(data: Frame, name: str) -> Section:
 
 
 def _gradient(data: Frame, name: str) -> Section:
-    """Show who owns the gradient: shares of tokens and of 2(1 - pi) by probability."""
+    """Show shares of tokens and of the gradient mass, 2(1 - pi), by probability."""
     with drawing(name, 2.4, 2) as canvas:
         for axes, model in zip(canvas.axes, OWNERS, strict=True):
             of_model = data[data["generation"] == model]
@@ -139,7 +139,7 @@ def _gradient(data: Frame, name: str) -> Section:
 
 
 def _selected(analysis: Analysis, name: str) -> Section:
-    """Rank the tokens that come in place of base's where each criterion fires, all of them firing equally often."""
+    """Rank the tokens that RL writes instead of base's, with all criteria flagging equally many tokens."""
     data = analysis.frame("selected")
     chosen = data.drop_duplicates("criterion").to_dict("records")
     placed = data[data["kind"] == "placed"]
@@ -166,7 +166,7 @@ def _selected(analysis: Analysis, name: str) -> Section:
 
 
 def _likelier(analysis: Analysis, name: str) -> Section:
-    """Rank the tokens whose log-probability RL raised most: the words of the paper's clouds, in an order."""
+    """Rank the tokens whose log-probability RL increased most, like the words of the paper's word clouds."""
     columns = ["rank", "token", "count", "delta_logp", "p_base", "p_rl"]
     data = analysis.frame("likelier")[columns] if analysis.tables["likelier"] else frame([], columns)
     words = list(zip(data["token"], data["delta_logp"], strict=True))[:SHOWN_WORDS]
@@ -174,14 +174,14 @@ def _likelier(analysis: Analysis, name: str) -> Section:
     with drawing(name, 0.6 + 0.2 * places) as canvas:
         ranked_bars(canvas.one, words, COLOURS[2], places)
         canvas.one.set_xlabel("mean Δ log p, nats")
-    title = "Tokens that RL made most likely, by mean Δ log p over RL's own responses"
-    note = f"Met {analysis.facts['least']:,} times or more: the first {len(words)} of {len(data)}. ␣ is a space."
+    title = "Tokens whose probability RL increased most, by mean Δ log p over RL's own responses"
+    note = f"Occurring {analysis.facts['least']:,} times or more: the first {len(words)} of {len(data)}. ␣ is a space."
     alt = f"Ranked bar list of {len(words)} tokens by mean Δ log p."
     return Section(name, title, data, (note,), canvas.svg, alt, "fig:word_cloud")
 
 
 def gated_chapter(analysis: Analysis, slug: str = "") -> Chapter:
-    """Show where the gates of one pair redraw, and what follows."""
+    """Show where the gates of one pair flag tokens, and what follows."""
     decodings = analysis.frame("decodings")
     text = (
         f"Gated decodings of {tasks_of(analysis)} ({decodings['problems'][0]} problems, {drawn(analysis)}). Intervals "
@@ -192,12 +192,12 @@ def gated_chapter(analysis: Analysis, slug: str = "") -> Chapter:
         _afterwards(analysis.frame("after"), f"gate-after{slug}"),
         _gates(decodings, f"gates{slug}"),
     )
-    title = f"Where gates redraw, {pair_title(str(analysis.facts['pair'].get('rl')))}"
+    title = f"Where gates flag tokens, {pair_title(str(analysis.facts['pair'].get('rl')))}"
     return Chapter(title, (text,), limited(analysis, sections))
 
 
 def _positions(data: Frame, name: str) -> Section:
-    """Draw the share of tokens that each gate redraws, by place in the response."""
+    """Draw the share of tokens that each gate flags, by position in the response."""
     tokens = data[data["by"] == "by_token"]
     begins = sorted(set(tokens["from"]))
     with drawing(name, 2.7, 2) as canvas:
@@ -221,13 +221,13 @@ def _positions(data: Frame, name: str) -> Section:
             axes.set_ylim(bottom=0)
             percent_axis(axes.yaxis)
         above.legend()
-    title = "Where gates redraw: by the token's number, and by the share of the response that lies before it"
-    alt = "Line charts: share of redrawn tokens by place in the response, one line a decoding."
+    title = "Where gates flag tokens: by the token's number, and by the share of the response that lies before it"
+    alt = "Line charts: share of flagged tokens by position in the response, one line per decoding."
     return Section(name, title, data, (OVER,), canvas.svg, alt)
 
 
 def _afterwards(data: Frame, name: str) -> Section:
-    """Draw the probability that both models give to what follows a changed token."""
+    """Draw the probability of the tokens after a changed one, under both models."""
     with drawing(name, 2.5, 2, sharex=True) as canvas:
         for axes, model, colour in zip(canvas.axes, ("base", "RL"), (BASE, RL), strict=True):
             for i, (label, of_label) in enumerate(data[data["under"] == model].groupby("label", sort=False)):
@@ -238,22 +238,22 @@ def _afterwards(data: Frame, name: str) -> Section:
             axes.set_ylabel("mean probability")
         canvas.axes[1].set_xlabel("tokens after a changed one")
         canvas.axes[1].legend()
-    title = "What follows a changed token: the mean probability of the tokens so many places later, under either model"
+    title = "What follows a changed token: the mean probability of later tokens, by their distance, under either model"
     note = f"Of those that were kept as they were proposed. Dotted: of all kept tokens. {OVER}"
     alt = "Line charts: mean probability of the tokens after a changed one, under base and under RL."
     return Section(name, title, data, (note,), canvas.svg, alt)
 
 
-ALIKE = 0.05  # mean total variation below which two writers are alike at most places (a few may make a difference)
+ALIKE = 0.05  # mean total variation below which two models write alike at most positions (a few may make a difference)
 
 
 def are_alike(row: Mapping[str, Any]) -> bool:
-    """Return whether base and RL mostly write the same other tokens where a gate holds."""
+    """Return whether base and RL mostly write the same other tokens where a gate flags."""
     return row["other"] is not None and row["other"] < ALIKE
 
 
 def _gates(decodings: Frame, name: str) -> Section:
-    """List how much each gate redraws, at what entropy, and in what runs."""
+    """List how much each gate flags, at what entropy, and in what runs."""
     rows = []
     for row in decodings.to_dict("records"):
         runs = [count for column, count in row.items() if column.startswith("runs_")]
@@ -263,7 +263,7 @@ def _gates(decodings: Frame, name: str) -> Section:
                 "Redrawn": cell(estimate(row, "share"), suffix=" %"),
                 "Changed, of these": cell(estimate(row, "changed"), suffix=" %"),
                 "Other tokens differ": cell(estimate(row, "other"), 3, unit=1),
-                "Entropy of base, redrawn": cell(estimate(row, "entropy_base_redrawn"), unit=1),
+                "Entropy of base, flagged": cell(estimate(row, "entropy_base_redrawn"), unit=1),
                 "kept": cell(estimate(row, "entropy_base_kept"), unit=1),
                 "Runs of one": cell(runs[0] / sum(runs) if sum(runs) else None, 1, suffix=" %"),
                 "by chance": cell(1 - (row["share"] or 0.0), 1, suffix=" %"),

@@ -1,6 +1,6 @@
-"""The shapes of the paper's tables, for any numbers: methods x benchmarks, and tau x gamma.
+"""Lay out tables like the paper's, for any numbers: methods x benchmarks, and tau x gamma.
 
-The same functions draw the paper's own figures (which have no intervals) and ours (which have).
+The same functions lay out the paper's own numbers (which have no intervals) and ours (which have).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ TITLES = {"aime24": "AIME24", "aime25": "AIME25", "amc": "AMC", "minerva": "Mine
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Avg@`samples` and Pass@`k` of one method on one benchmark, as fractions, with what is said beneath."""
+    """Hold Avg@`samples` and Pass@`k` of one method on one benchmark, as fractions, with the text below them."""
 
     avg: Estimate
     samples: int = 0
@@ -39,7 +39,7 @@ class Score:
         )  # fmt: skip
 
     def cell(self, among: str = "") -> Cell:
-        """Write it; in a column of several numbers of samples (`Avg`) with its own."""
+        """Return it as a cell; in a column with several numbers of samples (`Avg`) with its own."""
         count = [f"@{self.samples}"] if among == "Avg" and self.samples else []
         printed = cell(self.avg, ends=1, beside=self.beside, sign=self.sign, link=self.link)
         return replace(printed, small=(*count, *printed.small))
@@ -47,7 +47,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A row of a table of methods: a model, what was done with it, a score a benchmark and their `average`."""
+    """Hold a row of a table of methods: a model, its method, a score per benchmark and their `average`."""
 
     model: str
     name: str
@@ -61,28 +61,30 @@ def anchor(result: EvalResult) -> str:
 
 
 def in_points(difference: PairedDifference) -> str:
-    """Write a difference of shares in points, with its interval."""
+    """Return a difference of shares in points, with its interval."""
     number, _, interval = Estimate(difference.mean, difference.low, difference.high).text(1, sign=True).partition(" ")
     return f"{number} points {interval}".rstrip()
 
 
 def benchmark_title(task: str) -> str:
-    """Name a benchmark as the paper prints it; what marks a part of its problems (`aime24 (16 of 30 …`) stays."""
+    """Return a benchmark's name as the paper prints it; the mark for a part of its problems (`aime24 (16 of 30 …`)
+    stays."""
     name, space, mark = task.partition(" ")
     return TITLES.get(name, name) + space + mark
 
 
 def avg_name(scores: Iterable[Score]) -> str:
-    """Return `Avg@32` where all have as many samples; else `Avg`, and each says how many it has."""
+    """Return `Avg@32` if all have as many samples; otherwise `Avg`, and each score shows its own."""
     counts = {score.samples for score in scores}
     return f"Avg@{counts.pop()}" if len(counts) == 1 and 0 not in counts else "Avg"
 
 
 def methods_table(name: str, title: str, methods: Sequence[Method], *, second: bool = True, **more: Any) -> Section:
-    """Set models and methods down, benchmarks across: Avg and Pass of each, and their average where there are several.
+    """Lay out a table of models and methods by benchmarks: Avg and Pass of each, and their average if there are
+    several.
 
-    A row without a benchmark of the table has no average: it would be of other benchmarks than the rows beside it.
-    Best and second best are marked within a model; `Base` takes no part.
+    A row without one of the table's benchmarks has no average, because it would be over other benchmarks than the other
+    rows'. Best and second best are marked within a model, without `Base`.
     """
     tasks = list(dict.fromkeys(task for method in methods for task in method.scores))
     heads: dict[str, dict[int, Score]] = {
@@ -117,7 +119,7 @@ def methods_table(name: str, title: str, methods: Sequence[Method], *, second: b
     return Section(name, title, frame(rows), **{**more, "notes": tuple(more.get("notes", ()))})
 
 
-VETO, REJECT = -3.0, -2.0  # the places of the controls among the strengths, which are -1 and more
+VETO, REJECT = -3.0, -2.0  # the positions of the controls among the strengths, which are at least -1
 Cells = Mapping[tuple[float, float], Cell]
 
 
@@ -133,10 +135,11 @@ def grid(
     notes: Sequence[str] = (),
     paper: str = "",
 ) -> Section:
-    """Set thresholds across; veto, reject, gamma 0 and every strength down. The best of each threshold is marked.
+    """Lay out thresholds as columns; veto, reject, gamma 0 and every strength as rows. The best of each threshold is
+    marked.
 
-    On the RL model itself `rl` stands first, the best of each strength is marked, and below each strength stand its
-    `differences` to its control.
+    On the RL model itself `rl` is the first row, the best of each strength is marked, and below each strength are its
+    `differences` from its control.
     """
     taus, gammas, head = sorted({tau for tau, _ in cells}), sorted({gamma for _, gamma in cells}), "Threshold τ"
     first = {} if rl is None else {"RL itself": rl}

@@ -1,4 +1,4 @@
-"""CSV: the frame of a section as a file that a spreadsheet opens without running anything."""
+"""Render the frame of a section as CSV that is safe to open in a spreadsheet."""
 
 import csv
 import io
@@ -7,12 +7,13 @@ from typing import Any
 from rlvr_dir.report.model import KIND, SPLIT, Cell, Section, as_cell
 from rlvr_dir.text import visible
 
-LONGEST_FIELD = 32_000  # spreadsheets hold no more in a cell
+LONGEST_FIELD = 32_000  # the most that spreadsheets allow in a cell
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def field(value: Any) -> Any:
-    """Keep a number as it is, make text visible; text that a spreadsheet takes for a formula gets an apostrophe."""
+    """Return a number unchanged and text made visible. Text that a spreadsheet would run as a formula gets an
+    apostrophe."""
     if value is None or value != value:
         return ""
     if isinstance(value, int | float):
@@ -22,7 +23,7 @@ def field(value: Any) -> Any:
 
 
 def render(section: Section) -> str:
-    """Write numbers as exactly as they are known, and beside each its interval, and what is said of it."""
+    """Return all numbers at full precision, each with its interval and its notes."""
     out = io.StringIO()
     columns: dict[str, list[Any]] = {}
     for name in section.frame.columns:

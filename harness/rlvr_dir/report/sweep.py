@@ -1,6 +1,6 @@
-"""The summary of a sweep: what its best point is worth in one sentence, the tables, the figures, and all of it as JSON.
+"""Summarise a sweep: how good its best point is in one sentence, the tables, the figures, and all of it as JSON.
 
-The sweep hands in what is complete; here it is put into words and drawn.
+The sweep passes its complete points; this module describes and draws them.
 """
 
 import json
@@ -34,10 +34,10 @@ from rlvr_dir.train.summary import validation_scores
 
 @dataclass(frozen=True, eq=False)
 class CompleteTrial:
-    """A complete trial: a point, or a reference (`point` None), with its results and its metrics as fractions.
+    """Hold a complete trial: a point, or a reference (`point` None), with its results and its metrics as fractions.
 
-    `scores` are its scores, one a benchmark; `drawn` says how a reference is drawn otherwise than the sweep; `about`
-    goes into the JSON.
+    `scores` are its scores, one per benchmark; `drawn` describes how a reference is sampled differently from the sweep;
+    `about` is added to the JSON.
     """
 
     pair: str
@@ -52,22 +52,22 @@ class CompleteTrial:
 
     @property
     def trained(self) -> stats.TrainingScores[stats.RunScores]:
-        """Return what a training scored, to be paired by problem and seed."""
+        """Return a training's scores, to be paired by problem and seed."""
         return validation_scores(self.label, {result.seed: result.scores for result in self.results})
 
 
 def against(reference: CompleteTrial, entries: Sequence[CompleteTrial]) -> list[stats.Comparison[stats.RunScores]]:
-    """Compare every training with the reference on every benchmark, as one family."""
+    """Compare every training with the reference on every benchmark, with one correction over all."""
     others = [entry for entry in entries if entry is not reference]
     return stats.family(pair for entry in others for pair in entry.trained.beside(reference.trained))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SweepSummary(ABC):
-    """A sweep in figures, finished or not; failed trials are counted in `states`, and in no table.
+    """Hold the numbers of a sweep, finished or not. Failed trials are counted in `states`, but are in no table.
 
     `failed` counts the points that failed too often or are not finished; `seconds` is the time of this run. `results`
-    reads what the report is of.
+    reads the results for the report.
     """
 
     spec: Search
@@ -87,15 +87,15 @@ class SweepSummary(ABC):
     @property
     @abstractmethod
     def verdicts(self) -> list[str]:
-        """Describe in a sentence a pair what the best point is, and that its lead is too large."""
+        """Return a sentence per pair: its best point, and that its lead is biased upwards."""
 
     @abstractmethod
     def facts(self) -> list[str]:
-        """Describe what was run, in a few words each, with what makes the figures hard to compare."""
+        """Describe the sweep in short facts, including what makes the numbers hard to compare."""
 
     @cached_property
     def report(self) -> Report:
-        """The report of all that is complete: what it says of the sweep is the summary."""
+        """Return the report of everything that is complete; its text about the sweep is the summary."""
         results = self.results()
         return build(results) if results else Report("", "")
 
@@ -108,7 +108,7 @@ class SweepSummary(ABC):
         return parts
 
     def terminal_text(self) -> str:
-        """Return what a terminal shows: the verdicts, and the tables of the report's first page."""
+        """Return the text for a terminal: the verdicts, and the tables of the report's first page."""
         return "\n\n".join([*self.verdicts, *(as_text(section) for section in self.report.front if not section.svg)])
 
     def figures(self) -> list[Section]:
@@ -117,10 +117,10 @@ class SweepSummary(ABC):
 
     @abstractmethod
     def more(self) -> dict[str, Any]:
-        """Return what the JSON has beside that of every sweep."""
+        """Return what the JSON contains in addition to that of every sweep."""
 
     def write(self, folder: Path) -> None:
-        """Write `summary.md`, `summary.json` and the figures into a folder. The same results give the same figures."""
+        """Write `summary.md`, `summary.json` and the figures into a folder. Equal results give equal figures."""
         figures = self.figures()
         for figure in figures:
             write_file(folder / f"{figure.name}.svg", figure_file(figure).encode())
@@ -137,7 +137,7 @@ class SweepSummary(ABC):
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def plain(self) -> dict[str, Any]:
-        """Return the summary as plain values; exact figures are in the result files."""
+        """Return the summary as plain values; exact numbers are in the result files."""
         return {
             "name": self.spec.name,
             "date": time.strftime("%Y-%m-%d"),
@@ -155,7 +155,7 @@ class SweepSummary(ABC):
         }
 
     def sentence(self, pair: str, leads: Sequence[tuple[str, Any]], chosen_on: str) -> str:
-        """Describe which of a pair's points is best, and what is left of its leads, each over something, after Holm."""
+        """Return a sentence on which of a pair's points is best, with its leads over several references, after Holm."""
         best = [entry for entry in self.best if entry.pair == pair]
         tried, name = sum(entry.pair == pair for entry in self.points), self.spec.metric.name
         if not best:
@@ -172,23 +172,24 @@ class SweepSummary(ABC):
             lead = f"{difference.number(1, sign=True)} points on {row.result.benchmark} against {over}"
             words.append(f"{lead} ({', '.join(intervals)})" if intervals else lead)
         return (
-            f"{'; '.join(words)}. It was chosen on these very {chosen_on}, for which no interval is corrected: its "
-            "lead is too large; confirm it."
+            f"{'; '.join(words)}. It was selected on these {chosen_on}, and no interval is corrected for that, so its "
+            "lead is too large. Confirm it on others."
         )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DecodingSummary(SweepSummary):
-    """A sweep of decodings in figures. `matched` has a row a point whose threshold was found from a wanted ratio."""
+    """Hold the numbers of a sweep of decodings. `matched` has a row per point whose threshold was found from a
+    ratio."""
 
     spec: SweepSpec
     comparisons: Sequence[Comparison]
     matched: Sequence[dict[str, Any]] = ()
-    within_floor: Sequence[str] = ()  # labels of points whose τ is no larger than what rounding does
+    within_floor: Sequence[str] = ()  # labels of points whose τ is not larger than rounding errors
 
     @cached_property
     def matched_groups(self) -> list[forwards.MatchedGroup]:
-        """Return what one model does with as many forwards, where the sweep asks for it and is far enough to tell."""
+        """Return the score of one model with as many forward passes, if the sweep requests it and is far enough."""
         results = (result for entry in self.entries for result in entry.results)
         settings = settings_of(results, usual=self.spec.sampling)
         if not self.spec.equal_forwards or not any(forwards.models_of(setting) > 1 for setting in settings):
@@ -197,7 +198,7 @@ class DecodingSummary(SweepSummary):
 
     @property
     def verdicts(self) -> list[str]:
-        """Describe in a sentence a pair what the best point is, and that its lead is too large."""
+        """Return a sentence per pair: its best point, and that its lead is biased upwards."""
         sentences = []
         for pair in self.spec.pairs:
             best = next((entry for entry in self.best if entry.pair == pair), None)
@@ -209,28 +210,28 @@ class DecodingSummary(SweepSummary):
         return sentences
 
     def facts(self) -> list[str]:
-        """Describe what was run, in a few words each."""
+        """Describe the sweep in short facts."""
         results = [result for entry in self.entries for result in entry.results]
         tokens = sum(int(result.n_tokens.sum()) for result in results)
         words = [f"{len(self.entries) - len(self.points)} references"]
-        words += [f"{self.spec.sampling.samples} samples a problem, {tokens:,} tokens"]
+        words += [f"{self.spec.sampling.samples} samples per problem, {tokens:,} tokens"]
         engines = {json.dumps(_engine(result), sort_keys=True) for result in results}
         if len(engines) == 1:
             engine = json.loads(engines.pop())
             words.append(f"{engine.get('backend')} {engine.get(engine.get('backend'), '')} on {engine.get('device')}")
         elif engines and len(self.spec.pairs) == 1:
             words.append(f"WARNING: {len(engines)} different engine settings are in these tables")
-        words += [f"{self.spec.sampling.words} where no other is said"] if self.spec.samplings else []
+        words += [f"{self.spec.sampling.words} unless noted otherwise"] if self.spec.samplings else []
         words += [f"τ within the floor of rounding: {', '.join(self.within_floor)}"] if self.within_floor else []
         if self.spec.part.words:
-            words.append(f"problems {self.spec.part.words}, the others are for `sweep confirm`")
+            words.append(f"problems {self.spec.part.words}; the others are for `sweep confirm`")
         return words + ([f"the first {self.spec.limit} problems only"] if self.spec.limit else [])
 
     def body(self) -> list[str]:
         """Return the tables of the report, thresholds by ratio, and equal forwards."""
         parts = super().body()
         if self.matched:
-            title = "Matched ratios: wanted, promised by the text that the threshold was found from, and reached."
+            title = "Matched ratios: requested, on the text that the threshold was found from, and reached."
             parts.append(table(Section("matched", title, frame([_matched(row) for row in self.matched]))))
         return parts + (["## Equal forwards", forwards.markdown(self.matched_groups)] if self.matched_groups else [])
 
@@ -268,11 +269,11 @@ def _matched(row: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingSummary(SweepSummary):
-    """A sweep of trainings in figures: every point beside plain DAPO, paired by problem and by seed.
+    """Hold the numbers of a sweep of trainings: every point compared with plain DAPO, paired by problem and by seed.
 
-    A seed is the same problems in the same order for every point, so most of its luck cancels in a difference.
-    `reference` is plain DAPO, which may be a point of the sweep; `base` has the scores of the base by benchmark;
-    `samples` are those of the validation; `training` says how long a training is.
+    A seed has the same problems in the same order for every point, so most of its randomness cancels in a difference.
+    `reference` is plain DAPO, which may be a point of the sweep. `base` has the scores of the base by benchmark.
+    `samples` are those of the validation. `training` describes the length of a training.
     """
 
     reference: CompleteTrial | None
@@ -283,7 +284,7 @@ class TrainingSummary(SweepSummary):
 
     @property
     def verdicts(self) -> list[str]:
-        """Describe what the best point is, and that its lead is too large."""
+        """Return which point is best, and that its lead is biased upwards."""
         best = self.best[0] if self.best else None
         rows = [row for row in self.comparisons if best and row.result.label == best.label]
         leads = [("plain DAPO", row) for row in rows if best is not self.reference]
@@ -292,11 +293,11 @@ class TrainingSummary(SweepSummary):
 
     @property
     def over(self) -> str:
-        """Describe what intervals are over: one seed says nothing of others."""
+        """Describe what intervals cover; one seed says nothing about others."""
         return "problems and seeds" if len(self.seeds) > 1 else "problems, of these very models"
 
     def facts(self) -> list[str]:
-        """Describe what was run, in a few words each."""
+        """Describe the sweep in short facts."""
         results = [result for entry in self.entries for result in entry.results]
         machines = {result.facts["machine"] for result in results}
         return [
@@ -308,7 +309,7 @@ class TrainingSummary(SweepSummary):
         ]
 
     def figures(self) -> list[Section]:
-        """Draw each point's difference to plain DAPO, every seed and the 95 % interval."""
+        """Draw each point's difference from plain DAPO, every seed and the 95 % interval."""
         if self.reference is None or not self.comparisons:
             return super().figures()
         rows = self.comparisons

@@ -1,4 +1,4 @@
-"""The tables made of results: scores, every result, differences; and where each result comes from."""
+"""Make the tables of results: scores, every result, differences; and describe where each result comes from."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import product
@@ -30,7 +30,7 @@ from rlvr_dir.results.show import percent
 from rlvr_dir.stats import Estimate
 from rlvr_dir.stats.metrics import COLUMNS, Metric
 
-ROWS = 6  # gated decodings that the table of methods shows one by one
+ROWS = 6  # gated decodings that the table of methods shows individually
 PICKED = "†"
 GATED = (
     "replace",
@@ -38,19 +38,19 @@ GATED = (
     "resample",
     "veto",
     "reject",
-)  # kinds of gated decodings, of which the best may stand for all
+)  # kinds of gated decodings, each of which its best may represent
 
 
 Labelled = dict[tuple[str, str], dict[str, Setting]]  # settings by benchmark, by (label, mode)
 
 
 def _listed(group: Group) -> tuple[Labelled, int]:
-    """Return the settings that the table of scores shows, and among how many gated ones the best were picked."""
+    """Return the settings for the table of scores, and how many gated ones the best were selected from."""
     model = model_called(group.base) or group.pair
     by: Labelled = {}
     for setting in group.settings:
         mode, own = setting.decoding.mode, setting.decoding.label()
-        name = "" if setting.first.name == model else setting.first.name  # which is there already
+        name = "" if setting.first.name == model else setting.first.name  # the name is already shown
         label = {"base": "Base", "rl": name or "RL"}.get(mode, f"{name}: {own}" if name else own)
         by.setdefault((label + setting.label.removeprefix(own), mode), {})[setting.benchmark] = setting
     gated = [key for key in by if key[1] in GATED]
@@ -66,7 +66,7 @@ def _listed(group: Group) -> tuple[Labelled, int]:
 
 
 def scores(group: Group) -> Section:
-    """List base, RL and the gated decodings; many of them are represented by the best, which is said."""
+    """List base, RL and the gated decodings. If these are many, the best of each kind represents them, with a note."""
     samples = {setting.samples for setting in group.settings}
     k, model = max(1, min(samples) // 2), model_called(group.base) or group.pair
     chosen, among = _listed(group)
@@ -98,7 +98,7 @@ def scores(group: Group) -> Section:
 
 
 def _average(settings: Sequence[Setting], group: Group, k: int) -> Score | None:
-    """Average over all benchmarks of the group, with an interval; return None where one is missing."""
+    """Average over all benchmarks of the group, with an interval; None if one is missing."""
     if len(settings) < len(group.benchmarks) or len(settings) == 1:
         return None
     interval = stats.mean_interval([(setting.avg, *setting.interval) for setting in settings])
@@ -110,7 +110,7 @@ def _average(settings: Sequence[Setting], group: Group, k: int) -> Score | None:
 
 
 def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) -> Chapter:
-    """Put together a pair's grids and figures, benchmark by benchmark."""
+    """Make a pair's grids and figures, benchmark by benchmark."""
     sections: list[Section] = [scores(group)]
     drawn: list[Section] = []
     for task in group.tasks:
@@ -158,7 +158,7 @@ def group_chapter(group: Group, rows: Sequence[Comparison], *, several: bool) ->
 def cells_of(
     settings: Sequence[Setting], primary: str, modes: Collection[str] = ("replace", "extrapolate")
 ) -> dict[tuple[float, float], Setting]:
-    """Return the settings of some modes gated by Δ log p, else by the only criterion there is, by (tau, gamma)."""
+    """Return the settings of some modes gated by Δ log p, or else by the only criterion, by (tau, gamma)."""
     gated = [
         setting
         for setting in settings
@@ -176,9 +176,10 @@ def cells_of(
 def _grid(
     settings: Sequence[Setting], primary: str, name: str, where: str, rows: Sequence[Comparison]
 ) -> Section | None:
-    """Set thresholds and strengths of Δ log p on base, or on the RL model, in a grid; None where there is none.
+    """Lay out thresholds and strengths of Δ log p on base, or on the RL model, in a grid; None if there is none.
 
-    On base only thresholds with a control and an extrapolation, two cells of one and a second strength.
+    On base, only thresholds with a control and an extrapolation are included, and a grid needs two cells of one and a
+    second strength.
     """
     cells, on_rl = cells_of(settings, primary), primary == "rl"
     if not on_rl:
@@ -231,7 +232,7 @@ def _grid(
 
 
 def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
-    """Write the difference of a decoding to its control, in points: `+0.4 [−0.5, +1.2] p 1.000` (Holm's p)."""
+    """Return the difference of a decoding from its control, in points: `+0.4 [−0.5, +1.2] p 1.000` (Holm's p)."""
     for row in rows:
         if row.result is setting and comparison_kind(row) in ("against control", "token", "decision"):
             d = row.difference
@@ -241,12 +242,12 @@ def _over_control(setting: Setting, rows: Sequence[Comparison]) -> str:
 
 
 def compared_seeds(compared: Sequence[tuple[Any, Any]]) -> set[Any]:
-    """Return the seeds of trainings that differences are of."""
+    """Return the seeds of trainings that differences cover."""
     return {seed for result, _ in compared for seed in result.units}
 
 
 def difference_rows(rows: Sequence[stats.Comparison[Any]], pairs: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Write comparisons as rows: whatever is subtracted, the difference with its interval, p and Holm's p."""
+    """Return comparisons as rows: what is subtracted, the difference with its interval, p and Holm's p."""
     table_rows = []
     for i, row in enumerate(rows):
         d = row.difference
@@ -285,7 +286,7 @@ def differences(rows: Sequence[Comparison], groups: Sequence[Group]) -> Section:
 
 
 def picked(rows: Sequence[Comparison]) -> Section | None:
-    """List the best replacement and the best extrapolation of each benchmark, with what they are worth against RL."""
+    """List the best replacement and the best extrapolation of each benchmark, compared with RL."""
     picks = []
     against = [row for row in rows if comparison_kind(row) == "against rl" and row.result.decoding.gated]
     for task in dict.fromkeys(row.task for row in against):
@@ -311,14 +312,14 @@ def picked(rows: Sequence[Comparison]) -> Section | None:
                 }
             )
     note = (
-        "Picked on these very problems, for which no interval is corrected: expect less on others. p: Holm's. Replaced "
-        "and changed shares of tokens are means over problems; pooled: of all tokens together."
+        "Selected on these problems, and intervals are not corrected for that, so expect less on others. p: Holm's. "
+        "Replaced and changed shares of tokens are means over problems; pooled: of all tokens together."
     )
-    return Section("picked", "What was picked on these data.", frame(picks), (note,)) if picks else None
+    return Section("picked", "What was selected on these data.", frame(picks), (note,)) if picks else None
 
 
 def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None:
-    """List the comparisons of the settings that the table of scores shows; None without any."""
+    """List the comparisons of the settings in the table of scores; None without any."""
     listed = {id(setting) for settings in _listed(group)[0].values() for setting in settings.values()}
     main_rows = [row for row in rows if id(row.result) in listed and comparison_kind(row) != "other"]
     note = (
@@ -333,7 +334,7 @@ def main_differences(group: Group, rows: Sequence[Comparison]) -> Section | None
 
 
 def everything(groups: Sequence[Group]) -> Section:
-    """List all results, one a row, to be sorted by any column."""
+    """List all results, one per row, which can be sorted by any column."""
     samples = {result.samples for group in groups for result in group.results}
     same = len(samples) == 1
     n, k = (f"@{min(samples)}", f"@{max(1, min(samples) // 2)}") if same else ("", "")
@@ -363,7 +364,7 @@ def _fact(metric: Metric, value: float | None) -> Cell:
 
 
 def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
-    """Describe what made a result: settings, versions, its record and run."""
+    """Describe how a result was made: settings, versions, its record and run."""
     p = result.provenance
     s, drawn = result.sampling, describe(result)
     engine, versions = (value if isinstance(value := p.get(name), dict) else {} for name in ("engine", "versions"))
@@ -385,7 +386,7 @@ def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
         "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
         "command": " ".join([PurePath(argv[0]).name, *argv[1:]]) if argv else "",
         "partial": result.partial or "",
-        "record": str(p.get("record") or ""),  # named, not linked to: the store does not travel with the page
+        "record": str(p.get("record") or ""),  # as text, not a link, because the store is not part of the page
     }
     run = runs.get(result.config_hash, "")
     links = (("the MLflow run", run),) if run.startswith(("http://", "https://")) else ()
@@ -395,6 +396,6 @@ def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
 
 
 def place(checkpoint: str) -> str:
-    """Return a hub id as it is, of a folder of this machine the last three names: all that others can use."""
+    """Return a hub id unchanged, and the last three names of a local folder, which is all that others can use."""
     parts = PurePath(checkpoint).parts
     return "…/" + "/".join(parts[-3:]) if PurePath(checkpoint).is_absolute() and len(parts) > 4 else checkpoint

@@ -1,4 +1,4 @@
-"""What a report shows token by token: some problems of each benchmark, up to five decodings side by side."""
+"""Choose what a report shows token by token: some problems of each benchmark, up to five decodings side by side."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,7 +13,7 @@ from rlvr_dir.results.replacements import Replacements, all_replacements
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.trainings import called, of_training, run_of
 
-MODES = ("base", "rl", "replace", "reject", "veto", "resample", "extrapolate")  # in the order in which they are shown
+MODES = ("base", "rl", "replace", "reject", "veto", "resample", "extrapolate")  # in this order
 
 
 def token_viewers(
@@ -21,9 +21,9 @@ def token_viewers(
 ) -> list[tuple[str, str]]:
     """Return (title, HTML) of a viewer for each pair and benchmark whose records are available.
 
-    Base, RL, and of each mode with a gate the best decoding are shown. The problems whose first responses differ in
-    being right come first, and of these the problems where a token changed. Of a training's seeds the first is shown.
-    `tokenizer` returns the tokenizer of some records, or None.
+    Base, RL, and the best gated decoding of each mode are shown. Problems whose first responses are partly right come
+    first, and of these the problems with a changed token. Of a training's seeds the first is shown. `tokenizer` returns
+    the tokenizer of some records, or None.
     """
     viewers: list[tuple[str, str]] = []
     for group in grouped(_without_seeds(results)) if problems else ():
@@ -56,9 +56,9 @@ def replacements_shown(
 
 
 def shown_records(records: Sequence[Record], most: int = 6) -> list[Record]:
-    """Return the records of one task that are shown side by side: those like the newest one, base and RL first.
+    """Return the records of one task that are shown side by side: those that match the newest one, base and RL first.
 
-    Records are alike if their models, problems, sampling and seed are the same. If there are more than `most`, the best
+    Records match if their models, problems, sampling and seed are the same. If there are more than `most`, the best
     decoding of each mode is chosen.
     """
     newest = max(records, key=lambda record: record.path.stat().st_mtime)
@@ -68,7 +68,7 @@ def shown_records(records: Sequence[Record], most: int = 6) -> list[Record]:
         return alike
     results = {}
     for record in alike:
-        with suppress(UserError):  # it is not complete, or was never graded
+        with suppress(UserError):  # incomplete, or never graded
             results[record.name] = result_of_record(record, partial=True)
     kept = {id(result) for result in _chosen([*results.values()])}
     return [record for record in alike if id(results.get(record.name)) in kept] or alike[:most]
@@ -81,7 +81,7 @@ def _compared(record: Record) -> object:
 
 
 def _without_seeds(results: Sequence[EvalResult]) -> list[EvalResult]:
-    """Return the results, of each training those of the first seed alone."""
+    """Return the results, but only the first seed of each training."""
     first: dict[str, int | str] = {}
     for result in results:
         first.setdefault(called(result), run_of(result))
@@ -89,7 +89,7 @@ def _without_seeds(results: Sequence[EvalResult]) -> list[EvalResult]:
 
 
 def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
-    """Choose one result a mode, of several the best."""
+    """Choose one result per mode; of several the best."""
     best: dict[str, EvalResult] = {}
     for result in results:
         mode = result.decoding.mode
@@ -99,7 +99,7 @@ def _chosen(results: Sequence[EvalResult]) -> list[EvalResult]:
 
 
 def _differing_problems(results: Sequence[EvalResult], problems: Sequence[str]) -> list[str]:
-    """Return the problems, those first on which the first answers differ in being right."""
+    """Return the problems, beginning with those of which some first answers are right and others wrong."""
     right = [dict(zip(result.problem_ids, result.correct[:, 0].tolist(), strict=True)) for result in results]
     keys = {problem: problem.partition("/")[2] for problem in problems}
     return sorted(problems, key=lambda problem: len({row.get(keys[problem]) for row in right}) < 2)

@@ -1,7 +1,7 @@
-"""Models trained in different ways from one base, side by side, as in the paper's main and reweighting tables.
+"""Compare models trained in different ways from one base, as in the paper's main and reweighting tables.
 
-The trainings of a method differ in their seed: they are one row, the mean over them, with an interval for other seeds
-and other problems.
+The trainings of a method differ in their seed. They are one row with their mean, and an interval for other seeds and
+other problems.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,29 +24,30 @@ from rlvr_dir.results.trainings import called, of_training, run_of
 from rlvr_dir.stats import Estimate, RunScores, TrainingScores, mean_difference_over_runs, p_value
 
 SEEDS_OF_OTHERS = "one training each, seeds as they vary in the others"
-REFERENCE = "DAPO"  # what the others are set against, where it is there; else the first
+REFERENCE = "DAPO"  # the method that others are compared with, if present; otherwise the first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained(RunScores):
-    """The trainings of one method from one base on one benchmark: a setting a seed, all of the same problems."""
+    """Hold the trainings of one method from one base on one benchmark: a setting per seed, all with the same
+    problems."""
 
     base: tuple[str, str | None] = ("", None)  # its place, and what identifies its weights
     settings: tuple[Setting, ...] = ()
 
     @property
     def first(self) -> EvalResult:
-        """Return the result of the first seed, which stands for all in what they share."""
+        """Return the result of the first seed, for what all of them have in common."""
         return self.settings[0].first
 
 
 def trained_chapter(results: Sequence[EvalResult]) -> Chapter | None:
-    """Set base and trained models side by side, two tables for each group that is alike.
+    """Compare base and trained models, with two tables for each group that can be compared.
 
-    None where there is neither a training nor a second name.
+    The result is None if there is neither a training nor a second name.
 
     Raises:
-        UserError: a name has two results of one seed.
+        UserError: A name has two results of one seed.
     """
     results = with_unique_names(results)
     groups = comparable_groups(
@@ -62,7 +63,7 @@ def trained_chapter(results: Sequence[EvalResult]) -> Chapter | None:
 
 
 def with_unique_names(results: Sequence[EvalResult]) -> list[EvalResult]:
-    """Call trainings that nobody named by their folders, where their own names are the same."""
+    """Name unnamed trainings after their folders, if their own names are the same."""
     folders: dict[str, set[str]] = {}
     for training in (result.provenance["training"] for result in results if of_training(result)):
         if not training["named"]:
@@ -82,7 +83,7 @@ def _is_table(trained: Sequence[EvalResult]) -> bool:
 
 
 def _bases(settings: Sequence[Setting]) -> Callable[[Setting], tuple[str, str | None]]:
-    """Return what tells the base of a setting, by place and weights; weights that are not told are the first there."""
+    """Identify the base of a setting, by place and weights; unknown weights are those of the first there."""
     first: dict[str, str] = {}
     for setting in settings:
         if name := setting.first.weights.get("base"):
@@ -96,7 +97,7 @@ def _bases(settings: Sequence[Setting]) -> Callable[[Setting], tuple[str, str | 
 
 
 def _trained(settings: Sequence[Setting], base_of: Callable[[Setting], tuple[str, str | None]]) -> list[Trained]:
-    """Put the seeds of each method together; raises UserError where a name has two results of one seed."""
+    """Combine the seeds of each method. Raises UserError if a name has two results of one seed."""
     by_method: dict[tuple[tuple[str, str | None], str, str], dict[int | str, Setting]] = {}
     for setting in settings:
         name, run = called(setting.first), run_of(setting.first)
@@ -131,12 +132,12 @@ def _trained(settings: Sequence[Setting], base_of: Callable[[Setting], tuple[str
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """A method trained from one base, beside the base's settings by benchmark, and beside the method of reference.
+    """Hold a method trained from one base, with the base's settings by benchmark, and the method of reference.
 
-    `reference` is empty of that method itself.
+    `reference` is empty for that method itself.
     """
 
-    model: str  # what the base is called
+    model: str  # the name of the base
     name: str
     scores: TrainingScores[Trained]
     reference: TrainingScores[Trained]
@@ -149,12 +150,12 @@ class _Row:
 
     @property
     def beside(self) -> list[tuple[Setting, Setting]]:
-        """Return each trained model with its base."""
+        """Pair each trained model with its base."""
         runs = self.scores.runs.items()
         return [(seed, self.bases[b]) for b, scores in runs if b in self.bases for seed in scores.settings]
 
     def method(self, k: int) -> Method:
-        """Return its row of the table, with the average where there are several benchmarks."""
+        """Return its row of the table, with the average if there are several benchmarks."""
         runs = self.scores.runs
         scores = {b: _score(self.scores.only([b]), self.reference.only([b]), k) for b in runs}
         average = _score(self.scores, self.reference if self.whole else TrainingScores(), k) if len(runs) > 1 else None
@@ -163,7 +164,7 @@ class _Row:
         return Method(self.model, label, scores, average)
 
     def sentence(self, other: str, compared: Sequence[tuple[RunScores, RunScores]]) -> str:
-        """Describe what it changes against another."""
+        """Describe its difference from another."""
         d, seeds = mean_difference_over_runs(compared), len(compared_seeds(compared))
         alone = seeds == 1 and all(len(other.units) == 1 for _, other in compared)
         one = "of these two models" if not d.seeds else SEEDS_OF_OTHERS if alone else "one seed against several"
@@ -195,7 +196,7 @@ def _tables(results: Sequence[EvalResult], slug: str, differing: str) -> tuple[l
         if bases:
             methods.append(Method(model, "Base", {b: Score.of(e, k) for b, e in bases.items()}))
         methods += [row.method(k) for row in base_rows]
-        compared = [row for row in base_rows if row.reference.runs and row.whole][:1]  # the table has the others
+        compared = [row for row in base_rows if row.reference.runs and row.whole][:1]  # the table contains the others
         against += [row.sentence(reference, row.scores.beside(row.reference)) for row in compared]
         gains += [
             row.sentence(f"the base {row.model}", row.scores.beside_base())
@@ -228,7 +229,7 @@ def _rows(
 
 
 def _notes(trained: Sequence[Trained], reference: str) -> list[str]:
-    """Describe what the intervals of the table are of, and where a checkpoint was chosen by the scores themselves."""
+    """Describe what the intervals of the table cover, and which checkpoints were selected by the scores themselves."""
     several = max(len(scores.runs) for scores in trained) > 1
     note = (
         f"Under each score: its 95 % interval over {'problems and seeds' if several else 'problems'}, and its "
@@ -248,19 +249,19 @@ def _notes(trained: Sequence[Trained], reference: str) -> list[str]:
         words = "; ".join(f"{name}: {checkpoint}" for name, checkpoint in chosen.items())
         return [
             note,
-            f"The checkpoint was chosen by the scores themselves ({words}): too high on that benchmark. "
-            "`rlvr-dir analyse curves` says by how much.",
+            f"The checkpoint was selected by these scores ({words}), which are therefore too high on that benchmark. "
+            "`rlvr-dir analyse curves` estimates by how much.",
         ]
     return [note]
 
 
 def _checkpoint(trained: Trained) -> str:
-    """Return which checkpoint of its trainings was asked for; the last where nobody says."""
+    """Return which checkpoint of its trainings was requested; by default the last."""
     return str((trained.first.provenance.get("training") or {}).get("checkpoint", "last"))
 
 
 def _score(scores: TrainingScores[Trained], reference: TrainingScores[Trained], k: int) -> Score:
-    """Return a mean over seeds and benchmarks with the difference to another method's."""
+    """Return a mean over seeds and benchmarks with the difference from another method's."""
     mean, compared = scores.mean(), scores.beside(reference)
     by_benchmark = [runs.settings for runs in scores.runs.values()]
     settings = [setting for seeds in by_benchmark for setting in seeds]
@@ -279,7 +280,7 @@ def _score(scores: TrainingScores[Trained], reference: TrainingScores[Trained], 
 
 
 def _untrained(base: Setting, trained: Trained) -> RunScores:
-    """Return the scores of the base, which was sampled once, to be subtracted: of every seed the same."""
+    """Return the scores of the base to be subtracted. It was sampled once, so they are the same for every seed."""
     runs = dict.fromkeys(trained.units, base.values)
     return RunScores("Base", base.benchmark, trained.units, base.values, families=base.families, runs=runs)
 

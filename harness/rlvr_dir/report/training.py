@@ -1,4 +1,4 @@
-"""The chapters of trainings: validations and rollouts by step."""
+"""Make the chapters about trainings: validations and rollouts by step."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,18 +19,18 @@ TITLES = {
     "entropy": "entropy, nats",
     "length": "tokens a rollout",
 }
-MOST_NAMED = 6  # methods in the title of a chapter
+MOST_NAMED = 6  # the most methods in the title of a chapter
 
 
 def training_chapter(analysis: Analysis, slug: str = "") -> Chapter:
-    """Draw validations, and what was seen of the rollouts; several runs of a method as thin lines and their mean."""
+    """Draw validations and statistics of the rollouts; several runs of a method as thin lines and their mean."""
     paragraphs: list[str] = []
     sections: list[Section] = []
     curves, top_p = [*analysis.tables["curves"]], analysis.facts["rollout_top_p"]
     methods_of = {curve: {row["method"] for row in curves if row["curve"] == curve} for curve in TITLES}
     nonempty = [curve for curve, methods in methods_of.items() if methods]
     if "reward" in nonempty and methods_of["reward"] <= methods_of["rollout_accuracy"]:
-        nonempty.remove("reward")  # it says no more
+        nonempty.remove("reward")  # it adds nothing
     if len({value for values in top_p.values() for value in values}) > 1:
         nonempty = [curve for curve in nonempty if curve not in ("rollout_accuracy", "reward")]
         drawn_at = ", ".join(f"{method}: {' and '.join(f'{p:g}' for p in values)}" for method, values in top_p.items())
@@ -59,7 +59,7 @@ def _benchmark(row: Any) -> str:
 def _curves(
     name: str, panels: dict[str, tuple[Frame, list[tuple[str, list[Any], list[Estimate]]]]], value: str
 ) -> tuple[Any, list[str]]:
-    """Draw panels of curves: the runs of each method thin, and means by method with their bands; return it."""
+    """Draw panels of curves: the runs of each method thin, and means by method with their bands; return the figure."""
     methods = list(dict.fromkeys(method for runs, _ in panels.values() for method in runs["method"]))
     with drawing(name, 2.4, len(panels)) as drawn:
         for axes, (title, (runs, means)) in zip(drawn.axes, panels.items(), strict=True):
@@ -116,7 +116,7 @@ def _validations(analysis: Analysis, name: str) -> Section:
 
 
 def _choices(analysis: Analysis, name: str) -> Section:
-    """Set the last checkpoint, the mean of the last few and the best side by side, and what the choice is worth."""
+    """Compare the last checkpoint, the mean of the last few and the best, and estimate what the choice is worth."""
     rows = []
     for choice in analysis.tables["choices"]:
         first, last = choice["first_best_step"], choice["last_best_step"]
@@ -163,7 +163,7 @@ def _rollouts(analysis: Analysis, names: Sequence[str], name: str) -> Section:
 
 
 def _mass(analysis: Analysis, name: str) -> Section:
-    """Draw who owns the gradient of the training itself, by probability."""
+    """Draw the gradient of the training itself, by probability."""
     data = analysis.frame("gradient")
     methods = dict(list(data.groupby("method", sort=False)))
     with drawing(name, 2.4, len(methods)) as drawn:

@@ -1,4 +1,4 @@
-"""A report as files: `report.html`, `report.md`, each table as LaTeX and CSV, each figure as SVG and CSV."""
+"""Write a report as files: `report.html`, `report.md`, each table as LaTeX and CSV, each figure as SVG and CSV."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ from rlvr_dir.report import html, latex, markdown, sheet
 from rlvr_dir.report.model import Report, Section
 
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
-ALONE = '<svg style="color:#1b2a3a;background:#ffffff" '  # without the page there is no ink to take
+ALONE = '<svg style="color:#1b2a3a;background:#ffffff" '  # without the page there is no text colour to use
 
 
 def write(report: Report, out: Path) -> Path:
     """Write everything under `out`, the page last; return its path.
 
     Raises:
-        UserError: the file system refused.
+        UserError: The files cannot be written.
     """
     for folder in (out / "tables", out / "figures"):
         make_folder(folder)
@@ -31,5 +31,5 @@ def write(report: Report, out: Path) -> Path:
 
 
 def figure_file(figure: Section) -> str:
-    """Return a figure as the text of an SVG file of its own."""
+    """Return a figure as the text of a separate SVG file."""
     return HEAD + figure.svg.replace("<svg ", ALONE, 1) + "\n"

@@ -1,6 +1,6 @@
-"""What came out of evaluations and trainings, and what of it may be compared.
+"""Represent the results of evaluations and trainings, and decide which of them can be compared.
 
-Names are resolved on first use, so that importing this package costs nothing.
+Names are imported on first use, so that importing this package is fast.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""What a command prints when it has finished: the scores, the comparisons, and how to read them, in a terminal's width.
+"""Print the answer of a finished command: the scores, the comparisons, and how to read them, in a terminal's width.
 
 print(answer(results, decodings))  # the details are in `compare.markdown` and in the files
 """
@@ -17,8 +17,8 @@ from rlvr_dir.results.settings import Setting, settings_of
 from rlvr_dir.results.show import percent
 
 SIGNIFICANT = 0.05
-ORDER = ("replace", "extrapolate", "reject", "veto", "resample")  # of decodings of one gate
-MOSTLY = 0.9  # a gate that flags this share of tokens leaves nothing to choose
+ORDER = ("replace", "extrapolate", "reject", "veto", "resample")  # of decodings with the same gate
+MOSTLY = 0.9  # a gate that flags this share of tokens selects nothing
 
 # What neighbouring decodings mean, in the order in which a reader compares them: (what you see, what it means).
 READING = (
@@ -81,7 +81,7 @@ def scores(settings: Sequence[Setting]) -> str:
 
 
 def differences(rows: Sequence[Comparison]) -> str:
-    """Return one line a comparison: the difference in points, its interval, and whether it is significant.
+    """Return one line per comparison: the difference in points, its interval, and whether it is significant.
 
     The p value is corrected over all comparisons shown (Holm).
     """
@@ -102,7 +102,7 @@ def differences(rows: Sequence[Comparison]) -> str:
 
 
 def detectable(rows: Sequence[Comparison]) -> str:
-    """Describe how small an effect these problems can show; empty where that is not known."""
+    """Describe how small an effect these problems can detect; empty if that is not known."""
     least = []
     for row in rows:
         if row.difference.n > 1 and min(row.result.samples, row.reference.samples) > 1:
@@ -126,9 +126,10 @@ def reading() -> str:
 
 
 def doubts(results: Sequence[EvalResult]) -> list[str]:
-    """Return a sentence for each thing that makes these results meaningless, or nearly so.
+    """Return a sentence for each problem that makes these results meaningless, or nearly so.
 
-    Base and RL may be swapped; a gate flagged no token, or nearly all; results have different numbers of samples.
+    Base and RL may be swapped, a gate may have flagged no token or nearly all, or results may have different numbers of
+    samples.
     """
     settings = settings_of(results)
     return [*_swapped(settings), *_idle_gates(settings), *_unequal_samples(settings)]
@@ -180,7 +181,7 @@ def _unequal_samples(settings: Sequence[Setting]) -> list[str]:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as aligned columns, the first of them to the left."""
+    """Return rows as aligned columns; the first column is aligned left."""
     width = max(map(len, rows))
     padded = [[*row, *[""] * (width - len(row))] for row in rows]
     widths = [max(len(row[i]) for row in padded) for i in range(width)]

@@ -1,10 +1,10 @@
-"""Comparing settings side by side, paired by problem, and only where they are alike.
+"""Compare settings side by side, paired by problem, if they can be compared.
 
     settings = settings_of(read_results(["runs/demo"]))
     print(markdown(compare(settings)))
 
-Results that differ in grader, gold answers, data, problems or sampling (`rlvr_dir.results.matching`) never meet,
-unless that is asked for by name.
+Results that differ in grader, gold answers, data, problems or sampling (`rlvr_dir.results.matching`) are not compared,
+unless that is requested by name.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,13 +25,12 @@ _Pairs = list[tuple[Setting, Setting]]
 
 
 def comparison_kind(row: Comparison) -> ComparisonKind:
-    """Describe what a comparison of `comparisons` is for: RL's gain over base, a decoding's over RL or over its
-    control.
+    """Return the purpose of a comparison of `comparisons`: RL's gain over base, or a decoding's over RL or its control.
 
-    Of the controls of base's replacements, replace minus reject is what RL's token adds ("token"), reject minus veto
-    what RL's decision adds to the gate's ("decision"), reject minus resample what it adds to base's second draw
-    ("own draw"), and resample minus base what that adds to base ("second draw"). Where RL proposes they are base's, of
-    a resampling.
+    Base's replacements have several controls. Replace minus reject is the effect of RL's token ("token"). Reject minus
+    veto is the effect of RL's decision beyond the gate's ("decision"), and reject minus resample that beyond base's own
+    ("own draw"). Resample minus base is the effect of resampling from base ("second draw"). If RL proposes, base and RL
+    are exchanged.
     """
     decoding, other = row.result.decoding, row.reference.decoding
     if other == decoding.own_draw() != decoding:
@@ -46,26 +45,26 @@ def comparison_kind(row: Comparison) -> ComparisonKind:
 
 
 def contrast_name(row: Comparison) -> str | None:
-    """Return the name that `Decoding.contrasts` has for a comparison; None if it has none."""
+    """Return the name of a comparison in `Decoding.contrasts`; None if it has none."""
     contrasts = row.result.decoding.contrasts
     return next((name for name, reference in contrasts.items() if reference == row.reference.decoding), None)
 
 
-# The five parts of what a replacement of base's tokens adds to base, which add up to replace - base.
+# The five parts of the effect of replacing base's tokens, which add up to replace - base.
 PARTS = {
-    "second draw": "resample − base: base draws again at flagged tokens",
-    "cut of own": "base decides and writes − resample: the flagged token is removed before top-p cuts",
+    "second draw": "resample − base: base resamples flagged tokens",
+    "cut of own": "base decides and writes − resample: the flagged token is removed before top-p is applied",
     "decision": "RL decides − base decides, base writes: RL's decision",
     "token": "RL writes − base writes, RL decides: RL's token",
-    "cut of other": "replace − RL decides and writes: the flagged token is removed after top-p cut",
+    "cut of other": "replace − RL decides and writes: the flagged token is removed after top-p was applied",
 }
 
 
 def five_parts(rows: Sequence[Comparison]) -> list[dict[str, Comparison]]:
     """Return the five parts, by the names of `PARTS`, of each replacement whose cells were all decoded.
 
-    Each of them differs in one thing; so `decision` and `token` are exactly 0 if both models decide alike, or would
-    write alike. In order they lead from base to the replacement, and add up.
+    Each part is the effect of one change. So `decision` and `token` are exactly 0 if both models decide alike, or would
+    write alike. In order, they lead from base to the replacement and add up.
     """
     whole = []
     for row in rows:
@@ -75,7 +74,7 @@ def five_parts(rows: Sequence[Comparison]) -> list[dict[str, Comparison]]:
         parts = {"cut of other": row}
         for name in ("token", "decision", "cut of own", "second draw"):
             last = [*parts.values()][-1].reference
-            of_base = name == "second draw"  # resample - base, which is no contrast of deciders
+            of_base = name == "second draw"  # resample - base, which is not a contrast of deciders
             matching = [
                 each
                 for each in rows
@@ -89,7 +88,7 @@ def five_parts(rows: Sequence[Comparison]) -> list[dict[str, Comparison]]:
     return whole
 
 
-# Contrasts that are none of the five parts: the other order, how both orders differ, and the decision taken apart.
+# Further contrasts: the other order, the difference between both orders, and the parts of the decision.
 OTHERS = {
     "token first": "RL writes − base writes, base decides: RL's token, in the other order",
     "decision last": "RL decides − base decides, RL writes: RL's decision, in the other order",
@@ -100,7 +99,7 @@ OTHERS = {
 
 
 def other_contrasts(parts: Mapping[str, Comparison], rows: Sequence[Comparison]) -> dict[str, stats.Comparison]:
-    """Return the contrasts of `OTHERS`, as far as they were decoded, at the gate of one replacement's `five_parts`.
+    """Return the contrasts of `OTHERS` that were decoded, for the gate of one replacement's `five_parts`.
 
     The interaction is a difference of two differences, paired by problem like all others. p is corrected over the
     contrasts returned (Holm).
@@ -126,13 +125,13 @@ def _gain(setting: Setting, reference: Setting) -> stats.Scores:
 
 
 def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> list[Comparison]:
-    """Compare RL with base, every other decoding with RL, and each with its control as well.
+    """Compare RL with base, and every other decoding with RL and with its control.
 
-    Its control is `Decoding.control`, which differs from it in one thing; reject is compared with the proposing model's
-    second draw, too, where that is there, and that with the model alone (`Decoding.own_draw`).
+    Its control is `Decoding.control`, which differs in one respect. Reject is also compared with the resample of the
+    proposing model, if that was decoded, and that with the model alone (`Decoding.own_draw`).
 
-    Only settings of one pair of models that are alike meet; what has no counterpart is left out. All of it is one
-    family.
+    Only settings of one pair of models that can be compared are paired, and others are left out. All comparisons form
+    one set for Holm's correction.
     """
     tasks = dict.fromkeys(setting.task for setting in settings)
     return stats.family(
@@ -143,17 +142,17 @@ def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> li
 
 
 def compare(settings: Sequence[Setting], against: str | None = None, across: Collection[str] = ()) -> list[Comparison]:
-    """Compare settings benchmark by benchmark, as one family; only those that are alike, but for what `across` names.
+    """Compare settings benchmark by benchmark, with one correction over all, where they match except in `across`.
 
     Args:
-        settings: of `settings_of`.
-        against: the reference: a label as printed, a decoding's label, a mode, a model's name, or the beginning of a
-            result's config hash (six digits or more). None takes the pairs of `comparisons`, or, where there is no RL
-            among settings that are alike, the first of them as the reference, and the controls.
-        across: names of `MATCH_FIELDS` in which the two of a pair may differ.
+        settings: Those of `settings_of`.
+        against: The reference: a label as printed, a decoding's label, a mode, a model's name, or the first digits of a
+            result's config hash (six or more). With None the pairs are those of `comparisons`; if no matching setting
+            is RL alone, the first setting is the reference, and controls are added.
+        across: Names of `MATCH_FIELDS` in which the two of a pair may differ.
 
     Raises:
-        UserError: the reference is not there or ambiguous, or there is nothing that could be compared.
+        UserError: The reference does not exist or is ambiguous, or there is nothing to compare.
     """
     pairs: _Pairs = []
     for task in dict.fromkeys(setting.task for setting in settings):
@@ -168,17 +167,17 @@ def compare(settings: Sequence[Setting], against: str | None = None, across: Col
 
 
 def matching_groups(settings: Sequence[Setting], across: Collection[str] = ()) -> list[list[Setting]]:
-    """Part settings of one benchmark into groups of those that match the first of each."""
+    """Divide settings of one benchmark into groups that match the first setting of each."""
     return partition(settings, lambda setting, first: not unlike(setting, first, across))
 
 
 def unlike(setting: Setting, reference: Setting, across: Collection[str] = ()) -> list[str]:
-    """Return the names of `MATCH_FIELDS` in which two settings differ, but for those of `across`."""
+    """Return the names of `MATCH_FIELDS` in which two settings differ, except those of `across`."""
     return mismatches(setting.first, reference.first, across)
 
 
 def _default_pairs(settings: Sequence[Setting], across: Collection[str], first: bool = False) -> _Pairs:
-    """Return the pairs of `comparisons` on one benchmark; where there is no RL, and `first`, all minus the first."""
+    """Return the pairs of `comparisons` on one benchmark; without RL, if `first`, all minus the first."""
     pairs: _Pairs = []
     for setting in settings:
         mode = {"rl": "base", "base": ""}.get(setting.decoding.mode, "rl")
@@ -201,7 +200,7 @@ def _default_pairs(settings: Sequence[Setting], across: Collection[str], first: 
 
 
 def _nearest(setting: Setting, references: Sequence[Setting], across: Collection[str]) -> _Pairs:
-    """Pair a setting with the one of its pair's references that is alike, by engine and seeds the nearest, if any."""
+    """Pair a setting with its pair's reference that matches; of several, the one with the nearest engine and seeds."""
     first = setting.first
     matching = [
         reference
@@ -224,10 +223,10 @@ def _nearest(setting: Setting, references: Sequence[Setting], across: Collection
 
 
 def _distance(setting: Setting, other: Setting) -> tuple[int | bool, ...]:
-    """Describe how far two settings are from each other: what first differs in it counts, less is nearer.
+    """Measure how different two settings are, as a tuple. The first entry that differs decides; less is nearer.
 
-    In what must be alike, then in the pair, its weights, and in what both say to share: prompt, chat template, and
-    every fact of the engine.
+    The entries are: what must match, the pair, its weights, and what should be equal: prompt, chat template, and every
+    fact of the engine.
     """
     shared = setting.first.provenance.get("shared") == other.first.provenance.get("shared")
     return (
@@ -239,20 +238,20 @@ def _distance(setting: Setting, other: Setting) -> tuple[int | bool, ...]:
 
 
 def other_weights(setting: Setting, reference: Setting) -> list[str]:
-    """Return the roles in which a reference was decoded by other weights, though they may lie at the same place."""
+    """Return the roles in which a reference was decoded with other weights, possibly at the same place."""
     return conflicting_weights(setting.first.weights, reference.first.read_weights)
 
 
 def _same_path_other_weights(setting: Setting, reference: Setting) -> bool:
-    """Return whether other weights lay at the place of the reference's: the names of the two are the same."""
+    """Return whether the reference had other weights at the same place, so that both have the same name."""
     return setting.first.pair == reference.first.pair and bool(other_weights(setting, reference))
 
 
 def _against(settings: Sequence[Setting], against: str, across: Collection[str]) -> _Pairs:
-    """Pair each setting with the reference that it is like.
+    """Pair each setting with the reference that it matches.
 
     Raises:
-        UserError: no setting is called so, or several that one setting is like.
+        UserError: No setting has this name, or a setting matches several.
     """
     kinds: tuple[Callable[[Setting], bool], ...] = (
         lambda setting: setting.label == against,
@@ -277,12 +276,10 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
         if len(own) > 1:
             labels = " or ".join(repr(reference.label) for reference in own)
             raise UserError(
-                (
-                    f"names {len(own)} results of {setting.task} that {setting.label!r} could be compared "
-                    f"with; say which, as it is labelled: {labels}"
-                ),
+                f"matches {len(own)} results of {setting.task} that {setting.label!r} could be compared with",
                 argument="against",
                 value=against,
+                accepted=f"one of them, by its label: {labels}",
             )
         pairs += [(setting, reference) for reference in own]
     return pairs
@@ -291,13 +288,13 @@ def _against(settings: Sequence[Setting], against: str, across: Collection[str])
 def unmatched_reasons(
     settings: Sequence[Setting], rows: Sequence[Comparison], across: Collection[str] = ()
 ) -> list[str]:
-    """Describe for each setting that is in no row, though its benchmark has others, what tells it from them."""
+    """Explain for each setting without a comparison how it differs from the others of its benchmark."""
     compared, tasks = [id(side) for row in rows for side in (row.result, row.reference)], {s.task for s in settings}
     sentences = []
     for setting in settings:
         others = [other for other in settings if other.task == setting.task and other is not setting]
         if not others and len(tasks) > 1:
-            sentences.append(f"{setting.label!r} is the only result of {setting.task}, and compared with none")
+            sentences.append(f"{setting.label!r} is the only result on {setting.task}, so it is not compared")
         if id(setting) in compared or not others:
             continue
         nearest = min(others, key=lambda other: len(unlike(setting, other, across)))
@@ -320,25 +317,24 @@ def unmatched_reasons(
 
 
 def evidence(rows: Sequence[stats.Comparison[Any]]) -> list[str]:
-    """Describe what few families, and problems of which none differs, leave open: a sentence each, where rows have
-    such."""
+    """Return a sentence each about few families, and about problems of which none differs, if there are such rows."""
     equal = [row.difference for row in rows if row.nothing_differs]
     units = {d.families or d.n: d.over.split(",")[0] for d in equal}
     still_open = [f"{100 * stats.unseen(n):.1f} points ({words})" for n, words in units.items()]
     sides = [side for row in rows for side in (row.result, row.reference)]
-    sentence = f"Where nothing differs, effects of up to {', '.join(still_open)} remain open."
+    sentence = f"Where no problem differs, effects of up to {', '.join(still_open)} cannot be ruled out."
     return [*few_families(sides), *([sentence] if equal else [])]
 
 
 def markdown(rows: Sequence[Comparison], notes: Sequence[str] = ()) -> str:
-    """Write the comparisons as a Markdown table in percentage points, with notes beneath."""
+    """Return the comparisons as a Markdown table in percentage points, with notes below."""
     sides = [side for row in rows for side in (row.result, row.reference)]
     seeds = ", ".join(map(str, sorted({seed for side in sides for seed in side.seeds})))
     lines = [
         _table(rows),
         "",
         f"Paired by problem; Holm's correction over these {len(rows)} comparisons.",
-        "95 % interval: for other such problems; sampling only: for other samples of these very problems.",
+        "95 % interval: for other such problems; sampling only: for other samples of the same problems.",
         *map(visible, evidence(rows)),
         f"A score is the mean of all seeds that its setting has (of {seeds})."
         if any(len(side.seeds) > 1 for side in sides)
@@ -372,13 +368,13 @@ def _table(rows: Sequence[Comparison]) -> str:
 
 
 def problems_needed(rows: Sequence[Comparison], gain: float) -> str:
-    """Write, for each comparison, how many problems a `gain` (a fraction) would need to be found with 80 % chance.
+    """Return how many problems are needed to detect a `gain` (a fraction) with 80 % chance, for each comparison.
 
-    Beside it is the smallest gain that the problems of this table would show. Both use the spread that these results
-    have, and of as many samples a problem. What says nothing of it (one sample) has a blank.
+    Next to it is the smallest gain that the problems of this table could detect. Both assume the spread of these
+    results, and as many samples per problem. Comparisons with one sample, which have no spread, are blank.
 
     Raises:
-        UserError: the gain is not within 0 and 1, both left out.
+        UserError: The gain is not strictly between 0 and 1.
     """
     if not 0 < gain < 1:
         raise UserError(f"gain={100 * gain:g} is not allowed", accepted="percentage points above 0 and below 100")

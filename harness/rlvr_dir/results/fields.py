@@ -1,4 +1,4 @@
-"""The fields of a result as they are stored: tables of numbers, and where they come from."""
+"""Define the stored fields of a result: tables of numbers, and their provenance."""
 
 from typing import Annotated, Any
 
@@ -11,10 +11,11 @@ from pydantic import (
 from rlvr_dir.config import parse
 from rlvr_dir.config.base import short_repr
 from rlvr_dir.config.stored import MOST, Count, Plain, Stored, Text
+from rlvr_dir.errors import UserError
 
 
 def _table(name: str, kinds: str, least: float, most: float, dtype: type) -> PlainValidator:
-    """Return what takes a table of numbers of some kinds (of numpy's dtypes), as an array that nobody changes."""
+    """Return a validator for a table of numbers of some kinds (of numpy's dtypes), as a read-only array."""
 
     def check(value: Any, info: ValidationInfo) -> np.ndarray:
         try:
@@ -26,7 +27,8 @@ def _table(name: str, kinds: str, least: float, most: float, dtype: type) -> Pla
             cells = [cell for row in value if isinstance(row, list) for cell in row] if isinstance(value, list) else []
             wrong = [cell for cell in cells if type(cell) not in (bool, int, float) or not least <= cell <= most]
             problem = f"{short_repr(wrong[0])} in it" if wrong else "not such numbers, or rows of different lengths"
-            raise ValueError(f"{info.field_name} has {problem}; accepted: {name}, (problems, samples)")
+            accepted = f"{name}, (problems, samples)"
+            raise UserError(f"{info.field_name} has {problem}", argument=info.field_name or "", accepted=accepted)
         table = table.astype(dtype)
         table.setflags(write=False)
         return table
@@ -46,14 +48,14 @@ def distinct(ids: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class TrainingSeed(Stored, frozen=True):
-    """The training that a result's RL model came of."""
+    """Identify the training that produced a result's RL model."""
 
     name: Text
     seed: Count
 
 
 class Provenance(Stored, frozen=True):
-    """What a result says of how it came about, as far as it is read again; the rest of it is free."""
+    """Store how a result was made, as far as it is read again; other keys are free."""
 
     settings: Text | None = None  # the hash of the record's config
     shared: Text | None = None

@@ -1,11 +1,11 @@
-"""Accuracy against forwards per answer: what two models at once give beside what one model does with as many forwards.
+"""Compare accuracy by forward passes per answer: two models at once, and one model with as many forward passes.
 
     groups = equal_forwards(settings_of(read_results(["runs/demo"])))
     print(markdown(groups))
 
-An answer is one sample or the majority of several. It costs its tokens times the models that are run for each of them,
-so two models with one sample cost as much as one model with two of the same length. Beside it stand accuracy within a
-number of tokens, and paired differences of length and truncation.
+An answer is one sample, or the majority of several. Its cost is its tokens times the models that run for each of them.
+So two models with one sample cost as much as one model with two samples of the same length. The tables also have the
+accuracy within a number of tokens, and paired differences of length and truncation.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,29 +27,29 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of all responses are no longer than
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Answer in one way: by a decoding, with the majority of `votes` samples (1: the sample itself)."""
+    """Represent a way to answer: a decoding, with the majority of `votes` samples (1: the sample itself)."""
 
     setting: Setting
     votes: int
 
     @property
     def models(self) -> int:
-        """Return how many models are run for one token."""
+        """Return how many models run for one token."""
         return models_of(self.setting)
 
     @cached_property
     def tokens(self) -> float:
-        """Return the mean number of tokens a response."""
+        """Return the mean number of tokens per response."""
         return float(self.setting.all("n_tokens").mean())
 
     @property
     def forwards(self) -> float:
-        """Return the forwards per answer: the mean number of tokens, times what is run for each, times votes."""
+        """Return the forward passes per answer: the mean number of tokens, times models, times votes."""
         return self.models * self.votes * self.tokens
 
     @cached_property
     def values(self) -> np.ndarray:
-        """Return the accuracies: (problems, samples), or (problems, 1) of a majority, the mean of the seeds."""
+        """Return the accuracies: (problems, samples), or (problems, 1) for a majority, as the mean of the seeds."""
         if self.votes == 1:
             return self.setting.values
         tables = [(result.votes, result.correct) for result in self.setting.results]
@@ -58,7 +58,7 @@ class Answer:
 
     @property
     def label(self) -> str:
-        """Return the setting's label, with the votes where there are several."""
+        """Return the setting's label, with the number of votes if there are several."""
         return self.setting.label + (f", majority of {self.votes}" if self.votes > 1 else "")
 
     def facts(self) -> dict[str, Any]:
@@ -70,9 +70,9 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class BestComparison:
-    """The best of several models at once against the best of one model with no more forwards an answer.
+    """Compare the best of several models at once with the best of one model with no more forward passes per answer.
 
-    All of `ones` are of so many `votes`. Where one model has no samples to spend half as many forwards it is `starved`.
+    All of `ones` have `votes` votes. It is `starved` if one model has too few samples for half as many forward passes.
     """
 
     votes: int
@@ -94,7 +94,7 @@ class BestComparison:
 
     @property
     def sentence(self) -> str:
-        """Return whether decoding with several models beats one model; where these problems cannot tell, that."""
+        """Return whether decoding with several models beats one model, or that these problems cannot decide it."""
         d, setting = self.difference, self.best.setting
         name = "extrapolation" if setting.decoding.gamma > 0 else "decoding with two models"
         points = f"by {100 * abs(d.mean):.1f} points"
@@ -131,14 +131,14 @@ class BestComparison:
 
 @dataclass(frozen=True, eq=False)
 class MatchedGroup:
-    """The settings of one pair of models on one benchmark, alike in all but how they decode."""
+    """Group the settings of one pair of models on one benchmark that differ only in their decoding."""
 
     settings: tuple[Setting, ...]
     verdicts: tuple[BestComparison, ...]
     crossing: stats.Crossing | None
 
     def facts(self) -> dict[str, Any]:
-        """Return the table and what follows from it, as plain values."""
+        """Return the table and the conclusions from it, as plain values."""
         k = self.crossing
         return {
             "task": self.settings[0].task,
@@ -153,12 +153,12 @@ def _bounds(low: float, high: float) -> dict[str, float | None]:
 
 
 def models_of(setting: Setting) -> int:
-    """Return how many models are run for one token of a setting; those of a pair with a third model are three."""
+    """Return how many models run for one token of a setting; a pair with a third model has three."""
     return setting.decoding.forwards(max(2, len(setting.first.models)))
 
 
 def answers_of(setting: Setting) -> list[Answer]:
-    """Return a setting's ways to an answer: one sample, and majorities of 2, 4, ... as far as one seed has samples."""
+    """Return a setting's ways to answer: one sample, and majorities of 2, 4, ... as far as one seed has samples."""
     most = min(result.samples for result in setting.results)
     if any(result.votes is None for result in setting.results):
         most = 1
@@ -166,14 +166,14 @@ def answers_of(setting: Setting) -> list[Answer]:
 
 
 def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) -> list[MatchedGroup]:
-    """Compare several models with one model at equal forwards, group by group. p is corrected over all groups.
+    """Compare several models with one model at equal forward passes, group by group. p is corrected over all groups.
 
-    An answer of several models meets one sample of each setting of one model, and the majority of as many of its
-    samples as cost no more forwards an answer: tokens times models times votes. Settings meet that are of one pair and
-    alike, but for what `across` names.
+    An answer by several models is compared with one sample of each setting of one model, and with the majority of as
+    many of its samples as cost no more forward passes per answer (tokens times models times votes). Settings are
+    grouped if they have the same pair and match, except in `across`.
 
     Raises:
-        UserError: nothing is left that could meet.
+        UserError: Nothing can be compared.
     """
     by: dict[Any, list[Setting]] = {}
     for setting in settings:
@@ -205,7 +205,7 @@ def _verdicts(settings: Sequence[Setting]) -> list[BestComparison]:
     for votes in sorted({answer.votes for answer in several}):
         pair_answers = [answer for answer in several if answer.votes == votes]
         starved = 2 * most <= max(answer.forwards for answer in pair_answers)
-        if votes > 1 and starved:  # one sample is compared in any case
+        if votes > 1 and starved:  # one sample is always compared
             break
         met = np.array(
             [[other.votes == 1 or other is best for other, best in _largest(single, answer)] for answer in pair_answers]
@@ -223,14 +223,14 @@ def _verdicts(settings: Sequence[Setting]) -> list[BestComparison]:
 
 
 def _largest(single: Sequence[Answer], pair_answer: Answer) -> list[tuple[Answer, Answer | None]]:
-    """Pair each answer of one model with its setting's of most votes that costs no more than one of several."""
-    # of a setting's the last has the most votes
+    """Pair each of one model's settings with its largest number of votes that costs no more than several models."""
+    # the last one has the most votes
     most = {id(answer.setting): answer for answer in single if answer.forwards <= pair_answer.forwards}
     return [(answer, most.get(id(answer.setting))) for answer in single]
 
 
 def _crossing(settings: Sequence[Setting]) -> stats.Crossing | None:
-    """Return where Pass@k of base is first above that of RL, each alone; None without both, or with one sample."""
+    """Return where Pass@k of base exceeds that of RL, each alone; None without both, or with one sample."""
     rls = [
         setting
         for setting in settings
@@ -246,10 +246,10 @@ def _crossed(rl: Setting, base: Setting) -> stats.Crossing:
 
 
 def crossings(rows: Sequence[Comparison]) -> str:
-    """Describe for each comparison of RL with its base from which k on base's Pass@k is above RL's, a line a benchmark.
+    """Return a line per benchmark that says from which k base's Pass@k exceeds RL's.
 
     Raises:
-        UserError: there is none, or none with two samples a problem.
+        UserError: There is no such comparison, or none with two samples per problem.
     """
     pairs = [(row.result, row.reference) for row in rows if comparison_kind(row) == "trained"]
     pairs = [(rl, base) for rl, base in pairs if min(rl.samples, base.samples) > 1]
@@ -262,7 +262,7 @@ def crossings(rows: Sequence[Comparison]) -> str:
 
 
 def crossing_sentence(crossing: stats.Crossing) -> str:
-    """Describe at which k base's Pass@k is first significantly above RL's; it may fall below again."""
+    """Describe from which k base's Pass@k is significantly above RL's. It may fall below again."""
     estimate = f"the estimate is first above at k = {crossing.estimate}"
     if crossing.k is not None:
         of_all = f"95 % lower bounds of all k up to {crossing.n} together"
@@ -273,7 +273,7 @@ def crossing_sentence(crossing: stats.Crossing) -> str:
 
 
 def markdown(groups: Sequence[MatchedGroup]) -> str:
-    """Write the groups as Markdown: verdicts, accuracy against forwards, token budgets, lengths, and the crossing."""
+    """Return the groups as Markdown: verdicts, accuracy by forward passes, token budgets, lengths, and the crossing."""
     note = (
         "`forwards` are those of an answer of one sample: its tokens times the models run for each. A majority costs "
         "them for each of its samples."
@@ -287,7 +287,8 @@ def markdown(groups: Sequence[MatchedGroup]) -> str:
 
 
 def _table(group: MatchedGroup) -> str:
-    """Return accuracy against forwards: a row a decoding, a column a number of votes, as many as meet anywhere."""
+    """Return accuracy by forward passes: a row per decoding, and a column per number of votes that is compared
+    anywhere."""
     votes_shown = {answer.votes for verdict in group.verdicts for answer in (*verdict.ones, *verdict.others)}
     votes = sorted(votes_shown or {1})
     rows = []
@@ -307,18 +308,18 @@ def _table(group: MatchedGroup) -> str:
 
 
 def correct_within(setting: Setting, tokens: int) -> np.ndarray:
-    """Return which responses are right and no longer than so many tokens: (problems, samples of all seeds)."""
+    """Return which responses are right and no longer than `tokens`: (problems, samples of all seeds)."""
     return setting.all("correct") & (setting.all("n_tokens") <= tokens)
 
 
 def budgets(settings: Sequence[Setting]) -> list[int]:
-    """Return the numbers of tokens to look at: quantiles (`SHARES`) of the lengths of all responses."""
+    """Return the token budgets to show: quantiles (`SHARES`) of the lengths of all responses."""
     tokens = np.concatenate([setting.all("n_tokens").ravel() for setting in settings])
     return sorted({int(length) for length in np.quantile(tokens, SHARES, method="higher")})
 
 
 def within(settings: Sequence[Setting]) -> str:
-    """Return the table of what is answered rightly within a budget of tokens: a row a setting, a column a budget."""
+    """Return a table of the accuracy within a budget of tokens: a row per setting, a column per budget."""
     columns = budgets(settings)
     rows = [
         [setting.label, *(f"{100 * correct_within(setting, most).mean():.1f}" for most in columns)]
@@ -328,9 +329,9 @@ def within(settings: Sequence[Setting]) -> str:
 
 
 def lengths(settings: Sequence[Setting]) -> str:
-    """Return the table of paired differences of length and truncation, of the pairs that `compare` takes by itself.
+    """Return a table of paired differences of length and truncation, for the default pairs of `compare`.
 
-    p is corrected over the table, both of its halves together (Holm). Empty where nothing can be paired.
+    p is corrected over both halves of the table together (Holm). It is empty if nothing can be paired.
     """
     pairs = [(row.result, row.reference) for row in comparisons(settings)]
     both = [

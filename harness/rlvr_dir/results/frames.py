@@ -1,4 +1,4 @@
-"""Results as one long pandas frame, a row a response or a token, for anybody's own plots, statistics and SQL.
+"""Return results as one long pandas frame with a row per response or token, for other plots, statistics and SQL.
 
     from rlvr_dir.results import frame, read_results
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 def frame(results: Sequence[EvalResult]) -> "pandas.DataFrame":
     """Return the responses of results, in their order.
 
-    Columns: the label that comparisons give its setting (`setting`; missing where another result of the same seed has
-    more samples, which counts in its place), what was asked (`task`, `name`, `base`, `rl`, `decoding`, `mode`,
-    `primary`, `criterion`, `tau`, `gamma`, `top_p`, `temperature`, `max_tokens`, `seed`), who graded (`grader`,
-    `data`), of what it is a part (`partial`), the result's `config_hash`, then `problem` and the `family` it comes in,
-    `sample`, `correct`, `tokens`, `replaced` and `changed` (of them), `truncated`, `no_box`, `ungraded`. What a result
-    does not say is missing.
+    The columns are: the label of its setting in comparisons (`setting`; missing if another result of the same seed has
+    more samples and is used instead), the request (`task`, `name`, `base`, `rl`, `decoding`, `mode`, `primary`,
+    `criterion`, `tau`, `gamma`, `top_p`, `temperature`, `max_tokens`, `seed`), the grading (`grader`, `data`), whether
+    it is a part (`partial`), the result's `config_hash`, then `problem` and its `family`, `sample`, `correct`,
+    `tokens`, `replaced` and `changed` (of them), `truncated`, `no_box`, `ungraded`. Values that a result does not
+    contain are missing.
     """
     import pandas
 
@@ -47,12 +47,12 @@ def frame(results: Sequence[EvalResult]) -> "pandas.DataFrame":
 
 
 def _request_key(result: EvalResult) -> tuple[object, ...]:
-    """Return what tells a result from all others."""
+    """Return what distinguishes a result from all others."""
     return result.config_hash, result.pair, result.name, result.samples
 
 
 def _columns(result: EvalResult) -> dict[str, Any]:
-    """Return a value, or a value a response, problem by problem, by column."""
+    """Return by column one value, or one value per response, problem by problem."""
     decoding, sampling, samples = result.decoding, result.sampling, result.samples
     base, rl = result.pair
     tables = {name.removeprefix("n_"): getattr(result, name) for name in (*COUNTS, *FLAGS)}
@@ -85,11 +85,11 @@ def _columns(result: EvalResult) -> dict[str, Any]:
 
 
 def stored_records(place: str | Path) -> list[Record]:
-    """Read the record at a place, or all records of a store that it is, or that it has in `records`.
+    """Read the record at a place, or all records of the store at a place or in its `records`.
 
     Raises:
-        UserError: there is none.
-        DamagedError: one cannot be read.
+        UserError: There is none.
+        DamagedError: One cannot be read.
     """
     folder = Path(place).expanduser()
     if is_record(folder):
@@ -104,13 +104,13 @@ def stored_records(place: str | Path) -> list[Record]:
 
 
 def token_frame(records: Iterable[tuple[Record, Any]]) -> "pandas.DataFrame":
-    """Return the tokens of records, each with the tokenizer that makes their texts, or None; see `rlvr_dir.tokens`."""
+    """Return the tokens of records, each with its tokenizer, or None; see `rlvr_dir.results.tokenizers`."""
     import pandas
 
     parts = [_tokens(record, tokenizer) for record, tokenizer in records if record.rows]
     if not parts:
         return pandas.DataFrame(columns=[*_LABELS, *_COUNTED, "text", "proposed_text"])
-    for name in _LABELS:  # as categories: a text a token would be most of the memory
+    for name in _LABELS:  # as categories, because a text per token would need most of the memory
         categories = list(dict.fromkeys(value for part in parts for value in part[name].unique()))
         for part in parts:
             part[name] = pandas.Categorical(part[name], categories=categories)

@@ -1,7 +1,7 @@
-"""A result is a function of records and a grader: made again from the store, by any grader, without an engine.
+"""Compute a result from a record and a grader. Any grader can be used later, without an engine.
 
-A record holds its verdicts, so its own result needs nothing else. Gold answers are looked for only where another judge
-is asked for, or something was never graded.
+A record contains its verdicts, so its own result needs nothing else. Gold answers are only needed for another judge, or
+for responses that were never graded.
 """
 
 import math
@@ -22,7 +22,7 @@ from rlvr_dir.records.commands import counts, findings_of, summary_of
 from rlvr_dir.records.verdicts import versions
 from rlvr_dir.results.result import EvalResult, NoResultError, lm_eval_refusal, result_from
 
-_RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, wherever a result points
+_RECORD = re.compile(r"[0-9a-f]{16}/[A-Za-z0-9_][A-Za-z0-9._-]*")  # below its store, anywhere in the path
 
 
 def results_of_record(record: Record, **options: Any) -> list[EvalResult]:
@@ -31,7 +31,8 @@ def results_of_record(record: Record, **options: Any) -> list[EvalResult]:
 
 
 def _tasks(record: Record) -> list[str]:
-    """Return the tasks that a record was judged for, of those that may be: its own, and what grades its responses."""
+    """Return the tasks that a record was judged for, of the possible ones: its own, and others that grade its
+    responses."""
     judged = [task for task in record.tasks if TWINS.get(task) == record.task]
     return [record.task, *judged] if record.task in record.tasks or not judged else judged
 
@@ -47,20 +48,20 @@ def result_of_record(
     samples: int | None = None,
     judge: str | None = None,
 ) -> EvalResult:
-    """Return the result of a record, by the verdicts that it holds; graded now where it has none. It changes nothing.
+    """Return the result of a record, by its verdicts. Responses without one are graded now. Nothing is changed.
 
-    `task` None is the record's own; another one grades its responses by answers of its own. `grader` None is who was
-    asked to grade it last. `judge` is who gave the verdicts, exactly, whatever version: then nothing is graded now.
+    `task` None is the record's own; another one grades its responses by its own answers. `grader` None is the grader
+    that was requested last. `judge` is an exact judge, with its version; then nothing is graded now.
 
-    `problems` (ids) and `samples` say what of it is asked; by default all that its commands finished, or where that is
-    not the same samples of every problem, what the last one asked. What an interrupted command left beside it does not
-    count: it is there because it was short. With `partial`, an unfinished record gives the first k samples of every
-    problem that was asked last, k as large as it can be. That part is no selection: which samples come first does not
-    depend on what was decoded. The result says so in `partial`.
+    `problems` (ids) and `samples` select a part. By default it is everything that its commands finished. If that is not
+    the same number of samples for every problem, it is the last request. Responses that an interrupted command left are
+    not used, because they finished early and are short. With `partial`, an unfinished record gives the first k samples
+    of every problem of the last request, with the largest possible k. This does not bias the result, because which
+    samples come first does not depend on what was decoded. The result's `partial` describes the part.
 
     Raises:
-        UserError: samples are missing and `partial` was not asked for (or not one sample of every problem is there),
-            or something has to be graded and the gold answers are not known (`NoResultError`).
+        UserError: Samples are missing and `partial` was not requested (or not one sample of every problem exists), or
+            something must be graded and the gold answers are not known (`NoResultError`).
     """
     if record.config is None:
         raise DamagedError(f"record {record.name}: {'; '.join(record.damage)}; run its command again")
@@ -87,7 +88,7 @@ def result_of_record(
 def provenance(
     record: Record, facts: BenchmarkFacts, grader: str, graded_with: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return how the responses of a record came about, and who graded them, with which versions."""
+    """Return how the responses of a record were made, and who graded them, with which versions."""
     config, metadata = record.config, record.metadata
     assert config is not None
     stored = {} if record.in_memory else {"record": record.name, "records": str(record.folder.parents[1].resolve())}
@@ -108,7 +109,7 @@ def judged(record: Record, judge: str) -> dict[str, Any]:
     """Return the scores of a record by one judge.
 
     Raises:
-        UserError: it is not complete, or not graded to the end.
+        UserError: It is incomplete, or not completely graded.
     """
     result = result_of_record(record, task=judge.partition("+")[2] or None, judge=judge)
     scores: dict[str, Any] = {**result.metrics(), "problems": len(result.problem_ids)}
@@ -116,12 +117,12 @@ def judged(record: Record, judge: str) -> dict[str, Any]:
 
 
 def show_record(store: str | Path, name: str) -> dict[str, Any]:
-    """Return everything about one record but its responses: settings, sizes, damage, and each grader's scores."""
+    """Return everything about one record except its responses: settings, sizes, damage, and each grader's scores."""
     record, scores = RecordStore(store).record(name), dict[str, Any]()
     for judge in record.judges:
         try:
             scores[judge] = judged(record, judge)
-        except UserError as error:  # not complete, or not graded to the end: said, never averaged
+        except UserError as error:  # incomplete, or not completely graded: report it, never average
             scores[judge] = str(error)
     return {
         **summary_of(record),
@@ -134,7 +135,7 @@ def show_record(store: str | Path, name: str) -> dict[str, Any]:
 
 
 def record_of(result: EvalResult) -> Record | None:
-    """Return the record that a result was made from; None where it was kept in none, or that is gone."""
+    """Return the record that a result was made from; None if there was none, or if it is gone."""
     folder, name = result.provenance.get("records"), str(result.provenance.get("record"))
     if not folder or not _RECORD.fullmatch(name):
         return None
@@ -145,10 +146,10 @@ def record_of(result: EvalResult) -> Record | None:
 
 
 def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | None = None, **_: Any) -> EvalResult:
-    """Return a result by the grader that is asked for, None being its own.
+    """Return a result by the requested grader; None means its own.
 
     Raises:
-        UserError: it is not its own, and its responses are not available to be graded again.
+        UserError: It is another grader, and the responses are not available.
     """
     own = result.provenance.get("grader")
     if grader is None or grader_name(grader) == own:
@@ -171,14 +172,14 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
 
 
 def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:
-    """Return what a record says of its benchmark."""
+    """Return what a record contains about its benchmark."""
     metadata, config = record.metadata, record.config
     if config is None:
         return BenchmarkFacts()
     presentation = metadata.presentation.model_dump(mode="json", exclude_none=True) if metadata.presentation else None
     try:
         data = config.data if task == record.task else benchmark_of(record, task, data_dir=data_dir).data
-    except NoResultError:  # the verdicts are here all the same
+    except NoResultError:  # the verdicts are stored nevertheless
         data = None
     return BenchmarkFacts(data, metadata.problems, metadata.file, presentation, metadata.grader or DEFAULT_GRADER)
 
@@ -186,7 +187,7 @@ def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:
 def _extent(
     record: Record, problems: Sequence[str] | None, samples: int | None, partial: bool
 ) -> tuple[list[str], int, str | None]:
-    """Return which problems there are, how many samples of each, and of what that is a part."""
+    """Return the problems, how many samples of each, and a description of the part if they are not all."""
     requested, first, done = record.metadata.asked, record.first, record.complete
     wanted = samples or (requested.samples if requested else 1)
     if problems is not None:
@@ -221,16 +222,16 @@ def _extent(
 def grade_again(
     record: Record, *, grader: str = DEFAULT_GRADER, data_dir: str | None = None
 ) -> list[tuple[str, int, list[dict[str, Any]]]]:
-    """Grade all that a record holds, for each task that it was judged for; store the verdicts. It is read here, once.
+    """Grade everything in a record, for each task that it was judged for, and store the verdicts. It is read once.
 
     Returns:
-        Of each task the judge, how many verdicts, and the changed ones (`problem`, `sample`, `gold`, `answer`, and the
-        kinds `before`, None where there was none, and `now`): compared with those that the same judge gave last, by
-        whatever version; an older version's stay as they are.
+        For each task the judge, the number of verdicts, and the changed ones (`problem`, `sample`, `gold`, `answer`,
+            and the kinds `before`, None if there was none, and `now`). They are compared with the last verdicts of any
+            version of the judge; those of older versions are kept.
 
     Raises:
-        UserError: the gold answers are not known, no grader has that name, another process writes the record, or the
-            disk is full.
+        UserError: The gold answers are not known, the grader is unknown, another process writes the record, or the disk
+            is full.
     """
     graded = []
     with record.lock():
@@ -247,7 +248,7 @@ def grade_again(
 
 
 def _golds(record: Record, task: str, data_dir: str | None) -> Mapping[str, Gold]:
-    """Return the gold answers to a record's problems: the benchmark's, else those of the verdicts."""
+    """Return the gold answers to a record's problems: the benchmark's, or else those in the verdicts."""
     verdicts = [record.verdicts(judge) for judge in record.judges if ("+" in judge) == (task != record.task)]
     kept = {verdict.problem: verdict.gold for by_key in verdicts for verdict in by_key.values()}
     try:
@@ -262,11 +263,11 @@ def _golds(record: Record, task: str, data_dir: str | None) -> Mapping[str, Gold
 def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | None = None) -> Benchmark:
     """Return the benchmark that a record was decoded from, or another `task` with the same questions.
 
-    The file of a user's own is read where the record names it below the current folder, or in `data_dir`: others are
-    not looked up because a record, perhaps a stranger's, names them.
+    A user's own file is read if it is below the current folder, or in `data_dir`. Other files are not read just because
+    a record, possibly of unknown origin, names them.
 
     Raises:
-        NoResultError: it is not available, is not the one the record was decoded from, or would take code to be read.
+        NoResultError: It is not available, differs from the one that the record was decoded from, or would run code.
     """
     task, config, file = task or record.task, record.config, record.metadata.file
     if is_task_file(str(file or task)):
@@ -289,10 +290,10 @@ def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | Non
 
 
 def _place(task: str, file: str, data_dir: str | None) -> Path | None:
-    """Return where the file that a record names is read; None: by the name of the task.
+    """Return the path of the file that a record names; None: by the name of the task.
 
     Raises:
-        UserError: it is not below the current folder.
+        UserError: It is not below the current folder.
     """
     if data_dir:
         folder = Path(data_dir).expanduser()

@@ -1,4 +1,4 @@
-"""Reading results from the places that commands are given: files, folders, records, runs.
+"""Read results from the places that commands accept: files, folders, records, runs.
 
 results = read_results(["runs/demo", "DAPO=runs/dapo", "3f2a"], store="runs/records")
 """
@@ -29,13 +29,13 @@ def read_results(
     """Read results from files and folders that `rlvr-dir eval` and `demo` wrote, from records, and from runs.
 
     A place is a result file, a folder of them, the folder of a sweep, of a training or of a sweep of trainings, a
-    record's folder, a store of records, the beginning of a record's hash (with or without `/TASK`) in `store`, or
-    `run:ID`, which `run` looks up. NAME=PLACE gives its RL model a name. `options` are those of `result_of_record`.
-    Results of another grader are graded again from their records.
+    record's folder, a store of records, the first digits of a record's hash (with or without `/TASK`) in `store`, or
+    `run:ID`, which `run` looks up. NAME=PLACE names its RL model. `options` are those of `result_of_record`. Results by
+    another grader are graded again from their records.
 
     Raises:
-        UserError: a place that is none of these, a file that is no result, a record that is not complete, or a result
-            of another grader whose responses are gone.
+        UserError: A place is none of these, a file is not a result, a record is incomplete, or a result has another
+            grader and its responses are gone.
     """
     results: list[EvalResult] = []
     empty: list[str] = []
@@ -66,12 +66,12 @@ def read_results(
 
 
 def _of_trainings(place: str, name: str, options: dict[str, Any]) -> list[EvalResult]:
-    """Return the results of the seeds of trainings, each of which knows its training and its seed."""
+    """Return the results of the seeds of trainings, each with its training and its seed."""
     trainings = trainings_at(Path(place).expanduser())
     if name and len(trainings) > 1:
         names = ", ".join(training.name for training in trainings)
         raise UserError(
-            f"results: {f'{name}={place}'!r} gives one name to several trainings ({names}); leave the name out"
+            f"results: {f'{name}={place}'!r} gives one name to several trainings ({names}). Leave the name out"
         )
     several = len(trainings) > 1
     return [
@@ -82,9 +82,10 @@ def _of_trainings(place: str, name: str, options: dict[str, Any]) -> list[EvalRe
 
 
 def read_training(training: TrainingPlace, name: str = "", *, named: bool = False, **options: Any) -> list[EvalResult]:
-    """Return the results of a training's seeds, each of which knows its training and its seed.
+    """Return the results of a training's seeds, each with its training and its seed.
 
-    `name` is what tables call it, `named` says that it is the reader's. A seed without results is left out, and said.
+    `name` is its name in tables, and `named` whether the user chose it. A seed without results is left out with a
+    warning.
     """
     results: list[EvalResult] = []
     seeds = [seed for seed in training.seeds if any(training.results(seed).glob("*.json"))]
@@ -127,8 +128,9 @@ def _read(
 
 
 def _readable(reads: Sequence[Callable[[], list[EvalResult]]]) -> list[EvalResult]:
-    """Return the results of files or records; a damaged one, or a record whose right answers nobody knows here, is left
-    out, and said to be; where all are such, the first refuses.
+    """Return the results of files or records; skip those that are damaged or without known answers, with a warning.
+
+    If all are such, the error of the first is raised.
     """
     results, without = [], []
     for read in reads:
@@ -144,7 +146,7 @@ def _readable(reads: Sequence[Callable[[], list[EvalResult]]]) -> list[EvalResul
 
 
 def _newest(results: Sequence[EvalResult]) -> list[EvalResult]:
-    """Leave out what a newer one was made in place of: results that differ in the grader's version or families only."""
+    """Leave out results that a newer one replaces: results that differ only in the grader's version or in families."""
     kept: dict[str, EvalResult] = {}
     for result in results:
         by_name = {**result.provenance, "graded_with": {"grader": str(result.provenance.get("grader"))}}

@@ -1,11 +1,11 @@
-"""Decide which results may meet, in a comparison, a setting or a table: the only place that does.
+"""Decide which results can be combined in a comparison, a setting or a table. No other code does.
 
-    mismatches(result, reference)                # ["grader"]: they are not subtracted from each other
-    comparable_groups(results)                   # what may stand in one table
-    distinguishing(map(describe, results))       # the columns that a label has to name
+    mismatches(result, reference)                # ["grader"]: they are not compared
+    comparable_groups(results)                   # what can be in one table
+    distinguishing(map(describe, results))       # the columns that a label has to contain
 
-Two results match if they agree in `MATCH_FIELDS`, and do not name other weights of the same model. Another decoding,
-seed, number of samples or pair is what results are compared for.
+Two results match if they agree in `MATCH_FIELDS`, and do not have other weights for the same model. Results are
+compared across decodings, seeds, numbers of samples and pairs.
 """
 
 import json
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 def match_key(result: EvalResult) -> dict[str, Any]:
-    """Return what must be equal in results that meet, by the names of `MATCH_FIELDS`, as values that can be hashed.
+    """Return what must be equal in results that match, by the names of `MATCH_FIELDS`, as hashable values.
 
-    The grader is its name with the versions that it graded with; `top_p` is however policies were truncated.
+    The grader is its name with the versions that it graded with; `top_p` covers every kind of truncation.
     """
     provenance, sampling = result.provenance, result.sampling
     return {
@@ -39,9 +39,9 @@ def match_key(result: EvalResult) -> dict[str, Any]:
 
 
 def mismatches(result: EvalResult, reference: EvalResult, across: Collection[str] = ()) -> list[str]:
-    """Return the names of `MATCH_FIELDS` in which two results differ, but for those of `across`.
+    """Return the names of `MATCH_FIELDS` in which two results differ, except those of `across`.
 
-    Data that either does not name is none of them: problems are compared by their ids.
+    Data that one of them does not name is ignored, because problems are compared by their ids.
     """
     own, other = match_key(result), match_key(reference)
     differing = [name for name in MATCH_FIELDS if name not in across and own[name] != other[name]]
@@ -49,12 +49,12 @@ def mismatches(result: EvalResult, reference: EvalResult, across: Collection[str
 
 
 def conflicting_weights(weights: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    """Return the roles (`base`, `rl`) that both name, with other weights."""
+    """Return the roles (`base`, `rl`) for which both name weights, and these differ."""
     return [role for role, name in others.items() if weights.get(role, name) != name]
 
 
 def partition(items: Iterable[T], meet: Callable[[T, T], bool]) -> list[list[T]]:
-    """Part items into groups, each with the first item that is left and those that meet it."""
+    """Divide items into groups; each consists of the first remaining item and those that `meet` it."""
     groups: list[list[T]] = []
     for item in items:
         group = next((group for group in groups if meet(item, group[0])), None)
@@ -66,10 +66,10 @@ def partition(items: Iterable[T], meet: Callable[[T, T], bool]) -> list[list[T]]
 
 
 def comparable_groups(results: Sequence[EvalResult], *, of_one_pair: bool = True) -> list[list[EvalResult]]:
-    """Part results into groups that may stand in one table, those with the most samples first in each.
+    """Divide results into groups that can be in one table, each with the results with the most samples first.
 
-    A group has one set of problems of each benchmark; where there are several, the largest are in the first group. With
-    `of_one_pair` a group has one pair of models, by their places and weights.
+    A group has one set of problems for each benchmark; if there are several sets, the largest are in the first group.
+    With `of_one_pair` a group has one pair of models, by their places and weights.
     """
     results = sorted(results, key=lambda result: -result.samples)
     fullest = sorted(results, key=lambda result: -len(result.weights))  # the others do not name all of their weights
@@ -96,7 +96,8 @@ def comparable_groups(results: Sequence[EvalResult], *, of_one_pair: bool = True
 
 
 def describe(result: EvalResult, models: Mapping[tuple[str, str], str] | None = None) -> dict[str, str]:
-    """Return in words, column by column, what can tell a result from others but its decoding; empty where it is silent.
+    """Return in words, column by column, what can distinguish a result from others except its decoding; empty if
+    unknown.
 
     `models` are short names of pairs.
     """
@@ -117,21 +118,22 @@ def describe(result: EvalResult, models: Mapping[tuple[str, str], str] | None = 
 
 
 def sampling_words(sampling: Sampling) -> dict[str, str]:
-    """Return in words how tokens are drawn."""
+    """Return in words how tokens are sampled."""
     if sampling.greedy:
         return {"temperature": "greedy", "top_p": ""}
     return {"temperature": f"T = {sampling.temperature:g}", "top_p": sampling.nucleus}
 
 
 def engine_facts(result: EvalResult) -> dict[str, str]:
-    """Return what is known of the engine that decoded a result, by the names of `ENGINE_FIELDS`."""
+    """Return what is known of the engine of a result, by the names of `ENGINE_FIELDS`."""
     return {name: str(result.engine[name]) for name in ENGINE_FIELDS if result.engine.get(name)}
 
 
 def distinguishing(descriptions: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return the columns in which some descriptions differ from others; of two graders not their versions too.
+    """Return the columns in which descriptions differ; for two graders not their versions too.
 
-    Other examples are other data: which of both is named depends on whether the number of examples tells all apart.
+    Other examples are other data. Which of the two is named depends on whether the number of examples is sufficient to
+    distinguish all.
     """
     descriptions = list(descriptions)
     names = dict.fromkeys(name for description in descriptions for name in description)
@@ -143,7 +145,8 @@ def distinguishing(descriptions: Iterable[Mapping[str, str]]) -> list[str]:
 
 
 def distinguish(group: Sequence[EvalResult], others: Sequence[Sequence[EvalResult]]) -> str:
-    """Return in words what sets a group apart from others of its pair: weights, sampling, grader, answers, problems."""
+    """Return in words what distinguishes a group from others of its pair: weights, sampling, grader, answers,
+    problems."""
     columns = ("grader", "versions", "temperature", "top_p", "max_tokens")
     groups = [group, *(other for other in others if other is not group)]
     shared = [_weight_words(group) | {name: describe(group[0])[name] for name in columns} for group in groups]
@@ -166,6 +169,6 @@ def _by_benchmark(group: Sequence[EvalResult], names: Sequence[str]) -> list[str
 
 
 def _weight_words(group: Sequence[EvalResult]) -> dict[str, str]:
-    """Return in words which weights of each model a group has, as far as its results name them."""
+    """Return in words which weights of each model a group has, if its results name them."""
     weights = max((result.weights for result in group), key=len)
     return {role: f"{role} {name.replace('weights:', 'weights ')}" for role, name in weights.items()}

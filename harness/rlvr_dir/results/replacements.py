@@ -1,11 +1,11 @@
-"""Which tokens were written in place of which: one table, made of records alone.
+"""Count which tokens were written instead of which, in one table that needs only records.
 
     for found in all_replacements(results, tokenizers(None)):  # one for each result of a gated decoding
         found.frame.head(5)[["proposed_text", "written_text", "times"]]
         found.kinds["end of text"]                             # a share of the flagged tokens
         print(as_text(found))                                  # a sentence and the first five rows
 
-A gate flags a proposed token; if another one is written, the token changed, and this is a replacement.
+A gate flags a proposed token. If another one is written, the token changed, and this is a replacement.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +25,7 @@ from rlvr_dir.results.show import percent
 from rlvr_dir.results.tokenizers import decoded
 
 KINDS = ("end of text", "whitespace", "template", "other")
-CONTEXT = 24  # tokens of the response that an example shows on either side
+CONTEXT = 24  # tokens before and after the changed one in an example
 COLUMNS = (
     "proposed", "proposed_text", "written", "written_text", "times", "share", "problems", "responses",
     "delta_logp", "delta_logp_written", "right", "problem", "sample", "position", "before", "after",
@@ -34,7 +34,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Replacements:
-    """The replacements in some responses, the most frequent first.
+    """Store the replacements in some responses, the most frequent first.
 
     `frame` has a row for each pair of a proposed and a written token: their ids and texts; how many `times`, and which
     `share` of all changed tokens; in how many `problems` and `responses`; the mean Δ log p of the proposed and of the
@@ -42,18 +42,19 @@ class Replacements:
     example, by `problem`, `sample` and `position`, with the text `before` and `after` it. Texts are missing without a
     tokenizer.
 
-    `title` says what responses these are, of how many `problems`, and `right` is the share of right ones, if it is
-    known. If they are `expected`, nothing was written: RL's most likely token is taken for the written one.
+    `title` describes the responses, `problems` is the number of their problems, and `right` is the share of right ones,
+    if it is known. If they are `expected`, nothing was written, and RL's most likely token is assumed to be the written
+    one.
 
     `kinds` are shares of the flagged tokens, by what the proposed token is (`KINDS`); it is empty without a tokenizer
-    or without a flagged token. `unknown` counts the changed tokens whose proposal the record does not have, because an
+    or without a flagged token. `unknown` counts the changed tokens whose proposal is not in the record, because an
     earlier version wrote it.
     """
 
     title: str
     problems: int
     right: float | None
-    frame: Any  # a pandas.DataFrame, whose own types say too little
+    frame: Any  # a pandas.DataFrame, whose own types are not specific
     kinds: Mapping[str, float]
     tokens: int
     flagged: int
@@ -62,7 +63,7 @@ class Replacements:
     expected: bool = False
 
     def sentences(self) -> list[str]:
-        """Return what the table says, for a terminal or a page."""
+        """Return the summary of the table as sentences, for a terminal or a page."""
         words = [
             f"{self.title}: {percent(self.flagged / self.tokens)} of {self.tokens:,} tokens were flagged, and "
             f"{percent(self.changed / self.tokens)} {'would change' if self.expected else 'changed'}."
@@ -86,12 +87,12 @@ class Replacements:
 
 
 def quoted(text: str | None, token: int) -> str:
-    """Return how a token is written in a table: its text in quotation marks, or its id if the text is not known."""
+    """Return a token as tables show it: its text in quotation marks, or its id if the text is not known."""
     return f"#{token}" if text is None else f"‘{text}’"
 
 
 def nats(value: float | None) -> str:
-    """Write Δ log p with its sign; empty if it is not known."""
+    """Return Δ log p with its sign as text; empty if it is not known."""
     return "" if value is None or value != value else f"{value:+.2f}"
 
 
@@ -127,7 +128,7 @@ def all_replacements(results: Sequence[EvalResult], tokenizer: Callable[[Sequenc
 
 
 def replacements(result: EvalResult, record: Record, tokenizer: Any = None) -> Replacements:
-    """Return the replacements in the responses of a result, which its record holds."""
+    """Return the replacements in the responses of a result, from its record."""
     right = {
         (f"{record.task}/{problem}", sample): bool(correct)
         for problem, row in zip(result.problem_ids, result.correct.tolist(), strict=True)
@@ -162,7 +163,7 @@ def replacements(result: EvalResult, record: Record, tokenizer: Any = None) -> R
 
 
 class Places:
-    """Where tokens changed, by the pair of the proposed and the written token."""
+    """Collect where tokens changed, by the pair of the proposed and the written token."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -175,7 +176,7 @@ class Places:
     def add(
         self, pair: tuple[int, int], row: Row, at: int, delta_logp: float, delta_logp_written: float, right: bool | None
     ) -> None:
-        """Add a changed token of a response; `right` says whether that is right."""
+        """Add a changed token of a response; `right` is whether the response is right."""
         if pair not in self._first:
             self._first[pair] = {
                 "problem": row.problem.partition("/")[2],
@@ -217,7 +218,7 @@ class Places:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of those that are known; None if none is."""
+    """Return the mean of the known values; None if there are none."""
     known = [value for value in values if value is not None and value == value]
     return float(np.mean(known)) if known else None
 
@@ -228,7 +229,7 @@ def ends_of(rows: Sequence[Row]) -> set[int]:
 
 
 def kinds_of(proposals: Counter[int], ends: set[int], tokenizer: Any) -> dict[str, float]:
-    """Return the share of flagged tokens of each kind, by the proposed token; an unknown one is in none."""
+    """Return the share of flagged tokens of each kind, by the proposed token; unknown tokens have no kind."""
     markers = _markers(tokenizer)
     counts: Counter[str] = Counter()
     for token, times in proposals.items():
@@ -241,12 +242,12 @@ def kinds_of(proposals: Counter[int], ends: set[int], tokenizer: Any) -> dict[st
 
 
 def _markers(tokenizer: Any) -> set[int]:
-    """Return the tokens that are no text: end of text and those of chat templates, such as `<|im_start|>`, `<think>`.
+    """Return the tokens that are not text: end of text and those of chat templates, such as `<|im_start|>`, `<think>`.
 
-    Tokenizers call most of them special. `<think>` and its like are added to a vocabulary without being called so, as
-    are plain words.
+    Tokenizers mark most of them as special. `<think>` and similar tokens are added to a vocabulary without that mark,
+    and so are plain words.
     """
-    if hasattr(tokenizer, "get_added_tokens_decoder"):  # of the library `tokenizers`
+    if hasattr(tokenizer, "get_added_tokens_decoder"):  # from the library `tokenizers`
         added = tokenizer.get_added_tokens_decoder()
     else:
         added = tokenizer.added_tokens_decoder

@@ -1,7 +1,6 @@
-"""One finished evaluation: a decoding on a benchmark, sample by sample, and the numbers that follow from it.
+"""Represent one finished evaluation: a decoding on a benchmark, sample by sample, and its metrics.
 
-result = result_of_record(record)
-result.avg, result.metrics()["pass@8"]; read_result(result.write(folder))
+result = result_of_record(record) result.avg, result.metrics()["pass@8"]; read_result(result.write(folder))
 """
 
 import json
@@ -32,27 +31,27 @@ from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark
 from rlvr_dir.records import Key, Record
 from rlvr_dir.results.fields import Counts, Flags, Votes, checked_provenance, distinct
 
-# What of a result's provenance can change its numbers: the settings of its tokens, the data, and who graded.
+# The provenance of a result that can change its numbers: the settings of its tokens, the data, and the grading.
 REQUEST_FACTS = ("settings", "data", "graded_with", "partial")
 COUNTS = ("n_tokens", "n_replaced", "n_changed")
 FLAGS = ("truncated", "no_box", "ungraded")
-STROKE = "\u2215"  # in a name that is no path, where a path would have /
+STROKE = "\u2215"  # replaces / in a name that is not a path
 
 
 class TaskResult(Stored, frozen=True):
-    """What a decoding of a task is, whoever scores it. All tables have shape (problems, samples).
+    """Store a decoding's result on a task, whoever scored it. All tables have shape (problems, samples).
 
-    Row i belongs to `problem_ids[i]`, column j to sample j. `truncated` marks responses that ran into the token limit.
-    `families` has the family of each problem where the benchmark names them.
-    `seconds` is this result's share, by tokens, of what the engine spent on its decoding (all tasks of one `evaluate`
-    call decode together); 0 where rollouts came from a record, since then no speed is known. `name` is what the reader
-    calls its RL model (`DAPO`); it is not written.
+    Row i belongs to `problem_ids[i]`, column j to sample j. `truncated` marks responses that reached the token limit.
+    `families` has the family of each problem if the benchmark defines them. `seconds` is this result's share, by
+    tokens, of the engine's decoding time (all tasks of one `evaluate` call decode together); it is 0 if rollouts came
+    from a record, because then no speed is known. `name` is the user's name for its RL model (`DAPO`); it is not
+    stored.
     """
 
     called: ClassVar[str] = "result"
     __eq__, __hash__ = object.__eq__, object.__hash__  # pyright: ignore[reportAssignmentType]
 
-    task: Annotated[Name, Field(pattern=r"^[^/\\\x00-\x1f]{1,200}$")]  # it names files
+    task: Annotated[Name, Field(pattern=r"^[^/\\\x00-\x1f]{1,200}$")]  # part of file names
     decoding: Decoding
     sampling: Sampling
     problem_ids: Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(distinct)]
@@ -71,12 +70,14 @@ class TaskResult(Stored, frozen=True):
         for name, table in self.tables().items():
             if table.shape != shape:
                 raise ValueError(
-                    f"{name} of {self.task} has shape {table.shape}, not {shape} (problems, samples): "
-                    "refusing to aggregate a part as if it were the whole"
+                    f"{name} of {self.task} has shape {table.shape}, not {shape} (problems, samples), so it is "
+                    "incomplete and cannot be aggregated"
                 )
         if self.families is not None and len(self.families) != shape[0]:
-            raise ValueError(
-                f"families of {self.task} has {len(self.families)} labels; accepted: {shape[0]}, one a problem"
+            raise UserError(
+                f"families of {self.task} has {len(self.families)} labels",
+                argument="families",
+                accepted=f"{shape[0]} labels, one per problem",
             )
         for name in ("n_replaced", "n_changed"):
             for row, column in np.argwhere(getattr(self, name) > self.n_tokens)[:1]:
@@ -93,59 +94,62 @@ class TaskResult(Stored, frozen=True):
 
     @property
     def scores_hashed(self) -> dict[str, float]:
-        """Return the scores that are not made of its tables, and so are part of what it is."""
+        """Return the scores that are not computed from its tables, and so are part of its hash."""
         return {}
 
     def replace(self, **changes: Any) -> Self:
         """Return a checked copy with some fields changed."""
         return parse(type(self), {**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
 
-    # What it is of
+    # What it describes
 
     @property
     def samples(self) -> int:
-        """Samples a problem."""
+        """Return the number of samples per problem."""
         return self.sampling.samples
 
     @property
     def partial(self) -> str | None:
-        """Of what this is a part (`first 5 of 32 samples`); None for a whole result. Print it beside every number."""
+        """Return the part that it is (`first 5 of 32 samples`); None for a whole result. Print it next to every
+        number."""
         return self.provenance.get("partial")
 
     @property
     def label(self) -> str:
-        """The decoding's label, marked where the result is partial."""
+        """Return the decoding's label, marked if the result is partial."""
         return self.decoding.label() + (f" ({self.partial})" if self.partial else "")
 
     @property
     def limited(self) -> str | None:
-        """Of what its problems are a part (`16 of 83 problems`); None where all were asked, or nobody can tell."""
+        """Return the part of the problems that it has (`16 of 83 problems`); None if they are all, or if it is
+        unknown."""
         n_problems, whole = len(self.problem_ids), self.provenance.get("benchmark_size") or benchmark_size(self.task)
         return f"{n_problems} of {whole} problems" if whole is not None and n_problems != whole else None
 
     @property
     def benchmark(self) -> str:
-        """The task, marked where only some problems were asked or they come in families. For beside every number."""
+        """Return the task, marked if only some problems were used or they have families. Print it next to every
+        number."""
         marks = [self.limited, f"over {stats.count_families(self.families)} families" if self.families else None]
         said = ", ".join(filter(None, marks))
         return self.task + (f" ({said})" if said else "")
 
     @property
     def engine(self) -> dict[str, Any]:
-        """What the engine that decoded it said of itself, as far as that is known."""
+        """Return the facts of the engine that decoded it, if they are known."""
         return self.provenance.get("engine") or {}
 
     @property
     def models(self) -> dict[str, str]:
-        """The place of each model that the result names, by role."""
+        """Return the place of each model that the result names, by role."""
         return places_of(self.engine.get("pair"))
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The checkpoints, base and RL, as the result names them; `?` where it does not.
+        """Return the checkpoints, base and RL, as the result names them; `?` if it does not.
 
-        With a third model both are named with it, `RL (on THIRD)`, so that nobody takes them for the pair's own; a
-        stroke in its name is not one of a path. Base's says where it is.
+        With a third model both names contain it, `RL (on THIRD)`, to distinguish them from the pair's own. A stroke in
+        its name does not separate folders. Base's name contains its place.
         """
         models = self.models
         base, rl = (models.pop(role, "?") for role in ("base", "rl"))
@@ -156,48 +160,48 @@ class TaskResult(Stored, frozen=True):
 
     @property
     def weights(self) -> dict[str, str]:
-        """What identifies the models, by role; empty where that is not told."""
+        """Return what identifies the models, by role; empty if unknown."""
         return self.provenance.get("weights") or {}
 
     @property
     def read_weights(self) -> dict[str, str]:
-        """Of `weights` those that its tokens depend on."""
+        """Return the `weights` that its tokens depend on."""
         unread = {"base": not self.decoding.reads_base, "rl": self.decoding.mode == "base"}
         return {role: name for role, name in self.weights.items() if not unread.get(role)}
 
-    # Its numbers
+    # Its metrics
 
     @property
     def replacement_ratio(self) -> float:
-        """Positions where the criterion held over generated tokens, summed over all responses."""
+        """Return flagged tokens divided by generated tokens, summed over all responses."""
         return float(self.n_replaced.sum() / max(1, self.n_tokens.sum()))
 
     @property
     def changed_ratio(self) -> float:
-        """Positions where another token was drawn than the proposed one over generated tokens."""
+        """Return changed tokens divided by generated tokens, summed over all responses."""
         return float(self.n_changed.sum() / max(1, self.n_tokens.sum()))
 
     def responses(self, i: int) -> stats.Responses:
-        """Return what is known of the responses to the i-th problem."""
+        """Return the responses to the i-th problem."""
         return stats.Responses(**{name: getattr(self, name)[i].tolist() for name in (*COUNTS, "truncated")})
 
     def metrics(self) -> dict[str, float]:
-        """Return every metric of ours by the name it has in lm-eval's tables."""
+        """Return all of our metrics by their names in lm-eval's tables."""
         return dict(self._metrics)
 
     @cached_property
     def _metrics(self) -> dict[str, float]:
         return stats.benchmark_metrics([self.responses(i) for i in range(len(self.problem_ids))])
 
-    # As a file
+    # Its file
 
     @cached_property
     def config_hash(self) -> str:
-        """Names what was asked: 16 digits of a digest of everything that can change its numbers.
+        """Return what identifies it: 16 digits of a digest of everything that can change its numbers.
 
-        Of `provenance` these are `settings` (the hash of the record's config: weights, engine, versions, prompt),
-        `data`, `graded_with` (the grader and its versions) and `partial`; what lm-eval made of it is in it as well, for
-        its metrics are not ours to define (`scores_hashed`).
+        From `provenance` these are `settings` (the hash of the record's config: weights, engine, versions, prompt),
+        `data`, `graded_with` (the grader and its versions) and `partial`. lm-eval's scores are included as well,
+        because we do not define its metrics (`scores_hashed`).
         """
         hashed = {
             "task": self.task,
@@ -211,20 +215,21 @@ class TaskResult(Stored, frozen=True):
         return digest_of(hashed)
 
     def to_json(self) -> str:
-        """Write everything as JSON, metrics too, which `read_result` computes anew."""
+        """Return everything as JSON, including the metrics, which `read_result` computes again."""
         fields = {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
         fields |= {name: getattr(self, name).model_dump(mode="json") for name in ("decoding", "sampling")}
         fields["metrics"] = {name: None if value != value else value for name, value in self.metrics().items()}
         present = {name: value for name, value in fields.items() if value is not None}
-        return json.dumps(present, ensure_ascii=False, default=lambda table: (table + 0).tolist())  # of flags 0 and 1
+        return json.dumps(present, ensure_ascii=False, default=lambda table: (table + 0).tolist())  # 0 and 1 for flags
 
     @property
     def file_name(self) -> str:
-        """The name of its file: what was asked, so that another setting never overwrites it."""
+        """Return the name of its file, by what identifies it, so that another setting never overwrites it."""
         return f"{folder_name('task', self.task)}-{self.decoding.mode}-{self.config_hash}.json"
 
     def write(self, folder: Path) -> Path:
-        """Write it into a file of `folder`; one that is there has the same numbers, and may know how long they took."""
+        """Write it into a file of `folder`. An existing file has the same numbers, and may also have its decoding
+        time."""
         path = folder / self.file_name
         try:
             read_any_result(path)
@@ -234,16 +239,16 @@ class TaskResult(Stored, frozen=True):
 
     @classmethod
     def from_json(cls, text: str | bytes, where: object = "result") -> Self:
-        """Read the result that `to_json` wrote; `where`, its file, begins the sentence of a refusal."""
+        """Read the result that `to_json` wrote. Messages begin with `where`, its file."""
         return cls.from_plain(parse_json(text, where), where)
 
 
 class EvalResult(TaskResult, frozen=True):
-    """A benchmark of ours: `correct` is the verdict on each response.
+    """Store the result on one of our benchmarks: `correct` is the verdict on each response.
 
     `votes` numbers the different answers of a problem, for Maj@n: equal boxed text votes together, -1 is no answer.
-    `no_box` marks responses without a closed box, `ungraded` those whose grading timed out or failed (they count as
-    wrong, and say so).
+    `no_box` marks responses without a closed box, and `ungraded` those whose grading timed out or failed (they count as
+    wrong, and the results mention them).
     """
 
     correct: Flags
@@ -252,24 +257,24 @@ class EvalResult(TaskResult, frozen=True):
     votes: Votes | None = None
 
     def of_pair(self, base: str, rl: str) -> "EvalResult":
-        """Return a result of base as that of another pair with this base: its numbers do not depend on RL."""
+        """Return a result of base as that of another pair with this base, because its numbers do not depend on RL."""
         weights = {"weights": self.read_weights} if self.weights else {}
         engine = {**self.engine, "pair": {"base": base, "rl": rl}}
         return self.replace(provenance={**self.provenance, **weights, "engine": engine})
 
     @property
     def avg(self) -> float:
-        """Avg@n, n = `samples`, as a fraction."""
+        """Return Avg@n, n = `samples`, as a fraction."""
         return float(self.correct.mean())
 
     @property
     def standard_error(self) -> float:
-        """Return the standard error of `avg` over problems, or the families in which they come."""
+        """Return the standard error of `avg` over problems, or over their families."""
         return stats.standard_error(self.correct, self.families)
 
     @property
     def sampling_error(self) -> float:
-        """Return that from sampling alone, the benchmark held fixed."""
+        """Return the standard error of `avg` from sampling only, for these same problems."""
         return stats.sampling_error(self.correct)
 
     def pass_at(self, k: int) -> float:
@@ -278,24 +283,25 @@ class EvalResult(TaskResult, frozen=True):
 
     @property
     def maj(self) -> float | None:
-        """Maj@n: the share of problems whose commonest answer is right; None where the answers are not known."""
+        """Return Maj@n: the share of problems whose most frequent answer is right; None if the answers are not
+        known."""
         return self.metrics().get(f"maj@{self.samples}")
 
     def metrics(self) -> dict[str, float]:
-        """Return every metric of ours by the name it has in lm-eval's tables, Avg@n with its two error bars."""
+        """Return all of our metrics by their names in lm-eval's tables, Avg@n with its two error bars."""
         n, errors = self.samples, (self.standard_error, self.sampling_error)
         scores = {f"avg@{n}": self.avg, f"avg@{n}_se": errors[0], f"avg@{n}_se_sampling": errors[1]}
         return {**scores, **self._metrics}
 
     def responses(self, i: int) -> stats.Responses:
-        """Return what is known of the responses to the i-th problem."""
+        """Return the responses to the i-th problem."""
         columns = {name: table[i].tolist() for name, table in self.tables().items()}
         if "votes" in columns:
             columns["votes"] = [None if vote < 0 else vote for vote in columns["votes"]]
         return stats.Responses(**columns)
 
     def only(self, problems: Sequence[str]) -> "EvalResult":
-        """Return the part that some of its problems make, in their order."""
+        """Return the result on some of its problems, in their order."""
         at = {key: i for i, key in enumerate(self.problem_ids)}
         rows = [at[key] for key in problems]
         cut = {name: table[rows] for name, table in self.tables().items()}
@@ -304,11 +310,11 @@ class EvalResult(TaskResult, frozen=True):
 
 
 class LmEvalResult(TaskResult, frozen=True):
-    """A task of lm-eval's, with the scores that its own `evaluate` gave the responses, in its units.
+    """Store the result on an lm-eval task, with the scores from lm-eval's own `evaluate`, in its units.
 
-    A metric is named `METRIC/FILTER`, or `METRIC` alone; `METRIC_stderr` stands beside it where lm-eval computed it
-    (NaN is what it could not). Of a metric in `lower_is_better` less is more. Such a result is shown and logged, and
-    compared with nothing.
+    A metric is named `METRIC/FILTER`, or `METRIC` alone. `METRIC_stderr` is next to it if lm-eval computed it (NaN if
+    it could not). For a metric in `lower_is_better`, less is better. Such a result is shown and logged, but never
+    compared.
     """
 
     scores: dict[str, Annotated[Number, AllowInfNan()]]
@@ -316,17 +322,18 @@ class LmEvalResult(TaskResult, frozen=True):
 
     @property
     def metric_names(self) -> list[str]:
-        """The names of its metrics, without their errors."""
+        """Return the names of its metrics, without their errors."""
         return [name for name in self.scores if "_stderr" not in name]
 
     @property
     def scores_hashed(self) -> dict[str, float]:
-        """Return lm-eval's scores: its metrics are not ours to define."""
+        """Return lm-eval's scores, because we do not define its metrics."""
         return {name: self.scores[name] for name in self.metric_names}
 
 
 class NoResultError(UserError):
-    """No result that can be compared is available: unfinished, without right answers, or in lm-eval's own units."""
+    """Report that no result for comparison is available: it is unfinished, without right answers, or in lm-eval's own
+    units."""
 
 
 def lm_eval_refusal(task: str, purpose: str) -> NoResultError:
@@ -340,10 +347,10 @@ def lm_eval_refusal(task: str, purpose: str) -> NoResultError:
 
 
 def refuse_lm_eval_tasks(benchmarks: Mapping[str, Benchmark], purpose: str) -> None:
-    """Refuse tasks of lm-eval's, whose scores have units of their own, for a purpose: `compared`, `swept`, ….
+    """Reject lm-eval tasks, whose scores have their own units, for a purpose: `compared`, `swept`, ….
 
     Raises:
-        UserError: naming the task and what is accepted.
+        UserError: There is one; the error names the task and what is accepted.
     """
     for task, benchmark in benchmarks.items():
         if isinstance(benchmark, LmEvalBenchmark):
@@ -354,7 +361,7 @@ def read_any_result(file: Path) -> EvalResult | LmEvalResult:
     """Read a result file, whoever scored it.
 
     Raises:
-        DamagedError: it is not one; names the file, the key, its value and what would be accepted.
+        DamagedError: It is not a result; the error names the file, the key, its value and what is accepted.
     """
     data = read_json(file)
     kind = LmEvalResult if isinstance(data, dict) and "scores" in data else EvalResult
@@ -365,8 +372,8 @@ def read_result(file: Path) -> EvalResult:
     """Read a result file that can be compared.
 
     Raises:
-        DamagedError: it is not one.
-        NoResultError: it is of a task of lm-eval's.
+        DamagedError: It is not a result.
+        NoResultError: It is that of an lm-eval task.
     """
     result = read_any_result(file)
     if isinstance(result, LmEvalResult):
@@ -384,10 +391,10 @@ def result_from(
     scores: Mapping[str, Any] | None = None,
     **provenance: Any,
 ) -> EvalResult | LmEvalResult:
-    """Make the result of some responses of a record: the one place where either kind of result is made.
+    """Make the result of some responses of a record. Results of both kinds are only made here.
 
-    `names` are problems as the record has them, `TASK/ID`; the first `samples` of each are used. `provenance` are
-    further fields of the result. Pass either `verdicts` on the responses or the `scores` that lm-eval gave them.
+    `names` are problems as the record names them, `TASK/ID`; the first `samples` of each are used. `provenance` has
+    further fields of the result. Pass either `verdicts` on the responses or the `scores` from lm-eval.
     """
 
     def table(of: Callable[[Key], Any]) -> list[list[Any]]:

@@ -1,4 +1,4 @@
-"""Settings: the results of one decoding one benchmark, which differ in nothing but their seed, and their labels.
+"""Group results into settings (one decoding on one benchmark, with any seeds), and label these.
 
 settings = settings_of(read_results(["runs/demo"]))  # the seeds of a setting become one
 """
@@ -18,23 +18,23 @@ from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.results.matching import MATCH_FIELDS, describe, distinguishing, engine_facts, match_key, sampling_words
 from rlvr_dir.results.result import EvalResult
 
-# reports/coverage.md, of six families and of some five of unequal sizes
+# reports/coverage.md, for six families and for some five of unequal sizes
 FEW_COVER = "97 to 100 % (shares of tokens 91 to 97 %)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting(stats.Scores):
-    """The results of one decoding one benchmark, which differ in nothing but their seed.
+    """Hold the results of one decoding on one benchmark, which differ only in their seed.
 
-    `values` is (problems, samples of all seeds), 0 and 1.
-    `label` is the decoding's, with what else tells the setting from the others.
+    `values` is (problems, samples of all seeds), 0 and 1. `label` is the decoding's, with what distinguishes the
+    setting from the others.
     """
 
     results: tuple[EvalResult, ...] = ()
 
     @classmethod
     def of(cls, results: Sequence[EvalResult]) -> "Setting":
-        """Make a setting of the results of its seeds."""
+        """Make a setting from the results of its seeds."""
         results = sorted(results, key=lambda result: result.sampling.seed)
         first, seeds = results[0], tuple(result.sampling.seed for result in results)
         values = np.hstack([result.correct for result in results])
@@ -43,41 +43,42 @@ class Setting(stats.Scores):
 
     @property
     def first(self) -> EvalResult:
-        """Return the result of the first seed, which stands for all of them in what they share."""
+        """Return the result of the first seed, for what all of them have in common."""
         return self.results[0]
 
     @property
     def decoding(self) -> Decoding:
-        """Return how it was decoded."""
+        """Return its decoding."""
         return self.first.decoding
 
     @property
     def benchmark(self) -> str:
-        """Return the benchmark, marked where only some of its problems were asked."""
+        """Return the benchmark, marked if only some of its problems were used."""
         return self.first.benchmark
 
     @property
     def partial(self) -> str | None:
-        """Return of what one of its seeds is a part; None where all are whole."""
+        """Return the part that one of its seeds is; None if all are whole."""
         return next((result.partial for result in self.results if result.partial), None)
 
     @property
     def replacement_ratio(self) -> float:
-        """Return positions where the criterion held over generated tokens, as a mean over problems."""
+        """Return flagged tokens divided by generated tokens, as a mean over problems."""
         return self.share("n_replaced").value or 0.0
 
     @property
     def changed_ratio(self) -> float:
-        """Return positions where another token was drawn than the proposed one, as a mean over problems."""
+        """Return changed tokens divided by generated tokens, as a mean over problems."""
         return self.share("n_changed").value or 0.0
 
     def share(self, name: str) -> stats.Estimate:
-        """Return the share of tokens of one kind, `n_replaced` or `n_changed`: its mean over problems, and interval."""
+        """Return the share of tokens of one kind, `n_replaced` or `n_changed`: its mean over problems, with its
+        interval."""
         hits, tokens = (self.all(table).sum(axis=1) for table in (name, "n_tokens"))
         return stats.problem_share(hits, tokens, self.families)
 
     def pooled(self, name: str) -> float:
-        """Return the share of tokens of one kind, of all responses together, so that each token counts once."""
+        """Return the share of tokens of one kind, over all responses together, so that each token counts once."""
         return float(self.all(name).sum() / max(1, self.all("n_tokens").sum()))
 
     def all(self, name: str) -> np.ndarray:
@@ -92,13 +93,14 @@ class Setting(stats.Scores):
 def settings_of(
     results: Iterable[EvalResult], across: Collection[str] = (), usual: Sampling | None = None
 ) -> list[Setting]:
-    """Put the seeds of each setting together, and label settings by what tells them apart.
+    """Combine the seeds of each setting, and label settings by what distinguishes them.
 
-    Labels do not say what is drawn as in `usual`.
+    Labels do not contain the sampling if it is that of `usual`.
 
-    Of one seed the result with the most samples counts: the others are its first samples. Results of other weights
-    at the same place, or of another chat template or engine argument, are no seeds of one setting. With `problems` in
-    `across`, results are cut to the problems that all results of their benchmark have.
+    If a seed has several results, the one with the most samples is used, because the others are its first samples.
+    Results with other weights at the same place, or with another chat template or engine argument, are not seeds of the
+    same setting. With `problems` in `across`, results are reduced to the problems that all results of their benchmark
+    have.
 
     Raises:
         UserError: `across` has a name that is not in `MATCH_FIELDS`, or results of a benchmark share no problem.
@@ -130,7 +132,7 @@ def _on_common_problems(results: Sequence[EvalResult]) -> list[EvalResult]:
 
 
 def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
-    """Group results by seed; where two share a seed, and not the settings of their record, group by these instead."""
+    """Group results by seed; if two share a seed but not the settings of their record, group by these instead."""
     by: dict[Any, dict[int, EvalResult]] = defaultdict(dict)
     for result in sorted(group, key=lambda result: -result.samples):
         by[result.provenance.get("settings")].setdefault(result.sampling.seed, result)
@@ -140,7 +142,7 @@ def _by_seed(group: Sequence[EvalResult]) -> list[list[EvalResult]]:
 
 
 def few_families(settings: Iterable[stats.Scores]) -> list[str]:
-    """Say, in a sentence, what intervals are worth where a benchmark has fewer than ten families."""
+    """Describe how reliable intervals are if a benchmark has fewer than ten families."""
     few = {
         scores.benchmark: None
         for scores in settings
@@ -150,21 +152,23 @@ def few_families(settings: Iterable[stats.Scores]) -> list[str]:
 
 
 def few_families_words(few: Sequence[str]) -> list[str]:
-    """Describe what intervals are worth of these benchmarks, which have fewer than ten families; nothing of none."""
+    """Describe how reliable intervals are for these benchmarks, which have fewer than ten families; empty without
+    any."""
     return [f"Few families: {', '.join(few)}. There 95 % intervals cover {FEW_COVER} in simulation."] if few else []
 
 
 def taken_alone(settings: Iterable[stats.Scores]) -> list[str]:
-    """Say, in a sentence, whose problems a table takes for independent though they come in families."""
+    """Describe which problems a table treats as independent although they have families."""
     tasks = dict.fromkeys(scores.task for scores in settings if scores.families)
-    sentence = f"Problems are taken for independent here, also where they come in families: {', '.join(tasks)}."
+    sentence = f"Here problems count as independent, although they have families: {', '.join(tasks)}."
     return [sentence] if tasks else []
 
 
 def cut_unlike(pairs: Iterable[tuple[Setting, Setting]]) -> list[str]:
-    """Say, a sentence a benchmark, where the context ended responses of one side of a pair earlier than the other's.
+    """Return a sentence per benchmark on which the context ended responses of one side of a pair earlier than the
+    other's.
 
-    What is cut at the same length is cut alike, and `max_tokens` is the same for both.
+    Responses that end at the same length are treated alike, and `max_tokens` is the same for both.
     """
     cut_words: dict[str, dict[str, str]] = defaultdict(dict)
     for pair in pairs:
@@ -189,7 +193,7 @@ def _cut_by_context(setting: Setting) -> int:
 
 
 def _context(result: EvalResult) -> int | None:
-    """Return how many tokens a prompt and its response may have had together; None where that is not told."""
+    """Return how many tokens a prompt and its response could have together; None if it is not known."""
     length = result.engine.get("max_model_len")
     return length if isinstance(length, int) else None
 
@@ -220,7 +224,7 @@ def _labels(settings: Sequence[Setting], usual: Sampling | None) -> list[str]:
 
 
 def _usual_words(settings: Sequence[Setting]) -> dict[str, str]:
-    """Return how most settings are sampled, in words; empty if no way of sampling is that of more than half of them."""
+    """Return how most settings are sampled, in words; empty if no sampling is that of more than half of them."""
     often = Counter(setting.first.sampling.replace(seed=0, samples=1) for setting in settings)
     sampling, count = often.most_common(1)[0] if often else (None, 0)
     if sampling is None or 2 * count <= len(settings):
@@ -229,7 +233,8 @@ def _usual_words(settings: Sequence[Setting]) -> dict[str, str]:
 
 
 def _models(results: Sequence[EvalResult]) -> dict[tuple[str, str], str]:
-    """Return short names of pairs of checkpoints: RL's own name, or as much of its path as tells the paths apart."""
+    """Return short names of pairs of checkpoints: RL's own name, or as much of its path as is needed to distinguish
+    them."""
     pairs = {result.pair for result in results}
     paths = {rl: PurePath(rl).parts for _, rl in pairs}
     own = {rl: model_name(rl) for rl in paths}

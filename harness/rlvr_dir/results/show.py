@@ -1,4 +1,4 @@
-"""Results as text: one line, and one aligned Markdown table, in percent."""
+"""Show results as text: one line, and one aligned Markdown table, in percent."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from rlvr_dir.stats.metrics import COLUMNS, Metric
 
 
 def score(result: TaskResult) -> str:
-    """Write Avg@n with its error over problems, in percent: `Avg@32 57.60 ± 5.43`; of lm-eval's tasks its metrics."""
+    """Return Avg@n with its error over problems, in percent: `Avg@32 57.60 ± 5.43`; for lm-eval tasks their metrics."""
     if isinstance(result, LmEvalResult):
         return ", ".join(f"{name} {_own_units(result, name)}" for name in result.metric_names)
     assert isinstance(result, EvalResult)
@@ -16,41 +16,41 @@ def score(result: TaskResult) -> str:
 
 
 def percent(share: float | None, digits: int = 1, blank: str = "") -> str:
-    """Write a share in percent; what is not known is `blank`."""
+    """Return a share in percent as text; an unknown one is `blank`."""
     return blank if share is None else f"{100 * share:.{digits}f} %"
 
 
 def _with_error(value: float, error: float, digits: int) -> str:
-    """Write a score with its error; one problem says nothing of others, so its score has none."""
+    """Return a score with its error. A single problem has no error."""
     return f"{value:.{digits}f}" + (f" ± {error:.{digits}f}" if error == error else "")
 
 
 def _own_units(result: LmEvalResult, name: str) -> str:
-    """Write a metric of lm-eval's with the error that stands beside it."""
+    """Return a metric of lm-eval with the error next to it."""
     metric, stroke, named = name.partition("/")
     return _with_error(result.scores[name], result.scores.get(f"{metric}_stderr{stroke}{named}", float("nan")), 4)
 
 
 def tables(results: Sequence[EvalResult | LmEvalResult]) -> str:
-    """Write a table of our benchmarks, in percent, and one of lm-eval's tasks, in its units; the empty one is none."""
+    """Return a table of our benchmarks, in percent, and one of lm-eval tasks, in their units; leave out empty ones."""
     ours = [result for result in results if isinstance(result, EvalResult)]
     others = [result for result in results if isinstance(result, LmEvalResult)]
     return "\n\n".join([*([table(ours)] if ours else []), *([lm_eval_table(others)] if others else [])])
 
 
-NAMED = 3  # results that a warning names; of further ones it says how many
+NAMED = 3  # results that a warning names; further ones are counted
 
 
 def warnings(results: Sequence[TaskResult]) -> list[str]:
-    """Return a sentence where half of a result's responses, or more, have no answer or are cut: what to try."""
+    """Return a warning if at least half of a result's responses have no answer or are cut, with what to try."""
     return [f"warning: {sentence}" for sentence in shortfalls(results)]
 
 
 def shortfalls(results: Sequence[TaskResult]) -> list[str]:
-    """Return those sentences as a page has them, the results with the largest shares first."""
+    """Return these warnings for a page, the results with the largest shares first."""
     cases = [
-        ("no_box_share", "hold no final answer", "show its form by --examples or --prompt (`rlvr-dir eval --help`)"),
-        ("truncated_share", "are cut", "give them room (--max-tokens; model argument max_tokens=N of lm_eval)"),
+        ("no_box_share", "contain no final answer", "show its form by --examples or --prompt (`rlvr-dir eval --help`)"),
+        ("truncated_share", "are cut", "allow longer ones (--max-tokens; model argument max_tokens=N of lm_eval)"),
     ]
     sentences = []
     for name, fault, advice in cases:
@@ -63,7 +63,7 @@ def shortfalls(results: Sequence[TaskResult]) -> list[str]:
 
 
 def _row(result: TaskResult, first: TaskResult) -> dict[str, str]:
-    """Return the cells that all tables have; the label says what was drawn otherwise than in the first of them."""
+    """Return the cells that all tables have. The label contains the sampling if it differs from that of `first`."""
     s, usual, metrics = result.sampling, first.sampling, result.metrics()
     drawn = [s.difference_from(usual), "" if s.samples == usual.samples else f"{s.samples} samples"]
     note = ", ".join(filter(None, drawn))
@@ -74,18 +74,18 @@ def _row(result: TaskResult, first: TaskResult) -> dict[str, str]:
 
 
 def _fact(metric: Metric, value: float | None) -> str:
-    """Write a metric that is no score: a share in percent, with one decimal; a length without any."""
+    """Return a metric that is not a score: a share in percent with one decimal, a length without decimals."""
     return percent(value) if metric.unit == 100 else "" if value is None else f"{value:.0f}"
 
 
 def _written(rows: Sequence[Mapping[str, str]], head: Sequence[str], left: int, optional: str) -> str:
-    """Write rows under some of their columns; the optional one only where it says something."""
+    """Return rows under some of their columns; the optional one only if it is not empty."""
     names = [name for name in head if name != optional or any(row[name] for row in rows)]
     return markdown_table(names, [[row[name] for name in names] for row in rows], left=left)
 
 
 def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
-    """Write one row a metric of each result: what lm-eval computed, in its own units."""
+    """Return a row per metric of each result, as lm-eval computed them, in its own units."""
     rows = [
         {
             "task": result.task + (f" ({result.limited})" if result.limited else ""),
@@ -102,9 +102,9 @@ def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
 
 
 def table(results: Sequence[EvalResult]) -> str:
-    """Write one row a result; columns with nothing to say (ungraded answers) are left out.
+    """Return one row per result. Empty columns (ungraded answers) are left out.
 
-    Results with another number of samples than the first, or drawn otherwise, say so in their row.
+    The row of a result with another number of samples or another sampling than the first contains these.
     """
     n = results[0].samples
     k = max(1, n // 2)

@@ -1,10 +1,10 @@
-"""The tokenizer of stored responses: where it is found, and how it is read without torch.
+"""Find the tokenizer of stored responses, and read it without torch.
 
     load = tokenizers("records")                     # or a folder, a hub id, None
     decoded(load([record]), record.rows[key].token_ids)
 
-`tokenizer.json` has all that it takes to write tokens as text, and is read by the library `tokenizers` alone;
-transformers, which brings torch, reads what is kept in another form.
+`tokenizer.json` is sufficient to convert tokens to text, and the library `tokenizers` reads it. Other formats are read
+by transformers, which imports torch.
 """
 
 import json
@@ -24,12 +24,12 @@ from rlvr_dir.tiny import tiny_pair
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-NAMED_THERE = "records"  # as --tokenizer: where the records say that their models are
+NAMED_THERE = "records"  # as --tokenizer: the place of the models in the records
 _FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
 def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
-    """Return the text of tokens as they are, special ones included; the tokenizer may be one of transformers, too."""
+    """Return the text of tokens, including special ones; the tokenizer may also be one of transformers."""
     from tokenizers import Tokenizer
 
     kwargs = {} if isinstance(tokenizer, Tokenizer) else {"clean_up_tokenization_spaces": False}
@@ -37,21 +37,21 @@ def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
 
 
 def tokenizers(named: str | None, pair: Pair | None = None) -> Callable[[Sequence[Record]], Any]:
-    """Return what loads the tokenizer of some records, or gives None, with a word on it, where it cannot be had.
+    """Return a function that loads the tokenizer of some records. If there is none, it warns and returns None.
 
-    It comes from where the user says: `named`, else the `pair` that the command itself decodes. What a record says of
-    its models is a stranger's word: it is looked up only for `records`, among local files, and its code is never run.
-    The tiny pair's records are known by the digest of its weights.
+    The tokenizer comes from the user's choice: `named`, or else the `pair` that the command itself decodes. The models
+    in a record are not trusted: they are looked up only for `records`, among local files, and their code is never run.
+    The tiny pair's records are recognised by the digest of its weights.
 
     Raises:
-        UserError: nothing can be read where the user says.
+        UserError: Nothing can be read at the user's choice.
     """
-    hinted = False  # a report asks for many records, and is told once
+    hinted = False  # a report loads many records, and the hint is given once
     fixed: Any = None
     if named is not None and named != NAMED_THERE:
         try:
             fixed = _read(named, trust_remote_code=False, local_files_only=False)
-        except Exception as error:  # transformers raises anything
+        except Exception as error:  # transformers may raise anything
             raise UserError(f"cannot be read: {_first_line(error)}", argument="tokenizer", value=named) from None
 
     def load(records: Sequence[Record]) -> Any:
@@ -73,7 +73,7 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> Callable[[Sequenc
             return None
         try:
             return _read(place, **kwargs)
-        except Exception as error:  # as above; the page is of use without it
+        except Exception as error:  # as above; the page is useful without it
             _warn(f"warning: no tokenizer in {place} ({_first_line(error)}): responses are plain text")
             return None
 
@@ -85,7 +85,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _read(place: str, **options: Any) -> Any:
-    """Read the tokenizer of a folder or of the hub; what the library `tokenizers` cannot read, with transformers."""
+    """Read the tokenizer of a folder or of the hub; with transformers if the library `tokenizers` cannot read it."""
     if (tokenizer := _alone(_folder(place, options["local_files_only"], options.get("revision")))) is not None:
         return tokenizer
     from transformers import AutoTokenizer
@@ -94,22 +94,23 @@ def _read(place: str, **options: Any) -> Any:
 
 
 def _folder(place: str, local: bool, revision: str | None) -> Path:
-    """Return where the files of a tokenizer are: a folder, or that of the hub's cache; if need be they are fetched."""
+    """Return the folder of a tokenizer's files: the given one, or that in the hub's cache. They are downloaded if
+    allowed."""
     if Path(place).is_dir():
         return Path(place)
     from huggingface_hub import snapshot_download
 
-    with suppress(Exception):  # of many kinds; transformers, which is asked next, says why
+    with suppress(Exception):  # of many types; transformers, which is tried next, explains it
         return Path(snapshot_download(place, revision=revision, allow_patterns=[*_FILES], local_files_only=local))
     return Path(place)
 
 
 def _alone(folder: Path) -> "Tokenizer | None":
-    """Read `tokenizer.json`; None where there is none, or it is not all: tokens were added beside it, or code is."""
+    """Read `tokenizer.json`; None if there is none, or if it is not sufficient because of added tokens or code."""
     from tokenizers import Tokenizer
 
     file, settings = (folder / name for name in _FILES)
-    with suppress(Exception):  # tokenizers raises bare ones; transformers, which is asked next, says what is wrong
+    with suppress(Exception):  # tokenizers raises bare ones; transformers, which is tried next, explains it
         tokenizer = Tokenizer.from_file(str(file))
         config = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
         added = {int(number): token["content"] for number, token in config.get("added_tokens_decoder", {}).items()}
@@ -119,19 +120,19 @@ def _alone(folder: Path) -> "Tokenizer | None":
 
 
 def _named_by(records: Sequence[Record]) -> str | None:
-    """Return the RL model that records name."""
+    """Return the RL model in the records."""
     return next((record.metadata.rl for record in records if record.metadata.rl), None)
 
 
 def _below(records: Sequence[Record]) -> str | None:
-    """Return the RL model that records name, if its folder lies below the current one: nobody else's files."""
+    """Return the RL model in the records, if its folder is below the current one."""
     named = _named_by(records)
     inside = named is not None and Path(named).is_dir() and Path(named).resolve().is_relative_to(Path.cwd())
     return named if inside else None
 
 
 def _tiny(records: Sequence[Record]) -> str | None:
-    """Return where the tiny pair is if these are its records, by the digest of the weights that decoded them."""
+    """Return the tiny pair's folder if these are its records, by the digest of their weights."""
     tiny = tiny_pair().rl
     digests = {record.config.weights.get("rl") for record in records if record.config is not None}
     return tiny if digests == {fingerprint(tiny)} else None

@@ -1,9 +1,9 @@
-"""Find the results of trainings: in the folders that `rlvr-dir train` and sweeps of trainings leave.
+"""Find the results of trainings in the folders that `rlvr-dir train` and sweeps of trainings write.
 
     for training in trainings_at(Path("runs/sweeps/tiny_reweight")):
         print(training.name, training.folder, training.seeds)
 
-Read from their files alone: nothing here trains.
+Only files are read; nothing here trains.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from rlvr_dir.results.result import EvalResult
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlace:
-    """A training: what it is called (`low_prob α0.2`), its folder, and which of its seeds are meant."""
+    """Locate a training: its name (`low_prob α0.2`), its folder, and the selected seeds."""
 
     name: str
     folder: Path
@@ -26,7 +26,7 @@ class TrainingPlace:
 
     @property
     def checkpoint(self) -> str:
-        """Return which checkpoint is the trained model, as the training asked: `last`, a step, `best(TASK)`."""
+        """Return which checkpoint is the trained model, as the training requested: `last`, a step, `best(TASK)`."""
         return str(_read_yaml(self.folder / "train.yaml").get("checkpoint", "last"))
 
     def results(self, seed: int) -> Path:
@@ -39,24 +39,24 @@ class TrainingPlace:
 
 
 class EntryFile(Stored, frozen=True):
-    """A training in the summary of a sweep."""
+    """Store a training in the summary of a sweep."""
 
     label: Text
     folder: Text
 
 
 class TrainingSweepFile(Stored, frozen=True):
-    """Hold what is read of the summary of a sweep of trainings."""
+    """Store what is read of the summary of a sweep of trainings."""
 
     seeds: tuple[Count, ...]
     entries: tuple[EntryFile, ...]
 
 
 def trainings_at(place: Path) -> list[TrainingPlace]:
-    """Return the training whose folder this is, or those of a sweep of trainings; nothing where it is neither.
+    """Return the training in this folder, or those of a sweep of trainings; empty if it is neither.
 
     Raises:
-        UserError: a sweep of trainings without a summary, which is written at its end.
+        UserError: It is a sweep of trainings without a summary, which is written at its end.
     """
     if (place / "train.yaml").is_file():
         name = str(read_json(place / "summary.json").get("label") or place.resolve().name)
@@ -67,7 +67,9 @@ def trainings_at(place: Path) -> list[TrainingPlace]:
         return []
     summary = read_json(sweep / "summary.json")
     if not summary and _read_yaml(sweep / "sweep.yaml").get("kind") == "train":
-        raise UserError(f"results: {str(sweep)!r} is a sweep of trainings without a summary yet; run it to its end")
+        raise UserError(
+            f"results: {str(sweep)!r} is a sweep of trainings without a summary yet", hint="Run it to its end"
+        )
     if summary.get("kind") != "train":
         return []
     summary_file = TrainingSweepFile.from_plain(summary, sweep / "summary.json")
@@ -84,12 +86,12 @@ def of_training(result: EvalResult) -> bool:
 
 
 def called(result: EvalResult) -> str:
-    """Return what the trained model of a result is called: its training's name, or what the reader calls it."""
+    """Return the name of the trained model of a result: its training's name, or the user's."""
     return str((result.provenance.get("training") or {"name": result.name})["name"])
 
 
 def run_of(result: EvalResult) -> int | str:
-    """Return which training of its name a result is of: its seed, where the path of the checkpoint says it."""
+    """Return which training of this name a result belongs to: its seed, if the path of the checkpoint contains it."""
     if training := result.provenance.get("training"):
         return int(training["seed"])
     rl = result.pair[1]
@@ -98,7 +100,7 @@ def run_of(result: EvalResult) -> int | str:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Read a JSON object; an empty one where there is none."""
+    """Read a JSON object; an empty one if there is none."""
     try:
         return read_mapping(file)
     except UserError:

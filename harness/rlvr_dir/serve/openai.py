@@ -190,8 +190,8 @@ class PairChat(_Adopted, OpenAIServingChat):
             return unknown_model
         try:
             completion = read_chat(self.desk, request)
-            if sentence := unread(request.chat_template_kwargs or {}, self.renderer.tokenizer):
-                raise UserError(sentence)
+            if error := unread(request.chat_template_kwargs or {}, self.renderer.tokenizer):
+                raise error
             request.max_completion_tokens = None
             answer = await super().create_chat_completion(request, raw_request)
         except UserError as error:

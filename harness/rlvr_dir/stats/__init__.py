@@ -1,4 +1,4 @@
-"""Avg@k, Pass@k, Maj@k, error bars, paired tests and power of a problems x samples matrix; numpy and scipy, no I/O."""
+"""Compute Avg@k, Pass@k, Maj@k, error bars, paired tests and power from (problems, samples) matrices; no I/O."""
 
 from rlvr_dir.stats.best import BestDifference, best_difference
 from rlvr_dir.stats.choice import SPLITS, Choice, choice

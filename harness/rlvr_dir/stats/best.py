@@ -1,4 +1,4 @@
-"""The best of several against the best of several others, on the same problems, though both were picked on them."""
+"""Compare the best of several decodings with the best of several others, both selected on the same problems."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ DRAWS = 4000
 
 @dataclass(frozen=True, slots=True)
 class BestDifference:
-    """The best of `ones` less the best of `others`, as fractions, with its interval (`low`, `high`) and `p`.
+    """The best of `ones` minus the best of `others`, as fractions, with its interval (`low`, `high`) and `p`.
 
-    `one` and `other` are the places of those that are best here; `contrasts` is how many differences there were.
+    `one` and `other` are the places of the best ones on these data; `contrasts` is the number of differences.
     """
 
     mean: float
@@ -38,31 +38,39 @@ def best_difference(
     meets: ArrayLike | None = None,
     families: Labels | None = None,
 ) -> BestDifference:
-    """Return max_i (E(ones_i) - max_j E(others_j)), j of those that i meets: by how much the best is ahead.
+    """Return max_i (E(ones_i) - max_j E(others_j)), over the j that i is compared with: how far the best one is ahead.
 
-    Each is (problems, samples) of numbers within 0 and 1. The intervals of all differences d_ij hold together with
-    chance `level` (`simultaneous_level`), each with its own number of samples. Then max_i min_j of their lower bounds,
-    and of their upper bounds, are bounds of the true one: whichever are best, choosing is paid for. The mean is that of
-    those that are best here; it is too large where several are equally good.
+    Each matrix is (problems, samples) of numbers from 0 to 1. The intervals of all differences d_ij hold jointly with
+    probability `level` (`simultaneous_level`), each with its own number of samples. Then max_i min_j of their lower
+    bounds, and of their upper bounds, bound the true difference. This accounts for the selection, whichever ones are
+    best. The mean is that of the ones that are best on these data. It is biased upwards if several are equally good.
 
-    `p` is of the direction that the mean has. That one i is above every j that it meets is tested by the greatest
-    sign-flip p of its differences; the least of these over i counts as many times as there are i (Bonferroni). That
-    every i is below one of its j is tested by the least p of each i, times the number of its j; the greatest over i
-    counts. `family` is how many such comparisons stand in one table.
+    `p` tests the direction of the mean. The hypothesis that one i is above every j it is compared with has the greatest
+    sign-flip p of its differences; the least of these over i is multiplied by the number of i (Bonferroni). The
+    hypothesis that every i is below one of its j has the least p of each i, multiplied by the number of its j; the
+    greatest over i is used. `family` is the number of such comparisons in one table.
 
     Args:
-        meets: (ones, others) bool; by default all meet.
-        families: a label a problem; bootstrap, intervals and signs are then of whole families.
+        meets: (ones, others) bool, which of them are compared; by default all.
+        families: A label per problem. Bootstrap, intervals and signs then use whole families.
 
     Raises:
-        UserError: a side is empty, one meets none, or the numbers of problems differ.
+        UserError: A side is empty, one is compared with none, or the numbers of problems differ.
     """
     first, second = ([finite("values", table).mean(axis=1) for table in side] for side in (ones, others))
     if not first or not second or len({means.shape for means in (*first, *second)}) != 1:
-        raise UserError("ones and others are refused: each needs one matrix at least, and all the same problems")
+        raise UserError(
+            "ones and others do not fit together",
+            argument="ones",
+            accepted="at least one matrix each, all of the same problems",
+        )
     met = np.ones((len(first), len(second)), bool) if meets is None else np.asarray(meets, bool)
     if met.shape != (len(first), len(second)) or not met.any(axis=1).all():
-        raise UserError("meets is refused: (ones, others), and each of the ones has to meet one of the others")
+        raise UserError(
+            f"meets has shape {met.shape}, or compares one of the ones with nothing",
+            argument="meets",
+            accepted=f"booleans of shape ({len(first)}, {len(second)}), at least one true in each row",
+        )
     d = np.array([[a - b for b in second] for a in first])  # (ones, others, problems)
     per_lead = simultaneous_level([by_family(row, families, float(row.mean())) for row in d[met]], level)
     low, high = np.full(met.shape, np.inf), np.full(met.shape, np.inf)
@@ -74,7 +82,7 @@ def best_difference(
     winner = int(leads.min(axis=1).argmax())
     other = int(leads[winner].argmin())
     mean = float(leads[winner, other])
-    d = np.array([[by_family(row, families) for row in rows] for rows in d])  # whose signs are flipped
+    d = np.array([[by_family(row, families) for row in rows] for rows in d])  # the numbers whose signs are flipped
     if mean > 0:
         p = len(first) * min(_least_certain(d[i, met[i]], family) for i in range(len(first)))
     else:
@@ -85,11 +93,11 @@ def best_difference(
 
 
 def simultaneous_level(differences: ArrayLike, level: float = 0.95, draws: int = DRAWS, seed: int = 0) -> float:
-    """Return the level that each of several intervals needs so that all of them hold with chance `level`.
+    """Return the level that each of several intervals needs so that all of them hold jointly with probability `level`.
 
-    `differences` is (contrasts, problems). The greatest |t| of all contrasts is drawn by a Gaussian multiplier
-    bootstrap over problems (Chernozhukov, Chetverikov and Kato, 2013), so that contrasts which move together cost
-    little; the level is never above Bonferroni's, nor below `level`.
+    `differences` is (contrasts, problems). The distribution of the greatest |t| of all contrasts is estimated by a
+    Gaussian multiplier bootstrap over problems (Chernozhukov, Chetverikov and Kato, 2013), so correlated contrasts cost
+    little. The result is at most Bonferroni's level, and at least `level`.
     """
     from scipy.stats import norm
 
@@ -105,7 +113,7 @@ def simultaneous_level(differences: ArrayLike, level: float = 0.95, draws: int =
 
 
 def _least_certain(rows: np.ndarray, family: int) -> float:
-    """Return the greatest p of several differences, 1 where one of them is not above zero."""
+    """Return the greatest p of several differences; 1 if one of them is not above zero."""
     if (rows.mean(axis=1) <= 0).any():
         return 1.0
     return max(sign_flip_p(row, family=family) for row in rows)

@@ -1,4 +1,4 @@
-"""What a training scores by how its checkpoint is chosen: the last one, or the one that scores best."""
+"""Compute the score of a training by how its checkpoint is chosen: the last one, or the one that scores best."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ LAST, SPLITS = 5, 2000
 class Choice:
     """Scores of a training that was validated `validations` times, as fractions.
 
-    `best` is the largest of all, at the validation `at`; `elsewhere` is what is scored on problems other than those by
-    which the best was chosen. `best - elsewhere` is what choosing on the test set is worth.
+    `best` is the largest of all, at the validation `at`. `elsewhere` is the score of a checkpoint on other problems
+    than those by which it was chosen. So `best - elsewhere` measures the optimism of choosing on the test set.
     """
 
     last: float
@@ -29,16 +29,17 @@ class Choice:
 
 
 def choice(scores: ArrayLike, last: int = LAST, splits: int = SPLITS, seed: int = 0) -> Choice:
-    """Compare the ways to choose among validations of one training, `scores` being (validations, problems), in order.
+    """Compare the ways to choose among validations of one training. `scores` is (validations, problems), in order.
 
-    `elsewhere`: the problems are split in halves at random, the best validation on one half is scored on the other,
-    and that is averaged over `splits` splits. Of equal validations the earliest is the best. NaN for one problem.
+    For `elsewhere`, the problems are split into random halves, the validation that is best on one half is scored on the
+    other, and the result is averaged over `splits` splits. The earliest of equally good validations is the best. It is
+    NaN for one problem.
 
     Raises:
-        UserError: a score is not finite, or `scores` is no such matrix.
+        UserError: A score is not finite, or `scores` is not such a matrix.
 
-    >>> found = choice([[0, 0], [1, 0], [0, 1]], last=2)
-    >>> found.best, found.last_mean, found.elsewhere
+    >>> chosen = choice([[0, 0], [1, 0], [0, 1]], last=2)
+    >>> chosen.best, chosen.last_mean, chosen.elsewhere
     (0.5, 0.5, 0.0)
     """
     x = finite("scores", scores)

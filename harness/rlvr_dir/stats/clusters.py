@@ -1,4 +1,4 @@
-"""Error bars over the seeds of trainings."""
+"""Compute error bars over the seeds of trainings."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -13,16 +13,17 @@ from rlvr_dir.stats.families import Labels, by_family
 from rlvr_dir.stats.paired import PairedDifference, difference_error, families_of, in_one, with_signs
 from rlvr_dir.stats.tables import mean_interval
 
-Runs = Mapping[Any, ArrayLike]  # of one benchmark, by seed of the training: (problems, samples)
+Runs = Mapping[Any, ArrayLike]  # scores of one benchmark by the seed of the training: (problems, samples)
 
 
 def score_over_runs(
     benchmarks: Sequence[Runs], level: float = 0.95, families: Sequence[Labels | None] | None = None
 ) -> PairedDifference:
-    """Return a score as a mean over trainings and benchmarks, its interval for other problems and seeds; `p` is void.
+    """Return a score as a mean over trainings and benchmarks, with its interval for other problems and seeds.
 
-    It is at least `score_interval`, of several benchmarks the `mean_interval` of theirs, which hold near 0 and 1; of
-    one training it is that one. `families` has the labels of each benchmark.
+    `p` is not defined. The interval is at least as wide as `score_interval`, or for several benchmarks as the
+    `mean_interval` of theirs, which are accurate near 0 and 1. For one training it is exactly that. `families` has the
+    labels of each benchmark.
     """
     labels = families or [None] * len(benchmarks)
     tables = [_table(runs, list(runs)) for runs in benchmarks]
@@ -44,19 +45,20 @@ def difference_over_runs(
     families: Sequence[Labels | None] | None = None,
     other_seeds: tuple[float, float] | None = None,
 ) -> PairedDifference:
-    """Subtract what other trainings scored on the same problems, as a mean over benchmarks.
+    """Subtract the scores of other trainings on the same problems, as a mean over benchmarks.
 
-    Interval and p are for other problems and other seeds of the training, and the only ones that trainings have:
-    reports, summaries and `compare` call this. Paired by problem, and by seed where both have the same seeds; else all
-    seeds count on either side, and where one side has a single seed, the other's tell how much seeds differ. A base,
-    which was sampled once, is the same of every seed; its samples count once. The error has a part over problems
-    (`difference_error`) and one over seeds, put together by `combined`, each with its own degrees of freedom; the noise
-    of the samples counts in both. p is at least the sign-flip test's over problems. `families` has the labels of each
-    benchmark.
+    This is the only function for intervals and p over other problems and other seeds of a training; reports, summaries
+    and `compare` use it. Scores are paired by problem, and by seed if both sides have the same seeds. Otherwise all
+    seeds of both sides are used, and if one side has a single seed, the variation between seeds is taken from the other
+    side. A base was sampled once and is the same for every seed, so its samples count once. The error has a part over
+    problems (`difference_error`) and one over seeds, which `combined` adds, each with its own degrees of freedom. The
+    sampling noise is part of both. p is at least that of the sign-flip test over problems. `families` has the labels of
+    each benchmark.
 
-    A seed on each side says nothing of others: what is seen depends on the gain plus the difference of these two seeds
-    alone. Then `other_seeds` may be the error that other trainings give, with its degrees of freedom (`borrowed_error`
-    of `trainings.py`); without it interval and p are over problems, of these two models (`seeds` is False).
+    With one seed on each side, the data say nothing about other seeds: the result is the gain plus the difference
+    between these two seeds. Then `other_seeds` may be the error that other trainings show, with its degrees of freedom
+    (`borrowed_error` of `trainings.py`). Without it, interval and p are over problems only, for these two models
+    (`seeds` is False).
     """
     labels = families or [None] * len(benchmarks)
     paired = paired_seeds(benchmarks)
@@ -79,7 +81,7 @@ def difference_over_runs(
 
 
 def paired_seeds(benchmarks: Sequence[tuple[Runs, Runs]]) -> list[Hashable]:
-    """Return the seeds by which `difference_over_runs` pairs: those of both sides, where these have the same ones."""
+    """Return the seeds by which `difference_over_runs` pairs: those of both sides, if these have the same ones."""
     first = list(benchmarks[0][0])
     return first if all(set(runs) == set(first) for pair in benchmarks for runs in pair) else []
 
@@ -91,10 +93,10 @@ def _crossed(
     families: Sequence[Labels | None],
     samples: int | None = None,
 ) -> PairedDifference:
-    """Return a mean over `problems`, means over seeds, (problems,) each, with its error over these and over seeds.
+    """Return a mean over `problems`, means over seeds, (problems,) each, with its error over problems and over seeds.
 
-    `seeds` are errors with their degrees of freedom: one of a score and of a difference that is paired by seed, two of
-    the difference of trainings with seeds of their own. `samples` is that of a difference of shares.
+    `seeds` are errors with their degrees of freedom: one for a score or for a difference that is paired by seed, two
+    for the difference of trainings with different seeds. `samples` is given for a difference of shares.
     """
     mean = float(np.mean([problem.mean() for problem in problems]))
     if samples is None:
@@ -110,7 +112,7 @@ def _crossed(
 
 
 def _samples(runs: Sequence[ArrayLike]) -> int:
-    """Return the samples of all runs; those of a base, which are the same of every seed, count once."""
+    """Return the samples of all runs. Those of a base, which are the same for every seed, count once."""
     first, *others = map(np.asarray, runs)
     once = all(np.array_equal(first, other) for other in others)
     return first.shape[1] if once else sum(np.shape(run)[1] for run in runs)

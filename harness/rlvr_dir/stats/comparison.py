@@ -1,4 +1,4 @@
-"""Families of paired comparisons, where alone Holm's correction is applied."""
+"""Define sets of paired comparisons. Holm's correction is applied only here, over one set."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ from rlvr_dir.stats.tables import holm
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """One side of a comparison: what one setting scored on one benchmark.
+    """One side of a comparison: the scores of one setting on one benchmark.
 
     `values` has a row for each of `units`, which are problems or seeds of a training: (units, samples), or (units,).
-    `seeds` are those of the noise, where `values` holds samples. `families` has the family of each problem, where the
-    benchmark names them.
+    `seeds` are the sampling seeds if `values` contains samples. `families` has the family of each problem if the
+    benchmark defines them.
     """
 
     label: str
@@ -33,12 +33,12 @@ class Scores:
 
     @property
     def benchmark(self) -> str:
-        """Return the benchmark as tables have it."""
+        """Return the benchmark's name as in tables."""
         return self.task
 
     @property
     def samples(self) -> int:
-        """Return the number of samples a unit."""
+        """Return the number of samples per unit."""
         return self.values.shape[1] if self.values.ndim == 2 else 1
 
     @property
@@ -53,27 +53,28 @@ class Scores:
 
     @property
     def standard_error(self) -> float:
-        """Return the standard error of `avg` over units; NaN for one of them."""
+        """Return the standard error of `avg` over units; NaN for a single unit."""
         return mean_error(self.values, self.families)[0]
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval of `avg` over units: `score_interval` of samples, else by t; NaN for one unit."""
+        """Return the 95 % interval of `avg` over units: `score_interval` if these are samples, otherwise by t; NaN for
+        one unit."""
         if self.values.ndim == 2:
             return score_interval(self.values, families=self.families)
         error, df = mean_error(self.values, self.families)
         return t_interval(self.avg, error, df + 1)
 
     def minus(self, other: "Scores", family: int = 1) -> PairedDifference:
-        """Return the difference to another setting's on the same units, in a table of `family` comparisons.
+        """Return the difference from another setting on the same units, in a table of `family` comparisons.
 
         Raises:
-            UserError: the units differ, or are of other families.
+            UserError: The units or their families differ.
         """
         if (self.task, self.units) != (other.task, other.units):
             raise UserError(
-                f"{self.label} on {self.task} and {other.label} on {other.task} differ in their problems; "
-                "a paired difference needs the same"
+                f"{self.label} on {self.task} and {other.label} on {other.task} have different problems",
+                accepted="the same problems in both, for a paired difference",
             )
         families = common_families([self.families, other.families])
         return paired_difference(self.values, other.values, family=family, families=families)
@@ -81,11 +82,12 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunScores(Scores):
-    """What trainings of one method scored on one benchmark: `units` are their seeds, `values` a score for each.
+    """Scores of one method's trainings on one benchmark: `units` are their seeds, `values` a score for each.
 
-    `runs` has the scores of each seed by problem, (problems, samples), where they were kept; else there is no interval.
-    `families` are those of the problems. `seed_spread` is by how much a seed changes such a score, as other trainings
-    show it (`trainings.seed_spread`); None of a base, which has no seeds, and where nothing shows it.
+    `runs` has the scores of each seed by problem, (problems, samples), if they were kept; otherwise there is no
+    interval. `families` are those of the problems. `seed_spread` is how much a seed changes such a score, as measured
+    on other trainings (`trainings.seed_spread`). It is None for a base, which has no seeds, and if no training measures
+    it.
     """
 
     runs: Mapping[Hashable, np.ndarray] = field(default_factory=dict)
@@ -93,24 +95,24 @@ class RunScores(Scores):
 
     @property
     def benchmark(self) -> str:
-        """Return the task, as a setting of decodings says where only some of its problems were asked."""
+        """Return the task's name, with the part of its problems that was used, if not all."""
         return self.task
 
     @property
     def by_unit(self) -> np.ndarray:
-        """Return the mean of each problem over seeds, where it was kept."""
+        """Return the mean over seeds of each problem, if these were kept."""
         return np.mean([x.mean(axis=1) for x in self.runs.values()], axis=0) if self.runs else self.values
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval of `avg` over problems and seeds: `score_over_runs`."""
+        """Return the 95 % interval of `avg` over problems and seeds, by `score_over_runs`."""
         if not self.runs:
             return UNKNOWN
         score = score_over_runs([self.runs], families=[self.families])
         return score.low, score.high
 
     def minus(self, other: Scores, family: int = 1) -> PairedDifference:
-        """Return the difference to other trainings', or to a base's: `difference_over_runs`."""
+        """Return the difference from other trainings, or from a base, by `difference_over_runs`."""
         other_runs = other.runs if isinstance(other, RunScores) else {}
         if self.runs and other_runs and len({len(x) for x in (*self.runs.values(), *other_runs.values())}) == 1:
             families = [common_families([self.families, other.families])]
@@ -122,11 +124,11 @@ class RunScores(Scores):
 
 
 def borrowed_error(pairs: Sequence[tuple[Scores, Scores]]) -> tuple[float, float] | None:
-    """Return the error over seeds of a mean over benchmarks of differences of single trainings, as others show it.
+    """Return the error over seeds of a mean over benchmarks of differences of single trainings, from other trainings.
 
-    The root of the summed squares of both sides' `seed_spread`: sqrt(2) s of two trainings, s of one and its base. A
-    seed is taken to do the same on every benchmark, and the fewest degrees of freedom count. None where a benchmark has
-    no training of several seeds.
+    It is the root of the summed squares of both sides' `seed_spread`: sqrt(2) s for two trainings, s for a training and
+    its base. A seed is assumed to have the same effect on every benchmark, and the fewest degrees of freedom are used.
+    The result is None if a benchmark has no training with several seeds.
     """
     by_pair = [[spread for side in pair if (spread := getattr(side, "seed_spread", None))] for pair in pairs]
     if not by_pair or not all(by_pair):
@@ -140,7 +142,7 @@ S = TypeVar("S", bound=Scores)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison(Generic[S]):
-    """`result` minus `reference` on the same units of one benchmark; `holm_p` is corrected over its family."""
+    """Store `result` minus `reference` on the same units of one benchmark; `holm_p` is corrected over the whole set."""
 
     result: S
     reference: S
@@ -154,21 +156,22 @@ class Comparison(Generic[S]):
 
     @property
     def nothing_differs(self) -> bool:
-        """Return whether every unit scored the same on both sides."""
+        """Return whether all units scored the same on both sides."""
         return self.difference.n > 1 and np.array_equal(self.result.by_unit, self.reference.by_unit)
 
     @property
     def p_text(self) -> str:
-        """Return p as it is printed; empty where it is not known."""
+        """Return p as text; empty if it is not known."""
         return p_value(self.difference.p, self.difference.at_most)
 
     @property
     def holm_text(self) -> str:
-        """Return the corrected p as it is printed; of a p that is a bound it is a bound, too."""
+        """Return the corrected p as text; if p is a bound, so is this."""
         return p_value(self.holm_p, self.difference.at_most)
 
     def facts(self) -> dict[str, Any]:
-        """Return what is compared with what, and the numbers, as plain values; what one unit does not tell is None."""
+        """Return what is compared and the numbers as plain values. Numbers that a single unit cannot determine are
+        None."""
         d = self.difference
         return {
             "task": self.task,
@@ -190,10 +193,10 @@ class Comparison(Generic[S]):
 def family(pairs: Iterable[tuple[S, S]]) -> list[Comparison[S]]:
     """Compare the first of each pair with the second, and correct the p values over all pairs by Holm's method.
 
-    Whatever is printed in one table, or picked from, belongs into one family.
+    All comparisons that are printed in one table, or from which one is selected, belong in one call.
 
     Raises:
-        UserError: the two of a pair are of different benchmarks, problems or seeds.
+        UserError: The two of a pair have different benchmarks, problems or seeds.
     """
     rows = list(pairs)
     differences = [result.minus(reference, len(rows)) for result, reference in rows]

@@ -1,4 +1,4 @@
-"""With how many samples one model's Pass@k is first above another's, that is below it with a single sample."""
+"""Find the number of samples k from which one model's Pass@k exceeds that of another, better at a single sample."""
 
 from dataclasses import dataclass
 
@@ -15,11 +15,11 @@ from rlvr_dir.stats.passk import pass_at_k_per_problem
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Hold where Pass@k of one model is above that of another, of the k up to `n`, the samples that both have.
+    """Where Pass@k of one model exceeds that of another, for k up to `n`, the number of samples that both have.
 
-    `k` is the first at which a lower bound of the difference is above 0, where these bounds hold for all k together;
-    `estimate` the first at which the difference itself is, which chance alone brings about more often than not. None
-    where there is no such k up to `n`.
+    `k` is the first at which the lower bound of the difference is above 0; these bounds hold jointly for all k.
+    `estimate` is the first k at which the difference itself is above 0, which happens by chance more often than not.
+    Each is None if there is no such k up to `n`.
     """
 
     k: int | None
@@ -30,14 +30,14 @@ class Crossing:
 def crossing(above: ArrayLike, below: ArrayLike, level: float = 0.95, families: Labels | None = None) -> Crossing:
     """Return the first k* at which the model `above` solves more problems in k samples than the model `below`.
 
-    Both are (problems, samples) of 0 and 1 on the same problems; Pass@k is the unbiased estimate for every k up to the
-    smaller number of samples. k* = 1 says that `above` is ahead with one sample already. The lower bounds are those of
-    t intervals over problems (`difference_error`) of the level at which all of them hold with chance `level`
-    (`simultaneous_level`): so of two models that are equally good at every k none is named in 1 - `level` of cases.
-    With `families`, a label a problem, bounds and bootstrap are of these.
+    Both are (problems, samples) of 0 and 1 on the same problems. Pass@k is the unbiased estimate for every k up to the
+    smaller number of samples. k* = 1 means that `above` is ahead with a single sample. The lower bounds come from t
+    intervals over problems (`difference_error`), at the level at which all of them hold jointly with probability
+    `level` (`simultaneous_level`). So if two models are equally good at every k, no k is returned with probability
+    `level`. With `families`, a label per problem, bounds and bootstrap use these.
 
     Raises:
-        UserError: the numbers of problems differ, or what `pass_at_k` refuses.
+        UserError: The numbers of problems differ, or `pass_at_k` does not accept the matrices.
 
     >>> crossing([[1, 0], [0, 1]], [[1, 1], [0, 0]])
     Crossing(k=None, estimate=2, n=2)
@@ -50,12 +50,12 @@ def crossing(above: ArrayLike, below: ArrayLike, level: float = 0.95, families: 
     n = min(first.shape[1], other.shape[1])
     gaps = np.array([pass_at_k_per_problem(first, k) - pass_at_k_per_problem(other, k) for k in range(1, n + 1)])
     units = [by_family(gap, families, float(gap.mean())) for gap in gaps]
-    level_of_one = simultaneous_level(units, 2 * level - 1)  # of two sides, so that `level` is that of the lower ones
+    level_of_one = simultaneous_level(units, 2 * level - 1)  # two-sided level, so that the lower bounds have `level`
     low = [combined(float(gap.mean()), [difference_error([gap], n, [families])], level_of_one)[0] for gap in gaps]
     return Crossing(_first(np.array(low)), _first(gaps.mean(axis=1)), n)
 
 
 def _first(values: np.ndarray) -> int | None:
-    """Return the first k whose value is above zero, rounding aside; None where none is."""
+    """Return the first k whose value is above zero, up to rounding; None if there is none."""
     up = np.flatnonzero(values > 1e-12)
     return int(up[0]) + 1 if up.size else None

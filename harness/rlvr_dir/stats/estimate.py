@@ -1,4 +1,4 @@
-"""A number with its 95 % interval, and the one way in which both are printed.
+"""Define a number with its 95 % interval, and how both are printed.
 
 >>> Estimate(0.5542, 0.441, 0.667).text(2)
 '55.42 [44.10, 66.70]'
@@ -12,9 +12,9 @@ from rlvr_dir.markdown import interval
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and its 95 % interval; None where it, or the interval, is not known.
+    """A number and its 95 % interval; None if it, or the interval, is not known.
 
-    One that has a `low` and no `high` has a lower bound alone, which is printed as `≥ 3.20`.
+    With a `low` and no `high` there is only a lower bound, which is printed as `≥ 3.20`.
     """
 
     value: float | None
@@ -27,11 +27,11 @@ class Estimate:
             object.__setattr__(self, name, float(number) if number is not None and isfinite(number) else None)
 
     def number(self, digits: int = 2, *, unit: float = 100.0, sign: bool = False) -> str:
-        """Write the number, times `unit`; a dash where it is not known."""
+        """Return the number, times `unit`, as text; a dash if it is not known."""
         return "–" if self.value is None else f"{unit * self.value:{'+' if sign else ''}.{digits}f}"
 
     def interval(self, digits: int = 2, *, unit: float = 100.0, sign: bool = False) -> str:
-        """Write the interval, `[44.10, 66.70]`, or the lower bound; nothing where it is not known."""
+        """Return the interval, `[44.10, 66.70]`, or the lower bound, as text; empty if it is not known."""
         if self.low is not None and self.high is None:
             return f"≥ {unit * self.low:{'+' if sign else ''}.{digits}f}"
         if self.low is None or self.high is None:
@@ -39,15 +39,16 @@ class Estimate:
         return interval(self.low, self.high, digits, sign=sign, unit=unit)
 
     def text(self, digits: int = 2, *, unit: float = 100.0, sign: bool = False) -> str:
-        """Write both."""
+        """Return both as text."""
         kwargs = {"unit": unit, "sign": sign}
         return f"{self.number(digits, **kwargs)} {self.interval(digits, **kwargs)}".rstrip()
 
 
 def p_value(p: float, at_most: bool = False) -> str:
-    """Write a p value with three decimals; a smaller one as `< 0.001`, never 0.000; nothing where it is NaN.
+    """Return a p value with three decimals; a smaller one as `< 0.001`, never 0.000; an empty text for NaN.
 
-    `at_most` marks one that is the least that a test by random signs can tell, before or after a correction: `≤ 0.012`.
+    `at_most` means that p is the least value that a test with random signs can return, before or after a correction: it
+    is written as `≤ 0.012`.
     """
     if p != p:
         return ""

@@ -1,7 +1,7 @@
-"""Families of problems: parts of one question, instances of one template, which are no independent evidence.
+"""Group problems into families, such as parts of one question or instances of one template, which are not independent.
 
-`families` is a label a problem wherever this room has it, None where each problem stands alone; a *family* of
-comparisons, which Holm corrects, is in `comparison.py`.
+In this package, `families` is a label per problem, or None if every problem is independent. A `family` of comparisons,
+over which Holm corrects, is something else: see `comparison.py`.
 
 >>> by_family([1.0, 0.0, 1.0, 1.0], ["a", "a", "b", "c"])
 array([0.75, 0.75, 0.75])
@@ -16,22 +16,22 @@ from numpy.typing import ArrayLike
 from rlvr_dir.errors import UserError
 
 Labels = Sequence[Hashable]
-FEW = 10  # families, below which tables say what an interval covers
+FEW = 10  # with fewer families, tables add a note about the interval
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Families:
-    """Hold which family each problem is of, (problems,), and how many problems each family has, (families,)."""
+    """The family of each problem, (problems,), and the number of problems in each family, (families,)."""
 
     codes: np.ndarray
     sizes: np.ndarray
 
     @classmethod
     def of(cls, labels: Labels, problems: int) -> "Families":
-        """Number the labels of so many problems, in the order in which they come.
+        """Number the labels of the problems in the order of their first appearance.
 
         Raises:
-            UserError: there is not one label a problem.
+            UserError: The number of labels is not that of the problems.
         """
         if len(labels) != problems:
             raise UserError(f"families has {len(labels)} labels", accepted=f"one for each of the {problems} problems")
@@ -41,16 +41,16 @@ class Families:
 
     @property
     def effective(self) -> float:
-        """Return how many families of one size would be as uncertain, n^2 / sum n_g^2 (Kish, 1965)."""
+        """Return the number of families of equal size that would be as uncertain, n^2 / sum n_g^2 (Kish, 1965)."""
         return float(self.sizes.sum() ** 2 / np.square(self.sizes).sum())
 
     @property
     def degrees(self) -> float:
-        """Return the degrees of freedom of a mean's CR2 variance, by Bell and McCaffrey (2002); 0 of one family.
+        """Return the degrees of freedom of a mean's CR2 variance, by Bell and McCaffrey (2002); 0 for one family.
 
-        They are Satterthwaite's where problems vary alike and independently: tr(B)^2 / tr(B^2), B the Gram matrix of
-        the families' parts of the variance. With f_g = n_g / n and u_g = n_g f_g / (1 - f_g) that is
-        n^2 / (sum n_g^2 + (sum u_g)^2 - sum u_g^2): G - 1 for G families of one size.
+        They are Satterthwaite's for problems with equal, independent variation: tr(B)^2 / tr(B^2), where B is the Gram
+        matrix of the families' parts of the variance. With f_g = n_g / n and u_g = n_g f_g / (1 - f_g) that is n^2 /
+        (sum n_g^2 + (sum u_g)^2 - sum u_g^2), which is G - 1 for G families of equal size.
         """
         if self.sizes.size < 2:
             return 0.0
@@ -63,11 +63,11 @@ class Families:
         return np.bincount(self.codes, weights=np.asarray(values, dtype=float))
 
     def error(self, values: np.ndarray) -> float:
-        """Return the CR2 standard error of the mean of values, (problems,); NaN of one family.
+        """Return the CR2 standard error of the mean of values, (problems,); NaN for one family.
 
-        The root of sum_g (sum of g's residuals)^2 / (1 - n_g / n) / n^2: the sandwich of families, each residual
-        enlarged so that it is unbiased where problems are independent (Bell and McCaffrey, 2002; Pustejovsky and
-        Tipton, 2018). Of families of one problem it is sd / sqrt(n).
+        It is the root of sum_g (sum of g's residuals)^2 / (1 - n_g / n) / n^2: the sandwich estimator over families,
+        with each residual enlarged so that it is unbiased for independent problems (Bell and McCaffrey, 2002;
+        Pustejovsky and Tipton, 2018). If every family has one problem it is sd / sqrt(n).
         """
         if self.sizes.size < 2:
             return float("nan")
@@ -77,10 +77,11 @@ class Families:
 
 
 def by_family(values: ArrayLike, families: Labels | None, centre: float = 0.0) -> np.ndarray:
-    """Return a number a family whose mean over families is that of the values over problems, (families,).
+    """Return one number per family whose mean over families is that of the values over problems, (families,).
 
-    centre + G / n times the sum over the family of (value - centre), of G families and n problems. About 0 these are
-    what signs are flipped of; about the mean, the families' residuals. Without families the values as they are.
+    It is centre + G / n times the sum over the family of (value - centre), for G families and n problems. About 0 these
+    are the numbers whose signs are flipped; about the mean, they are the families' residuals. Without families the
+    values are unchanged.
     """
     x = np.asarray(values, dtype=float)
     if families is None:
@@ -90,7 +91,7 @@ def by_family(values: ArrayLike, families: Labels | None, centre: float = 0.0) -
 
 
 def unseen(n: int) -> float:
-    """Return the share of problems up to which an effect may be there though none of n shows it: 1 - 0.025^(1/n).
+    """Return the largest share of problems with an effect that n problems may all miss: 1 - 0.025^(1/n).
 
     >>> round(unseen(30), 3)
     0.116
@@ -99,10 +100,10 @@ def unseen(n: int) -> float:
 
 
 def common_families(labels: Iterable[tuple[Hashable, ...] | None]) -> tuple[Hashable, ...] | None:
-    """Return the labels that several tables of the same problems have; those that name none do not count.
+    """Return the labels that several tables of the same problems have in common. Tables without labels are ignored.
 
     Raises:
-        UserError: two name other families.
+        UserError: Two tables have different families.
     """
     different = dict.fromkeys(families for families in labels if families is not None)
     if len(different) > 1:
@@ -111,5 +112,5 @@ def common_families(labels: Iterable[tuple[Hashable, ...] | None]) -> tuple[Hash
 
 
 def count_families(families: Labels | None) -> int:
-    """Return how many families there are; 0 where none are named."""
+    """Return the number of families; 0 if none are given."""
     return len(set(families or ()))

@@ -1,4 +1,4 @@
-"""Maj@k: how often the commonest of k answers is the right one."""
+"""Compute Maj@k: how often the most frequent of k answers is right."""
 
 from collections.abc import Hashable, Sequence
 from itertools import combinations
@@ -20,21 +20,21 @@ def maj_at_k(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> float:
-    """Return the mean over problems of the chance that a majority vote of k samples is right.
+    """Return the mean over problems of the probability that a majority vote of k samples is right.
 
-    Equal answers vote together; None (no answer) does not vote, and a vote nobody takes part in is wrong. A tie is
-    broken at random: its winners share the point. With k = n there is one vote a problem; for smaller k, all subsets
-    of k samples where these are no more than `draws`, else so many from a fixed seed.
+    Equal answers vote together. None (no answer) does not vote, and a vote without voters is wrong. A tie is broken at
+    random, so its winners share the point. With k = n there is one vote per problem. For smaller k, all subsets of k
+    samples are used if there are at most `draws`, otherwise that many random ones from a fixed seed.
 
     Args:
         answers: (problems, samples) answers, as comparable text or classes.
         correct: (problems, samples) whether each is right.
-        k: votes; default all samples.
-        draws: subsets a problem when k is smaller than the number of samples.
-        seed: of the subsets.
+        k: The number of votes; by default all samples.
+        draws: Subsets per problem when k is smaller than the number of samples.
+        seed: The seed of the subsets.
 
     Raises:
-        UserError: shapes differ, a problem has another number of samples, or k is out of range.
+        UserError: The shapes differ, a problem has another number of samples, or k is out of range.
 
     >>> maj_at_k([["7", "7", "3"], ["1", "2", None]], [[1, 1, 0], [1, 0, 0]])
     0.75
@@ -52,9 +52,9 @@ def maj_at_k(
 def maj_at_k_per_problem(
     votes: ArrayLike, correct: ArrayLike, k: int, *, draws: int = DRAWS, seed: int = 0
 ) -> np.ndarray:
-    """Return what `maj_at_k` is the mean of, one number a problem, of answers that are numbered from 0 (-1: none).
+    """Return the values whose mean is `maj_at_k`, one per problem, for answers that are numbered from 0 (-1: none).
 
-    `votes` and `correct` are (problems, samples). An answer is right where any of its samples is.
+    `votes` and `correct` are (problems, samples). An answer is right if any of its samples is.
     """
     table, right = np.asarray(votes, dtype=np.int64), np.asarray(correct, dtype=bool)
     problems, n = table.shape

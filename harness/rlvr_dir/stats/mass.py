@@ -1,7 +1,7 @@
-"""Shares of a mass that tokens carry (of divergence, of energy), and parts of a gain, with intervals over problems.
+"""Compute shares of a total (of divergence, of energy) that some tokens carry, and parts of a gain, with intervals.
 
-The tokens of one problem are no independent evidence, and a mass has no number of trials: all intervals here come from
-leaving out each problem in turn, and `python -m benchmarks.mass` says what they cover.
+The tokens of one problem are not independent, and a sum of divergence has no number of trials. So all intervals in this
+module come from leaving out each problem in turn. `python -m benchmarks.mass` measures their coverage.
 """
 
 import numpy as np
@@ -12,15 +12,15 @@ from rlvr_dir.stats.families import Families, Labels
 from rlvr_dir.stats.paired import difference_error, mean_difference
 from rlvr_dir.stats.shares import log_odds_interval, of_problems, t_quantile, variance_without_each
 
-ROUNDING = 1e-24  # of a variance of shares that are all the same
+ROUNDING = 1e-24  # variance of equal shares, by rounding
 
 
 def mass_share(part: ArrayLike, whole: ArrayLike) -> Estimate:
-    """Return the sum of `part` over that of `whole`, each (problems,) and part of whole, with an interval.
+    """Return the sum of `part` over that of `whole`, each (problems,), with an interval over problems.
 
-    A ratio of two means: its log odds have a t interval, with the variance by leaving out each of the n problems that
-    have a mass. Unlike `token_share` it has no floor of so many independent tokens. Of no mass there is none; a share
-    of 0 or 1 has no interval, nor has that of a single problem.
+    It is a ratio of two means. Its log odds have a t interval, with the variance from leaving out each of the n
+    problems with a positive whole. Unlike `token_share`, its variance has no lower bound from independent tokens. The
+    result is empty if the whole is 0. A share of 0 or 1 has no interval, nor has one from a single problem.
 
     >>> mass_share([1, 2, 3], [4, 4, 4]).text(1)
     '50.0 [7.7, 92.3]'
@@ -36,16 +36,16 @@ def mass_share(part: ArrayLike, whole: ArrayLike) -> Estimate:
 
 
 def least_share(values: ArrayLike, problems: ArrayLike, share: float) -> Estimate:
-    """Return the least share of tokens that holds a `share` of all their mass: those with the largest values.
+    """Return the smallest share of tokens that contains a `share` of the total: those with the largest values.
 
-    With t the value of the last token that is needed, a token x adds [x >= t] - (x [x >= t] - share x) / t to it (the
-    part of the last token counts as a part): the mean of these is the share, and leaving out each problem gives its
-    variance. Where no token has any mass there is none.
+    With t the value of the last token that is needed, a token x contributes [x >= t] - (x [x >= t] - share x) / t (the
+    part of the last token counts as a part). The mean of these is the share, and leaving out each problem gives its
+    variance. The result is empty if all values are 0.
 
     Args:
-        values: (tokens,) from 0 on.
+        values: (tokens,) numbers from 0 on.
         problems: (tokens,) a number from 0 on for each token's problem.
-        share: of the mass, between 0 and 1.
+        share: The share of the total, between 0 and 1.
 
     >>> least_share([8, 1, 1, 6, 0, 0], [0, 0, 0, 1, 1, 1], 0.5).number(1)
     '16.7'
@@ -64,16 +64,16 @@ def least_share(values: ArrayLike, problems: ArrayLike, share: float) -> Estimat
 def gain_parts(
     base: tuple[ArrayLike, ArrayLike], rl: tuple[ArrayLike, ArrayLike], families: Labels | None = None
 ) -> tuple[Estimate, Estimate]:
-    """Split a gain into more answers, and more right ones among the answers; the two add up to it.
+    """Split a gain into more answers, and a larger share of right ones among the answers. The two add up to the gain.
 
-    With a the share of responses that hold an answer and q the share of right ones among these, Avg is a q, and the
-    gain is (a1 - a0) (q0 + q1) / 2 + (q1 - q0) (a0 + a1) / 2, in which either part counts at the mean of the other
-    (Kitagawa, 1955). Where a side has no answer, q is taken as the other's. t intervals, by leaving out each problem;
-    none where nothing differs between problems.
+    With a the share of responses that contain an answer and q the share of right ones among these, Avg is a q. The gain
+    is (a1 - a0) (q0 + q1) / 2 + (q1 - q0) (a0 + a1) / 2, in which either part is evaluated at the mean of the other
+    (Kitagawa, 1955). If a side has no answer, its q is set to the other's. The t intervals come from leaving out each
+    problem. There are none if all problems are equal.
 
     Args:
         base, rl: (answered, right), (problems,) shares of samples each, of the same problems.
-        families: a label a problem; then each family is left out.
+        families: A label per problem; then each family is left out instead.
 
     >>> more, better = gain_parts(([0.5, 0.5], [0.4, 0.4]), ([1.0, 1.0], [0.8, 0.8]))
     >>> round(more.value, 3), better.value
@@ -93,7 +93,7 @@ def gain_parts(
 
 
 def _parts(means: np.ndarray) -> tuple[float, float]:
-    """Return both parts of the gain, of the mean shares (base and RL, answered and right)."""
+    """Return both parts of the gain from the mean shares (base and RL, answered and right)."""
     (a0, right0), (a1, right1) = means.tolist()
     q0, q1 = right0 / a0 if a0 else None, right1 / a1 if a1 else None
     q0, q1 = (q1 if q0 is None else q0) or 0.0, (q0 if q1 is None else q1) or 0.0
@@ -103,12 +103,12 @@ def _parts(means: np.ndarray) -> tuple[float, float]:
 def share_of_gain(
     values: ArrayLike, base: ArrayLike, rl: ArrayLike, samples: int, families: Labels | None = None
 ) -> Estimate:
-    """Return how much of the gain from `base` to `rl` some `values` have, (problems,) each: 0 is base's, 1 RL's.
+    """Return how much of the gain from `base` to `rl` some `values` reach, (problems,) each: 0 is base, 1 RL.
 
-    Each is a share of so many `samples` by problem. A ratio of two mean differences, with a t interval of its linear
-    terms, whose error is `difference_error`: where few problems differ it is not 0. There is none where the gain's own
-    interval (`mean_difference`) is not above 0, since then it may be divided by anything. With `families`, a label a
-    problem, errors and degrees of freedom are of these.
+    Each is a share of `samples` samples by problem. The result is a ratio of two mean differences. It has a t interval
+    of its linear terms, with the error from `difference_error`, which is not 0 if few problems differ. The result is
+    empty unless the gain's own interval (`mean_difference`) is above 0, because otherwise the divisor could be
+    anything. With `families`, a label per problem, errors and degrees of freedom use these.
     """
     over, gain = np.subtract(values, base), np.subtract(rl, base)
     mean = float(gain.mean())

@@ -1,10 +1,10 @@
-"""The metrics of a benchmark: an entry of `METRICS` each, of one problem, and over problems.
+"""Define the metrics of a benchmark: each is an entry of `METRICS`, for one problem and over problems.
 
     values = benchmark_metrics([Responses(correct=[1, 0], n_tokens=[9, 30], n_replaced=[1, 2], n_changed=[0, 2]), ...])
 
-A new metric is one more entry: lm-eval's table and groups, results, MLflow and the names that a sweep accepts are made
-from the list, and `eval`'s table and the reports show those with a `column`. lm-eval aggregates the values of single
-problems itself; results and records go through `benchmark_metrics`.
+To add a metric, add an entry. lm-eval's table and groups, results, MLflow and the names that a sweep accepts are
+derived from the list, and `eval`'s table and the reports show metrics with a `column`. lm-eval aggregates the values of
+single problems itself; results and records use `benchmark_metrics`.
 """
 
 import math
@@ -17,9 +17,9 @@ from rlvr_dir.stats.passk import pass_at_k_per_problem
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """What is known of the responses to one problem, an entry a sample; what is None gives no metric.
+    """The responses to one problem, an entry per sample. Metrics that need a field that is None are left out.
 
-    `votes` are the answers for Maj@n, equal ones vote together, None does not vote.
+    `votes` are the answers for Maj@n. Equal answers vote together, and None does not vote.
     """
 
     correct: Sequence[bool] | None = None
@@ -42,12 +42,12 @@ Value = float | tuple[float, float]  # a ratio stays a pair (numerator, denomina
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric, and what a table has to know of it.
+    """A metric, and how tables show it.
 
-    `of` computes it from the responses to one problem; None where these do not tell it. A score has `ks`: which k it is
-    reported for, given n samples, and its name ends in `@k`; `of` then takes k as well. `unit` is 100 where it is a
-    fraction, which is printed in percent; more of a score is better, of a fact neither. `column` is its title in tables
-    and `digits` how many a report prints.
+    `of` computes it from the responses to one problem, and returns None if these are not sufficient. A score has `ks`,
+    the k for which it is reported given n samples, and its name ends in `@k`; `of` then takes k as well. `unit` is 100
+    for a fraction, which is printed in percent. A larger score is better; a fact is neither better nor worse. `column`
+    is its title in tables and `digits` the number of decimals in a report.
     """
 
     name: str
@@ -59,11 +59,11 @@ class Metric:
 
     @property
     def higher_is_better(self) -> bool | None:
-        """Return whether more of it is better; None of a fact, as lengths and shares are."""
+        """Return whether a larger value is better; None for facts such as lengths and shares."""
         return None if self.ks is None else True
 
     def names(self, n: int) -> list[str]:
-        """Return its names with n samples a problem."""
+        """Return its names for n samples per problem."""
         return [self.name] if self.ks is None else [f"{self.name}@{k}" for k in self.ks(n)]
 
     def values(self, responses: "Responses") -> dict[str, Value]:
@@ -77,7 +77,7 @@ class Metric:
 
 
 def _share(name: str) -> Callable[[Responses], float | None]:
-    """Return what computes the share of responses that have a flag."""
+    """Return a function that computes the share of responses that have a flag."""
 
     def of(responses: Responses) -> float | None:
         flags = getattr(responses, name)
@@ -87,7 +87,7 @@ def _share(name: str) -> Callable[[Responses], float | None]:
 
 
 def _of_tokens(name: str) -> Callable[[Responses], Value | None]:
-    """Return what computes the share of tokens of one kind, as (tokens of the kind, tokens)."""
+    """Return a function that counts the tokens of one kind: (tokens of the kind, tokens)."""
 
     def of(responses: Responses) -> Value | None:
         tokens = responses.n_tokens
@@ -97,7 +97,7 @@ def _of_tokens(name: str) -> Callable[[Responses], Value | None]:
 
 
 def _replaced_per_response(responses: Responses) -> Value | None:
-    """Sum the shares of flagged tokens of each response, over the responses: what the authors' script prints."""
+    """Sum the shares of flagged tokens of each response over the responses, as the authors' script does."""
     if responses.n_tokens is None:
         return None
     pairs = zip(responses.n_replaced or (), responses.n_tokens, strict=True)
@@ -140,12 +140,12 @@ COLUMNS = tuple(metric for metric in METRICS if metric.column)
 
 
 def problem_metrics(responses: Responses) -> dict[str, Value]:
-    """Return one problem's metrics, as fractions, under names that say how many samples were drawn."""
+    """Return one problem's metrics, as fractions. Their names contain the number of samples."""
     return {name: value for metric in METRICS for name, value in metric.values(responses).items()}
 
 
 def benchmark_metrics(problems: Sequence[Responses]) -> dict[str, float]:
-    """Return the metrics of a benchmark: the mean over problems; of ratios the sums, so that each token counts once."""
+    """Return the metrics of a benchmark: means over problems; ratios of sums, so that each token counts once."""
     every = [problem_metrics(problem) for problem in problems]
     metrics: dict[str, float] = {}
     for name in every[0] if every else ():
@@ -157,6 +157,7 @@ def benchmark_metrics(problems: Sequence[Responses]) -> dict[str, float]:
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> float:
-    """Return the sum of numerators over the sum of denominators: each token (or response) counts once; 0/0 is 0."""
+    """Return the sum of numerators over the sum of denominators, so that each token (or response) counts once; 0/0 is
+    0."""
     total = sum(pair[1] for pair in pairs)
     return sum(pair[0] for pair in pairs) / total if total else 0.0

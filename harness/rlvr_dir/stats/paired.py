@@ -1,4 +1,4 @@
-"""The difference of two configurations, paired by problem: most of the spread between problems cancels."""
+"""Compute the difference of two decodings, paired by problem, which cancels most of the spread between problems."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,19 +10,19 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.stats.errors import combined, finite, mean_error, satterthwaite
 from rlvr_dir.stats.families import Labels, by_family, count_families
 
-EXACT_UP_TO = 20  # problems whose difference is not zero: 2^20 sign patterns
+EXACT_UP_TO = 20  # problems with a non-zero difference: 2^20 sign patterns
 FLIPS = 10_000
 UNKNOWN = (float("nan"), float("nan"))
 
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """`mean` of a - b, its standard `error`, the interval (`low`, `high`) over problems, and `p`; of `n` problems.
+    """`mean` of a - b, its standard `error`, the interval (`low`, `high`) over problems, and `p`, for `n` problems.
 
-    `sampling` is the interval for these very problems: what other samples of them would give. NaN where none is known.
-    `at_most` says that p is the least that so many random sign patterns can tell: the true one may be smaller.
-    `families` is how many the problems come in, 0 where none are named. `seeds` tells of trainings whether interval
-    and p are over their seeds as well, or of these very models; None of what was not trained.
+    `sampling` is the interval for the same problems and other samples; NaN if it is not known. `at_most` means that p
+    is the least value that this number of random sign patterns can return, so the true p may be smaller. `families` is
+    the number of families of problems, 0 if none are given. `seeds` is True if interval and p also cover other seeds of
+    a training, False if they are for these models only, and None for decodings, which are not trained.
     """
 
     mean: float
@@ -38,7 +38,7 @@ class PairedDifference:
 
     @property
     def over(self) -> str:
-        """Describe what the interval and p are over."""
+        """Describe what the interval and p cover."""
         units = f"{self.families} families" if self.families else f"{self.n} problems"
         return units + {None: "", True: " and seeds", False: ", of these two models"}[self.seeds]
 
@@ -46,21 +46,23 @@ class PairedDifference:
 def paired_difference(
     a: ArrayLike, b: ArrayLike, level: float = 0.95, family: int = 1, families: Labels | None = None
 ) -> PairedDifference:
-    """Compare two configurations on the same problems, in the same order.
+    """Compare two decodings on the same problems, in the same order.
 
-    `a` and `b` are (problems, samples) matrices of numbers within 0 and 1, whose numbers of samples may differ: see
-    `mean_difference`, and `sampling_interval`. Or they are numbers of any units and scale, (problems,) or (problems,
-    samples); those have the t interval. p and interval agree in either case (`with_signs`). With `families`, a label a
-    problem, all but `sampling` is over these. `family` is how many comparisons stand in the table.
+    `a` and `b` are (problems, samples) matrices of numbers from 0 to 1, with possibly different numbers of samples: see
+    `mean_difference` and `sampling_interval`. They may also contain numbers of any unit and scale, as (problems,) or
+    (problems, samples); those have the t interval. p and interval agree in either case (`with_signs`). With `families`,
+    a label per problem, everything but `sampling` is over these. `family` is the number of comparisons in the table.
 
     Raises:
-        UserError: `a` and `b` differ in their number of problems, have none, or hold a number that is not finite; or
-            `families` has not one label a problem.
+        UserError: `a` and `b` have different numbers of problems, or none, or contain a number that is not finite; or
+            the number of labels in `families` is not that of the problems.
     """
     x, y = finite("a", a), finite("b", b)
     pa, pb = (table.mean(axis=1) if table.ndim == 2 else table for table in (x, y))
     if pa.shape != pb.shape or pa.ndim != 1 or not pa.size:
-        raise UserError(f"a has {pa.shape} and b has {pb.shape} problems; a paired difference needs the same problems")
+        raise UserError(
+            f"a has {pa.shape} and b has {pb.shape} problems", argument="a", accepted="the same problems in a and b"
+        )
     if x.ndim == y.ndim == 2 and min(x.min(), y.min()) >= 0 and max(x.max(), y.max()) <= 1:
         difference = mean_difference([pa - pb], min(x.shape[1], y.shape[1]), level, family, [families])
         return replace(difference, sampling=sampling_interval(x, y, level))
@@ -80,10 +82,10 @@ def mean_difference(
 ) -> PairedDifference:
     """Return the mean over benchmarks of differences of shares, (problems,) each, with its interval over problems.
 
-    The interval is mean -/+ t s with s by `difference_error`; it ends at -1 and 1, where such a mean does. p is the
-    larger of t's and `sign_flip_p`, and where the latter does not reject "no difference" the interval holds 0: so p is
-    below 1 - `level` where the interval excludes 0, and nowhere else. NaN for one problem. `families` has the labels of
-    each benchmark, None of one whose problems stand alone.
+    The interval is mean -/+ t s with s from `difference_error`, clipped to -1 and 1. p is the larger of the t test's
+    and `sign_flip_p`. If the latter does not reject "no difference", the interval is extended to contain 0. So p is
+    below 1 - `level` exactly if the interval excludes 0. All are NaN for one problem. `families` has the labels of each
+    benchmark, None for one whose problems are independent.
     """
     by_benchmark = [finite("differences", d) for d in benchmarks]
     pooled, labels = in_one(by_benchmark), families or [None] * len(by_benchmark)
@@ -97,13 +99,13 @@ def mean_difference(
 
 
 def families_of(benchmarks: Sequence[np.ndarray], families: Sequence[Labels | None]) -> int:
-    """Return how many families the problems of all benchmarks come in, one that stands alone being its own; else 0."""
+    """Return the number of families of all benchmarks, in which an independent problem is its own; 0 without labels."""
     counts = [count_families(labels) or len(d) for d, labels in zip(benchmarks, families, strict=True)]
     return sum(counts) if any(labels is not None for labels in families) else 0
 
 
 def in_one(benchmarks: Sequence[np.ndarray]) -> np.ndarray:
-    """Put differences together, weighted so that the mean over all problems is the mean over benchmarks."""
+    """Join differences, weighted so that the mean over all problems is the mean over benchmarks."""
     n = sum(benchmark.size for benchmark in benchmarks)
     return np.concatenate([benchmark * (n / (len(benchmarks) * benchmark.size)) for benchmark in benchmarks])
 
@@ -121,11 +123,11 @@ def with_signs(
 def difference_error(
     benchmarks: Sequence[np.ndarray], samples: int, families: Sequence[Labels | None] | None = None
 ) -> tuple[float, float]:
-    """Return the standard error of the mean over benchmarks of mean differences of shares, and its degrees of freedom.
+    """Return the standard error of a mean over benchmarks of mean differences of shares, and its degrees of freedom.
 
-    It is that of the t test (Welch's and Satterthwaite's, of several benchmarks). Where few problems differ that is far
-    too small, or 0; the larger of it and of `two_more` counts. docs/statistics.md has what it covers. With `families`,
-    the labels of each benchmark, both are of families, and a label never makes the error smaller.
+    It is that of the t test (for several benchmarks Welch's and Satterthwaite's). If few problems differ, this error is
+    far too small, or 0. So the larger of it and `two_more` is returned. docs/statistics.md shows the coverage. With
+    `families`, the labels of each benchmark, both are over families, and a label never makes the error smaller.
     """
     labels = families or [None] * len(benchmarks)
     errors = [mean_error(benchmark, own) for benchmark, own in zip(benchmarks, labels, strict=True)]
@@ -140,11 +142,11 @@ def difference_error(
 
 
 def two_more(benchmarks: Sequence[np.ndarray], differing: int, samples: int) -> float:
-    """Return the standard error with two problems added, once, of which one lies s above and one s below the mean.
+    """Return the standard error after adding two problems, one s above and one s below the mean.
 
-    s is the largest of one sample, 1 / (1 + m), m the problems that differ, and the mean itself. There is no number of
-    problems at which the interval leaps, and with m = 0 it is Bonett's and Price's (2012). Of `residuals` of families
-    these are two families.
+    s is the largest of one sample, 1 / (1 + m), where m is the number of problems that differ, and the mean itself. So
+    the interval is continuous in the number of problems, and with m = 0 it is that of Bonett and Price (2012). For
+    `residuals` of families the two are families.
     """
     pooled = in_one(benchmarks)
     within = sum(
@@ -155,10 +157,11 @@ def two_more(benchmarks: Sequence[np.ndarray], differing: int, samples: int) -> 
 
 
 def sampling_interval(a: np.ndarray, b: np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of the difference for these very problems, (problems, samples) of 0 and 1 each.
+    """Return the interval of the difference for the same problems, from (problems, samples) of 0 and 1 each.
 
-    Of the responses that differ, some went up and some down; both numbers have exact Poisson bounds (Garwood, 1936),
-    and the difference has the interval made of them (MOVER). NaN where samples have no partners, or are no 0 and 1.
+    Some of the responses that differ improved and some got worse. Both counts have exact Poisson bounds (Garwood,
+    1936), which are combined into an interval of the difference (MOVER). It is NaN if samples cannot be paired, or are
+    not 0 and 1.
     """
     from scipy.special import gammaincinv  # of half a chi-squared quantile
 
@@ -178,16 +181,17 @@ def sign_flip_p(differences: ArrayLike, seed: int = 0, family: int = 1) -> float
 
 
 def sign_flips(differences: ArrayLike, seed: int = 0, family: int = 1) -> tuple[float, bool]:
-    """Return the two-sided p: how often random signs give a mean at least as far from 0 as the one observed.
+    """Return the two-sided p: how often random signs give a mean at least as far from 0 as the observed one.
 
-    And whether that is the least that can be told, since none of the patterns that were drawn is as far.
+    The second value is whether p is the least possible one, because none of the random patterns is as far from 0.
 
-    Exact (all sign patterns) for up to 20 non-zero differences; else 10,000 patterns from a fixed seed and
-    (count + 1) / (patterns + 1), which is never 0. In a `family` of more than 250 tests there are 40 patterns for each
-    test, so that Holm's correction of the smallest possible p stays below 0.025. Zeros carry no sign and do not matter.
+    All sign patterns are used for up to 20 non-zero differences. Otherwise 10,000 patterns from a fixed seed are drawn,
+    and p is (count + 1) / (patterns + 1), which is never 0. In a `family` of more than 250 tests there are 40 patterns
+    for each test, so that Holm's correction of the smallest possible p stays below 0.025. Zeros have no sign and do not
+    matter.
 
     Raises:
-        UserError: a difference is not finite.
+        UserError: A difference is not finite.
     """
     d = finite("differences", differences)
     size = np.abs(d[d != 0])
@@ -200,7 +204,7 @@ def sign_flips(differences: ArrayLike, seed: int = 0, family: int = 1) -> tuple[
             sums = np.concatenate([sums + value, sums - value])
         return float((np.abs(sums) >= observed).mean()), False
     flips, random, beyond = max(FLIPS, 40 * family), np.random.default_rng(seed), 0
-    for _ in range(0, flips, FLIPS):  # in lots, so that memory stays the same
+    for _ in range(0, flips, FLIPS):  # in batches, so that the memory stays the same
         beyond += int((np.abs(random.choice((-1.0, 1.0), size=(FLIPS, size.size)) @ size) >= observed).sum())
     patterns = -(-flips // FLIPS) * FLIPS
     return float((beyond + 1) / (patterns + 1)), not beyond

@@ -1,4 +1,4 @@
-"""Avg@k and Pass@k of a correctness matrix `X` of shape (problems, samples)."""
+"""Compute Avg@k and Pass@k of a correctness matrix `X` of shape (problems, samples)."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,12 +12,16 @@ def _matrix(correct: ArrayLike) -> np.ndarray:
     if x.ndim != 2 or 0 in x.shape:
         raise UserError(f"correct has shape {x.shape}", accepted="(problems, samples), neither of them 0")
     if not np.isin(x, (0.0, 1.0)).all():
-        raise UserError("correct holds something other than 0 and 1; a missing sample has no place in it")
+        raise UserError(
+            "correct contains something other than 0 and 1",
+            argument="correct",
+            accepted="0 and 1 (leave missing samples out)",
+        )
     return x
 
 
 def samples_of(right: ArrayLike, samples: int) -> np.ndarray:
-    """Return (problems, samples) of 0 and 1 from the number of right samples of each problem: which is not known.
+    """Return (problems, samples) of 0 and 1 with the given number of right samples per problem, in arbitrary order.
 
     >>> samples_of([1, 2], 2).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
@@ -26,7 +30,7 @@ def samples_of(right: ArrayLike, samples: int) -> np.ndarray:
 
 
 def avg_at_k(correct: ArrayLike) -> float:
-    """Return Avg@k: the mean over problems of the share of right samples, k being the number of samples there are.
+    """Return Avg@k: the mean over problems of the share of right samples, where k is the number of samples.
 
     >>> avg_at_k([[1, 1, 1, 0], [0, 0, 0, 0]])
     0.375

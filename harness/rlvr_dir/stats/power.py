@@ -1,8 +1,7 @@
-"""How many problems and samples a given gain needs before it can be told from noise.
+"""Compute how many problems and samples are needed to detect a given gain.
 
 A paired difference d_i has variance `between` (the gain differs from problem to problem) + `within` / k (each problem's
-accuracy is itself measured, on k samples). More samples shrink only the second part: past some k, only more problems
-help.
+accuracy is measured on k samples). More samples reduce only the second part, so past some k only more problems help.
 """
 
 from dataclasses import dataclass
@@ -19,20 +18,20 @@ class Spread:
     """Variance components of a paired difference of accuracies (fractions, not percent)."""
 
     between: float  # of the true gain over problems
-    within: float  # of one sample of each of the two, noise that they share apart: k samples leave within / k
+    within: float  # of one sample of each of the two, without the noise that they share: k samples leave within / k
 
 
 def paired_spread(a: ArrayLike, b: ArrayLike) -> Spread:
     """Estimate both components from two (problems, samples) matrices of the same problems.
 
-    Where both have as many samples, sample j of one is paired with sample j of the other: within is the mean over
-    problems of the variance of a_ij - b_ij, p_a (1 - p_a) + p_b (1 - p_b) - 2 cov, so that noise which the two share
-    (decodings of one seed do: correlation 0.81 between an extrapolation and its control) is not counted. It is right
-    for samples that share nothing too. With different numbers of samples the covariance cannot be seen and is left
-    out. Between is the variance of d_i minus what sampling alone explains, and at least 0.
+    If both have the same number of samples, sample j of one is paired with sample j of the other. Within is then the
+    mean over problems of the variance of a_ij - b_ij, p_a (1 - p_a) + p_b (1 - p_b) - 2 cov, so that shared noise is
+    not counted. Decodings with the same seed share noise (correlation 0.81 between an extrapolation and its control).
+    The estimate is also right for samples that share nothing. With different numbers of samples the covariance is
+    unknown and left out. Between is the variance of d_i minus the part that sampling explains, and at least 0.
 
     Raises:
-        UserError: the problems differ in number, or there is one problem or one sample only.
+        UserError: The numbers of problems differ, or there is only one problem or one sample.
     """
     x, y = _matrix(a), _matrix(b)
     if len(x) != len(y) or len(x) < 2 or min(x.shape[1], y.shape[1]) < 2:
@@ -50,10 +49,10 @@ def paired_spread(a: ArrayLike, b: ArrayLike) -> Spread:
 
 
 def power(gain: float, spread: Spread, problems: int, samples: int, level: float = 0.05) -> float:
-    """Return the chance that a two-sided paired t test at `level` finds a true `gain` (as a fraction).
+    """Return the probability that a two-sided paired t test at `level` detects a true `gain` (as a fraction).
 
     Raises:
-        UserError: the gain is 0, or there are fewer than 2 problems or 1 sample.
+        UserError: The gain is 0, or there are fewer than 2 problems or 1 sample.
     """
     from scipy import stats
 
@@ -63,7 +62,7 @@ def power(gain: float, spread: Spread, problems: int, samples: int, level: float
         return 1.0
     shift, df = abs(gain) / error, problems - 1
     edge = stats.t.ppf(1 - level / 2, df)
-    if shift > 30:  # beyond the reach of scipy's non-central t; there only its denominator still matters
+    if shift > 30:  # scipy's non-central t fails here, and only its denominator still matters
         return float(stats.chi2.cdf(df * (shift / edge) ** 2, df))
     wrong_sign = np.nan_to_num(stats.nct.cdf(-edge, df, shift))  # scipy gives NaN where it is below 1e-14
     return float(stats.nct.sf(edge, df, shift) + wrong_sign)
@@ -73,7 +72,7 @@ def problems_needed(gain: float, spread: Spread, samples: int, *, chance: float 
     """Return the least number of problems with which `power` reaches `chance`.
 
     Raises:
-        UserError: the gain is 0, there is no sample, or `chance` is not between 0 and 1.
+        UserError: The gain is 0, there is no sample, or `chance` is not between 0 and 1.
     """
     _check(gain, 2, samples)
     if not 0 < chance < 1:
@@ -89,10 +88,10 @@ def problems_needed(gain: float, spread: Spread, samples: int, *, chance: float 
 
 
 def detectable_gain(spread: Spread, problems: int, samples: int, *, chance: float = 0.8, level: float = 0.05) -> float:
-    """Return the smallest true gain, as a fraction, that would be found with probability `chance`.
+    """Return the smallest true gain, as a fraction, that is detected with probability `chance`.
 
     Raises:
-        UserError: there are fewer than 2 problems or 1 sample.
+        UserError: There are fewer than 2 problems or 1 sample.
     """
     from scipy import optimize
 

@@ -1,4 +1,4 @@
-"""Between which two places a curve, measured at some of them, comes up to a level."""
+"""Find where a curve that is measured at some places reaches a level."""
 
 from collections.abc import Sequence
 
@@ -17,17 +17,18 @@ def reached(
 ) -> Estimate:
     """Return where a rising curve reaches its level: between the last place below it and the first one above.
 
-    Whether it is below or above there is told by 95 % intervals over problems that hold for all places together
-    (`simultaneous_level`): so the interval is wide where the curve is near its level, and no place is named because it
-    was not found to differ. It begins at the first place where nothing is below, and ends at `end` where nothing is
-    above. The value is where the straight lines between means first meet the level; none where they do not.
+    A place is below or above if its 95 % interval over problems excludes the level; these intervals hold jointly for
+    all places (`simultaneous_level`). So the interval is wide where the curve is near its level, and a place without a
+    significant difference is not taken as reached. The interval begins at the first place if none is below, and ends at
+    `end` if none is above. The value is where the straight lines between the means first reach the level; it is empty
+    if they do not.
 
     Args:
-        places: rising.
-        differences: (places, problems), each a mean over `samples`, of the curve less its level.
-        samples: of a problem.
-        end: where the curve is known to have reached it.
-        families: a label a problem; then intervals are over these.
+        places: Increasing numbers.
+        differences: (places, problems), each a mean over `samples`, of the curve minus its level.
+        samples: The number of samples per problem.
+        end: A place at which the curve is known to have reached it.
+        families: A label per problem; then intervals are over these.
 
     >>> reached([0.0, 0.1], [[-0.5] * 20, [0.5] * 20], samples=8).text(1)
     '5.0 [0.0, 10.0]'
@@ -43,7 +44,7 @@ def reached(
 
 
 def _meeting(places: Sequence[float], means: np.ndarray) -> float | None:
-    """Return where the line through some points is first at zero; None where all of it is below."""
+    """Return where the line through some points is first at zero; None if all of it is below."""
     up = np.flatnonzero(means >= 0)
     if not up.size:
         return None

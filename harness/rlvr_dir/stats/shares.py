@@ -1,25 +1,29 @@
-"""Shares of tokens with intervals over problems: the tokens of one problem are no independent evidence."""
+"""Compute shares of tokens with intervals over problems, because the tokens of one problem are not independent."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rlvr_dir.errors import UserError
 from rlvr_dir.stats.estimate import Estimate
 from rlvr_dir.stats.families import Families, Labels
 
-NEAR_EMPTY = 6  # problems with a hit: with fewer, the upper end of a ratio to their share means nothing
-TOO_FEW = 4  # of both shares together: with fewer, the lower end, too
+NEAR_EMPTY = 6  # problems with a hit: with fewer, the upper end of a ratio to their share is meaningless
+TOO_FEW = 4  # for both shares together: with fewer, the lower end is, too
 
 
 def token_share(hits: ArrayLike, tokens: ArrayLike, families: Labels | None = None) -> Estimate:
     """Return the sum of `hits` over that of `tokens`, each (problems,), with an interval over problems.
 
-    With r the share and v its variance by leaving out each of the n problems with tokens, the log odds of r are within
-    t_{0.975, n-1} sqrt(v) / (r (1 - r)) of the truth's (the percentile bootstrap is too short with few problems:
-    docs/statistics.md). v is at least that of independent tokens. A share of 0 or 1 has Wilson's bound of n trials. Of
-    no tokens there is none. Raises ValueError for what is no share.
+    With r the share and v its variance from leaving out each of the n problems with tokens, the interval of the log
+    odds of r is +- t_{0.975, n-1} sqrt(v) / (r (1 - r)). (With few problems the percentile bootstrap is too short:
+    docs/statistics.md.) v is at least that of independent tokens. A share of 0 or 1 has Wilson's bound for n trials.
+    The result is empty if there are no tokens.
 
-    With `families`, a label a problem, each family is left out in place of each problem, and the degrees of freedom are
-    at most `Families.degrees`.
+    With `families`, a label per problem, each family is left out instead of each problem, and the degrees of freedom
+    are at most `Families.degrees`.
+
+    Raises:
+        UserError: The result is not between 0 and 1.
     """
     hits, tokens = np.asarray(hits, dtype=float), np.asarray(tokens, dtype=float)
     return _share(hits, tokens, float(1 / tokens.sum()) if tokens.any() else 0.0, families)
@@ -28,8 +32,9 @@ def token_share(hits: ArrayLike, tokens: ArrayLike, families: Labels | None = No
 def problem_share(hits: ArrayLike, tokens: ArrayLike, families: Labels | None = None) -> Estimate:
     """Return the mean over problems of `hits` over `tokens`, each (problems,), with an interval over problems.
 
-    Each problem counts once, however long its responses are. Where the share grows with the length, this interval holds
-    better than `token_share`'s (reports/coverage.md); otherwise it is made as that is, and raises as that does.
+    Each problem counts once, however long its responses are. If the share grows with the length, this interval has
+    better coverage than that of `token_share` (reports/coverage.md). Otherwise it is computed in the same way and
+    raises the same error.
     """
     hits, tokens = np.asarray(hits, dtype=float), np.asarray(tokens, dtype=float)
     is_known = tokens > 0
@@ -49,7 +54,9 @@ def _share(hits: np.ndarray, sizes: np.ndarray, floor: float, families: Labels |
         return Estimate(None)
     value, n = float(hits.sum() / sizes.sum()), sizes.size
     if not -1e-9 <= value <= 1 + 1e-9:
-        raise ValueError(f"{value} is no share; accepted: 0 to 1, and `token_mean` for other numbers")
+        raise UserError(
+            f"A share of {value} is not possible", accepted="0 to 1", hint="Use `token_mean` for other numbers"
+        )
     value = min(max(value, 0.0), 1.0)
     if n < 2:
         return Estimate(value, None, None)
@@ -65,8 +72,9 @@ def _share(hits: np.ndarray, sizes: np.ndarray, floor: float, families: Labels |
 def token_mean(sums: ArrayLike, tokens: ArrayLike, families: Labels | None = None) -> Estimate:
     """Return the mean over tokens of any number, from its sums and the tokens, each (problems,), with an interval.
 
-    A t interval over problems, with the variance by leaving out each of the n problems with tokens
-    and n - 1 degrees of freedom. Of no tokens there is none. With `families`, a label a problem, as in `token_share`.
+    It is a t interval over problems, with the variance from leaving out each of the n problems with tokens and n - 1
+    degrees of freedom. The result is empty if there are no tokens. With `families`, a label per problem, it is as in
+    `token_share`.
     """
     df = float("inf")
     if families is not None:
@@ -84,10 +92,11 @@ def token_mean(sums: ArrayLike, tokens: ArrayLike, families: Labels | None = Non
 
 
 def token_difference(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) -> Estimate:
-    """Return the mean over tokens of `a` minus that of `b`, both (sums, tokens) by problem, in one order of problems.
+    """Return the mean over tokens of `a` minus that of `b`, both (sums, tokens) by problem, in the same order of
+    problems.
 
-    A t interval, with the variance by leaving out each problem with both of its groups of tokens. Where one side has
-    no tokens there is none.
+    It has a t interval, with the variance from leaving out each problem, including its tokens in both groups. The
+    result is empty if one side has no tokens.
     """
     (sa, na), (sb, nb) = ((np.asarray(s, dtype=float), np.asarray(n, dtype=float)) for s, n in (a, b))
     if not na.sum() or not nb.sum():
@@ -104,13 +113,13 @@ def token_difference(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLi
 def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) -> Estimate:
     """Return the share of `a` over the share of `b`, both (hits, tokens) by problem, in the same order of problems.
 
-    Its logarithm has a t interval, of the variance by leaving out each problem with both of its generations. Half a
-    token is added to either side's hits, so that a tail that holds nothing gives a large ratio, not an infinite one;
-    then the variance is at least that of independent hits.
+    Its logarithm has a t interval, with the variance from leaving out each problem on both sides. Half a token is added
+    to the hits of both sides, so that a tail without hits gives a large ratio instead of an infinite one. The variance
+    is then at least that of independent hits.
 
-    Where fewer than NEAR_EMPTY problems have a hit in `b`, an upper end would mean nothing: there is a lower one alone.
-    For it half a problem's hits are added to either side, and to the variance that of independent problems with a hit;
-    where fewer than TOO_FEW problems have one in either, it is 0: nothing is known.
+    If fewer than NEAR_EMPTY problems have a hit in `b`, an upper end would be meaningless, and there is only a lower
+    one. For it, half a problem's hits are added to both sides, and the variance of independent problems with a hit is
+    added. If fewer than TOO_FEW problems have a hit on either side, it is 0, because nothing is known.
     """
     (ah, at), (bh, bt) = ((np.asarray(h, dtype=float), np.asarray(t, dtype=float)) for h, t in (a, b))
     if not at.sum() or not bt.sum():
@@ -130,32 +139,32 @@ def share_ratio(a: tuple[ArrayLike, ArrayLike], b: tuple[ArrayLike, ArrayLike]) 
         variance += sum(1 / (problems + 0.5) for problems in hit)
         value_for_low = float(((ah.sum() + half) / at.sum()) / ((bh.sum() + half) / bt.sum()))
         return Estimate(value, value_for_low / float(np.exp(t_quantile(n) * np.sqrt(variance))))
-    if not ah.any():  # the spread of nothing: as of independent hits
+    if not ah.any():  # no hits have no spread, so assume independent ones
         variance = max(variance, 1 / 0.5 + 1 / (bh.sum() + 0.5))
     factor = float(np.exp(t_quantile(n) * np.sqrt(variance)))
     return Estimate(value, value / factor, value * factor)
 
 
 def of_problems(sums: ArrayLike, tokens: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return both as arrays of those problems that have tokens."""
+    """Return both as arrays of the problems that have tokens."""
     sums, tokens = np.asarray(sums, dtype=float), np.asarray(tokens, dtype=float)
     return sums[tokens > 0], tokens[tokens > 0]
 
 
 def variance_without_each(without: np.ndarray) -> float:
-    """Return the variance of an estimate by what it is without each problem (the jackknife)."""
+    """Return the variance of an estimate from its values without each problem (the jackknife)."""
     return float((without.size - 1) * without.var())
 
 
 def log_odds_interval(value: float, variance: float, n: float) -> Estimate:
-    """Return a share between 0 and 1, of this variance over n problems, with the t interval of its log odds."""
+    """Return a share between 0 and 1, with this variance over n problems, with the t interval of its log odds."""
     half = t_quantile(n) * float(np.sqrt(variance)) / (value * (1 - value))
     odds = float(np.log(value / (1 - value)))
     return Estimate(value, _share_of(odds - half), _share_of(odds + half))
 
 
 def t_quantile(n: float) -> float:
-    """Return how many errors half a 95 % interval of a mean over n problems has."""
+    """Return the number of standard errors in half a 95 % interval of a mean over n problems."""
     from scipy.special import stdtrit
 
     return float(stdtrit(n - 1, 0.975))

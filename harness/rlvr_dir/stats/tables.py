@@ -1,4 +1,4 @@
-"""What a whole table needs: p values corrected for many comparisons, and an average over benchmarks with its error."""
+"""Correct the p values of a table for many comparisons, and average scores over benchmarks with an error."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,8 @@ from rlvr_dir.errors import UserError
 def holm(p_values: ArrayLike) -> np.ndarray:
     """Adjust p values by Holm's step-down method: the i-th smallest of m times (m - i + 1), made monotone, at most 1.
 
-    Comparing the adjusted values with 0.05 keeps the chance of any false claim in the table at 5 %. Shape: (m,), in
-    the order given.
+    Comparing the adjusted values with 0.05 limits the probability of any false claim in the table to 5 %. Shape: (m,),
+    in the order given.
 
     Raises:
         UserError: `p_values` is not a list of numbers between 0 and 1.
@@ -22,7 +22,7 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     """
     p = np.asarray(p_values, dtype=float)
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        raise UserError("p_values holds something other than numbers between 0 and 1")
+        raise UserError("p_values contains other values", argument="p_values", accepted="numbers from 0 to 1")
     order = np.argsort(p, kind="stable")
     scaled = p[order] * np.arange(p.size, 0, -1)
     adjusted = np.empty_like(p)
@@ -31,12 +31,11 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
 
 def mean_interval(scores: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Return the interval of the unweighted mean of scores, each with its own interval: (score, low, high), one a
-    benchmark.
+    """Return the interval of the unweighted mean of scores, from one (score, low, high) per benchmark.
 
-    Each side is the root of the summed squares of the benchmarks' own distances, over their number (MOVER; Zou and
-    Donner, 2008). So a benchmark where everything is right or wrong, whose standard error is 0, counts with what its
-    interval says, and the ends stay where scores can be. NaN where one has no interval.
+    Each side is the root of the summed squares of the benchmarks' own distances, divided by their number (MOVER; Zou
+    and Donner, 2008). So a benchmark with only right or only wrong responses, whose standard error is 0, contributes
+    its own interval, and the ends stay within the range of scores. The result is NaN if a benchmark has no interval.
 
     >>> mean_interval([(0.5, 0.4, 0.6), (1.0, 0.8, 1.0)])
     (0.6381966011250105, 0.8)

@@ -1,4 +1,4 @@
-"""Compute what a training scored on its benchmarks: mean over seeds, gain over its base, difference to others."""
+"""Compute the scores of a training on its benchmarks: mean over seeds, gain over its base, difference from others."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ R = TypeVar("R", bound=RunScores)
 
 @dataclass(frozen=True, eq=False)
 class TrainingScores(Generic[R]):
-    """What the seeds of one training scored, by benchmark, beside the base that they were trained from.
+    """Scores of the seeds of one training, by benchmark, with those of the base that they were trained from.
 
-    The base was sampled once: its scores are the same of every seed. Summaries, sweeps and reports take means, pairs
-    and differences from here; those of one printed table are one `family` of pairs.
+    The base was sampled once, so its scores are the same for every seed. Summaries, sweeps and reports take means,
+    pairs and differences from here. The pairs of one printed table belong in one call of `family`.
 
         scores.mean().low, mean_difference_over_runs(scores.beside_base()).mean, family(scores.beside(dapo))
     """
@@ -35,7 +35,8 @@ class TrainingScores(Generic[R]):
         )
 
     def mean(self) -> PairedDifference:
-        """Return the mean over seeds and benchmarks, with its interval for other problems and seeds; `p` is void."""
+        """Return the mean over seeds and benchmarks, with its interval for other problems and seeds. `p` is not
+        defined."""
         every = self.runs.values()
         return score_over_runs([scores.runs for scores in every], families=[scores.families for scores in every])
 
@@ -49,7 +50,7 @@ class TrainingScores(Generic[R]):
 
 
 def mean_difference_over_runs(pairs: Sequence[tuple[RunScores, RunScores]]) -> PairedDifference:
-    """Return the mean over benchmarks of what is subtracted in each pair, for other problems and seeds."""
+    """Return the mean over benchmarks of the differences of the pairs, for other problems and seeds."""
     return difference_over_runs(
         [(result.runs, other.runs) for result, other in pairs],
         families=[common_families([result.families, other.families]) for result, other in pairs],
@@ -58,9 +59,9 @@ def mean_difference_over_runs(pairs: Sequence[tuple[RunScores, RunScores]]) -> P
 
 
 def seed_spread(trainings: Iterable[RunScores]) -> tuple[float, float] | None:
-    """Return by how much a seed changes the score of a training, with its degrees of freedom.
+    """Return how much a seed changes the score of a training, with its degrees of freedom.
 
-    The standard deviation within the trainings of several seeds on one benchmark, together. None without any.
+    It is the pooled standard deviation within trainings of several seeds on one benchmark. None if there are none.
     """
     several = [scores.values for scores in trainings if scores.values.size > 1]
     df = float(sum(values.size - 1 for values in several))

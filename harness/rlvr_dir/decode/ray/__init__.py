@@ -1,1 +1,1 @@
-"""Several engines on one machine or many, through Ray."""
+"""Run several engines on one machine or many, through Ray."""

@@ -1,4 +1,4 @@
-"""Ray as the pool of engines uses it: a running cluster, or a private one that lives on the loopback interface."""
+"""Start or join Ray for the pool of engines: a running cluster, or a private one on the loopback interface."""
 
 import os
 import shutil
@@ -11,23 +11,24 @@ from typing import Any
 
 from rlvr_dir.errors import UserError
 
-_OBJECT_STORE = 256 << 20  # bytes; rollouts pass through it, none stays
-# For a Ray that is started here: Ray's own switch that has every server bind to 127.0.0.1, and workers that run at this
-# process's priority (Ray would make them 15 nicer, which starves them on a machine that others use).
+_OBJECT_STORE = 256 << 20  # bytes; rollouts only pass through it
+# For a Ray that is started here: all servers bind to 127.0.0.1, and workers run at this process's priority. (Ray would
+# use nice 15, which starves them on a shared machine.)
 _PRIVATE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_worker_niceness": "0"}
 _ATTEMPTS = 3  # Ray gives its own processes 30 seconds, which can be too few on a busy machine
 _PATIENCE = 10.0  # seconds for a cluster to answer at its port
 _SILENT = {"log_to_driver": False, "logging_level": "ERROR"}
 
 _users = 0  # pools in this process that share one Ray
-_folder: str | None = None  # of the private one
+_folder: str | None = None  # the private one's folder
 _joined = False  # whether Ray was started or joined here, so that it is left here
 
 
 class Cluster:
-    """Ray, joined or started; `close` it. Pools in one process share it, and the last one leaves it.
+    """Represent a Ray that was joined or started; `close` it. Pools in one process share it, and the last one leaves
+    it.
 
-    A Ray that the caller has initialised already is used as it is, and stays.
+    If the caller has already initialised Ray, it is used and not shut down.
     """
 
     def __init__(self, address: str | None, workers: int) -> None:
@@ -38,7 +39,12 @@ class Cluster:
         """
         global _users, _folder, _joined
         if find_spec("ray") is None:
-            raise UserError(f"workers={workers}: Ray is not installed; install the extra [ray], or use workers=1")
+            raise UserError(
+                "needs Ray, which is not installed",
+                argument="workers",
+                value=workers,
+                hint="Install the extra [ray], or use workers=1",
+            )
         quiet()
         import ray
 
@@ -56,16 +62,16 @@ class Cluster:
 
     @property
     def free_gpus(self) -> int:
-        """GPUs that nobody has reserved at this moment."""
+        """Return the number of GPUs that are not reserved now."""
         return int(self.ray.available_resources().get("GPU", 0))
 
     @property
     def logs(self) -> str:
-        """Where a private Ray writes what its processes print; empty for a cluster."""
+        """Return the folder where a private Ray stores the output of its processes; empty for a cluster."""
         return f"{_folder}/session_latest/logs" if _folder else ""
 
     def close(self, *, keep_logs: bool = False) -> None:
-        """Leave Ray; the last of a private one stops it and, unless `keep_logs`, removes its files."""
+        """Leave Ray. The last user of a private one stops it and removes its files, unless `keep_logs`."""
         global _users, _folder, _joined
         _users -= 1
         if _users or not _joined:
@@ -77,19 +83,19 @@ class Cluster:
 
 
 def quiet() -> None:
-    """Have Ray tell nothing home and print nothing among our own lines; to be called before Ray is first imported."""
+    """Turn off Ray's usage reports and its output among our lines. Call this before Ray is first imported."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # a lost worker is told by the pool, once, on stderr
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # the pool reports a lost worker itself, once, on stderr
 
 
 def _start(ray: Any, workers: int, attempts: int = _ATTEMPTS) -> str:
-    """Start a private Ray on loopback, with room for `workers` on however few cores; return its folder.
+    """Start a private Ray on loopback, with space for `workers` on any number of cores; return its folder.
 
     Raises:
-        UserError: Ray does not come up.
+        UserError: Ray does not start.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    place = "/tmp" if os.path.isdir("/tmp") else None  # the names of sockets must be short
+    place = "/tmp" if os.path.isdir("/tmp") else None  # socket paths must be short
     folder = tempfile.mkdtemp(prefix="rlvr-ray-", dir=place)
     try:
         with _private(ray):
@@ -111,28 +117,33 @@ def _start(ray: Any, workers: int, attempts: int = _ATTEMPTS) -> str:
     if attempts > 1:
         return _start(ray, workers, attempts - 1)
     raise UserError(
-        f"workers={workers}: Ray does not start on this machine ({reason}); accepted: workers=1, or "
-        "ray_address=HOST:PORT of a running cluster"
+        f"needs Ray, which does not start on this machine ({reason})",
+        argument="workers",
+        value=workers,
+        accepted="workers=1, or ray_address=HOST:PORT of a running cluster",
     )
 
 
 def _join(ray: Any, address: str) -> None:
     try:
         host, _, port = address.removeprefix("ray://").rpartition(":")
-        if host and port.isdecimal():  # Ray itself would try for many minutes
+        if host and port.isdecimal():  # otherwise Ray would retry for many minutes
             socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
         ray.init(address=address, **_SILENT)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(
-            f"ray_address={address!r}: no cluster can be joined there ({reason}); accepted: HOST:PORT of a running "
-            "`ray start --head`, or auto for the one on this machine"
+            f": no Ray cluster can be joined there ({reason})",
+            argument="ray_address",
+            value=address,
+            accepted="HOST:PORT of a running `ray start --head`, or auto for the cluster on this machine",
         ) from None
 
 
 @contextmanager
 def _private(ray: Any) -> Iterator[None]:
-    """Start what comes within with `_PRIVATE` in its environment; this process's Ray has read it into a constant."""
+    """Start the body's processes with `_PRIVATE` in their environment. In this process Ray has read it into a
+    constant."""
     constants, before = ray._private.ray_constants, {name: os.environ.get(name) for name in _PRIVATE}
     was, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
     os.environ |= _PRIVATE

@@ -1,9 +1,9 @@
-"""Several engines behind one `Engine`, on one machine or many: Ray places and starts them, as actors.
+"""Run several engines behind one `Engine`, on one machine or many. Ray places and starts them as actors.
 
-Requests wait in an actor of their own, and each worker takes more whenever its batch has room. A worker that dies takes
-nothing along but time: what it had not finished waits again, first in the queue, and another worker is started in its
-place. At least once is enough: noise is a hash of (seed, problem, sample, position), so who decodes a request, and how
-often it is begun, does not change a token.
+Requests wait in their own actor, and each worker takes more whenever its batch has room. If a worker dies, only time is
+lost: its unfinished requests return to the front of the queue, and another worker is started. A request may be begun
+several times, because its noise is a hash of (seed, problem, sample, position). So neither the worker nor the number of
+attempts changes a token.
 """
 
 import os
@@ -24,12 +24,12 @@ from rlvr_dir.decode.single import single_engine
 from rlvr_dir.decode.types import Plan, Request, Rollout
 from rlvr_dir.errors import UserError
 
-DEATHS = 3  # a worker that dies so often without finishing a response in between is given up
+DEATHS = 3  # a worker is given up after this many losses without a finished response in between
 
 
 @dataclass(eq=False)
 class _Member:
-    """A worker as the parent sees it."""
+    """Represent a worker in the parent process."""
 
     number: int
     actor: Any = None
@@ -43,7 +43,7 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class _Take:
-    """Gives a worker its next request, wherever it runs."""
+    """Take a worker's next request from the queue, on any node."""
 
     waiting: Any  # the actor of `Waiting`
     worker: int
@@ -55,47 +55,47 @@ class _Take:
 
 
 class RayEngines(Engine):
-    """`spec.workers` engines on Ray. `start` them, or let the first `generate` do so."""
+    """Decode on `spec.workers` engines on Ray. Call `start`, or let the first `generate` do so."""
 
     def __init__(self, pair: Pair, spec: EngineSpec) -> None:
-        """Check the checkpoints and settings on this machine; neither Ray nor a model is started.
+        """Check the checkpoints and settings on this machine. Neither Ray nor a model is started.
 
         Raises:
-            UserError: as of the engine that each worker will open.
+            UserError: As for the engine that each worker will open.
         """
         quiet()
         self._worker_spec = spec.replace(workers=1, ray_address=None)
-        self._local_engine = single_engine(pair, self._worker_spec)  # never loaded: for its checks and facts
+        self._local_engine = single_engine(pair, self._worker_spec)  # never loaded; used for its checks and facts
         super().__init__(pair, spec, self._local_engine.checkpoints)
         address = spec.ray_address or os.environ.get("RAY_ADDRESS")
         self._address = None if address == "local" else address
         self._cluster: Cluster | None = None
         self._facts: dict[str, Any] | None = None
         self._workers: dict[int, _Member] = {}
-        self._calls: dict[Any, _Member] = {}  # who loads, or whose rollouts are awaited: one call a member at most
-        self._waiting: Any = None  # the actor of `Waiting`, while something is generated
+        self._calls: dict[Any, _Member] = {}  # running calls that load or return rollouts, at most one per member
+        self._waiting: Any = None  # the actor of `Waiting`, while requests are decoded
         self._failed = False
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the workers whose engines are loaded, on whichever host."""
+        """Return the process ids of the workers whose engines are loaded, on any host."""
         return [member.pid for member in self._workers.values() if member.pid]
 
     def info(self) -> dict[str, Any]:
-        """Return what each worker runs, and how many there are; see `Engine.info`.
+        """Return what each worker runs, and the number of workers; see `Engine.info`.
 
-        It asks a cluster whether it has GPUs.
+        On a cluster this queries whether it has GPUs.
         """
         facts = self._facts or self._local_engine.info() | {"device": self._device()}
         return {**facts, "workers": self.spec.workers}
 
     def start(self) -> None:
-        """Start the workers that are missing and wait for the first; the others join in when they have loaded.
+        """Start the workers that are missing and wait for the first. The others join when they have loaded.
 
         Raises:
-            UserError: Ray cannot be reached, has too few GPUs, an engine refuses, or workers differ.
+            UserError: Ray cannot be reached or has too few GPUs, an engine reports an error, or workers differ.
         """
-        self.started = False  # one that was lost may be missing
+        self.started = False  # a lost one may be missing
         super().start()
 
     def load(self) -> None:
@@ -105,7 +105,7 @@ class RayEngines(Engine):
                 self._local_engine.work = self.work and self.work // self.spec.workers
                 self._worker_spec = (
                     self._local_engine.settled()
-                )  # here, where it is said: workers do not know how much is asked
+                )  # reported here, because workers do not know the amount of work
             missing = [number for number in range(self.spec.workers) if number not in self._workers]
             self._warn_of_a_queue(len(missing))
             for number in missing:
@@ -117,10 +117,10 @@ class RayEngines(Engine):
             raise
 
     def generate(self, requests: Iterable[Request], *, progress: bool | Progress = False) -> Iterator[Rollout]:
-        """Yield rollouts as they finish, each once; see `Engine.generate`. A caller that stops early ends the workers.
+        """Yield rollouts as they finish, each once; see `Engine.generate`. If the caller stops early, the workers end.
 
         Raises:
-            UserError: as `start` does; while it runs, every worker was lost again and again.
+            UserError: As for `start`, or every worker was lost repeatedly.
         """
         return super().generate(requests, progress=progress)
 
@@ -147,7 +147,7 @@ class RayEngines(Engine):
                 self._stop_worker(member)
 
     def _queue(self, requests: list[Request]) -> Any:
-        """Start the actor that requests wait in, on this node: no other node takes it along when it is lost."""
+        """Start the actor of waiting requests on this node, so that the loss of another node does not affect it."""
         ray = self._joined().ray
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
@@ -156,17 +156,17 @@ class RayEngines(Engine):
         return actor.remote(requests, len(self._workers))
 
     def _set_to_work(self) -> None:
-        """Have every worker that is loaded and idle take what waits."""
+        """Let every worker that is loaded and idle take waiting requests."""
         busy = set(map(id, self._calls.values()))
         for member in self._workers.values():
             if self._waiting is not None and member.pid and id(member) not in busy:
                 self._calls[member.actor.decode.remote(_Take(self._waiting, member.number))] = member
 
     def _next_rollout(self, unfinished: dict[int, Plan]) -> Rollout | None:
-        """Wait for the next answer; return the rollout, None if it is not one: a worker has loaded, ended, or is lost.
+        """Wait for the next answer and return its rollout; None if a worker has loaded, ended or is lost.
 
         Raises:
-            UserError: a worker's engine refuses, workers differ, or no worker is left.
+            UserError: A worker's engine reports an error, workers differ, or no worker is left.
         """
         ray = self._joined().ray
         [call], _ = ray.wait(list(self._calls))
@@ -178,11 +178,11 @@ class RayEngines(Engine):
                 self._set_to_work()
                 return None
             rollout = ray.get(next(call))
-        except StopIteration:  # nothing waited when it last looked
+        except StopIteration:  # nothing was waiting when it last checked
             if unfinished and ray.get(self._waiting.count.remote()):
                 self._set_to_work()
             return None
-        except ray.exceptions.RayTaskError as error:  # the engine's own; Ray is well
+        except ray.exceptions.RayTaskError as error:  # the engine's own error, not Ray's
             self._stop_worker(member)
             if isinstance(error.cause, UserError):
                 raise UserError(f"worker {member.number}, {error.cause}") from None
@@ -194,7 +194,7 @@ class RayEngines(Engine):
         return rollout
 
     def _start_worker(self, member: _Member) -> None:
-        """Start an actor for a member; Ray finds the place."""
+        """Start an actor for a member. Ray chooses the place."""
         resources = self._resources()
         actor = self._joined().ray.remote(Worker).options(scheduling_strategy="SPREAD", **resources)
         member.actor, member.pid = actor.remote(self.pair, self._worker_spec), 0
@@ -202,15 +202,15 @@ class RayEngines(Engine):
         self._calls[member.actor.open.remote()] = member
 
     def _stop_worker(self, member: _Member) -> None:
-        """End a member's actor, whatever it is doing."""
+        """End a member's actor at once."""
         if self._cluster is not None:
-            with suppress(Exception):  # it may be gone, and Ray as well
+            with suppress(Exception):  # it may be gone already, and Ray too
                 self._cluster.ray.kill(member.actor)
         self._calls = {call: other for call, other in self._calls.items() if other is not member}
         self._workers.pop(member.number, None)
 
     def _on_lost(self, member: _Member, error: Exception, unfinished: dict[int, Plan]) -> None:
-        """Replace a member whose actor is gone, unless that has happened too often."""
+        """Replace a member whose actor is lost, unless that has happened too often."""
         self._stop_worker(member)
         member.deaths += 1
         begun = 0
@@ -219,44 +219,47 @@ class RayEngines(Engine):
             self._set_to_work()
         loss = f"{member} was lost: {_reason(error)}"
         if member.deaths < DEATHS:
-            warnings.warn(f"{loss}; another is started, {begun} responses are begun again", stacklevel=2)
+            warnings.warn(f"{loss}. Starting another one, which begins {begun} responses again", stacklevel=2)
             self._start_worker(member)
         elif self._workers:
-            warnings.warn(f"{loss}, {DEATHS} times in a row; the others go on without it", stacklevel=2)
+            warnings.warn(f"{loss}, {DEATHS} times in a row. The others continue without it", stacklevel=2)
         else:
             self._failed = True
             cluster = self._joined()
-            logs = f"; {cluster.logs} has what they printed" if cluster.private else ""
+            logs = f". Their output is in {cluster.logs}" if cluster.private else ""
             raise UserError(
-                f"workers={self.spec.workers}: no worker is left, the last was lost {DEATHS} times in a row without "
-                f"finishing a response ({_reason(error)}); what was recorded is kept, and the same command resumes "
-                f"from there{logs}"
+                f": no worker is left. The last one was lost {DEATHS} times in a row without finishing a response "
+                f"({_reason(error)})",
+                argument="workers",
+                value=self.spec.workers,
+                hint=f"Recorded responses are kept; run the same command again to resume{logs}",
             )
 
     def _compare(self, member: _Member, facts: dict[str, Any]) -> None:
-        """Check that a worker decodes as the records will say.
+        """Check that a worker decodes with the settings that the records will contain.
 
         Raises:
-            UserError: its versions, device or settings are others than here or on the workers before it.
+            UserError: Its versions, device or settings differ from those here or on the workers before it.
         """
         own_info = {name: value for name, value in self.info().items() if name not in ("self_test", "workers")}
         differ = [name for name, value in own_info.items() if facts.get(name) != value]
         if differ:
             self._stop_worker(member)
             name = differ[0]
-            where = "the workers before it" if self._facts else f"{socket.gethostname()}, where it was asked for,"
+            where = "the workers before it" if self._facts else f"{socket.gethostname()}, where this command runs,"
             raise UserError(
-                f"{member} has {name}={facts.get(name)!r}, and {where} {own_info[name]!r}; "
-                "accepted: the same installation "
-                "and the same kind of device on every node"
+                f"{member} has {name}={facts.get(name)!r}, and {where} {own_info[name]!r}",
+                accepted="the same installation and the same kind of device on every node",
             )
         self._facts = facts
 
     def _warn_of_a_queue(self, missing: int) -> None:
-        """Describe why nothing happens where others use the GPUs: Ray waits for as long as it takes."""
+        """Warn if others use the GPUs, because Ray waits for them without a time limit."""
         wanted = missing * self._resources()["num_gpus"]
         if wanted and (free := self._joined().free_gpus) < wanted:
-            warnings.warn(f"{wanted} GPUs are wanted and {free} are free: workers start when others end", stacklevel=3)
+            warnings.warn(
+                f"{wanted} GPUs are needed and {free} are free: workers start when GPUs are free", stacklevel=3
+            )
 
     def _joined(self) -> Cluster:
         if self._cluster is None:
@@ -264,7 +267,7 @@ class RayEngines(Engine):
         return self._cluster
 
     def _device(self) -> str:
-        """Return the workers' device: on a private Ray what this process would use; on a cluster GPUs, if any."""
+        """Return the workers' device: on a private Ray that of this process; on a cluster GPUs, if there are any."""
         device = self._local_engine.info()["device"]
         if self.spec.device is not None or self._address is None:
             return device
@@ -278,22 +281,26 @@ class RayEngines(Engine):
         """Return what Ray reserves for each worker.
 
         Raises:
-            UserError: all of them together are more than the cluster has.
+            UserError: All of them together are more than the cluster has.
         """
         cluster, spec = self._joined(), self.spec
         if self._on_gpus():
             most = cluster.gpus // spec.tensor_parallel_size
             if spec.workers > most:
                 raise UserError(
-                    f"workers={spec.workers} with tensor_parallel_size={spec.tensor_parallel_size} need "
-                    f"{spec.workers * spec.tensor_parallel_size} GPUs and Ray has {cluster.gpus}; accepted: "
-                    + (f"up to {most} workers" if most else "a cluster with more GPUs, or device=cpu")
+                    f"with tensor_parallel_size={spec.tensor_parallel_size} needs "
+                    f"{spec.workers * spec.tensor_parallel_size} GPUs, and Ray has {cluster.gpus}",
+                    argument="workers",
+                    value=spec.workers,
+                    accepted=f"up to {most} workers" if most else "a cluster with more GPUs, or device=cpu",
                 )
             return {"num_gpus": spec.tensor_parallel_size, "num_cpus": 1}
         if spec.workers > cluster.cpus:
             raise UserError(
-                f"workers={spec.workers} is refused: Ray has {cluster.cpus} CPU cores, and each worker needs one; "
-                f"accepted: up to {cluster.cpus}"
+                f"is too many: Ray has {cluster.cpus} CPU cores, and each worker needs one",
+                argument="workers",
+                value=spec.workers,
+                accepted=f"up to {cluster.cpus}",
             )
         return {"num_gpus": 0, "num_cpus": max(1, cluster.cpus // spec.workers) if cluster.private else 1}
 
@@ -308,14 +315,14 @@ class RayEngines(Engine):
 
 
 def _bare(plan: Plan, index: int) -> Request:
-    """Return a request as it travels: token ids in place of text, and its index in place of the caller's tag."""
+    """Return a request as it is sent: token ids instead of text, and its index instead of the caller's tag."""
     return replace(plan.request, prompt="", prompt_token_ids=plan.token_ids[: plan.start], tag=index)
 
 
 def _reason(error: Exception) -> str:
-    """Return why Ray says that an actor is gone, without the paragraph around it."""
+    """Return Ray's reason for the loss of an actor, without the text around it."""
     text = str(error).strip() or type(error).__name__
-    if "creation task" in text:  # a traceback, the exception last
+    if "creation task" in text:  # a traceback, which ends with the exception
         return text.splitlines()[-1]
     because = re.search(r"because ([^.\n]+)", text)
     return because[1] if because else text.splitlines()[0]

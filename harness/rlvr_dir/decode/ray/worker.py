@@ -1,4 +1,4 @@
-"""Runs in processes of Ray for `ray_pool`: an engine, and the requests that wait for one. No Ray in here."""
+"""Run in Ray's processes for `pool`: an engine, and the queue of requests. This module does not import Ray."""
 
 import os
 import socket
@@ -15,10 +15,10 @@ from rlvr_dir.watch import end_with
 
 
 class Worker:
-    """One engine, which takes its requests wherever they wait."""
+    """Run one engine, which takes its requests from a queue."""
 
     def __init__(self, pair: Pair, spec: EngineSpec) -> None:
-        """Keep the settings; `open` loads. From here on the process ends with its node's raylet, its parent."""
+        """Store the settings; `open` loads. From now on the process ends with its node's raylet, its parent."""
         end_with(os.getppid())
         self._place = f"process {os.getpid()} on {socket.gethostname()}"
         self._make: Callable[[], Any] = lambda: single_engine(pair, spec)
@@ -27,7 +27,7 @@ class Worker:
         """Load the engine; return host name, process id, and the engine's `info`.
 
         Raises:
-            UserError: the engine refuses; the sentence begins with this process.
+            UserError: The engine reports an error; the message begins with this process.
         """
         try:
             self._engine = self._make()
@@ -37,10 +37,10 @@ class Worker:
         return socket.gethostname(), os.getpid(), self._engine.info()
 
     def decode(self, take: "Take") -> Iterator[Rollout]:
-        """Yield rollouts until nothing waits; `take` gives the next request to one that holds so many.
+        """Yield rollouts until nothing waits. `take` returns the next request, given the number of running ones.
 
         Raises:
-            UserError: the engine refuses a request. Any other error of the engine comes through as well.
+            UserError: The engine does not accept a request. Any other error of the engine is raised as well.
         """
         taking = _Taking(take)
         try:
@@ -48,7 +48,7 @@ class Worker:
                 taking.in_flight -= 1
                 yield rollout
         except EngineLost:
-            os._exit(1)  # the parent starts another worker in this one's place
+            os._exit(1)  # the parent starts another worker instead
         except UserError as error:
             raise UserError(f"{self._place}: {error}") from None
 
@@ -57,7 +57,7 @@ Take: TypeAlias = Callable[[int], Request | None]
 
 
 class _Taking:
-    """An iterator that ends where there is no request now, and goes on when there is one."""
+    """Iterate over requests. The iterator ends when there is none, and can be used again when there is one."""
 
     def __init__(self, take: Take) -> None:
         self._take, self.in_flight = take, 0
@@ -73,7 +73,7 @@ class _Taking:
 
 
 class Waiting:
-    """The requests that nobody has taken yet, by index, and who took the others."""
+    """Store the requests that no worker has taken yet, by index, and who took the others."""
 
     def __init__(self, requests: Sequence[Request], workers: int) -> None:
         self._requests, self._workers = requests, workers
@@ -82,7 +82,7 @@ class Waiting:
         self._by_worker: dict[int, int] = {}
 
     def take(self, worker: int, in_flight: int) -> Request | None:
-        """Give the next request to a worker that holds so many; None where it has its share of what is left."""
+        """Return the next request for a worker with this many running ones; None if it has its share of the rest."""
         self._by_worker[worker] = in_flight
         if not self._waiting or in_flight * self._workers >= len(self._waiting) + sum(self._by_worker.values()):
             return None
@@ -92,11 +92,11 @@ class Waiting:
         return self._requests[index]
 
     def count(self) -> int:
-        """Return how many wait."""
+        """Return the number of waiting requests."""
         return len(self._waiting)
 
     def put_back(self, worker: int, unfinished: Collection[int]) -> int:
-        """Have those that a lost worker took and did not finish wait again, first; return how many."""
+        """Return the unfinished requests of a lost worker to the front of the queue; return how many they are."""
         self._by_worker.pop(worker, None)
         begun = [index for index in self._taken.pop(worker, []) if index in unfinished]
         self._waiting.extendleft(reversed(begun))

@@ -1,27 +1,27 @@
-"""Criteria of one position: each compares one statistic of it. The first seven are the paper's."""
+"""Define the criteria that compare one statistic of a position. The first seven are the paper's."""
 
 from rlvr_dir.policy.gates import Threshold
 
 
 class DeltaLogp(Threshold, frozen=True):
-    """The direction of the change: redraw what RL made less likely."""
+    """Flag tokens that RL made less likely."""
 
     name = statistic = "delta_logp"
     paper = landmark = True
     label, below = "Δ log p", True
 
     def doubt(self) -> str | None:
-        """A positive threshold redraws what RL made likelier, too."""
+        """Return a warning for a positive threshold, which also flags tokens that RL made more likely."""
         if self.holds_below and self.tau > 0:
             return (
-                f"tau={self.tau} is positive: delta_logp < tau then also redraws tokens that RL made likelier; "
-                "the paper uses negative thresholds"
+                f"tau={self.tau} is positive: delta_logp < tau also flags tokens that RL made more likely. "
+                "The paper uses negative thresholds"
             )
         return None
 
 
 class EntropyBase(Threshold, frozen=True):
-    """Where base is unsure."""
+    """Flag positions at which base is uncertain."""
 
     name = statistic = "entropy_base"
     paper = True
@@ -29,7 +29,7 @@ class EntropyBase(Threshold, frozen=True):
 
 
 class EntropyRL(Threshold, frozen=True):
-    """Where RL is unsure."""
+    """Flag positions at which RL is uncertain."""
 
     name = statistic = "entropy_rl"
     paper = True
@@ -37,7 +37,7 @@ class EntropyRL(Threshold, frozen=True):
 
 
 class KL(Threshold, frozen=True):
-    """Where the two differ: the mean of both divergences."""
+    """Flag positions at which the models differ, by the mean of both KL divergences."""
 
     name = statistic = "kl"
     paper = True
@@ -45,7 +45,7 @@ class KL(Threshold, frozen=True):
 
 
 class KLOfRL(Threshold, frozen=True):
-    """KL(RL || base)."""
+    """Flag positions by KL(RL || base)."""
 
     name = statistic = "kl_rl_base"
     paper = True
@@ -53,7 +53,7 @@ class KLOfRL(Threshold, frozen=True):
 
 
 class KLOfBase(Threshold, frozen=True):
-    """KL(base || RL)."""
+    """Flag positions by KL(base || RL)."""
 
     name = statistic = "kl_base_rl"
     paper = True
@@ -61,19 +61,19 @@ class KLOfBase(Threshold, frozen=True):
 
 
 class Random(Threshold, frozen=True):
-    """Nothing at all: a share of tau of the positions."""
+    """Flag a random share tau of the positions, as a control."""
 
     name = statistic = "random"
     paper = True
     label, below = "random", True
 
     def doubt(self) -> str | None:
-        """It compares with a number in [0, 1)."""
+        """Return a warning for a threshold outside [0, 1), the range of the random numbers."""
         return None if 0 <= self.tau <= 1 else f"tau={self.tau}: the random criterion compares with a number in [0, 1)"
 
 
 class AbsDeltaLogp(Threshold, frozen=True):
-    """Is the sign of the change needed?"""
+    """Flag tokens whose probability RL changed in either direction, to test whether the sign matters."""
 
     name = statistic = "abs_delta_logp"
     landmark = True
@@ -81,21 +81,21 @@ class AbsDeltaLogp(Threshold, frozen=True):
 
 
 class NllRL(Threshold, frozen=True):
-    """Does RL alone tell as much?"""
+    """Flag tokens that are unlikely under RL, to test whether RL alone is enough."""
 
     name = statistic = "nll_rl"
     label, least = "−log p of RL", 0.0
 
 
 class CrossEntropy(Threshold, frozen=True):
-    """The cross entropy of base and RL (arXiv 2605.16874)."""
+    """Flag positions by the cross entropy of base and RL (arXiv 2605.16874)."""
 
     name = statistic = "ce"
     label, least = "cross entropy", 0.0
 
 
 class JensenShannon(Threshold, frozen=True):
-    """A divergence that has a bound: at most log 2."""
+    """Flag positions by the Jensen-Shannon divergence, which is at most log 2."""
 
     name = statistic = "js"
     label, least = "Jensen–Shannon", 0.0

@@ -1,4 +1,4 @@
-"""Gates without a threshold: every token from the target, and the target's law at the least replacement."""
+"""Define gates without a threshold: they sample every token from the target, or change as few tokens as possible."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 
 
 class Always(Gate, frozen=True):
-    """Every token is drawn from the target."""
+    """Flag every token."""
 
     name, label = "always", "every token"
     statistic = "random"
 
     @property
     def threshold(self) -> tuple[float, bool]:
-        """A number in [0, 1) is above it."""
+        """Return a threshold that every random number in [0, 1) exceeds."""
         return -inf, False
 
 
 class Coupling(Gate, frozen=True):
-    """The maximal coupling of what is proposed and what is wanted.
+    """Use the maximal coupling of the proposal's and the target's distributions.
 
-    With B the law of the proposal y and Q that of the target, both truncated, y is kept with probability
-    min(1, Q(y) / B(y)), else redrawn from (Q - B) where that is above 0. So the token's law is Q, exactly, and it is
-    redrawn with probability (1/2) sum |Q - B|, the least of any way to draw both (as in speculative sampling, arXiv
-    2211.17192): the floor below every other gate that wants Q's law.
+    Let B be the distribution of the proposal y and Q the target's, both truncated. y is kept with probability min(1,
+    Q(y) / B(y)), and otherwise resampled from (Q - B) where that is positive. The written token then has distribution Q
+    exactly. It is resampled with probability (1/2) sum |Q - B|, which is the minimum over all ways to sample both (as
+    in speculative sampling, arXiv 2211.17192). No gate that reaches Q changes fewer tokens.
     """
 
     name, label = "coupling", "coupling"
     redraws = landmark = True
 
     def value(self, step: StepView) -> Tensor:
-        """Return 1 where the proposal is refused, else 0."""
+        """Return 1 where the proposal is flagged, else 0."""
         kept = step.rho * at(step.law("proposal"), step.token) < at(step.law("target"), step.token)
         return (~kept).double()
 
     def redraw(self, step: StepView) -> Tensor:
-        """Return where Q is above B, and by how much."""
+        """Return by how much Q exceeds B, and 0 elsewhere."""
         return (step.law("target") - step.law("proposal")).clamp_(min=0.0)

@@ -1,4 +1,4 @@
-"""The four ways that the paper compares, in the order of its tables' rows from plain DAPO on."""
+"""Define the four methods that the paper compares, in the order of its tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from rlvr_dir.errors import mention
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.policy.reweighting import PLAIN, Reweighting, reweightings
 
 if TYPE_CHECKING:
@@ -15,40 +15,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlainDapo(Reweighting):
-    """A: DAPO's advantage as it is (`eqn:DAPO`)."""
+    """A: DAPO's advantage, unchanged (`eqn:DAPO`)."""
 
     name, paper = PLAIN, "DAPO"
     alpha: float = 0.0
 
     def weight(self, logp: Tensor, mask: Tensor) -> Tensor:
-        """Weigh every token alike."""
+        """Return equal weights."""
         return logp.new_ones(logp.shape)
 
     @property
     def label(self) -> str:
-        """Return its name, which has no strength."""
+        """Return its name, because it has no strength."""
         return self.paper
 
-    def refusal(self) -> str | None:
-        """Refuse an alpha that would change nothing."""
+    def refusal(self) -> UserError | None:
+        """Return an error for an alpha, which would have no effect."""
+        if not self.alpha:
+            return None
         others = ", ".join(name for name in reweightings() if name != self.name)
-        return (
-            f"{mention('alpha', self.alpha)} has no effect with {mention('method', self.name)}. Accepted: {others}"
-            if self.alpha
-            else None
-        )
+        problem = f"has no effect with {mention('method', self.name)}"
+        return UserError(problem, argument="alpha", value=self.alpha, accepted=f"another method: {others}")
 
 
 @dataclass(frozen=True)
 class LowProb(Reweighting):
-    """A (1 + α (1 − π)), the paper's own (`eqn:reweight`): unlikely tokens count more."""
+    """A (1 + α (1 − π)), the paper's own method (`eqn:reweight`): unlikely tokens count more."""
 
     name, paper = "low_prob", "Ours"
     alpha: float = 0.2  # for Qwen2.5-Math-7B
     alphas: ClassVar[Mapping[str, float]] = {"qwen3-8b-base": 0.1}
 
     def weight(self, logp: Tensor, mask: Tensor) -> Tensor:
-        """Weigh by probability: expm1(log π) = −(1 − π), exact for π near 1."""
+        """Return weights that decrease with the probability: expm1(log π) = −(1 − π), exact for π near 1."""
         return 1 - self.alpha * logp.expm1()
 
 
@@ -58,16 +57,18 @@ class Dominate(Reweighting):
 
     name, paper = "dominate", "Dominate"
     alpha: float = 0.1
-    clip_high = 0.24  # its authors' value; with 0.28 the paper saw it become unstable
+    clip_high = 0.24  # its authors' value; the paper found it unstable with 0.28
 
     def weight(self, logp: Tensor, mask: Tensor) -> Tensor:
-        """Weigh by probability, the other way round."""
+        """Return weights that increase with the probability."""
         return 1 + self.alpha * logp.expm1()
 
-    def refusal(self) -> str | None:
-        """Refuse weights below 0."""
-        turned = f"alpha={self.alpha} turns advantages round with method={self.name!r}; accepted: 0 to 1"
-        return turned if self.alpha > 1 else None
+    def refusal(self) -> UserError | None:
+        """Return an error if weights would be negative."""
+        if self.alpha <= 1:
+            return None
+        problem = f"would reverse the sign of advantages with method={self.name!r}"
+        return UserError(problem, argument="alpha", value=self.alpha, accepted="0 to 1")
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Perplexity(Reweighting):
     scope = "group"  # its authors' `ppl-norm` standardises the responses to one prompt
 
     def weight(self, logp: Tensor, mask: Tensor) -> Tensor:
-        """Weigh all tokens of a response alike, beside the other rows: (n, 1)."""
+        """Return one weight per response, relative to the other rows: (n, 1)."""
         return (1 - self.alpha * standardise(log_perplexity(logp, mask)))[:, None]
 
 

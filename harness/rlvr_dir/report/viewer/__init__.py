@@ -1,11 +1,12 @@
-"""The token viewer: what both models thought at every token of a response, and the answers to one problem side by side.
+"""Show both models' probabilities at every token of a response, and the answers to one problem side by side.
 
     from rlvr_dir.report.viewer import viewer_data, viewer_html
     records = [RecordStore("runs/records").one(name) for name in names]
     answers = stored_answers(records, common_problems(records)[:3])
     write_file(Path("view.html"), viewer_html(viewer_data(answers, tokenizer)))
 
-`data` makes the numbers, `pieces` the text of tokens, `page` the HTML; `viewer_fragment` is the part for a larger page.
+`data` makes the numbers, `pieces` the text of tokens, and `page` the HTML; `viewer_fragment` is the part for a larger
+page.
 """
 
 from rlvr_dir.report.viewer.data import (

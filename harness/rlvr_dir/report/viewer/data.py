@@ -1,8 +1,8 @@
-"""What the viewer shows, as JSON: problems, their answers, and one column of numbers a fact.
+"""Collect the viewer's data as JSON: problems, their answers, and one column of numbers per statistic.
 
-Columns are `TYPE:BASE64` of little-endian arrays (`u1`, `u4`, `i2` thousandths, `f4`). Criteria of a trace are float32
-to the bit: a threshold set in the page marks exactly the positions that it marks in the engine. Everything else is
-rounded, delta log p that was kept without a trace too.
+Columns are `TYPE:BASE64` of little-endian arrays (`u1`, `u4`, `i2` thousandths, `f4`). Criteria of a trace are exact
+float32, so a threshold set in the page flags exactly the tokens that the engine flags. Everything else is rounded,
+including delta log p that was stored without a trace.
 """
 
 from base64 import b64encode
@@ -24,7 +24,7 @@ from rlvr_dir.results.tokenizers import decoded
 
 MEASURED = ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl", "logp_base", "logp_rl")
 RANKS = ("rank_base", "rank_rl")
-# Who drew a replay's token, as `analyse credit` names it: RL in base's responses, base in RL's.
+# The origin of a replay's token, as `analyse credit` names it: RL in base's responses, base in RL's.
 _REPLACE, _SET_TO_BASE = (
     digest_of(rule.model_dump(mode="json"))
     for rule in (
@@ -32,12 +32,12 @@ _REPLACE, _SET_TO_BASE = (
         Decoding(mode="resample", primary="rl", criterion="always"),
     )
 )
-JUDGES = ("robust", "plain")  # whose stored verdict is shown: the first that gave one
+JUDGES = ("robust", "plain")  # the order in which stored verdicts are shown
 
 
 @dataclass(frozen=True)
 class ViewedResponse:
-    """One response to a problem, and what is known of it."""
+    """Hold one response to a problem, and what is known of it."""
 
     label: str
     rollout: Row
@@ -50,12 +50,12 @@ class ViewedResponse:
 def answer_of(
     record: Record, problem: str, sample: int = 0, label: str | None = None, task: str | None = None
 ) -> ViewedResponse:
-    """Return a stored response, with its stored verdict where one still belongs to its text.
+    """Return a stored response, with its stored verdict if that is for the same text.
 
-    The verdict is by the answers of `task`, by default the record's own.
+    The verdict uses the answers of `task`, by default the record's own.
 
     Raises:
-        UserError: the record does not hold it.
+        UserError: The record does not contain it.
     """
     key = (full_name(record, problem), sample)
     if key not in record:
@@ -83,17 +83,17 @@ def answer_of(
 
 
 def full_name(record: Record, problem: str) -> str:
-    """Return `problem` as the record writes it: the name of its task may be left out."""
+    """Return `problem` as the record names it; the name of its task may be left out."""
     return problem if (problem in problems_of(record)) else f"{record.task}/{problem}"
 
 
 def problems_of(record: Record) -> list[str]:
-    """Return the problems that a record holds, in its order."""
+    """Return the problems in a record, in its order."""
     return list(dict.fromkeys(problem for problem, _ in record.response_keys))
 
 
 def common_problems(records: Sequence[Record], sample: int = 0) -> list[str]:
-    """Return the problems of which every record holds this sample, in the order of the first."""
+    """Return the problems for which every record contains this sample, in the order of the first."""
     problem_sets = [{problem for problem, number in record.response_keys if number == sample} for record in records]
     return [
         problem for problem in problems_of(records[0]) if all(problem in problem_set for problem_set in problem_sets)
@@ -101,7 +101,7 @@ def common_problems(records: Sequence[Record], sample: int = 0) -> list[str]:
 
 
 def changed_first(records: Sequence[Record], sample: int = 0) -> list[str]:
-    """Return the problems that all records have, first those where a token of this response changed in one of them."""
+    """Return the problems in all records, beginning with those in which a token of this response changed."""
     changed = {
         problem
         for record in records
@@ -114,12 +114,12 @@ def changed_first(records: Sequence[Record], sample: int = 0) -> list[str]:
 def stored_answers(
     records: Sequence[Record], problems: Iterable[str], sample: int = 0, task: str | None = None
 ) -> dict[str, list[ViewedResponse]]:
-    """Return the answers to each problem, one a record; the records differ in how they were decoded.
+    """Return the answers to each problem, one per record. The records have different decodings.
 
-    Their verdicts are by the answers of `task`, by default the records' own.
+    Their verdicts use the answers of `task`, by default the records' own.
 
     Raises:
-        UserError: a record does not hold a problem.
+        UserError: A record does not contain a problem.
     """
     labels = _labels(records)
     return {
@@ -131,7 +131,7 @@ def stored_answers(
 
 
 def _labels(records: Sequence[Record]) -> list[str]:
-    """Return the decodings' labels; equal ones with the beginning of the record's hash."""
+    """Return the decodings' labels; equal ones with the first digits of the record's hash."""
     labels = [record.config.decoding.label() if record.config else record.record_hash[:8] for record in records]
     return [
         f"{label} ({record.record_hash[:4]})" if labels.count(label) > 1 else label
@@ -140,9 +140,9 @@ def _labels(records: Sequence[Record]) -> list[str]:
 
 
 def viewer_data(problems: Mapping[str, Sequence[ViewedResponse]], tokenizer: Any = None) -> dict[str, Any]:
-    """Gather the page's data of answers by problem.
+    """Collect the page's data from answers by problem.
 
-    `tokenizer` is the pair's; without one, responses are plain text and the prompt is left out.
+    `tokenizer` is the pair's. Without one, responses are plain text and the prompt is left out.
     """
     pieces = Pieces(tokenizer)
     responses = [
@@ -174,7 +174,7 @@ def _answer(answer: ViewedResponse, pieces: Pieces) -> dict[str, Any]:
         "n_replaced": rollout.n_replaced,
         "n_changed": rollout.n_changed,
     }
-    if not pieces.has_tokenizer:  # flags belong to tokens: which text is which token's?
+    if not pieces.has_tokenizer:  # flags belong to tokens, and the text of each token is unknown
         return data | {"words": True, "token": _column(pieces.words(rollout.text), "u4")}
     data |= {
         "words": False,
@@ -191,23 +191,23 @@ def _answer(answer: ViewedResponse, pieces: Pieces) -> dict[str, Any]:
 
 
 def _proposed(rollout: Row, pieces: Pieces) -> np.ndarray:
-    """Return the piece of each proposed token; where it is not known, a piece that is no token."""
+    """Return the piece of each proposed token; if it is not known, a piece that is not a token."""
     proposed = rollout.proposed
     known = pieces.alone(np.maximum(proposed, 0))
     return np.where(proposed == UNKNOWN, pieces.place(UNKNOWN, "?"), known) if (proposed == UNKNOWN).any() else known
 
 
 def _credit(answer: ViewedResponse, pieces: Pieces) -> list[dict[str, Any]]:
-    """Put replays together by the place of the changed token, by who drew another one, and by which one, in order.
+    """Group replays by the position of the changed token, by who sampled another one, and by which one, in order.
 
-    `draws` counts the replays and `right` the right ones; both are 0 where the token came out as it was.
+    `draws` counts the replays and `right` the right ones; both are 0 if the token did not change.
     """
     tokens = answer.rollout.token_ids
     own, other = ("RL", "base") if answer.decoding is not None and answer.decoding.primary == "rl" else ("base", "RL")
     model_names = {OWN: own, PROPOSED: "the proposed one", _REPLACE: other, _SET_TO_BASE: other}
     by_token: dict[tuple[int, str, int], dict[str, Any]] = {}
     for replay in answer.replays:
-        if replay.right is None and replay.token != tokens[replay.at]:  # drawn, and still to be replayed
+        if replay.right is None and replay.token != tokens[replay.at]:  # sampled, but not replayed yet
             continue
         key, [token] = (
             (replay.at, model_names.get(replay.by, "the rule's target"), replay.token),

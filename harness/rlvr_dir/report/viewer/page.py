@@ -1,4 +1,4 @@
-"""The viewer's HTML, alone or as part of a larger page; whatever a model wrote travels as inert JSON."""
+"""Render the viewer as HTML, as its own page or as part of a larger one. Text from models is embedded as inert JSON."""
 
 import json
 from typing import Any
@@ -7,17 +7,18 @@ from rlvr_dir.report.html import asset, content_hash, environment
 
 
 def viewer_html(data: dict[str, Any] | None, title: str = "Tokens") -> str:
-    """Write a page by itself: no network, no other file, and only its own script and style may run."""
+    """Return a separate page that needs no network and no other file, and in which only its own script and style may
+    run."""
     style, script = asset("style.css") + asset("viewer.css"), asset("viewer.js")
     return _page("viewer.html.j2", style, script, title=title, data=embedded(data))
 
 
 def playground_html(config: dict[str, Any]) -> str:
-    """Write the page on which a person asks several rules at once: served by `rlvr-dir serve` itself.
+    """Return the page on which a user compares several decodings at once; `rlvr-dir serve` serves it.
 
     Args:
-        config: `name` of the pair as a model, `rules`, `problem` and its answer `gold` to begin with, `max_tokens`,
-            and whether it is `guarded` by a key.
+        config: `name` of the pair as a model, `rules`, `problem` and its answer `gold` to begin with, `max_tokens`, and
+            whether it is `guarded` by a key.
     """
     style = asset("style.css") + asset("viewer.css") + asset("playground.css")
     script = asset("viewer.js") + asset("playground.js")
@@ -25,15 +26,15 @@ def playground_html(config: dict[str, Any]) -> str:
 
 
 def _page(template: str, style: str, script: str, **values: Any) -> str:
-    """Fill a page in that allows one style and one script, by their digests."""
+    """Fill in a page that allows one style and one script, by their digests."""
     hashes = {"style_hash": content_hash(style), "script_hash": content_hash(script)}
     return environment().get_template(template).render(style=style, script=script, **hashes, **values)
 
 
 def viewer_fragment(data: dict[str, Any], name: str = "tokens", *, assets: bool = True) -> str:
-    """Write the viewer for a page of ours; `assets` False where another viewer has brought style and script.
+    """Return the viewer for one of our pages; `assets` is False if another viewer has added style and script.
 
-    It brings no heading; the page's sheet defines the colours (`--paper`, `--ink`, `--soft`, `--line`, `--tint`).
+    It has no heading. The page's style sheet defines the colours (`--paper`, `--ink`, `--soft`, `--line`, `--tint`).
     """
     style, script = (asset("viewer.css"), asset("viewer.js")) if assets else ("", "")
     template = environment().get_template("viewer_part.html.j2")
@@ -41,6 +42,6 @@ def viewer_fragment(data: dict[str, Any], name: str = "tokens", *, assets: bool 
 
 
 def embedded(data: dict[str, Any] | None) -> str:
-    """Write JSON that can stand in a `script` element: ASCII only, and no `<`, `>` or `&`."""
+    """Return JSON that can be part of a `script` element: ASCII only, and no `<`, `>` or `&`."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

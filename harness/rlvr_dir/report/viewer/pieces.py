@@ -1,4 +1,4 @@
-"""The text of tokens: what each adds to a response, and what it is alone; any tokenizer, any ids, never an error."""
+"""Return the text of tokens, within a response and alone, for any tokenizer and any ids, without errors."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,15 +8,15 @@ import numpy as np
 
 from rlvr_dir.results.tokenizers import decoded
 
-UNKNOWN = "\ufffd"  # what decoders write for bytes that are no text
-_MOST_BYTES = 4  # of a character: so many tokens it can be spread over
+UNKNOWN = "\ufffd"  # what decoders write for bytes that are not text
+_MOST_BYTES = 4  # of a character, so the most tokens it can consist of
 _SEGMENT = re.compile(r"\n|[^\S\n]?[^\s]{1,24}|[^\S\n]+")
 
 
 class Pieces:
-    """A table of token texts that grows as they are asked for; indices into it are what the page holds.
+    """Collect token texts in a table that grows as they are used. The page contains indices into it.
 
-    Without a tokenizer there are only words of a text.
+    Without a tokenizer it contains only the words of a text.
     """
 
     def __init__(self, tokenizer: Any = None) -> None:
@@ -26,12 +26,12 @@ class Pieces:
 
     @property
     def texts(self) -> list[str]:
-        """By index."""
+        """Return the texts by index."""
         return [text for _, text in self._places]
 
     @property
     def ids(self) -> list[int]:
-        """By index; -1 for text that is no token."""
+        """Return the token ids by index; -1 for text that is not a token."""
         return [token for token, _ in self._places]
 
     def place(self, token: int, text: str) -> int:
@@ -39,7 +39,7 @@ class Pieces:
         return self._places.setdefault((token, text), len(self._places))
 
     def alone(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the index of each token as it decodes by itself; any shape."""
+        """Return the index of each token decoded alone; any shape."""
         return np.array([self._of_token(int(token)) for token in tokens.ravel()], np.uint32).reshape(tokens.shape)
 
     def _of_token(self, token: int) -> int:
@@ -50,8 +50,8 @@ class Pieces:
     def response(self, tokens: Sequence[int]) -> np.ndarray:
         """Return the index of each token with what it adds to the text.
 
-        A character spread over tokens belongs to its last one; the others add nothing. Bytes that never become a
-        character are the replacement character.
+        A character that consists of several tokens belongs to its last one; the others add nothing. Bytes that never
+        become a character are the replacement character.
         """
         return np.array([self.place(*piece) for piece in zip(tokens, self._adds(tokens), strict=True)], np.uint32)
 
@@ -60,7 +60,7 @@ class Pieces:
             0,
             0,
             "",
-        )  # tokens[before:start] are decoded again before new ones, for their spacing
+        )  # tokens[before:start] are decoded again before new ones, for correct spaces
         for i in range(len(tokens)):
             text = self._decode(tokens[before : i + 1])
             incomplete = text.endswith(UNKNOWN) and i + 1 - start < _MOST_BYTES and i + 1 < len(tokens)
@@ -74,14 +74,15 @@ class Pieces:
     def _decode(self, tokens: Sequence[int]) -> str:
         try:
             return decoded(self._tokenizer, tokens)
-        except (IndexError, KeyError, OverflowError, TypeError, ValueError):  # ids beyond the vocabulary
+        except (IndexError, KeyError, OverflowError, TypeError, ValueError):  # ids outside the vocabulary
             return "".join(f"#{token}" for token in tokens)
 
     def words(self, text: str) -> np.ndarray:
-        """Return the indices of a text cut at spaces and line ends, long words into parts: for lack of a tokenizer."""
+        """Return the indices of a text that is cut at spaces and line ends, long words into parts, without a
+        tokenizer."""
         return np.array([self.place(-1, word) for word in segments(text)], np.uint32)
 
 
 def segments(text: str) -> Iterable[str]:
-    """Cut a text into parts of at most some 25 characters that join to it, line ends by themselves."""
+    """Cut a text into parts of about 25 characters that join to it; line ends are separate parts."""
     return _SEGMENT.findall(text)
