@@ -172,6 +172,7 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, who decide
 # Goes on where it was killed. A seed at a time on each of two cores: all have one thread.
 SMOL := runs/paper-smol
 SMOL_SEEDS := 0 1 2 3 4
+MANY_SEEDS := 0 1 2 3
 AUDITED := $(SMOL)/train-0/seed-0/rl,$(SMOL)/train-1/seed-1/rl,$(SMOL)/train-2/seed-2/rl
 SUMS := $(SMOL)/data/decide_medium.jsonl
 SMOL_RL = $(BIN)/rlvr-dir $(1) --pair $(SMOL)/train-0/seed-0 --samples 4 --max-tokens 48 --max-model-len 512 \
@@ -192,6 +193,8 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	for sweep in decision cells; do $(BIN)/rlvr-dir sweep run examples/smol/$$sweep.yaml --no-track --out $(SMOL) \
 		--set parameters.decode.tau.ratio=[0.04] --set name=smol_$${sweep}_sharp --set "pair={base: $(SMOL)/base, rl: $(SMOL)/sharp}" \
 		|| exit; done
+	@# Other sentences: a step of each training beside the copy that gains as much (preregistered in docs/decisions.md).
+	for seed in $(MANY_SEEDS); do PATH="$(abspath $(BIN)):$$PATH" examples/smol/many.sh $(SMOL) $$seed || exit; done
 	$(BIN)/rlvr-dir eval examples/smol/extrapolate.yaml --records $(SMOL)/records --no-track --out $(SMOL)/extrapolate
 	$(call SMOL_RL,eval) -d base --seed 1 --no-track --out $(SMOL)/base-again
 	$(call SMOL_RL,audit) --rows tokens --no-track --out $(SMOL)/tokens
@@ -217,6 +220,11 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		sed 's|$(CURDIR)/\(.venv/bin/\)*||g' $$file > reports/smol/results/sharp/$${file##*/} || exit; done
 	$(BIN)/rlvr-dir report reports/smol/results/sharp --title "SmolLM2-135M-Instruct beside a sharpened copy" \
 		--out reports/smol/sharp
+	$(BIN)/python -m examples.stage pairs --flagged 0.1 --out $(SMOL)/many $(foreach sweep,decision cells,$(foreach kind,\
+		step sharp,$(foreach seed,$(MANY_SEEDS),"$(KIND_$(kind))=$(SMOL)/sweeps/many_$(sweep)_$(kind)_$(seed)")))
+	$(BIN)/python -m examples.stage report --analysis $(SMOL)/many --out reports/smol/many \
+		--title "SmolLM2 on other sentences: a step of RL beside a sharpened copy that gains as much"
+	cp $(SMOL)/many/problems.csv reports/smol/many/
 	for of in base-again extrapolate; do mkdir -p reports/smol/results/$$of && for file in $(SMOL)/$$of/*.json; do \
 		sed 's|$(CURDIR)/||g' $$file > reports/smol/results/$$of/$${file##*/} || exit; done; done
 	(cd $(SMOL) && sha256sum train-*/seed-*/rl/model.safetensors) > reports/smol/training/SHA256SUMS
