@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train three steps of one seed. Decode 240 sums, in 48 sentences that it was not trained on, with a copy of base that is
+# Train three steps of one seed. Decode 240 sums in 48 sentences that it was not trained on, with a copy of base that is
 # only sharpened and with the step of the training that gains as much as the copy. Run it again to resume.
 #
 #     examples/smol/many.sh runs/paper-smol 0
@@ -26,7 +26,8 @@ decode() {  # NAME MODEL
         [[ $sweep == cells ]] && deciders=(--set "parameters.decode.decider.values=[base,rl]")
         [[ -f $out/sweeps/many_${sweep}_$1_$seed/summary.json ]] || rlvr-dir sweep run "examples/smol/$sweep.yaml" \
             --no-track --out "$out" --set "name=many_${sweep}_$1_$seed" --set "tasks=[$out/data/many_medium.jsonl]" \
-            --set sampling.samples=2 --set "parameters.decode.tau.ratio=[0.04]" "${deciders[@]}" \
+            --set sampling.samples=2 --set metric.name=avg_at_2 --set "parameters.decode.tau.ratio=[0.04]" \
+            "${deciders[@]}" \
             --set "pair=SmolLM2-135M-$seed=$out/pairs/$1/$seed"
     done
 }

@@ -84,6 +84,12 @@ class EngineSpec(Spec, frozen=True):
         default=True,
         description="Check both models at the start: true, false, or full (against transformers, whatever their size).",
     )
+    draft: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="Tokens that base writes ahead, for backend=transformers: the same tokens in fewer passes. 0: off.",
+    )
     deterministic: bool = Field(
         default=False, description="Give the same bits in any batch, at some cost in speed. Needs vLLM on NVIDIA GPUs."
     )

@@ -26,6 +26,13 @@ def single_engine(pair: Pair, spec: EngineSpec) -> Engine:
         from rlvr_dir.decode.transformers_pair import TransformersPair
 
         return TransformersPair(pair, spec)
+    if spec.draft:
+        raise UserError(
+            "is not supported by backend='vllm'",
+            argument="draft",
+            value=spec.draft,
+            accepted="0, or backend=transformers",
+        )
     from rlvr_dir.decode.vllm_pair.engine import VllmPair
 
     return VllmPair(pair, spec)

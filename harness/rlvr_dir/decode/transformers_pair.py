@@ -46,6 +46,11 @@ class TransformersPair(Engine):
                 accepted="backend=vllm on an NVIDIA GPU",
             )
         super().__init__(pair, spec)
+        for role, config in self.checkpoints.configs.items() if spec.draft else ():
+            text = config.get_text_config()
+            if getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True):
+                problem = f"is not supported by {role}, whose attention has a sliding window"
+                raise UserError(problem, argument="draft", value=spec.draft, accepted="0")
         self.device = _device(spec.device)
         self.models: dict[str, Any] = {}  # by role, once they are loaded
 
@@ -129,9 +134,17 @@ class TransformersPair(Engine):
         size = self._rows(plans)
         with reporting(progress, plans) as bar:
             for start in range(0, len(plans), size):
-                for done in LockStep(self, plans[start : start + size]).decode(bar):
+                for done in self._batch(plans[start : start + size]).decode(bar):
                     bar.finished(done)
                     yield done
+
+    def _batch(self, plans: list[Plan]) -> LockStep:
+        """Return what decodes a batch: in lock-step, or with drafts. A single model has nothing to draft for."""
+        if not self.spec.draft or len(self.models) == 1:
+            return LockStep(self, plans)
+        from rlvr_dir.decode.drafts import Drafting
+
+        return Drafting(self, plans, self.spec.draft)
 
     def _rows(self, plans: list[Plan]) -> int:
         """Return the rows of a batch: `max_num_seqs`, or as many as the device has memory for."""

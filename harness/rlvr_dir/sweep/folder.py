@@ -38,7 +38,7 @@ FREE = ("workers", "batch", "equal_forwards")
 POINTS = ("parameters", "method", "metric", "run_cap", "seed", "decode", "references", "samplings", "controls")
 FREE_ENGINE = (
     "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_gib", "self_test", "workers",
-    "ray_address", "enforce_eager", "tensor_parallel_size",
+    "ray_address", "enforce_eager", "tensor_parallel_size", "draft",
 )  # fmt: skip
 # Keys that older versions wrote. Engines are started by Ray now (`engine.workers`), and trials are kept in the folder.
 REMOVED = ("storage", "retries")
