@@ -1,4 +1,4 @@
-"""`rlvr-dir audit`: measure what papers report about RLVR on any pair, on one page."""
+"""Define `rlvr-dir audit`, which measures what papers report about RLVR on any pair, on one page."""
 
 import shlex
 import sys
@@ -45,10 +45,11 @@ def audit_command(
         typer.Option(metavar=LIST, help="Ranks, such as 1,8: score base with only that part of each matrix's change."),
     ] = "",
     floor: Annotated[
-        bool, typer.Option(help="Add columns of base beside itself, in another type and batch, to the rows of tokens.")
+        bool,
+        typer.Option(help="To the rows of tokens, add base compared with itself in another type and batch."),
     ] = True,
     placebo: Annotated[
-        Literal["sharp"] | None, typer.Option(help="Add a column in which a sharpened copy of base takes RL's place.")
+        Literal["sharp"] | None, typer.Option(help="Add a column in which a sharpened copy of base replaces RL.")
     ] = None,
     sharp_temperature: Annotated[
         float, typer.Option(help="Temperature of the sharpened copy of base.", min=0.01, max=100)
@@ -56,7 +57,8 @@ def audit_command(
     every: Annotated[
         int | None,
         typer.Option(
-            help="RL is a folder of checkpoints: a column for each step that this divides, and the last.", min=1
+            help="If RL is a folder of checkpoints: a column for each step that this divides, and the last.",
+            min=1,
         ),
     ] = None,
     fail_if: Annotated[
