@@ -1,7 +1,6 @@
-"""Count the weights that differ between two local checkpoints, and those that the decoding dtype makes equal again.
+"""Count the weights that differ between two local checkpoints, and those that become equal in the decoding dtype.
 
-found = changed_weights("my-base", "my-rl", "bfloat16")
-print(found.differ, found.lost)
+counted = changed_weights("my-base", "my-rl", "bfloat16") print(counted.differ, counted.lost)
 """
 
 from collections.abc import Sequence
@@ -11,15 +10,15 @@ from pathlib import Path
 
 from rlvr_dir.checkpoints.weights import Stored, tensors_of
 
-MOST = 400_000_000  # parameters that are read; of larger checkpoints a sample of tensors, evenly spaced by name
+MOST = 400_000_000  # parameters to read; for larger checkpoints a sample of tensors, evenly spaced by name
 
 
 @dataclass(frozen=True)
 class ChangedWeights:
-    """Shares of parameters: those that `differ` as stored, and those of them that are `lost` in the decoding dtype.
+    """Store shares of parameters: those that `differ` as stored, and the share of these that is `lost` in the decoding
+    dtype.
 
-    `lost` is a share of the parameters that differ. `tensors` is how many tensors were compared, `of` how many there
-    are: a sample if they are not equal.
+    `tensors` is how many tensors were compared, and `of` how many there are. They differ if only a sample was read.
     """
 
     differ: float

@@ -217,7 +217,7 @@ def _positions(data: Frame, name: str) -> Section:
         above.set_xlabel("from this token of the response on")
         below.set_xlabel("% of the response")
         for axes in (above, below):
-            axes.set_ylabel("redrawn tokens")
+            axes.set_ylabel("flagged tokens")
             axes.set_ylim(bottom=0)
             percent_axis(axes.yaxis)
         above.legend()
@@ -279,7 +279,7 @@ def _gates(decodings: Frame, name: str) -> Section:
             if alike
             else ". "
         )
-        + "Entropies in nats, of base at the position, means. A run is redrawn tokens side by side; by chance: if as "
-        "many were redrawn anywhere, independently. Brackets: 95 % intervals over problems."
+        + "Entropies in nats, of base at the position, means. A run is a sequence of adjacent flagged tokens; "
+        "by chance: if as many were flagged independently. Brackets: 95 % intervals over problems."
     )
     return Section(name, "Gates: how much they redraw, at what entropy, in what runs.", frame(rows), (note,))
