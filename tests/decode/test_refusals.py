@@ -47,7 +47,7 @@ def rename(content):
     [
         (rename, "different tokenizers: 2 tokens"),
         (swap_ids, "order their vocabulary differently: 2 tokens"),
-        (lambda content: content["model"]["merges"].reverse(), "text is cut into tokens differently"),
+        (lambda content: content["model"]["merges"].reverse(), "different tokenizers: the vocabulary is the same"),
     ],
     ids=["a token", "order", "merges"],
 )

@@ -430,8 +430,8 @@ def other_configurations(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]
         configs = [config.to_dict() for config in loaded.configs.values()]
         differences = ", ".join(f"{key} ({configs[0].get(key)!r} and {configs[1].get(key)!r})" for key in differ)
         yield (
-            f"{_beside_rl(loaded, 'base')} differ in {differences}: each is built as its own configuration says; was "
-            "rl trained from this base?"
+            f"{_beside_rl(loaded, 'base')} differ in {differences}. Each is built according to its own "
+            "configuration. Was RL trained from this base?"
         )
 
 
