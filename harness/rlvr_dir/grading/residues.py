@@ -1,10 +1,10 @@
-r"""Remainders of whole numbers, however large: `2003^{2002^{2001}} \bmod 1000`.
+r"""Compute remainders of whole numbers of any size: `2003^{2002^{2001}} \bmod 1000`.
 
     reduced(r"3^{2^{100}} \bmod 10 = 1")               # "1=1"
     reduced(r"N \equiv 1204 \equiv 204 \pmod{1000}")   # "204"
 
-No large number is computed. A large exponent is reduced by Euler's theorem: for every e ≥ φ(m),
-a^e ≡ a^(e mod φ(m) + φ(m)) (mod m).
+No large number is computed. A large exponent is reduced by Euler's theorem: for every e ≥ φ(m), a^e ≡ a^(e mod φ(m) +
+φ(m)) (mod m).
 """
 
 import ast
@@ -81,7 +81,7 @@ def _residue(node: ast.expr, modulus: int) -> int:
     """Return the remainder of an expression.
 
     Raises:
-        ValueError: it is no whole number, or its exponents cannot be bounded.
+        ValueError: It is not a whole number, or its exponents cannot be bounded.
     """
     match node:
         case ast.Constant(value=int(value)):
@@ -100,10 +100,10 @@ def _residue(node: ast.expr, modulus: int) -> int:
 
 
 def _capped(node: ast.expr, modulus: int) -> int:
-    """Return a natural number itself if it is below `modulus`, else a congruent one that is not below it.
+    """Return a natural number itself if it is below `modulus`, otherwise a congruent one that is not below it.
 
     Raises:
-        ValueError: it is no natural number, or cannot be bounded.
+        ValueError: It is not a natural number, or cannot be bounded.
     """
 
     def cap(value: int) -> int:

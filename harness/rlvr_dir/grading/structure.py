@@ -1,7 +1,6 @@
-r"""How an answer is built: a list, a set, a tuple or interval, a union, a matrix, a ratio, values with names.
+r"""Parse the structure of an answer: a list, a set, a tuple or interval, a union, a matrix, a ratio, values with names.
 
-parts(r"(1, 2)")           # Parts("tuple", ("1", "2"), "()")
-parts(r"1 \text{ or } 2")  # Parts("list", ("1", "2"))
+parts(r"(1, 2)")           # Parts("tuple", ("1", "2"), "()") parts(r"1 \text{ or } 2")  # Parts("list", ("1", "2"))
 named("x=1, y=2")          # [("x", "1"), ("y", "2")]
 """
 
@@ -46,7 +45,8 @@ _VARIABLE = re.compile(r"(?:\\[A-Za-z]+|[A-Za-z])\s*(?:_\s*(?:\w|\{[^{}]*\}))?'*
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """An answer of several parts; `ends` are the brackets of a tuple or an interval, or a matrix's shape: `2x3`."""
+    """Hold an answer of several parts; `ends` are the brackets of a tuple or an interval, or a matrix's shape:
+    `2x3`."""
 
     kind: Literal["list", "set", "tuple", "union", "matrix", "ratio"]
     items: tuple[str, ...]
@@ -98,7 +98,7 @@ def _both_signs(items: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rows(text: str) -> Parts | None:
-    """Return the entries of a matrix, or the rows of a system; sums of matrices are math-verify's."""
+    """Return the entries of a matrix, or the rows of a system; sums of matrices are left to math-verify."""
     if matrix := _MATRIX.fullmatch(text):
         rows = [split(row, "&") for row in split(matrix[2].replace(r"\hline", ""), r"\\\\") if row]
         shape = "x".join(map(str, (len(rows), *{len(row) for row in rows})))
@@ -210,7 +210,8 @@ def named(text: str) -> list[tuple[str, str]] | None:
 
 
 def without_names(pairs: Sequence[tuple[str, str]]) -> Parts:
-    """Return the values alone: a tuple where their names differ, those of one unknown (`x_1`, `x_2`) a list."""
+    """Return the values only: as a tuple if their names differ, or as a list if they are of one unknown (`x_1`,
+    `x_2`)."""
     names = list(dict.fromkeys(squeeze(name) for name, _ in pairs))
     values = [value for _, value in pairs]
     if len({re.sub(r"(?<=\w)_?\{?\d+\}?$", "", name) for name in names}) == 1:
