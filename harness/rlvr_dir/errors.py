@@ -1,4 +1,5 @@
-"""The exception for a user's mistake: facts (argument, value, what is accepted, a hint), shown as one sentence."""
+"""Define the exception for a user's mistake. Its facts (argument, value, what is accepted, a hint) become one
+sentence."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -86,11 +87,11 @@ class UserError(ValueError):
 
 
 class Busy(UserError):
-    """Another process uses the resource; wait for it, then try again."""
+    """Report that another process uses the resource. Wait for it, then try again."""
 
 
 class DamagedError(UserError):
-    """A file does not have the content that rlvr-dir writes there. Other files can still be read."""
+    """Report that a file does not have the content that rlvr-dir writes there. Other files can still be read."""
 
 
 def mention(argument: str, value: object = _NOT_GIVEN) -> str:

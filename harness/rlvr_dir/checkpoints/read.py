@@ -52,7 +52,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of a pair, by role, and what an engine needs to know of them together."""
+    """Hold the checkpoints of a pair, by role, and what an engine needs to know of them together."""
 
     pair: Pair
     models: dict[str, Checkpoint]

@@ -26,7 +26,7 @@ from rlvr_dir.policy.trace import traced
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision at one position of each row; all fields are (n,)."""
+    """Hold the decision at one position of each row; all fields are (n,)."""
 
     token: Tensor  # int64, the token to write
     proposed: Tensor  # int64, the token that the primary proposed

@@ -43,7 +43,7 @@ REMOVED = ("storage", "retries")
 
 
 class Failure(Stored, frozen=True):
-    """A point or a reference that failed, in `failed.json`; `number` is its place."""
+    """Store a point or a reference that failed, in `failed.json`; `number` is its place."""
 
     number: Count
     reference: Flag
@@ -51,7 +51,7 @@ class Failure(Stored, frozen=True):
 
 
 class Failures(Stored, frozen=True):
-    """The content of `failed.json`."""
+    """Store the content of `failed.json`."""
 
     failed: tuple[Failure, ...] = ()
 

@@ -11,7 +11,7 @@ BUSY = 75  # exit status (EX_TEMPFAIL) of a process whose training is already ru
 
 @dataclass(frozen=True)
 class Places:
-    """Where a sweep's files, responses, trainings and MLflow runs are kept; `tracking` None logs nothing."""
+    """Locate where a sweep's files, responses, trainings and MLflow runs are kept; `tracking` None logs nothing."""
 
     out: Path
     records: Path

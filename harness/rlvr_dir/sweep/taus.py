@@ -49,7 +49,7 @@ def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
 
 
 class MatchedRows(Stored, frozen=True):
-    """The thresholds of a pair in `matched.json`."""
+    """Store the thresholds of a pair in `matched.json`."""
 
     rows: tuple[MatchedTau, ...]
 
