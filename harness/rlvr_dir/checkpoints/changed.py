@@ -1,6 +1,7 @@
 """Count the weights that differ between two local checkpoints, and those that become equal in the decoding dtype.
 
-counted = changed_weights("my-base", "my-rl", "bfloat16") print(counted.differ, counted.lost)
+counted = changed_weights("my-base", "my-rl", "bfloat16")
+print(counted.differ, counted.lost)
 """
 
 from collections.abc import Sequence

@@ -47,8 +47,9 @@ def unread(kwargs: Mapping[str, Any], tokenizer: Any) -> UserError | None:
     if not lost:
         return None
     return UserError(
-        f"The chat template of {tokenizer.name_or_path} does not read {lost[0]!r}",
+        f"has {lost[0]!r}, which the chat template of {tokenizer.name_or_path} does not read",
         argument="chat_template_kwargs",
+        value=dict(kwargs),
         accepted=", ".join(arguments) or "none, because the template has no arguments",
     )
 

@@ -1,8 +1,8 @@
 """Find the answer in a response and grade it, for evaluation and for training rewards.
 
-grade("204", r"so the total is \boxed{204}").correct   # True grade_many([(gold, response), ...])                      #
-one verdict each, de-duplicated, bounded in time grade_many([(("1.22", "0.822"), response), ...])         # several
-golds, any one counts
+    grade("204", r"so the total is \\boxed{204}").correct   # True
+    grade_many([(gold, response), ...])                      # one verdict each, de-duplicated, bounded in time
+    grade_many([(("1.22", "0.822"), response), ...])         # several golds, any one counts
 
 The graders are `robust` (default), `plain`, which is the paper's bare math-verify, and `math_dapo`, which rewarded its
 trainings. docs/grading.md has the rules.

@@ -1,6 +1,6 @@
 r"""Grade like the paper's trainings: by the last `Answer: ...` of a response, as text.
 
-grade("1/2", "Answer: $\\frac12$", grader="math_dapo")   # wrong: "\frac{1}{2}" differs from "1/2"
+    grade("1/2", "Answer: $\\frac12$", grader="math_dapo")   # wrong: "\frac{1}{2}" differs from "1/2"
 
 It decides like verl's `math_dapo`, which DAPO's recipe uses for rewards. Only the end of a response is read, and an
 answer is right if it equals the gold's text once both are normalised. There is no arithmetic. The rules are applied to
@@ -47,7 +47,7 @@ _REWRITTEN = tuple(
 def find_answer_line(text: str) -> Box:
     """Find the text after the last `Answer:` of a response, in upper or lower case, up to the end of that line.
 
-    >>> find_answer_line("Answer: 3, no.\nAnswer: 4").content
+    >>> find_answer_line("Answer: 3, no.\\nAnswer: 4").content
     '4'
     """
     lines = _LINE.findall(text[-END:])

@@ -1,7 +1,7 @@
 r"""Read numbers exactly, as fractions, with their percent sign and their unit, without floats.
 
-read_number(r"1.6 \times 10^{-19}").value   # Fraction(1, 6250000000000000000) read_number(r"35.0\%").percent
-# True
+read_number(r"1.6 \times 10^{-19}").value   # Fraction(1, 6250000000000000000)
+read_number(r"35.0\%").percent              # True
 """
 
 import re

@@ -1,6 +1,7 @@
 r"""Parse the structure of an answer: a list, a set, a tuple or interval, a union, a matrix, a ratio, values with names.
 
-parts(r"(1, 2)")           # Parts("tuple", ("1", "2"), "()") parts(r"1 \text{ or } 2")  # Parts("list", ("1", "2"))
+parts(r"(1, 2)")           # Parts("tuple", ("1", "2"), "()")
+parts(r"1 \text{ or } 2")  # Parts("list", ("1", "2"))
 named("x=1, y=2")          # [("x", "1"), ("y", "2")]
 """
 

@@ -125,7 +125,7 @@ def has_slope(form: Any) -> bool:
 
 
 def near(gold: Any, answer: Any, tolerance: float) -> bool:
-    """Return whether two numbers differ by no more than `tolerance`, relatively, as on both sides of an `\approx`."""
+    """Return whether two numbers differ by no more than `tolerance`, relatively, as on both sides of an `\\approx`."""
     try:
         return bool(abs(gold - answer).evalf() <= tolerance * abs(gold).evalf())
     except Exception:

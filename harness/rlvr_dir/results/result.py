@@ -1,6 +1,7 @@
 """Represent one finished evaluation: a decoding on a benchmark, sample by sample, and its metrics.
 
-result = result_of_record(record) result.avg, result.metrics()["pass@8"]; read_result(result.write(folder))
+result = result_of_record(record)
+result.avg, result.metrics()["pass@8"]; read_result(result.write(folder))
 """
 
 import json

@@ -1,10 +1,12 @@
 """Manage the folder of a sweep, `OUT/sweeps/NAME`, with its settings and results.
 
-sweep.yaml       the sweep with every key; `sweep resume` reads it study.journal    Optuna's trials, which are written
-from the results results/         one JSON file per evaluation, including references; made again from the records if it
-is missing matched.json     the thresholds found for requested replacement ratios summary.md, summary.json, *.svg    the
-tables and figures lock             locked by the process that runs the sweep failed.json      what failed in the last
-run, and why
+sweep.yaml       the sweep with every key; `sweep resume` reads it
+study.journal    Optuna's trials, which are written from the results
+results/         one JSON file per evaluation, including references; made again from the records if it is missing
+matched.json     the thresholds found for requested replacement ratios
+summary.md, summary.json, *.svg    the tables and figures
+lock             locked by the process that runs the sweep
+failed.json      what failed in the last run, and why
 """
 
 import difflib

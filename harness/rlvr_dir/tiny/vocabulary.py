@@ -1,7 +1,7 @@
 """List the words of the task, each of which is one token. Joined without separators they are the text (so digits join).
 
 Spaces belong to the words: a verb or an operator includes the space on either side, other words the one before them. So
-`" gets " + "7" + " b"` reads ` gets 7 b` and `" \boxed{" + "4" + "2" + "}"` reads ` \boxed{42}`.
+`" gets " + "7" + " b"` reads ` gets 7 b` and `" \\boxed{" + "4" + "2" + "}"` reads ` \\boxed{42}`.
 """
 
 import re
