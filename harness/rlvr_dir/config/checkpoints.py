@@ -1,7 +1,7 @@
 """Name and find several RL checkpoints of one training, which a sweep's file gives as one pair.
 
-    checkpoints_of(["tiny@2", "tiny@4"])                       # the tiny pair's own
-    checkpoints_of(["org/run@step_100", "runs/step-200"], {"base": "org/base"})
+checkpoints_of(["tiny@2", "tiny@4"])                       # the tiny pair's own
+checkpoints_of(["org/run@step_100", "runs/step-200"], {"base": "org/base"})
 """
 
 from collections.abc import Mapping, Sequence

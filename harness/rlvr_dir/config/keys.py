@@ -1,6 +1,6 @@
 """List the keys of a YAML file with their defaults and meanings, from its spec.
 
-    print("\n".join(keys(SweepSpec)))
+print("\n".join(keys(SweepSpec)))
 """
 
 import json

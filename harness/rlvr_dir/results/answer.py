@@ -1,6 +1,6 @@
 """Print the answer of a finished command: the scores, the comparisons, and how to read them, in a terminal's width.
 
-    print(answer(results, decodings))  # the details are in `compare.markdown` and in the files
+print(answer(results, decodings))  # the details are in `compare.markdown` and in the files
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Read results from the places that commands accept: files, folders, records, runs.
 
-    results = read_results(["runs/demo", "DAPO=runs/dapo", "3f2a"], store="runs/records")
+results = read_results(["runs/demo", "DAPO=runs/dapo", "3f2a"], store="runs/records")
 """
 
 import re

@@ -1,6 +1,6 @@
 """Group results into settings (one decoding on one benchmark, with any seeds), and label these.
 
-    settings = settings_of(read_results(["runs/demo"]))  # the seeds of a setting become one
+settings = settings_of(read_results(["runs/demo"]))  # the seeds of a setting become one
 """
 
 from collections import Counter, defaultdict
