@@ -11,6 +11,7 @@ from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode import open_engine
 from rlvr_dir.decode.ray.pool import RayEngines
 from tests.decode.requests import assert_same, make_requests
+from tests.facts import refuses
 from tests.ray_nodes import started_nodes
 
 pytest.importorskip("ray", reason="Ray is not installed (the extra [ray])")

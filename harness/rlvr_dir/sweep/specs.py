@@ -44,7 +44,7 @@ def _read_train(value: Any) -> dict[str, Any]:
 
 
 class Workers(Spec, frozen=True):
-    """How many trainings run at the same time, with how many GPUs each, and on which machines."""
+    """Set how many trainings run at the same time, with how many GPUs each, and on which machines."""
 
     count: int = Field(default=1, ge=1, description="Trainings that run at the same time.")
     gpus_each: int = Field(default=0, ge=0, description="GPUs of each.")

@@ -43,8 +43,8 @@ Complete = Callable[[Entry[TrainSpec], Sequence["SeedResult"]], None]
 Fail = Callable[[Entry[TrainSpec], str], None]
 
 
-_PAUSE = 1.0  # seconds after which a training that another process was at is tried again
-RETRIES = 3  # of a training whose machine was lost
+_PAUSE = 1.0  # seconds before another attempt at a training that another process was running
+RETRIES = 3  # attempts at a training whose machine was lost
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,11 +195,11 @@ class TrainingObjective:
             TrainingFolder(folder_of(entry.item, self.store)).check(inputs(self.spec.plain_dapo))
 
     def run(self, entries: Sequence[Entry[TrainSpec]], complete: Complete, fail: Fail) -> None:
-        """Train one after the other, or `workers` at a time in processes of their own, here or on a Ray cluster.
+        """Train one after the other, or `workers` at a time in their own processes, here or on a Ray cluster.
 
         Raises:
-            UserError: this machine cannot do it, or Ray cannot be reached or has too few GPUs.
-            Busy: another process trains the same.
+            UserError: This machine cannot train it, or Ray is unreachable or has too few GPUs.
+            Busy: Another process trains the same.
         """
         workers = self.spec.workers
         if workers.count == 1 and workers.ray_address is None:
@@ -224,10 +224,11 @@ class TrainingObjective:
 
     @contextmanager
     def _trainer(self) -> Iterator[Callable[[str], str]]:
-        """Give what trains one training, as JSON, in a process of its own, and returns the last line it printed."""
+        """Yield a function that trains one training, given as JSON, in its own process, and returns its last printed
+        line."""
         workers, store = self.spec.workers, str(self.store.resolve())
         if workers.ray_address is None:
-            slots = SimpleQueue[dict[str, str]]()  # the environments of workers, each with GPUs of its own
+            slots = SimpleQueue[dict[str, str]]()  # the environments of workers, each with its own GPUs
             for number in range(workers.count):
                 slots.put(gpus(self.spec, number))
 
@@ -339,7 +340,7 @@ class TrainingObjective:
 
 
 def _train_on_node(training: str, store: str) -> str:
-    """Train in a process of its own on the machine that Ray chose; return the last line that it printed."""
+    """Train in a separate process on the machine that Ray selected; return the last line that it printed."""
     if not Path(store).is_dir():
         return (
             f"{store} does not exist on {socket.gethostname()}: all machines need the folder of trainings at the same "
@@ -349,7 +350,7 @@ def _train_on_node(training: str, store: str) -> str:
 
 
 def _train_apart(training: str, store: str, own: Mapping[str, str]) -> str:
-    """Train in a process of its own, with `own` added to its environment; return the last line that it printed.
+    """Train in a separate process, with `own` added to its environment; return the last line that it printed.
 
     The process ends with the thread that started it, so the thread waits for it. If another process runs the same
     training, this waits for it, too.
