@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rlvr_dir.errors import UserError, mention, unknown
+from rlvr_dir.errors import UserError, unknown
 
 TRAINING = "dapo-math-17k"
 
@@ -48,11 +48,12 @@ def _make(name: str, source: Path | None, file: Path, wanted: str | None) -> Non
     content_digest = digest(text)
     if wanted is not None and content_digest != wanted:
         raise UserError(
-            f"{name} has the digest {content_digest} ({description}), and "
-            f"{mention('digest', wanted)} was asked for; not written"
+            f"is not the digest of {name}, which is {content_digest} ({description}). Nothing was written",
+            argument="digest",
+            value=wanted,
         )
     if file.is_file() and digest(file.read_bytes()) != content_digest:
-        raise UserError(f"{file} exists and has other content. Move it away, or give another --out")
+        raise UserError(f"{file} exists and has other content", hint="Move it away, or give another --out.")
     make_folder(file.parent)
     write_file(file, text)
     say(f"{file}: {description}, digest {content_digest}")

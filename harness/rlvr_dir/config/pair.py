@@ -43,9 +43,15 @@ class Pair(Spec, frozen=True):
     @model_validator(mode="after")
     def _check(self) -> "Pair":
         if self.recipient is not None and self.single:
-            raise ValueError(f"recipient={self.recipient!r} has nothing to take over where base and rl are one model")
+            raise UserError(
+                "cannot take over a change, because base and rl are one model",
+                argument="recipient",
+                value=self.recipient,
+            )
         if self.recipient is None and self.recipient_revision is not None:
-            raise ValueError(f"recipient_revision={self.recipient_revision!r} has no effect without recipient")
+            raise UserError(
+                "has no effect without recipient", argument="recipient_revision", value=self.recipient_revision
+            )
         return self
 
     @property

@@ -189,7 +189,9 @@ class RlvrDirLM(LM):
         """Return the template's text, which lm-eval stores with its digest. A pair has one template, so a name is an
         error."""
         if isinstance(chat_template, str):
-            raise UserError(f"--apply_chat_template {chat_template!r}: the pair has one chat template, give no name")
+            raise UserError(
+                f"--apply_chat_template {chat_template!r} names a template", hint="The pair has one, so give no name."
+            )
         template = getattr(self.engine.tokenizer, "chat_template", None)
         return str(template) if chat_template and template else None
 
@@ -230,7 +232,9 @@ class RlvrDirLM(LM):
 
     def loglikelihood(self, requests: list[Any]) -> NoReturn:
         """Raise an error, because decoding with two models assigns no likelihood to a given text."""
-        raise UserError("--model rlvr_dir answers generate_until tasks only; this task asks for likelihoods")
+        raise UserError(
+            "--model rlvr_dir cannot compute likelihoods, which this task needs", accepted="generate_until tasks"
+        )
 
     loglikelihood_rolling = loglikelihood
 

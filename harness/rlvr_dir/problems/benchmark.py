@@ -230,7 +230,8 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
         key = str(len(problems)) if row.get("id") is None else str(row["id"])
         if key in problems:
             raise UserError(
-                f"{place} has the id {key!r} of an earlier problem. Ids must be unique because they seed the sampling"
+                f"{place} has the id {key!r} of an earlier problem",
+                accepted="unique ids, because they seed the sampling",
             )
         for name in ("problem", "answer"):
             value = row[name]

@@ -145,7 +145,9 @@ def _read(desk: RequestParser, request: Any, top: int | None) -> ServeRequest:
         ).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start]
-        raise UserError(f"The prompt has {half!r}, half a surrogate pair, which no UTF-8 text has") from None
+        raise UserError(
+            f"The prompt has {half!r}, half a surrogate pair", accepted="text that UTF-8 can write"
+        ) from None
     n = 1 if request.n is None else request.n
     completion = desk.read(request.model, given_fields(request), n=n, stop=stop, top=top)
     # From here on vLLM's handler receives only what determines the form of the response.

@@ -46,6 +46,7 @@ def checkpoint(name: str) -> str:
     folder = WEIGHTS / {TINY_BASE: "base", TINY_RL[-1]: "rl"}.get(name, f"step-{kept}")
     if not (folder / "model.safetensors").is_file():
         raise UserError(
-            f"{name!r} is not in this installation: {folder} has no weights; in a checkout examples/tiny makes them"
+            f"{name!r} is not in this installation: {folder} has no weights",
+            hint="In a checkout, examples/tiny makes them.",
         )
     return str(folder)

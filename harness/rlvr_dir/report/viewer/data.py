@@ -61,7 +61,10 @@ def answer_of(
     if key not in record:
         names = ", ".join(problems_of(record)[:5]) or "none"
         raise UserError(
-            f"problem={problem!r}, sample={sample} is not in record {record.name}; its problems begin with: {names}"
+            f"with sample {sample} is not in the record {record.name}",
+            argument="problem",
+            value=problem,
+            hint=f"The record's problems begin with: {names}.",
         )
     judges = (judge_name(judge, task or record.task, record.task) for judge in JUDGES)
     verdicts = (record.latest_verdicts(judge).get(key) for judge in judges)
