@@ -64,14 +64,14 @@ def changed_weights(base: str, rl: str, dtype: str, most: int = MOST) -> Changed
     total = differ = lost = 0
     chosen = _sample(names, first, most)
     for name in chosen:
-        with safe_open(first[name].file, "pt") as ours, safe_open(second[name].file, "pt") as theirs:
-            one, other = ours.get_tensor(name), theirs.get_tensor(name)
-        if not (one.is_floating_point() and other.is_floating_point()):
+        with safe_open(first[name].file, "pt") as first_file, safe_open(second[name].file, "pt") as second_file:
+            tensor, other_tensor = first_file.get_tensor(name), second_file.get_tensor(name)
+        if not (tensor.is_floating_point() and other_tensor.is_floating_point()):
             continue
-        changed = one.to(torch.float32) != other.to(torch.float32)
-        total += one.numel()
+        changed = tensor.to(torch.float32) != other_tensor.to(torch.float32)
+        total += tensor.numel()
         differ += int(changed.sum())
-        lost += int((changed & (one.to(narrow) == other.to(narrow))).sum())
+        lost += int((changed & (tensor.to(narrow) == other_tensor.to(narrow))).sum())
     if not total:
         return None
     return ChangedWeights(differ / total, lost / differ if differ else 0.0, dtype, len(chosen), len(names))

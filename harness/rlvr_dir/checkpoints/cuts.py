@@ -7,7 +7,7 @@ from itertools import product
 from rlvr_dir.checkpoints.chat_template import encode_prompt
 from rlvr_dir.checkpoints.read import Checkpoints
 
-_SHOWN = 6  # tokens to show of a text that is split in two ways
+_MOST_TOKENS = 6  # tokens to show of a text that is split in two ways
 TEXTS = (  # digits, spaces, accents and LaTeX
     "Let $x^2+3x=\\frac{1}{2}$. Find the value of 12345 + 67.890, of 1 000 000 and of \\sqrt[3]{2}.\n\n",
     "  def f(n):\n\treturn n**2  # naïve — E\u0301tude, ﬁve, 漢字, emoji 🎲, \u00a0",
@@ -25,8 +25,8 @@ def cut_otherwise(loaded: Checkpoints, texts: Iterable[str]) -> str | None:
             at = next((i for i, (own, rl) in enumerate(zip(*ids, strict=False)) if own != rl), min(map(len, ids)))
             first = max(0, at - 1)
             own, rl = (
-                [loaded.models[name].tokenizer.decode([token]) for token in one[first : first + _SHOWN]]
-                for name, one in zip((role, "rl"), ids, strict=True)
+                [loaded.models[name].tokenizer.decode([token]) for token in sequence[first : first + _MOST_TOKENS]]
+                for name, sequence in zip((role, "rl"), ids, strict=True)
             )
             return (
                 f"{loaded.pair.argument(role)} and {loaded.pair.argument('rl')} cut text into tokens differently, "

@@ -84,7 +84,7 @@ class Examined:
 
 def _side_by_side(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return one line for each property, with a column for each role; what equals base's is `the same`."""
-    roles, names = list(facts), list(dict.fromkeys(name for each in facts.values() for name in each))
+    roles, names = list(facts), list(dict.fromkeys(name for properties in facts.values() for name in properties))
     rows = [["", *roles]]
     for name in names:
         values = [facts[role].get(name, "") for role in roles]

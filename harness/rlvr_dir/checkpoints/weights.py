@@ -196,11 +196,11 @@ def same_numbers(first: Mapping[str, Stored], second: Mapping[str, Stored]) -> b
     if not first or first.keys() != second.keys():
         return False
     pairs = zip(corners(first, first), corners(second, first), strict=True)
-    if not all(_same(one, other) for (_, one), (_, other) in pairs):
+    if not all(_same(corner, other) for (_, corner), (_, other) in pairs):
         return False
     for name, stored in first.items():
-        with safe_open(stored.file, "pt") as ours, safe_open(second[name].file, "pt") as theirs:
-            if not _same(ours.get_tensor(name), theirs.get_tensor(name)):
+        with safe_open(stored.file, "pt") as first_file, safe_open(second[name].file, "pt") as second_file:
+            if not _same(first_file.get_tensor(name), second_file.get_tensor(name)):
                 return False
     return True
 
@@ -212,15 +212,15 @@ def rl_is_base(base: str, rl: str | Path) -> bool:
     return all(map(Path.is_dir, folders)) and same_numbers(*(tensors_of(str(folder)) for folder in folders))
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one.shape == other.shape and bool((one.float() == other.float()).all())
+def _same(tensor: Any, other: Any) -> bool:
+    return tensor.shape == other.shape and bool((tensor.float() == other.float()).all())
 
 
 def _sets(folder: Path) -> list[str]:
     """Return the complete sets of safetensors weights in a folder: one file, or shards."""
     shards = [*folder.glob("model-*-of-*.safetensors")]
-    one = [file for file in (folder / "model.safetensors",) if file.is_file()]
-    names = [file.name for file in one]
+    single = [file for file in (folder / "model.safetensors",) if file.is_file()]
+    names = [file.name for file in single]
     return names + ([f"{len(shards)} shards (model-…-of-….safetensors)"] if shards else [])
 
 
@@ -254,10 +254,10 @@ def surplus_weight(stored: Iterable[str], built: Iterable[str], passed_over: Ite
     built = set(built)
     kinds = {_LAYER.sub("*", name) for name in built}
     mapped = bool(kinds - {_LAYER.sub("*", name) for name in stored})
-    known = re.compile("|".join([*_PASSED_OVER, *passed_over]))
+    expected = re.compile("|".join([*_PASSED_OVER, *passed_over]))
     for name in sorted(set(stored) - built):
         of_a_layer = _LAYER.search(name) and _LAYER.sub("*", name) in kinds
-        if of_a_layer or not (mapped or known.search(name)):
+        if of_a_layer or not (mapped or expected.search(name)):
             return name
     return None
 

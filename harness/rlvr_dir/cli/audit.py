@@ -128,8 +128,8 @@ def audit_command(
     elif placebo is not None:
         others["sharpened base"] = [sharpened(pair, sharp_temperature, records.parent / "placebos")]
     request = Request(spec, groups, others, ranks, floor, steps)
-    asked = [claim for claim in claims(ranks) if claim.group in groups]
-    conditions = {text: condition(text, asked) for text in fail_if or ()}
+    requested = [claim for claim in claims(ranks) if claim.group in groups]
+    conditions = {text: condition(text, requested) for text in fail_if or ()}
     announce_tiny(spec)
     if dry_run:
         echo(dry_run_words(request, records=records, gpus=named_gpus(gpus, gpu_memory)), lines=True)
@@ -155,6 +155,6 @@ def audit_command(
         say("next: add `interventions` to --rows to see whether the flagged tokens carry the gain (--dry-run first)")
     echo(f"report: {page.absolute().as_uri()} (tables, figures, report.md and audit.csv are beside it)")
     numbers = {name: estimate for (name, column), estimate in audit.estimates.items() if column == THIS}
-    if held := [text for text, holds in conditions.items() if holds(numbers)]:
-        echo(f"failed: {'; '.join(held)}", err=True)
+    if conditions_met := [text for text, holds in conditions.items() if holds(numbers)]:
+        echo(f"failed: {'; '.join(conditions_met)}", err=True)
         raise typer.Exit(1)

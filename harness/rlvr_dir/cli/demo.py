@@ -94,12 +94,12 @@ def report(results: Sequence[EvalResult], *, seconds: float) -> str:
     ]
     for task in sorted({r.task for r in results}):
         by_decoding = {r.decoding: r for r in results if r.task == task}
-        base, rl, veto, again, reject, control, extra = (by_decoding[d] for d in DECODINGS)
+        base, rl, veto, resample, reject, control, extra = (by_decoding[d] for d in DECODINGS)
         for name, result, other in [
             ("rl − base", rl, base),
             (f"{control.decoding.label()} − rl", control, rl),
-            ("resample − base (base resamples)", again, base),
-            ("reject − resample (RL decides what to drop, not base)", reject, again),
+            ("resample − base (base resamples)", resample, base),
+            ("reject − resample (RL decides what to drop, not base)", reject, resample),
             (f"{control.decoding.label()} − reject (RL writes the token, not base)", control, reject),
             ("reject − veto (RL decides what to drop, not the gate)", reject, veto),
             (f"{extra.decoding.label()} − its γ=0 control ({control.decoding.label()})", extra, control),

@@ -78,8 +78,8 @@ def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
 
 
 def _option(info: FieldInfo, kind: type, panel: str | None, *names: str) -> Any:
-    shown = info.default not in (None, (), PydanticUndefined) and info.default is not False
-    default_words = f" Default: {info.default}." if shown else ""
+    has_default = info.default not in (None, (), PydanticUndefined) and info.default is not False
+    default_words = f" Default: {info.default}." if has_default else ""
     spelt = [f"--{name.replace('_', '-')}" for name in names]
     metavar = LIST if get_origin(info.annotation) is tuple else None
     text = f"{info.description}{default_words}"

@@ -85,14 +85,14 @@ def view(
             value=options["tasks"],
             accepted="either records or tasks",
         )
-    if not decodes and (given := {**({"decoding": decoding[0]} if decoding else {}), **options}):
-        name, value = next(iter(given.items()))
+    if not decodes and (ignored := {**({"decoding": decoding[0]} if decoding else {}), **options}):
+        name, value = next(iter(ignored.items()))
         raise UserError("has no effect on stored records", argument=name, value=value, hint="Give --tasks to decode.")
     check_output(out)
     if decodes:
         check_writable(store)
         load = tokenizers(tokenizer, resolve(load_eval({}, options).pair))  # checked before anything is decoded
-        decodings = [parse_decoding(each) for each in dict.fromkeys(decoding or ())]
+        decodings = [parse_decoding(text) for text in dict.fromkeys(decoding or ())]
         many = _decoded(options, decodings, store, top, problem or (), limit, sample, dry_run=dry_run)
     else:
         load = tokenizers(tokenizer)

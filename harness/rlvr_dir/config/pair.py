@@ -136,7 +136,7 @@ TINY: Literal["tiny"] = "tiny"  # the pair that ships with rlvr-dir; `rlvr_dir.c
 TINY_STEPS = (2, 4, 6, 8)  # steps with a stored RL model; the last is the pair's own RL
 TINY_BASE = f"{TINY}@base"
 TINY_RL = tuple(f"{TINY}@{step}" for step in TINY_STEPS)
-_MADE = re.compile(
+_GENERIC_NAME = re.compile(
     r"rl|base|validation|seed-\d+|checkpoint-\d+|step-\d+"
 )  # parts of a checkpoint's path that are not a name
 OPTIONS = {"rl": "pretrained", "rl_revision": "revision"}  # lm-eval's names for two fields, and our commands'
@@ -228,6 +228,7 @@ def model_name(checkpoint: str) -> str:
     parts = PurePath(checkpoint).parts
     if parts[-3:-1] == ("tiny", "weights"):
         return "tiny pair" if parts[-1] in ("base", "rl") else f"{TINY}@{parts[-1].removeprefix('step-')}"
-    chosen = next((n for n, part in enumerate(reversed(parts), 1) if not _MADE.fullmatch(part) and part != "/"), 0)
-    name = parts[-chosen:] if chosen else parts[-1:]
+    own = (n for n, part in enumerate(reversed(parts), 1) if not _GENERIC_NAME.fullmatch(part) and part != "/")
+    count = next(own, 0)
+    name = parts[-count:] if count else parts[-1:]
     return "/".join(name[:-1] if len(name) > 1 and name[-1] in ("rl", "validation") else name) or checkpoint

@@ -61,8 +61,8 @@ def _derivative(order: int, name: str) -> str:
 
 
 def _conjugate(group: str) -> str:
-    known = "i" in group and _REAL_AND_I.fullmatch(group)
-    return "(" + re.sub(r"i(?![A-Za-z])", "(-i)", group[1:-1]) + ")" if known else rf"\\overline{group}"
+    is_complex = "i" in group and _REAL_AND_I.fullmatch(group)
+    return "(" + re.sub(r"i(?![A-Za-z])", "(-i)", group[1:-1]) + ")" if is_complex else rf"\\overline{group}"
 
 
 _RECIPROCALS = {"coth": "tanh", "sech": "cosh", "csch": "sinh"}

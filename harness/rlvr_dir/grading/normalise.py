@@ -122,8 +122,8 @@ _ENUMERATIONS = ("a b c d e f g h", "1 2 3 4 5 6 7 8 9", "i ii iii iv v")
 
 def _parts(text: str) -> str:
     r"""Write `\text{(a) } 4 \text{; (b) } 9` as a tuple."""
-    before, *found = _PART.split(text)
-    labels, values = " ".join(found[::2]), [value.strip(" ,;") for value in found[1::2]]
+    before, *groups = _PART.split(text)
+    labels, values = " ".join(groups[::2]), [value.strip(" ,;") for value in groups[1::2]]
     if before.strip() or len(values) < 2 or not all(values) or not any(e.startswith(labels) for e in _ENUMERATIONS):
         return text
     return f"({','.join(values)})"

@@ -133,9 +133,9 @@ def verify_many(
     without: list[RuntimeError] = []  # errors of workers that do not start
 
     def kind_of(i: int) -> str:
-        owner = min(owners[i], key=lambda each: spent[each]) if owners else -1  # the one with the most time left
-        left = min(cpu_seconds or CPU_SECONDS, RESPONSE_SECONDS - spent[owner])
-        for _ in range(2 * (left > 0)):
+        owner = min(owners[i], key=lambda pair: spent[pair]) if owners else -1  # the one with the most time left
+        seconds_left = min(cpu_seconds or CPU_SECONDS, RESPONSE_SECONDS - spent[owner])
+        for _ in range(2 * (seconds_left > 0)):
             try:
                 if without:
                     return "grader_error"
@@ -146,7 +146,7 @@ def verify_many(
                 return "grader_error"
             kind = None
             try:
-                kind = worker.verify(*pairs[i], careful, left)
+                kind = worker.verify(*pairs[i], careful, seconds_left)
             finally:
                 if kind is None or worker.stuck:
                     worker.kill()
@@ -155,7 +155,7 @@ def verify_many(
             spent[owner] += worker.seconds if owners else 0
             if kind is not None:
                 return kind
-        return "grader_error" if left > 0 else "timed_out"
+        return "grader_error" if seconds_left > 0 else "timed_out"
 
     count = min(os.cpu_count() or 1, 8, -(-len(pairs) // PAIRS_A_WORKER))
     with ThreadPoolExecutor(count or 1) as threads:

@@ -49,12 +49,12 @@ def reduced(text: str) -> str:
     last = MODULUS.search(sides[-1]) if sides else None
     if last and len(sides) > 1 and ("\\equiv" in text or last[1] not in (r"\bmod", r"\mod")):
         sides[-1] = sides[-1][: last.start()]
-        known = [value for side in sides if (value := residue(side, int(last[2]))) is not None]
-        if len(set(known)) > 1:
-            return "=".join(map(str, known))  # a chain that does not hold
+        residues = [value for side in sides if (value := residue(side, int(last[2]))) is not None]
+        if len(set(residues)) > 1:
+            return "=".join(map(str, residues))  # a chain that does not hold
         if any(map(_COEFFICIENT.search, sides[:-1])):
             return text
-        proven = known[1:] and sides[-1].strip() != f"{known[-1]}"  # 10 \equiv 7 \pmod 3 holds, and states 7
+        proven = residues[1:] and sides[-1].strip() != f"{residues[-1]}"  # 10 \equiv 7 \pmod 3 holds, and states 7
         return sides[-1] if proven else sides[-1] + last[0]
     for at, side in enumerate(sides):
         match = MODULUS.search(side)
@@ -113,13 +113,13 @@ def _capped(node: ast.expr, modulus: int) -> int:
         case ast.Constant(value=int(value)):
             return cap(value)
         case ast.BinOp(left=base, op=ast.Pow(), right=exponent):
-            result, power, left = 1, _capped(base, modulus), _capped(exponent, _totient(modulus))
-            while left:
-                result = cap(result * power) if left % 2 else result
-                power, left = cap(power * power), left // 2
+            result, power, exponent_left = 1, _capped(base, modulus), _capped(exponent, _totient(modulus))
+            while exponent_left:
+                result = cap(result * power) if exponent_left % 2 else result
+                power, exponent_left = cap(power * power), exponent_left // 2
             return result
-        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
-            values = _capped(left, modulus), _capped(right, modulus)
+        case ast.BinOp(left=exponent_left, op=operator, right=right) if type(operator) in _OPERATORS:
+            values = _capped(exponent_left, modulus), _capped(right, modulus)
             result = _OPERATORS[type(operator)](*values)
             if not isinstance(operator, ast.Sub) or (result >= 0 and max(values) < modulus):
                 return cap(result)

@@ -123,8 +123,8 @@ def described(text: str) -> str:
     for alternative in split(condition, r"\\text\s*\{[ ,]*or[ ,]*\}"):
         inside, outside = [], []
         for item in split(alternative, COMMA):
-            left, *right = split(item, r"\\(?:ne|notin)" + _END)
-            if left == letter and len(right) == 1:
+            subject, *right = split(item, r"\\(?:ne|notin)" + _END)
+            if subject == letter and len(right) == 1:
                 outside += _both_signs([re.sub(r"^\\\{(.*)\\\}$", r"\1", right[0])])
             elif outside and not re.search(rf"{ORDER}|=|\\|{re.escape(letter)}", item):  # x \ne 1, 2
                 outside.append(item)
@@ -139,11 +139,11 @@ def described(text: str) -> str:
 
 def _members(item: str, letter: str) -> str | None:
     """Return the interval of `0<x<4` or `x>0`, the set of `x=5`; None for any other condition on the letter."""
-    left, *right = split(item, EQUALS)
-    if left == letter and len(right) == 1:
+    subject, *right = split(item, EQUALS)
+    if subject == letter and len(right) == 1:
         return rf"\{{{right[0]}\}}"
-    left, *right = split(item, r"\\in" + _END)
-    if left == letter and len(right) == 1:
+    subject, *right = split(item, r"\\in" + _END)
+    if subject == letter and len(right) == 1:
         return right[0]
     chain = forwards(item)
     sides, links = split(chain, ORDER), re.findall(ORDER, chain)
@@ -194,8 +194,8 @@ def is_name(side: str) -> bool:
 
 def named(text: str) -> list[tuple[str, str]] | None:
     """Return names and values of `x=1, y=2`, `(x,y)=(1,2)` or `x=1, y=2; x=3, y=4`; None where there are none."""
-    left, *right = split(text, EQUALS)
-    names = parts(left) if len(right) == 1 else None
+    subject, *right = split(text, EQUALS)
+    names = parts(subject) if len(right) == 1 else None
     if names and names.kind == "tuple" and all(map(_VARIABLE.fullmatch, names.items)) and (values := parts(right[0])):
         same = values.kind == "tuple" and len(values.items) == len(names.items)
         rows = [values] if same else [parts(item) for item in values.items]

@@ -189,8 +189,10 @@ def _multiple(gold: Any, answer: Any) -> bool | None:
         if isinstance(a, str) or isinstance(b, str) or (_zero(a) and _zero(b)):
             continue
         points, first = points + 1, first or (a, b)
-        left, right = a * first[1], first[0] * b
-        if _zero(a) or _zero(b) or not (near(left, right, SAME_DECIMAL) if decimal else _zero(left - right)):
+        if _zero(a) or _zero(b):
+            return False
+        product, other = a * first[1], first[0] * b
+        if not (near(product, other, SAME_DECIMAL) if decimal else _zero(product - other)):
             return False
     return True if points >= ENOUGH else None
 

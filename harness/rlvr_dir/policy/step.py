@@ -104,9 +104,9 @@ class Step:
     def law(self, name: str) -> Tensor:
         """Return the `proposal` or `target` distribution that is sampled, truncated and normalised: (rows, vocab)
         float64."""
-        return self._once(f"law of {name}", lambda: self._law(name))
+        return self._once(f"law of {name}", lambda: self._distribution(name))
 
-    def _law(self, name: str) -> Tensor:
+    def _distribution(self, name: str) -> Tensor:
         policies = self._policies
         if name == "target":
             policy, rules = policies.target(self._rows, self._token)

@@ -70,9 +70,9 @@ def build(
         chapters.append(tables.group_chapter(group, rows, several=len(groups) > 1))
     if rows:
         drawn, listed = difference_figures.differences(rows), tables.differences(rows, groups)
-        shown = sum(len(section.frame) for section in first_page if section.name == "main-differences")
+        n_shown = sum(len(section.frame) for section in first_page if section.name == "main-differences")
         parts = [part for part in [parts_table(rows)] if part is not None]
-        chapters.append(Chapter("Differences", (), (*parts, drawn, *([] if shown == len(rows) else [listed]))))
+        chapters.append(Chapter("Differences", (), (*parts, drawn, *([] if n_shown == len(rows) else [listed]))))
     if (changed := replacements_chapter(replaced)) is not None:
         chapters.append(changed)
     if (against := against_paper(results, paper_base)) is not None:

@@ -192,7 +192,7 @@ def _grid(
     taus, own = {tau for tau, _ in cells}, 0.0 if on_rl else -1.0
     for mode, place in (("reject", REJECT), ("veto", VETO)):
         of_mode = cells_of(settings, primary, (mode,)).items()
-        cells = {(tau, place): each for (tau, gamma), each in of_mode if gamma == own and tau in taus} | cells
+        cells = {(tau, place): control for (tau, gamma), control in of_mode if gamma == own and tau in taus} | cells
     beside = {key: text for key, setting in cells.items() if (text := _over_control(setting, rows))}
     printed = {
         key: Score.of(setting, beside=[] if on_rl else [beside.get(key, "")]).cell(among)

@@ -22,7 +22,7 @@ from rlvr_dir.results.compare import Comparison, comparison_kind, comparisons, m
 from rlvr_dir.results.matching import conflicting_weights
 from rlvr_dir.results.settings import Setting
 
-SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of all responses are no longer than a budget
+BUDGET_SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of all responses are no longer than a budget
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,9 +315,9 @@ def correct_within(setting: Setting, tokens: int) -> np.ndarray:
 
 
 def budgets(settings: Sequence[Setting]) -> list[int]:
-    """Return the token budgets to show: quantiles (`SHARES`) of the lengths of all responses."""
+    """Return the token budgets to show: quantiles (`BUDGET_SHARES`) of the lengths of all responses."""
     tokens = np.concatenate([setting.all("n_tokens").ravel() for setting in settings])
-    return sorted({int(length) for length in np.quantile(tokens, SHARES, method="higher")})
+    return sorted({int(length) for length in np.quantile(tokens, BUDGET_SHARES, method="higher")})
 
 
 def within(settings: Sequence[Setting]) -> str:

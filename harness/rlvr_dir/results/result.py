@@ -132,8 +132,8 @@ class TaskResult(Stored, frozen=True):
         """Return the task, marked if only some problems were used or they have families. Print it next to every
         number."""
         marks = [self.limited, f"over {stats.count_families(self.families)} families" if self.families else None]
-        said = ", ".join(filter(None, marks))
-        return self.task + (f" ({said})" if said else "")
+        note = ", ".join(filter(None, marks))
+        return self.task + (f" ({note})" if note else "")
 
     @property
     def engine(self) -> dict[str, Any]:

@@ -132,8 +132,8 @@ def read_completion(desk: RequestParser, request: CompletionRequest) -> ServeReq
 def _read(desk: RequestParser, request: Any, top: int | None) -> ServeRequest:
     for name in UNSERVED:
         value = getattr(request, name, None)
-        given = name in request.model_fields_set and value not in (None, "none", False, 0)
-        if given and getattr(value, "type", None) != "text":
+        is_set = name in request.model_fields_set and value not in (None, "none", False, 0)
+        if is_set and getattr(value, "type", None) != "text":
             raise _unserved(name)
     stop = request.stop or ()
     stop = (stop,) if isinstance(stop, str) else tuple(stop)
@@ -258,13 +258,13 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
         return logprobs
 
 
-def _annotated(answer: Any, asked: ServeRequest) -> Any:
+def _annotated(answer: Any, request: ServeRequest) -> Any:
     """Add the request's model name, and the fields that reproduce its tokens, to a response or its chunks."""
     if isinstance(answer, AsyncGenerator):
-        return _told_chunks(answer, asked)
+        return _told_chunks(answer, request)
     if hasattr(answer, "choices"):
-        answer.model = asked.model
-        setattr(answer, EXTENSION, asked.describe())
+        answer.model = request.model
+        setattr(answer, EXTENSION, request.describe())
     return answer
 
 

@@ -118,8 +118,8 @@ class DecodingObjective:
                 results = of_decoding[result.decoding]
                 results.append(result)
                 if len(results) == tasks:
-                    for each in results:
-                        each.write(self.folder.results)
+                    for complete_result in results:
+                        complete_result.write(self.folder.results)
                     for entry in own[result.decoding]:
                         complete(entry, results)
 

@@ -45,7 +45,8 @@ def decoding_of(spec: SweepSpec, point: Point, taus: Taus) -> Decoding | None:
 
 @cache
 def _controls(spec_controls: tuple[str, ...] | bool, decoding: Decoding) -> tuple[Decoding, ...]:
-    return tuple(each for each in decoding.controls() if spec_controls is True or each.mode in (spec_controls or ()))
+    modes = spec_controls or ()
+    return tuple(control for control in decoding.controls() if modes is True or control.mode in modes)
 
 
 def controls_of(spec: SweepSpec, decoding: Decoding) -> tuple[Decoding, ...]:

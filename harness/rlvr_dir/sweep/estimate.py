@@ -111,7 +111,7 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
         if decoding_of(spec, point, taus) is None:
             decoding = spec.decoding(point, 0.0)
             flagged = f"at {100 * point[RATIO]:g} % flagged"
-            labels += [each.label(flagged) for each in (decoding, *controls_of(spec, decoding)[::-1])]
+            labels += [setting.label(flagged) for setting in (decoding, *controls_of(spec, decoding)[::-1])]
     return list(dict.fromkeys(entry.item for entry in entries if entry.pair == pair)), list(dict.fromkeys(labels))
 
 

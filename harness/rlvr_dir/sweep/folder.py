@@ -114,7 +114,7 @@ class SweepFolder:
         old = self.stored()
         if old is not None:
             self._check(old, spec)
-            if changed := _difference(*(_identity(each, (*FREE, "engine")) for each in (old, spec))):
+            if changed := _difference(*(_identity(search, (*FREE, "engine")) for search in (old, spec))):
                 lines = "\n".join(changed)
                 say(f"the points of this sweep have changed; what was decoded before is kept, and read again:\n{lines}")
         if isinstance(old, SweepSpec):
@@ -124,7 +124,7 @@ class SweepFolder:
 
     def _check(self, old: Search, new: Search) -> None:
         """Raise UserError, with the lines that differ, if more than the points of the sweep have changed."""
-        begun, now = (_identity(each, (*FREE, *POINTS)) for each in (old, new))
+        begun, now = (_identity(search, (*FREE, *POINTS)) for search in (old, new))
         if "engine" in begun and _context(now) >= _context(begun):  # what the old one cut is decoded again
             begun["engine"]["max_model_len"] = now["engine"]["max_model_len"]
         changed = _difference(begun, now)

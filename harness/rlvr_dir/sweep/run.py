@@ -60,15 +60,15 @@ class Sweep:
         self.on_complete: Callable[[CompleteTrial], None] = lambda trial: None
         self._waited: set[str] = set()
         self._listed: list[Entry[Any]] = []
-        self._known: int | None = None  # number of points in the current list
+        self._n_points: int | None = None  # number of points in the current list
 
     # What there is to run
 
     def entries(self) -> list[Entry[Any]]:
         """Return all points and references that are known so far, in the order in which they run."""
         points = self.study.points
-        if len(points) != self._known:
-            self._listed, self._known = self.objective.entries(points), len(points)
+        if len(points) != self._n_points:
+            self._listed, self._n_points = self.objective.entries(points), len(points)
         return self._listed
 
     def todo(self) -> list[Entry[Any]]:
@@ -99,7 +99,7 @@ class Sweep:
         """
         for points in self.study.batches():
             self.objective.prepare(points)
-            self._known = None  # thresholds may have been found
+            self._n_points = None  # thresholds may have been found
             self.look(current=True)
             self._run(self.todo())
             failed = {key(entry.point) for entry in self.failures if entry.point is not None}
@@ -107,9 +107,9 @@ class Sweep:
 
     def _run(self, entries: Sequence[Entry[Any]]) -> None:
         """Run entries together. If they are rejected, run each half of them, so that only the wrong ones fail."""
-        while left := [each for each in entries if each not in self.trials and each not in self.failures]:
+        while pending := [item for item in entries if item not in self.trials and item not in self.failures]:
             try:
-                self.objective.run(left, self.complete, self.fail)
+                self.objective.run(pending, self.complete, self.fail)
                 return
             except Busy as error:  # another process writes one of the records, or runs the same training
                 if str(error) not in self._waited:
@@ -117,14 +117,14 @@ class Sweep:
                     self.say(f"waiting: {error}")
                 time.sleep(PAUSE)
             except UserError as error:
-                left = [entry for entry in left if entry not in self.trials]
-                if len(left) == 1:
-                    self.fail(left[0], str(error))
+                pending = [entry for entry in pending if entry not in self.trials]
+                if len(pending) == 1:
+                    self.fail(pending[0], str(error))
                     if len(self.failures) > 1 and not self.trials:
                         raise
                     return
-                self._run(left[: len(left) // 2])
-                self._run(left[len(left) // 2 :])
+                self._run(pending[: len(pending) // 2])
+                self._run(pending[len(pending) // 2 :])
                 return
 
     # The outcome of an entry

@@ -32,7 +32,7 @@ warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning
 _UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
-_ASKED = (
+_IDENTITY = (
     "parameters",
     "method",
     "metric",
@@ -71,12 +71,12 @@ class Study:
             stored = [trial for trial in study.get_trials(deepcopy=False) if "point" in trial.user_attrs]
             complete = (trial.user_attrs["point"] for trial in stored if trial.state == TrialState.COMPLETE)
             self.complete_before = set(map(key, complete))
-            asked = {name: value for name, value in self.spec.plain().items() if name in _ASKED}
-            if self.spec.method in LISTED or study.user_attrs.get("sweep", asked) != asked:
+            identity = {name: value for name, value in self.spec.plain().items() if name in _IDENTITY}
+            if self.spec.method in LISTED or study.user_attrs.get("sweep", identity) != identity:
                 for old in optuna.get_all_study_names(storage):
                     optuna.delete_study(study_name=old, storage=storage)
                 study = optuna.create_study(**kwargs)
-            study.set_user_attr("sweep", asked)
+            study.set_user_attr("sweep", identity)
             study.set_metric_names([self.spec.metric.name])
             self._study, self._writes = study, True
 
@@ -197,24 +197,24 @@ class _Replay:
         sampler = optuna.samplers.TPESampler(seed=spec.seed, n_startup_trials=startup)
         self._study = optuna.create_study(direction=spec.metric.goal, sampler=sampler)
         self._kinds, self._pair, self._most = dict(distributions), next(iter(spec.pairs)), spec.run_cap or 0
-        self._known: set[str] = set()
+        self._proposed: set[str] = set()
         self._learned: set[int] = set()
-        self._asked: dict[str, optuna.Trial] = {}
+        self._open_trials: dict[str, optuna.Trial] = {}
         self.batch = 0
 
     def ask(self, count: int) -> list[Point]:
         """Return new points: `count`, or fewer if the search is exhausted or has reached its limit."""
         points, doubles = list[Point](), 0
-        while len(points) < count and len(self._known) < self._most and doubles < _DOUBLES:
+        while len(points) < count and len(self._proposed) < self._most and doubles < _DOUBLES:
             trial = self._study.ask(self._kinds)
             point: Point = {"pair": self._pair, **trial.params}
-            if key(point) in self._known:  # nothing can be learned from it
+            if key(point) in self._proposed:  # nothing can be learned from it
                 self._study.tell(trial, state=TrialState.FAIL)
                 doubles += 1
                 continue
             doubles = 0
-            self._asked[key(point)] = trial
-            self._known.add(key(point))
+            self._open_trials[key(point)] = trial
+            self._proposed.add(key(point))
             points.append(point)
         return points
 
@@ -226,18 +226,18 @@ class _Replay:
                 continue
             self._learned.add(stored.number)
             name = key(stored.user_attrs["point"])
-            if (trial := self._asked.pop(name, None)) is not None:
+            if (trial := self._open_trials.pop(name, None)) is not None:
                 self._study.tell(trial, stored.value, state=stored.state)
             else:
-                self._known.add(name)
+                self._proposed.add(name)
                 self._study.add_trial(stored)
 
     def next_batch(self) -> None:
         """Begin another batch. Points that were requested but never tried may be proposed again."""
-        for name, trial in self._asked.items():
+        for name, trial in self._open_trials.items():
             self._study.tell(trial, state=TrialState.FAIL)
-            self._known.discard(name)
-        self._asked = {}
+            self._proposed.discard(name)
+        self._open_trials = {}
         self.batch += 1
 
 

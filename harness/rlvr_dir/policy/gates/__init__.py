@@ -157,7 +157,7 @@ class Threshold(Gate, frozen=True):
     sign: Sign | None = Field(default=None, description="Flag only tokens whose Δ log p is negative, or positive.")
 
     @model_validator(mode="after")
-    def _settle(self) -> Threshold:
+    def _drop_default_side(self) -> Threshold:
         """Replace the criterion's usual side by None, so that two equivalent ways of writing a gate are equal."""
         if self.side == ("below" if self.below else "above"):
             object.__setattr__(self, "side", None)

@@ -196,8 +196,9 @@ def _answer(answer: ViewedResponse, pieces: Pieces) -> dict[str, Any]:
 def _proposed(rollout: Row, pieces: Pieces) -> np.ndarray:
     """Return the piece of each proposed token; if it is not known, a piece that is not a token."""
     proposed = rollout.proposed
-    known = pieces.alone(np.maximum(proposed, 0))
-    return np.where(proposed == UNKNOWN, pieces.place(UNKNOWN, "?"), known) if (proposed == UNKNOWN).any() else known
+    proposed_pieces = pieces.alone(np.maximum(proposed, 0))
+    unknown = proposed == UNKNOWN
+    return np.where(unknown, pieces.place(UNKNOWN, "?"), proposed_pieces) if unknown.any() else proposed_pieces
 
 
 def _credit(answer: ViewedResponse, pieces: Pieces) -> list[dict[str, Any]]:
