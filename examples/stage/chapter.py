@@ -6,10 +6,10 @@ from examples.stage.kinds import GAIN
 from rlvr_dir.analysis.result import Analysis, Frame
 from rlvr_dir.policy.gates import gates
 from rlvr_dir.report.draw import drawing, line, look, percent_axis
+from rlvr_dir.report.layouts import benchmark_title
 from rlvr_dir.report.model import Chapter, Section, cell, frame
 from rlvr_dir.report.responses import ALIKE
 from rlvr_dir.report.rows import estimate, estimates
-from rlvr_dir.report.shapes import benchmark_title
 from rlvr_dir.results.settings import few_families_words
 from rlvr_dir.stats import FEW, p_value
 from rlvr_dir.text import visible

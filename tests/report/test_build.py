@@ -7,8 +7,8 @@ from rlvr_dir.config import Decoding
 from rlvr_dir.report import difference_figures, figures
 from rlvr_dir.report.build import build
 from rlvr_dir.report.groups import grouped
+from rlvr_dir.report.layouts import in_points
 from rlvr_dir.report.paper import against_paper
-from rlvr_dir.report.shapes import in_points
 from rlvr_dir.results.compare import OTHERS, PARTS, comparison_kind, comparisons
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.results.show import percent

@@ -18,8 +18,8 @@ from rlvr_dir.config.published import PUBLISHED
 from rlvr_dir.errors import unknown
 from rlvr_dir.files import shipped
 from rlvr_dir.policy.reweighting import reweightings
+from rlvr_dir.report.layouts import Method, Score, anchor, benchmark_title, grid, methods_table
 from rlvr_dir.report.model import Cell, Chapter, Section, cell, frame
-from rlvr_dir.report.shapes import Method, Score, anchor, benchmark_title, grid, methods_table
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.trainings import called, of_training, run_of
 from rlvr_dir.stats import Estimate

@@ -9,9 +9,7 @@ from rlvr_dir import stats
 from rlvr_dir.analysis.problems import problems
 from rlvr_dir.report import difference_figures, figures
 from rlvr_dir.report.groups import Group
-from rlvr_dir.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
-from rlvr_dir.report.paper import model_called
-from rlvr_dir.report.shapes import (
+from rlvr_dir.report.layouts import (
     REJECT,
     VETO,
     Method,
@@ -22,6 +20,8 @@ from rlvr_dir.report.shapes import (
     grid,
     methods_table,
 )
+from rlvr_dir.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
+from rlvr_dir.report.paper import model_called
 from rlvr_dir.results.compare import Comparison, comparison_kind, evidence
 from rlvr_dir.results.matching import describe
 from rlvr_dir.results.result import EvalResult

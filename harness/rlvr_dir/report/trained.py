@@ -12,9 +12,9 @@ import numpy as np
 from rlvr_dir import stats
 from rlvr_dir.config.pair import model_name
 from rlvr_dir.errors import UserError
+from rlvr_dir.report.layouts import Method, Score, anchor, benchmark_title, in_points, methods_table
 from rlvr_dir.report.model import Chapter, Section, frame
 from rlvr_dir.report.paper import model_called
-from rlvr_dir.report.shapes import Method, Score, anchor, benchmark_title, in_points, methods_table
 from rlvr_dir.report.tables import compared_seeds, difference_rows
 from rlvr_dir.results.compare import evidence
 from rlvr_dir.results.matching import comparable_groups, distinguish
