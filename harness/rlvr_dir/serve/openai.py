@@ -100,9 +100,9 @@ def _unserved(name: str) -> UserError:
     return UserError(f"{mention(name)} is not served, because {UNSERVED[name]}", argument=name, hint="Leave it out.")
 
 
-def read_chat(desk: RequestParser, request: ChatCompletionRequest) -> ServeRequest:
+def read_chat(parser: RequestParser, request: ChatCompletionRequest) -> ServeRequest:
     """Read a chat request; raises UserError."""
-    completion = _read(desk, request, (request.top_logprobs or 0) if request.logprobs else None)
+    completion = _read(parser, request, (request.top_logprobs or 0) if request.logprobs else None)
     if completion.begun:
         raise UserError(
             "is not allowed in a chat",
@@ -111,13 +111,13 @@ def read_chat(desk: RequestParser, request: ChatCompletionRequest) -> ServeReque
             hint="Use /v1/completions with the prompt as token ids.",
         )
     return replace(
-        completion, chat_template_kwargs={**desk.chat_template_kwargs, **(request.chat_template_kwargs or {})}
+        completion, chat_template_kwargs={**parser.chat_template_kwargs, **(request.chat_template_kwargs or {})}
     )
 
 
-def read_completion(desk: RequestParser, request: CompletionRequest) -> ServeRequest:
+def read_completion(parser: RequestParser, request: CompletionRequest) -> ServeRequest:
     """Read a completion request; raises UserError."""
-    completion = _read(desk, request, request.logprobs)
+    completion = _read(parser, request, request.logprobs)
     many = isinstance(request.prompt, list) and len(request.prompt) > 1 and not isinstance(request.prompt[0], int)
     if many and completion.problem is not None:
         raise UserError(
@@ -129,7 +129,7 @@ def read_completion(desk: RequestParser, request: CompletionRequest) -> ServeReq
     return completion
 
 
-def _read(desk: RequestParser, request: Any, top: int | None) -> ServeRequest:
+def _read(parser: RequestParser, request: Any, top: int | None) -> ServeRequest:
     for name in UNSERVED:
         value = getattr(request, name, None)
         is_set = name in request.model_fields_set and value not in (None, "none", False, 0)
@@ -149,9 +149,9 @@ def _read(desk: RequestParser, request: Any, top: int | None) -> ServeRequest:
             f"The prompt has {half!r}, half a surrogate pair", accepted="text that UTF-8 can write"
         ) from None
     n = 1 if request.n is None else request.n
-    completion = desk.read(request.model, given_fields(request), n=n, stop=stop, top=top)
+    completion = parser.read(request.model, given_fields(request), n=n, stop=stop, top=top)
     # From here on vLLM's handler receives only what determines the form of the response.
-    request.model, request.vllm_xargs = desk.name, {REQUEST_KEY: completion}
+    request.model, request.vllm_xargs = parser.name, {REQUEST_KEY: completion}
     request.max_tokens = 1  # as offline, the rest of the context is the limit; this placeholder passes vLLM's checks
     request.stop = []
     for name in {*FIELDS} & type(request).model_fields.keys() - {"max_tokens"}:
@@ -167,20 +167,20 @@ def asked_of(request: Any) -> ServeRequest:
 class _Adopted:
     """Take over the state of vLLM's handler."""
 
-    desk: RequestParser
+    parser: RequestParser
 
     @classmethod
-    def of(cls, handler: Any, desk: RequestParser) -> Any:
+    def of(cls, handler: Any, parser: RequestParser) -> Any:
         """Return our handler as a replacement for vLLM's `handler`."""
         adopted = cls.__new__(cls)
-        vars(adopted).update(vars(handler), desk=desk)
+        vars(adopted).update(vars(handler), parser=parser)
         return adopted
 
     def stranger(self, model: str | None) -> Any:
         """Return the error for a model that is not ours; None if it is ours."""
-        if self.desk.knows(model):
+        if self.parser.knows(model):
             return None
-        sentence = str(unknown("model", model, self.desk.models))
+        sentence = str(unknown("model", model, self.parser.models))
         return create_error_response(sentence, "NotFoundError", HTTPStatus.NOT_FOUND, "model")
 
 
@@ -192,7 +192,7 @@ class PairChat(_Adopted, OpenAIServingChat):
         if unknown_model := self.stranger(request.model):
             return unknown_model
         try:
-            completion = read_chat(self.desk, request)
+            completion = read_chat(self.parser, request)
             if error := unread(request.chat_template_kwargs or {}, self.renderer.tokenizer):
                 raise error
             request.max_completion_tokens = None
@@ -225,7 +225,7 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
         if unknown_model := self.stranger(request.model):
             return unknown_model
         try:
-            completion = read_completion(self.desk, request)
+            completion = read_completion(self.parser, request)
             bos = getattr(self.renderer.tokenizer, "bos_token", None)
             if bos and isinstance(request.prompt, str) and request.prompt.startswith(bos):
                 request.add_special_tokens = False  # as offline: the prompt already contains them

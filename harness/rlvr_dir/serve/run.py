@@ -40,7 +40,7 @@ class Served:
         """Return whether clients need a key."""
         return bool(self.address.api_key or os.environ.get("VLLM_API_KEY"))
 
-    def desk(self, name: str) -> RequestParser:
+    def parser(self, name: str) -> RequestParser:
         """Return the request parser.
 
         Raises:
@@ -80,7 +80,7 @@ def check(served: Served) -> None:
             accepted="a loopback host, or any host with a key",
             hint="Set the environment variable VLLM_API_KEY.",
         )
-    served.desk("pair")
+    served.parser("pair")
     _listen_once(address.host, address.port)
 
 
@@ -159,7 +159,7 @@ async def _serve(served: Served, announce: Callable[[str], None]) -> None:
     try:
         await asyncio.to_thread(pair.start)
         logging.getLogger("vllm").setLevel(os.environ[LEVEL])  # vLLM sets it again while it starts
-        stopped = await _answer(served, served.desk(name), pair, arguments, sock, lambda: announce(listening()))
+        stopped = await _answer(served, served.parser(name), pair, arguments, sock, lambda: announce(listening()))
     except BaseException:
         pair.close()
         raise
@@ -181,7 +181,7 @@ def _arguments(served: Served, name: str, model: str) -> Any:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     address, limits = served.address, served.limits
-    words = ["--host", address.host, "--port", str(address.port), "--served-model-name", *served.desk(name).models]
+    words = ["--host", address.host, "--port", str(address.port), "--served-model-name", *served.parser(name).models]
     words += ["--model", model, "--uvicorn-log-level", "warning", "--disable-uvicorn-access-log", "--disable-log-stats"]
     words += ["--disable-fastapi-docs", "--shutdown-timeout", str(limits.grace), "--generation-config", "vllm"]
     arguments: Any = make_arg_parser(FlexibleArgumentParser()).parse_args(words)
@@ -208,7 +208,7 @@ def _bind(arguments: Any) -> tuple[Callable[[], str], Any]:
 
 
 async def _answer(
-    served: Served, desk: RequestParser, pair: Any, arguments: Any, sock: Any, ready: Callable[[], None]
+    served: Served, parser: RequestParser, pair: Any, arguments: Any, sock: Any, ready: Callable[[], None]
 ) -> Any:
     """Run vLLM's application with our handlers and guard until it is shut down."""
     from fastapi.exceptions import RequestValidationError
@@ -227,11 +227,11 @@ async def _answer(
     app.add_exception_handler(VLLMValidationError, refused)
     app.middleware_stack = app.build_middleware_stack()  # `build_app` has built one, with vLLM's handler in it
     await init_app_state(client, app.state, arguments, tasks)
-    app.state.openai_serving_chat = PairChat.of(app.state.openai_serving_chat, desk)
-    app.state.openai_serving_completion = PairCompletion.of(app.state.openai_serving_completion, desk)
+    app.state.openai_serving_chat = PairChat.of(app.state.openai_serving_chat, parser)
+    app.state.openai_serving_completion = PairCompletion.of(app.state.openai_serving_completion, parser)
     app.state.rlvr_client = client
     app.state.rlvr_local = not served.guarded
-    app.state.rlvr_pages = _pages(served, desk) if served.address.ui else {}
+    app.state.rlvr_pages = _pages(served, parser) if served.address.ui else {}
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     sock.listen()  # requests from now on wait until they are answered
     ready()
@@ -241,7 +241,7 @@ async def _answer(
     )  # fmt: skip
 
 
-def _pages(served: Served, desk: RequestParser) -> dict[str, bytes]:
+def _pages(served: Served, parser: RequestParser) -> dict[str, bytes]:
     """Return the pages beside the API, by path: the playground, and the empty viewer in which it saves a view."""
     from rlvr_dir.report.viewer import playground_html, viewer_html
     from rlvr_dir.tiny import benchmark
@@ -255,9 +255,9 @@ def _pages(served: Served, desk: RequestParser) -> dict[str, bytes]:
             "42",
         )
     )
-    most = served.limits.most_tokens or desk.sampling.get("max_tokens", 512)
+    most = served.limits.most_tokens or parser.sampling.get("max_tokens", 512)
     config = {
-        "name": desk.name,
+        "name": parser.name,
         "rules": ["base", "rl", "replace", "extrapolate,gamma=0.1"],
         "problem": problem,
         "gold": str(gold),

@@ -158,8 +158,8 @@ def viewer_data(problems: Mapping[str, Sequence[ViewedResponse]], tokenizer: Any
     ]
     return {
         "problems": responses,
-        "pieces": token_texts.texts,
-        "ids": token_texts.ids,
+        "pieces": texts.texts,
+        "ids": texts.ids,
         "tokenizer": tokenizer is not None,
     }
 
