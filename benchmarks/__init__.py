@@ -1,12 +1,12 @@
-"""Measurements that the pages of `docs/` quote, each a program: `python -m benchmarks.grade --help`.
+"""Measure what the pages of `docs/` quote, each in a program: `python -m benchmarks.grade --help`.
 
-`checklist` looks at a machine where the engine has not run yet, a GPU above all; `fused` and `closed_form` are oracles,
-of the tests too. What a user measures on a machine of his own is `rlvr-dir bench decode`.
+`checklist` tests a machine where the engine has not run yet, such as a GPU; `fused` and `closed_form` are oracles that
+the tests use, too. On their own machine, users measure with `rlvr-dir bench decode`.
 """
 
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-if find_spec("rlvr_dir") is None:  # a checkout that is not installed: a rented machine's
+if find_spec("rlvr_dir") is None:  # a checkout that is not installed, as on a rented machine
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "harness"))

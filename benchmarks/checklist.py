@@ -1,10 +1,10 @@
-"""What to look at on a machine where the engine has not run yet, a GPU above all: docs/gpu.md explains each step.
+"""Test a machine where the engine has not run yet, such as a GPU. docs/gpu.md explains each step.
 
     python -m benchmarks.checklist --steps logits-single,logits-eager --out checklist.json
 
-Each step runs in a process of its own (`benchmarks.checks`) under a limit of time. A step that fails or overruns is
-a finding, not the end: the others run all the same, and the file is written anew after each. Needs vLLM, torch,
-transformers, numpy, scipy and pydantic; not the rest of the package's dependencies, nor that it be installed.
+Each step runs in its own process (`benchmarks.checks`) with a time limit. If a step fails or takes too long, that is
+recorded and the others still run. The file is rewritten after each step. It needs vLLM, torch, transformers, numpy,
+scipy and pydantic, but not the package's other dependencies or an installation.
 """
 
 import argparse
@@ -35,10 +35,10 @@ KEPT = 4096  # bytes of a failed step's output
 
 
 def chosen_steps(steps: str | Sequence[str] | None = None) -> list[str]:
-    """Return the steps to run, in order: those asked for (comma-separated or a list), else those of a first hour.
+    """Return the steps to run, in order: the requested ones (comma-separated or a list), or those of a first hour.
 
-    `all` adds those for later. Without a GPU the large shapes are left out, with one the tiny shape. A step that is not
-    known is kept: an older list costs a rented machine no call.
+    `all` adds those for later. Without a GPU the large shapes are left out, with one the tiny shape. An unknown step is
+    kept, so that an older list costs no extra call on a rented machine.
     """
     if steps is None or steps == "all":
         import torch
@@ -58,20 +58,20 @@ def run_checklist(
     folder: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
-    """Run the steps; each has `ok` (None where it only measures or was skipped) and its figures, or `error`.
+    """Run the steps. Each has `ok` (None if it only measures or was skipped) and its numbers, or `error`.
 
     Args:
-        steps: see `chosen_steps`.
-        limit_s: seconds a step may take; beyond, it and all it started are killed.
-        sequences: decoded at once, in the measurements of speed.
-        tokens: of each.
-        out: a JSON file, written before the first step and anew after each.
-        folder: for the models, the compile cache and each step's whole output, kept for a later call; default a
+        steps: See `chosen_steps`.
+        limit_s: Seconds per step; after that, it and all it started are killed.
+        sequences: Decoded at once, in the measurements of speed.
+        tokens: Per sequence.
+        out: A JSON file, written before the first step and again after each.
+        folder: For the models, the compile cache and each step's whole output, kept for a later call; by default a
             temporary one.
-        say: is told how far the run is.
+        say: Called with the progress.
 
     Returns:
-        `steps` by name, `ratios` (pair / single where both were measured), `machine`, `date`.
+        `steps` by name, `ratios` (pair / single if both were measured), `machine`, `date`.
 
     Raises:
         UserError: vLLM is not installed.
@@ -117,14 +117,14 @@ def run_checklist(
 
 
 def outcome(found: Findings) -> str:
-    """Say in one word how a step ended."""
+    """Return in one word how a step ended."""
     return "skipped" if "skipped" in found else {True: "ok", False: "FAILED", None: "measured"}[found["ok"]]
 
 
 def apart(
     check: str, pair: Pair, settings: Findings, environment: dict[str, str], limit_s: float, log: Path
 ) -> Findings:
-    """Run a check in a process group of its own, which is killed at the limit; its output goes to `log`."""
+    """Run a check in its own process group, which is killed at the limit; its output is written to `log`."""
     began = time.monotonic()
     command = [sys.executable, "-m", "benchmarks.checks", check, pair.model_dump_json(), json.dumps(settings)]
     with log.open("wb") as output, tempfile.TemporaryFile("w+") as answer:
@@ -137,7 +137,7 @@ def apart(
             process.wait(timeout=limit_s)
         except subprocess.TimeoutExpired:
             overran = True
-        finally:  # also what a step that has ended left behind, and all of it where this process is told to end
+        finally:  # also processes that an ended step left, and all of them if this process is stopped
             _kill_group(process)
             if process.stdin is not None:
                 process.stdin.close()
@@ -180,7 +180,7 @@ def show(found: Findings) -> Iterator[str]:
 def plugins(folder: Path) -> Path:
     """Write the metadata by which vLLM finds our plugins in the steps' processes; return the folder for PYTHONPATH.
 
-    The benchmark's own weights always; the pair's models too where the package is not installed.
+    It contains the benchmark's own weights always, and the pair's models if the package is not installed.
     """
     lines = ["[vllm.general_plugins]", "rlvr_dir_random = benchmarks.random_weights:register"]
     if not any(each.name == "rlvr_dir" for each in entry_points(group="vllm.general_plugins")):
@@ -201,7 +201,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "INFO"),
         "HF_HUB_OFFLINE": "1",
-        "TRITON_F32_DEFAULT": "ieee",  # float32 is compared with float32, not with TF32
+        "TRITON_F32_DEFAULT": "ieee",  # compare float32 with float32, not with TF32
         "PYTHONFAULTHANDLER": "1",
     }
 
@@ -219,7 +219,7 @@ def _settings(step: Step, sequences: Sequence[int], tokens: int) -> Findings:
 
 
 def _pair(kind: str, folder: Path) -> Pair:
-    """Return the pair of a step, and write it first where it is not there yet."""
+    """Return the pair of a step, which is written first if it does not exist."""
     from transformers import AutoTokenizer
 
     from benchmarks.random_adapter import random_adapter
@@ -229,7 +229,7 @@ def _pair(kind: str, folder: Path) -> Pair:
     made = place / "pair.json"
     if not made.exists():
         if kind in ("small", "wide"):
-            step = 0.03 if kind == "wide" else 0.0075  # wide: Δ log p is far beyond the rounding of bfloat16
+            step = 0.03 if kind == "wide" else 0.0075  # wide: Δ log p is far above the rounding errors of bfloat16
             pair = random_pair(place, vocab=1004, hidden=256, layers=4, step=step)
         elif kind == "lora":
             pair = random_adapter(place, _pair("small", folder).base)
@@ -239,7 +239,7 @@ def _pair(kind: str, folder: Path) -> Pair:
         elif kind == "added":
             pair = random_pair(place, vocab=1004, hidden=256, layers=4, step=0.0075)
             tokenizer = AutoTokenizer.from_pretrained(pair.rl)
-            tokenizer.add_tokens(["<think>", "</think>"])  # its model has outputs beyond base's tokens
+            tokenizer.add_tokens(["<think>", "</think>"])  # its model has outputs after base's tokens
             tokenizer.save_pretrained(pair.rl)
         else:
             pair = write_shape(place, kind)
@@ -248,7 +248,7 @@ def _pair(kind: str, folder: Path) -> Pair:
 
 
 def _ratios(steps: dict[str, Findings]) -> Findings:
-    """Divide the pair's tokens a second by plain vLLM's, without and with a nucleus, by shape and sequences."""
+    """Divide the pair's tokens per second by plain vLLM's, without and with a nucleus, by shape and sequences."""
     found: Findings = {}
     for shape in sorted({name.removesuffix("-single") for name in steps if name.endswith("-single")}):
         single, pair = (steps.get(f"{shape}-{kind}", {}) for kind in ("single", "pair"))
@@ -288,14 +288,15 @@ def _has_cuda() -> bool:
 
 
 def _has_ranks() -> bool:
-    """Return whether two processes can share a model here: there are two GPUs, or none."""
+    """Return whether two processes can share a model here, because there are two GPUs, or none."""
     import torch
 
     return not torch.cuda.is_available() or torch.cuda.device_count() > 1
 
 
 def _has_v2() -> bool:
-    """Tell whether vLLM's runner V2 would run here and takes logits processors: then runner V1 is another code path."""
+    """Return whether vLLM's runner V2 would run here and supports logits processors; then runner V1 is another code
+    path."""
     from importlib.util import find_spec
 
     try:
@@ -306,7 +307,7 @@ def _has_v2() -> bool:
 
 
 def main() -> None:
-    """Run the checklist; exit status 1: a step failed."""
+    """Run the checklist. The exit status is 1 if a step failed."""
     listed = "\n".join(f"  {name:22} {step.does} ({step.minutes:g} min)" for name, step in STEPS.items())
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=f"steps:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
@@ -318,7 +319,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file, written anew after each step")
     parser.add_argument("--folder", type=Path, help="for models, caches and logs, kept for the next call")
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a step's processes are killed on the way out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a step's processes are killed
     try:
         found = run_checklist(
             steps=given.steps, limit_s=given.limit_s, sequences=[int(n) for n in given.sequences.split(",")],

@@ -1,9 +1,9 @@
-"""The checks of `benchmarks.checklist`, each run in a process of its own:
+"""Implement the checks of `benchmarks.checklist`, each of which runs in its own process:
 
     python -m benchmarks.checks NAME PAIR SETTINGS
 
-with a line of JSON in the end: `ok` (None where it only measures) and figures. Figures that a check was not asked to
-judge are there to tell one fault from another.
+The last line of output is JSON: `ok` (None if it only measures) and numbers. Further numbers help to distinguish
+causes.
 """
 
 import asyncio
@@ -46,16 +46,16 @@ RULES = (
 SAMPLINGS: tuple[Findings, ...] = (
     {"top_p": 0.95}, {"top_p": 1.0}, {"temperature": 0}, {"temperature": 1.3},
 )  # fmt: skip
-PROMPT = 76  # tokens: few enough that vLLM reads a prompt in a CUDA graph, alone or beside tokens that are decoded
+PROMPT = 76  # tokens: few enough that vLLM reads a prompt in a CUDA graph, alone or together with decoded tokens
 CLOSE = {"float32": 1e-3, "bfloat16": 1.5}  # nats of Δ log p against transformers in float32 on the same weights
 OF_DELTA = {"float32": 0.01, "bfloat16": 0.2}  # the mean error as a share of the mean |Δ log p|
-LIKELY = 1e-4  # below this p the law of the draws is called wrong
+LIKELY = 1e-4  # below this p the distribution of the draws counts as wrong
 
 
 def logits(pair: Pair, settings: Findings) -> Findings:
-    """Compare Δ log p of decoded tokens with transformers, teacher-forced, by three routes; base and RL take turns.
+    """Compare Δ log p of decoded tokens with transformers, teacher-forced, in three ways; base and RL alternate.
 
-    `alone`: a prompt of PROMPT tokens at a time. `joining`: a prompt every few steps, read in steps in which others
+    `alone`: one prompt of PROMPT tokens at a time. `joining`: a prompt every few steps, read in steps in which others
     decode. `together`: 16 prompts in one step. `first` tokens come from the step that read the prompt.
     """
     import torch
@@ -77,7 +77,7 @@ def logits(pair: Pair, settings: Findings) -> Findings:
     with TransformersPair(pair, EngineSpec(backend="transformers", dtype=dtype)) as reference:
         reference.start()
         for model in reference.models.values():
-            model.float()  # the weights as the engine has them, in exact arithmetic
+            model.float()  # the engine's weights, in exact arithmetic
         vocab = reference.checkpoints.vocab_size
         for route, rollouts in routes.items():
             first, later = 0.0, 0.0
@@ -99,9 +99,9 @@ def logits(pair: Pair, settings: Findings) -> Findings:
 
 
 def gates(pair: Pair, settings: Findings) -> Findings:
-    """Compare the responses of every rule, all in one batch, with transformers; `least` is a share of them.
+    """Compare the responses of every decoding, all in one batch, with transformers; `least` is the required share.
 
-    Where vLLM counts what it does (`disable_log_stats`), requests must have been preempted.
+    If vLLM counts preemptions (`disable_log_stats`), requests must have been preempted.
     """
     requests = every_rule()
     with _open(pair, settings) as engine:
@@ -122,7 +122,7 @@ def gates(pair: Pair, settings: Findings) -> Findings:
 
 
 def every_rule() -> list[Any]:
-    """Make a request for each of `RULES` under each of `SAMPLINGS` that goes with it; some are traced."""
+    """Make a request for each of `RULES` with each of `SAMPLINGS` that fits it; some are traced."""
     requests = []
     for i, (rule, way) in enumerate(product(RULES, SAMPLINGS)):
         decoding, sampling = parse_decoding(rule), Sampling(max_tokens=24, **way)
@@ -134,7 +134,7 @@ def every_rule() -> list[Any]:
 
 
 def self_test(pair: Pair, settings: Findings) -> Findings:
-    """Start the engine with its own self-test, which a user meets first: it must let a sound engine pass."""
+    """Start the engine with its own self-test, which a correct engine must pass."""
     with _open(pair, {**settings, "self_test": True}) as engine:
         return {"ok": engine.self_test != "off", "compared_with": engine.self_test, "engine": _facts(engine)}
 
@@ -178,7 +178,8 @@ def law(pair: Pair, settings: Findings) -> Findings:
 
 
 def shuffle(pair: Pair, settings: Findings) -> Findings:
-    """Count the requests that give the same tokens in another order and beside others; `least` is a share of them."""
+    """Count the requests that give the same tokens in another order and beside others; `least` is the required
+    share."""
     sampling = Sampling(top_p=0.95, max_tokens=96)
     requests = _texts(192, Decoding(mode="extrapolate", tau=-0.1, gamma=0.2), sampling)
     with _open(pair, settings) as engine:
@@ -192,7 +193,7 @@ def shuffle(pair: Pair, settings: Findings) -> Findings:
 
 
 def speed(pair: Pair, settings: Findings) -> Findings:
-    """Measure the pair's tokens a second and replacement ratio, and the KV cache that it found room for."""
+    """Measure the pair's tokens per second and replacement ratio, and the size of its KV cache."""
     began = time.monotonic()
     with _open(pair, settings) as engine:
         started, prompts = time.monotonic() - began, _long_prompts(engine.tokenizer, settings)
@@ -210,7 +211,7 @@ def speed(pair: Pair, settings: Findings) -> Findings:
 
 
 def memory(pair: Pair, settings: Findings) -> Findings:
-    """Decode as many rows as there may be, all traced: vLLM's memory profile must have foreseen what they take."""
+    """Decode as many rows as possible, all traced: vLLM's memory profile must have included what they need."""
     requests = _texts(settings["max_num_seqs"], Decoding(mode="replace", tau=-0.3), Sampling(max_tokens=16))
     with _open(pair, settings) as engine:
         count = sum(r.n_tokens for r in engine.generate(replace(request, trace=10) for request in requests))
@@ -220,7 +221,7 @@ def memory(pair: Pair, settings: Findings) -> Findings:
 
 
 def serve(pair: Pair, settings: Findings) -> Findings:
-    """Ask the tiny pair's server by 20 streams at once, and then its engine, for the same tokens."""
+    """Send requests to the tiny pair's server in 20 streams at once, and then to its engine, for the same tokens."""
     from benchmarks.streams import ask_server, made_requests, running_server
     from rlvr_dir.tiny import tiny_pair
 
@@ -237,7 +238,7 @@ def serve(pair: Pair, settings: Findings) -> Findings:
 
 
 def plain_speed(pair: Pair, settings: Findings) -> Findings:
-    """Measure the tokens a second of RL alone in vLLM as it comes, without any code of ours but the weights."""
+    """Measure the tokens per second of RL alone in plain vLLM, without our code except the weights."""
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform
 
@@ -263,13 +264,13 @@ def plain_speed(pair: Pair, settings: Findings) -> Findings:
 
         return run
 
-    sizes = _timed(decode(1.0), settings["sequences"])  # no nucleus: what no sampler can slow down
+    sizes = _timed(decode(1.0), settings["sequences"])  # no nucleus, so no sampler is slow
     truncated = _timed(decode(0.7), settings["sequences"])
     return {"ok": None, "sizes": sizes, "sizes_top_p": truncated, "start_s": round(started, 1), **_cache(llm, 1)}
 
 
 def decision(pair: Pair, settings: Findings) -> Findings:
-    """Check the kernels of Algorithm 1 and time them beside torch; without a GPU check them in Triton's interpreter."""
+    """Check the kernels of Algorithm 1 and time them and torch; without a GPU check them in Triton's interpreter."""
     import torch
 
     from benchmarks.kernels import kernels_right, on_gpu
@@ -288,7 +289,7 @@ CHECKS: dict[str, Callable[[Pair, Findings], Findings]] = {
 }
 
 
-# What they share -----------------------------------------------------------------------------------------------------
+# Shared functions ------------------------------------------------------------------------------------------------
 
 
 def _open(pair: Pair, settings: Findings) -> Any:
@@ -297,7 +298,7 @@ def _open(pair: Pair, settings: Findings) -> Any:
 
 
 def _texts(count: int, decoding: Decoding, sampling: Sampling, kinds: int = 30) -> list[Any]:
-    """Make `count` requests of `kinds` different prompts, each with noise of its own."""
+    """Make `count` requests of `kinds` different prompts, each with its own noise."""
     return [Request(TEXT.format(i % kinds, 3 + i % kinds), f"check/{i}", 0, decoding, sampling) for i in range(count)]
 
 
@@ -320,7 +321,7 @@ def _prompts(engine: Any, name: str, count: int, tokens: int) -> list[Any]:
 
 
 class _Arrivals:
-    """Requests that come one by one: an engine asks once a step, and every so many steps one is there."""
+    """Return requests one by one: an engine asks once per step, and gets one every so many steps."""
 
     def __init__(self, requests: list[Any], every: int) -> None:
         self.requests, self.every, self.asked = iter(requests), every, 0
@@ -348,7 +349,7 @@ def _facts(engine: Any) -> Findings:
 
 
 def _timed(decode: Callable[[int], tuple[int, int]], sequences: list[int]) -> dict[int, Findings]:
-    """Measure tokens a second by number of sequences; the first round of each makes kernels and is not counted."""
+    """Measure tokens per second by number of sequences; the first round of each compiles kernels and is not counted."""
     sizes = {}
     for count in sequences:
         decode(count)
@@ -363,7 +364,7 @@ def _timed(decode: Callable[[int], tuple[int, int]], sequences: list[int]) -> di
 
 
 def _cache(llm: Any, models: int) -> Findings:
-    """Describe the KV cache that vLLM made: tokens, and bytes a token as the shapes say."""
+    """Describe vLLM's KV cache: tokens, and bytes per token according to the shapes."""
     config = llm.llm_engine.vllm_config
     model, cache = config.model_config.hf_config, config.cache_config
     head = getattr(model, "head_dim", None) or model.hidden_size // model.num_attention_heads
@@ -374,7 +375,7 @@ def _cache(llm: Any, models: int) -> Findings:
 
 
 def _end_with_parent() -> None:
-    """Kill this process and those it started when the checklist is gone, whichever way it went."""
+    """Kill this process and those it started when the checklist is gone, for whatever reason."""
     import signal
 
     os.read(0, 1)  # nothing is ever written: it returns when the other end, the checklist's, is closed
@@ -393,4 +394,4 @@ if __name__ == "__main__":
         traceback.print_exc()
         status = 1
     sys.stderr.flush()
-    os._exit(status)  # nothing that hangs or dies at the end of a process can take the answer away
+    os._exit(status)  # so that nothing at the end of the process can lose the answer

@@ -1,14 +1,14 @@
-"""The exact distribution of a decided token, without drawing: the oracle for every engine.
+"""Compute the exact distribution of a written token, without sampling: the oracle for every engine.
 
-With B the primary's truncated policy, Q_x the target's where x was proposed, and f the criterion (a probability for
-`random`, else 0 or 1),
+With B the primary's truncated policy, Q_x the target's if x was proposed, and f the criterion (a probability for
+`random`, otherwise 0 or 1),
 
-    P(y) = B(y) (1 - f(y)) + sum_x B(x) f(x) Q_x(y),
+    P(y) = B(y) (1 - f(y)) + sum_x B(x) f(x) Q_x(y).
 
-where Q_x is one Q for all x, unless the writer cannot give x: then that of the target without x, and where the other
-model decides, with its truncated policy D, D(x) at x and (1 - D(x)) times that elsewhere;
-and Q(y) itself where the gate says itself what is redrawn, which replaces with probability
-(1/2) sum |Q - B|. All of it where the window is open; B(y) where it is shut.
+Q_x is one Q for all x, unless the writer cannot write x. Then it is that of the target without x, or if the other model
+decides, with its truncated policy D, it is D(x) at x and (1 - D(x)) times that elsewhere. P is Q(y) itself if the gate
+has its own distribution to resample from, which replaces with probability (1/2) sum |Q - B|. All of this applies if the
+window is open; otherwise P is B(y).
 """
 
 from collections.abc import Mapping
@@ -29,9 +29,9 @@ def distribution(
     """Return P(token) and P(replaced) of one step of Algorithm 1, exactly.
 
     Args:
-        logits: of each role, (n, padded vocabulary).
+        logits: Those of each role, (n, padded vocabulary).
         rules: n rules.
-        requests: of these rows; only windows look at them (by default, first tokens).
+        requests: Those of these rows, which only windows use (by default, first tokens).
 
     Returns:
         (n, vocab) float64, rows sum to 1; (n,) float64.

@@ -1,4 +1,4 @@
-"""Cost of Algorithm 1 itself on a CPU at a large vocabulary, beside what must be paid anyway: time, memory, waits.
+"""Measure the cost of Algorithm 1 itself on a CPU at a large vocabulary: time, memory, waits.
 
 python -m benchmarks.decision --rows 16
 """
@@ -32,18 +32,20 @@ def bench_decision(
     threads: int = 1,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Measure `decide` on made-up logits, RL's being base's and a small step.
+    """Measure `decide` on random logits, with RL's as base's plus a small step.
 
     Args:
-        rows: of one batch. vocab: columns. rounds: measured, after one that warms up.
-        threads: of torch, on a CPU.
-        say: is told how far the run is.
+        rows: Rows of one batch.
+        vocab: Columns.
+        rounds: Measured rounds, after one to warm up.
+        threads: Torch's threads, on a CPU.
+        say: Called with the progress.
 
     Returns:
         A plain object: `ms_a_row` by shape and part: `decision` (a replace rule), `extrapolate`, `both log-softmax`
-        (no decision can do without), `full sort` (the plain way to a nucleus, once); `replaced` shares; `memory`, the
-        largest growth of the process over a decision as a multiple of one batch of logits; `paths`, see `count_paths`;
-        `machine`, `settings`.
+            (which every decision needs), `full sort` (the simplest way to a nucleus, once); `replaced` shares;
+            `memory`, the largest growth of the process over a decision as a multiple of one batch of logits; `paths`,
+            see `count_paths`; `machine`, `settings`.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -63,7 +65,7 @@ def bench_decision(
 
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
-    """Let torch's path on a CPU look at no value, as on a GPU."""
+    """Make torch's path on a CPU read no value, as on a GPU."""
     from rlvr_dir.policy import nucleus
 
     before, nucleus.LOOKED_AT = nucleus.LOOKED_AT, set()
@@ -74,7 +76,7 @@ def as_on_a_gpu() -> Iterator[None]:
 
 
 def _measure(scale: float, rows: int, vocab: int, rounds: int, top_p: float) -> dict[str, Any]:
-    """Measure one shape on a CPU; its parts take turns, so that a busy machine slows all of them alike."""
+    """Measure one shape on a CPU. Its parts take turns, so that a busy machine slows all of them alike."""
 
     base, rl = made_batch(scale, rows, vocab)
     step = stepping(base, rl, torch.arange(rows))
@@ -100,13 +102,13 @@ def _measure(scale: float, rows: int, vocab: int, rounds: int, top_p: float) -> 
 
 
 def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any] | None]:
-    """Count what one decision asks of the machine, by path and rule, on a CPU.
+    """Count the operations of one decision, by path and rule, on a CPU.
 
     Returns:
         For the paths `torch` (a CPU's), `torch dense` (a GPU's) and `fused`, by rule: `operators` that torch
-        dispatches, `waits` among them that would wait for a GPU, `launches` of kernels of our own, `bytes`, the
-        temporaries that are held at most, a logit of one model, and for `fused` `moved`, the bytes that its kernels
-        load and store, a logit of one model. `fused` is None where Triton is not installed.
+            dispatches, `waits` among them that would wait for a GPU, `launches` of our own kernels, `bytes`, the most
+            temporaries at once, per logit of one model, and for `fused` `moved`, the bytes that its kernels load and
+            store, per logit of one model. `fused` is None if Triton is not installed.
     """
 
     step = stepping(*made_batch(SHAPES["peaked"], rows, vocab), torch.arange(rows))
@@ -129,7 +131,7 @@ def count_paths(vocab: int, rows: int = 4) -> dict[str, dict[str, Any] | None]:
 
 
 def _count_fused(vocab: int, rows: int = 2) -> dict[str, Any]:
-    """Return the fused path's figures for `count_paths`: run where Triton interprets its kernels."""
+    """Return the fused path's numbers for `count_paths`, run in Triton's interpreter."""
     from torch.utils._python_dispatch import _disable_current_modes
     from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 
@@ -193,7 +195,7 @@ def watched(run: Callable[[], Any]) -> dict[str, Any]:
     """Count the operators that torch dispatches in a call, and name those that wait for a GPU (or copy to it).
 
     Returns:
-        `operators`: how many, views and allocations included; `waits`: their names, in order.
+        `operators`: how many, including views and allocations; `waits`: their names, in order.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -217,7 +219,7 @@ def watched(run: Callable[[], Any]) -> dict[str, Any]:
 
 
 def growth(run: Callable[[], Any]) -> int:
-    """Return the bytes that torch holds at most during a call on a CPU, beyond what it held before."""
+    """Return the most bytes that torch allocates during a call on a CPU, beyond those before it."""
     from torch.profiler import ProfilerActivity, profile
 
     quiet, error = os.open(os.devnull, os.O_WRONLY), os.dup(2)
@@ -239,7 +241,7 @@ def growth(run: Callable[[], Any]) -> int:
 
 
 def show(found: dict[str, Any]) -> str:
-    """Write what was found as a table."""
+    """Write the results as a table."""
     asked = found["settings"]
     lines = [f"{found['machine']}, {found['date']}; {asked['rows']} rows, vocabulary {asked['vocab']:,}"]
     for shape, parts in found["ms_a_row"].items():

@@ -1,6 +1,6 @@
-"""Simulates problems that come in families: intervals over problems as if these were independent, and over families.
+"""Simulate problems with families, and compare intervals that treat problems as independent with those over families.
 
-`python -m benchmarks.intervals --only related` and its like print them.
+`python -m benchmarks.intervals --only related` and similar commands print them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ def _cells(
 
 
 def difference_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Problems that share what a setting gains: differences over problems as if independent, and over families."""
+    """Simulate problems that share the gain of a setting: differences over independent problems, and over families."""
 
     def once(n: int, k: int, labels: np.ndarray, shared: float) -> dict[str, float]:
         p = random.beta(2, 2, n) * 0.6 + 0.2
@@ -50,7 +50,7 @@ def _widths(ends: dict[str, tuple[float, float]]) -> dict[str, float]:
 
 
 def score_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Problems that share how hard they are: scores over problems as if independent, and over families."""
+    """Simulate problems that share their difficulty: scores over independent problems, and over families."""
     for law in ("middle, 40 %", "hard, 3 %", "easy, 95 %"):
         [(_, a, b)] = LAWS[law]
 
@@ -67,7 +67,8 @@ def score_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def share_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Problems that share how many of their tokens are of a kind: shares as if independent, and over families."""
+    """Simulate problems that share how many of their tokens are of a kind: shares as if independent, and over
+    families."""
     for law, (a, b) in {"6 %": (2.0, 30.0), "1 %, few problems": (0.5, 49.5)}.items():
 
         def once(n: int, k: int, labels: np.ndarray, shared: float, a: float = a, b: float = b) -> dict[str, float]:
@@ -81,7 +82,7 @@ def share_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def training_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Two methods of three seeds each, no gain in the mean; families share what one gains on a problem."""
+    """Simulate two methods with three seeds each and no mean gain; families share one's gain on a problem."""
 
     def once(n: int, k: int, labels: np.ndarray, shared: float) -> dict[str, float]:
         p, gain = random.beta(2, 2, n) * 0.6 + 0.2, 0.15 * shared_by(labels, shared, random)

@@ -1,12 +1,12 @@
-"""Everything that a fixed store of results prints, to be compared before and after a change of the code.
+"""Print everything about a fixed store of results, to compare it before and after a change of the code.
 
     python -m benchmarks.fixed_store make STORE         # decode, sweep and train once: minutes on two cores
-    python -m benchmarks.fixed_store print STORE OUT    # every command that reads it, one text a file in OUT
-    diff -r OUT_BEFORE OUT_AFTER                        # a change of shape alone leaves no difference
+    python -m benchmarks.fixed_store print STORE OUT    # every command that reads it, one text per file in OUT
+    diff -r OUT_BEFORE OUT_AFTER                        # refactoring alone leaves no difference
 
-The store has the tiny pair: six ways of decoding with their controls on two tasks with two seeds, a task of lm-eval's,
-a sweep, and trainings by two methods with two seeds. `print` asks each command again: what is held is read, nothing is
-decoded. Times, dates and places are masked; `records.txt` has the digest of each record's tokens.
+The store has the tiny pair: six decodings with their controls on two tasks with two seeds, an lm-eval task, a sweep,
+and trainings by two methods with two seeds. `print` runs each command again on cached responses, and generates nothing.
+Times, dates and places are masked; `records.txt` has the digest of each record's tokens.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ def evaluations() -> list[list[str]]:
 
 
 def trainings() -> list[list[str]]:
-    """Return the trainings, the first of which the second is compared with."""
+    """Return the trainings; the second is compared with the first."""
     how = ["--seeds", "0,1", "--steps", "2", "--set", "validation.limit=8", "--no-track"]
     return [
         ["train", *how, "--out", "train/DAPO"],
@@ -95,7 +95,7 @@ def make(store: Path) -> None:
 
 
 def show(store: Path, out: Path) -> None:
-    """Write what every command that reads the store prints and makes, with times and places masked."""
+    """Write the output of every command that reads the store, with times and places masked."""
     out = out.absolute()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)

@@ -1,14 +1,14 @@
-"""The fused decision checked row by row: against brute force, float64 and the torch path, on a GPU or interpreted.
+"""Check the fused decision row by row against brute force, float64 and the torch path, on a GPU or interpreted.
 
-Three questions, of rows of every kind under every rule:
+There are three checks, for rows of every kind and every rule:
 
-    exact     is each draw the one that sorting the kernels' own masses gives (of a greedy row: the arg max of its
-              logits), each total their sum as integers, and each gate what the kernels' own statistics say? No
-              tolerance.
-    numbers   are masses, statistics and delta log p those of float64? To the rounding of float32.
-    torch     does `decide` say the same? But where rounding decides: then the draw's point is within `CLOSE` of the
-              token's place in the cumulative mass (of its places, where rounding makes tokens equal or swaps them), or
-              the statistic within 1e-5 of its threshold.
+    exact     is each draw the one that sorting the kernels' own masses gives (for a greedy row: the arg max of its
+              logits), is each total their sum as integers, and is each gate consistent with the kernels' own
+              statistics? There is no tolerance.
+    numbers   are masses, statistics and delta log p those of float64, up to the rounding of float32?
+    torch     does `decide` agree, unless rounding decides? Then the draw's point is within `CLOSE` of the token's
+              place in the cumulative mass (of its places, if rounding makes tokens equal or swaps them), or the
+              statistic within 1e-5 of its threshold.
 """
 
 import random
@@ -34,7 +34,7 @@ from rlvr_dir.policy.table import STATISTICS
 from rlvr_dir.policy.target import Policies, extrapolate
 
 CLOSE = 2e-6  # float32's error in a cumulative mass: of the normaliser, and of the logits over the temperature
-NATS = 1e-5  # accepted of a statistic
+NATS = 1e-5  # tolerance for a statistic
 AT_ONCE = 64  # rows that are checked together: in float64, sorted
 DECIDED = ("token", "proposed", "replaced", "delta_logp", "delta_logp_written")  # of a `Decision`
 
@@ -107,7 +107,7 @@ class DecisionBatch:
 
     @property
     def requests(self) -> Requests:
-        """Return where the rows stand."""
+        """Return the positions of the rows."""
         return Requests(self.keys, self.positions, torch.zeros_like(self.positions))
 
     def take(self, index: Sequence[int]) -> "DecisionBatch":
@@ -127,10 +127,10 @@ def mixed_batch(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> DecisionBatch:
-    """Make n rows of every kind, under rules drawn from `RULES`.
+    """Make n rows of every kind, with rules drawn from `RULES`.
 
-    The `padded` columns behind them must not be read: they would be as likely as a row's likeliest token, and the last
-    is no number for RL.
+    The `padded` columns after them must not be read: they would be as likely as a row's most likely token, and the last
+    is NaN for RL.
     """
     generator = torch.Generator(device).manual_seed(seed)
 
@@ -182,7 +182,7 @@ def _spell_out(  # noqa: ANN202
 
 @dataclass
 class Outcome:
-    """What the kernels made of a batch."""
+    """Hold what the kernels computed for a batch."""
 
     decision: Decision
     statistics: torch.Tensor  # (n, 5) float32: H(base), H(RL), KL(RL || base), KL(base || RL), -log p_RL(proposed)
@@ -210,13 +210,14 @@ def outcome(batch: DecisionBatch, *, tile: int = TILE, chunk: int = 8) -> Outcom
 
 
 def check(batch: DecisionBatch, got: Outcome) -> dict[str, float]:
-    """Measure how far the kernels are from what they should have done.
+    """Measure how far the kernels are from the correct results.
 
     Returns:
         Over all rows: `rows`; `inexact`, draws and gates that do not follow from the kernels' own numbers; `mass`, the
-        largest error of a probability in units of what float32's rounding allows; `nats`, the largest error of a
-        statistic or of delta log p; `differ`, rows decided otherwise than by `decide`; `unexplained`, those of them
-        that rounding does not explain. Right are: inexact 0, mass at most 1, nats at most `NATS`, unexplained 0.
+            largest error of a probability in units of what float32's rounding allows; `nats`, the largest error of a
+            statistic or of delta log p; `differ`, rows decided differently by `decide`; `unexplained`, those of them
+            that rounding does not explain. Correct values are: inexact 0, mass at most 1, nats at most `NATS`,
+            unexplained 0.
     """
     found = {"rows": 0, "inexact": 0, "mass": 0.0, "nats": 0.0, "differ": 0, "unexplained": 0}
     for start in range(0, len(batch.rows), AT_ONCE):
@@ -285,7 +286,7 @@ def sorted_masses(mass: torch.Tensor, top_p: list[float]) -> tuple[torch.Tensor,
 
 
 def _alone(batch: DecisionBatch) -> torch.Tensor:
-    """Tell which rows have no gate: (n,) bool."""
+    """Return which rows have no gate: (n,) bool."""
     return torch.tensor([row.gate is None for row in batch.rows], device=batch.base.device)
 
 
@@ -339,7 +340,7 @@ def _errors(batch: DecisionBatch, got: Outcome) -> tuple[float, float]:
 
 
 def _differences(batch: DecisionBatch, got: Outcome) -> tuple[int, int]:
-    """Count rows decided otherwise than by `decide`, and those of them that rounding does not explain."""
+    """Count rows that `decide` decides differently, and those of them that rounding does not explain."""
     torchs = decide(batch.logits, batch.rules, batch.requests, Combination(batch.vocab_size))
     ours = got.decision
     same = (ours.proposed == torchs.proposed) & (ours.replaced == torchs.replaced) & (ours.token == torchs.token)
@@ -362,9 +363,9 @@ def _differences(batch: DecisionBatch, got: Outcome) -> tuple[int, int]:
 
 
 def _near(logp: torch.Tensor, top_p: float, u: torch.Tensor, token: torch.Tensor, rounding: torch.Tensor) -> bool:
-    """Tell whether u's point of the cumulative mass is the token's, or within `CLOSE` of it: (vocab,) float64.
+    """Return whether u's point of the cumulative mass is the token's, or within `CLOSE` of it: (vocab,) float64.
 
-    Tokens as likely as this one, to the rounding, may come before it or after it.
+    Tokens of equal probability, up to rounding, may come before or after it.
     """
     p = logp.exp()
     if top_p == 0:
@@ -378,7 +379,7 @@ def _near(logp: torch.Tensor, top_p: float, u: torch.Tensor, token: torch.Tensor
 
 
 def _at_threshold(rule: Rule, lb: torch.Tensor, lr: torch.Tensor, token: torch.Tensor) -> bool:
-    """Tell whether the statistic of a rule's gate is within rounding of tau: (1, vocab), (1, vocab), (1,) float64."""
+    """Return whether the statistic of a rule's gate is within rounding of tau: (1, vocab), (1, vocab), (1,) float64."""
     assert rule.gate is not None
     policies, zero = Policies(lb, lr, Rules.compile([Rule()], lb.device)), torch.zeros_like(token)
     policies.lb, policies.lr = lb, lr

@@ -1,7 +1,7 @@
-r"""Grading speed of both graders in one run, on made-up answers: integers, Minerva-like ones, hostile ones.
+r"""Measure the speed of both graders in one run, on generated answers: integers, Minerva-like ones, hostile ones.
 
-Answers come from seeded generators, so that a new seed is a corpus no bound was tuned on. The verdicts are counted by
-family of answer: a `near miss` that is `correct`, or a `rewrite` that is `wrong`, is worth a look.
+Answers come from seeded generators, so that a new seed is a corpus on which no bound was tuned. The verdicts are
+counted by family of answer. A `near miss` that is `correct`, or a `rewrite` that is `wrong`, should be inspected.
 """
 
 import json
@@ -30,7 +30,7 @@ HOSTILE = 200
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One grading: `family` says how `response` was made."""
+    """Hold one grading: `family` is how `response` was made."""
 
     family: str
     gold: str
@@ -39,7 +39,7 @@ class Item:
 
 @dataclass(slots=True)
 class Result:
-    """One corpus under one grader; `alive`: whether a formula is still graded right after it."""
+    """Hold the result of one corpus with one grader; `alive`: whether a formula is still graded right after it."""
 
     corpus: str
     grader: str
@@ -60,14 +60,14 @@ def bench_grade(
     corpora: dict[str, list[Item]] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Grade each corpus with each grader, workers started anew each time (their start is measured).
+    """Grade each corpus with each grader, with new workers each time (their start is measured).
 
     Args:
-        data_dir: folder with minerva.jsonl; without one the Minerva-like corpus is left out and `skipped` says so.
-        seed: of the generators.
-        graders: names, measured in turn on each corpus.
-        corpora: what to grade instead of the three.
-        say: is told how far the run is.
+        data_dir: A folder with minerva.jsonl; without one the Minerva-like corpus is left out and `skipped` says so.
+        seed: That of the generators.
+        graders: Names, measured in turn on each corpus.
+        corpora: What to grade instead of the three.
+        say: Called with the progress.
 
     Returns:
         A plain object: `results` (a `Result` each), `skipped` (a sentence or None), `seed`, `machine`, `date`.
@@ -100,10 +100,10 @@ def bench_grade(
 
 
 def read_answers(path: str | Path) -> list[Item]:
-    """Read answers to count: JSON lines with `gold` and `response`, as Qwen2.5-Math's and others' outputs become.
+    """Read answers to count from JSON lines with `gold` and `response`, such as other models' outputs.
 
     Raises:
-        UserError: the file cannot be read, or a line is not such an object.
+        UserError: The file cannot be read, or a line is not such an object.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -125,10 +125,10 @@ def read_answers(path: str | Path) -> list[Item]:
 
 
 def count_verdicts(items: Sequence[Item]) -> list[dict[str, Any]]:
-    """Count the answers by their verdicts under `robust` and `plain`, the commonest pair of verdicts first.
+    """Count the answers by their verdicts with `robust` and `plain`, the most frequent pair of verdicts first.
 
     Returns:
-        One object a pair of verdicts: `robust`, `plain`, `answers`.
+        One object per pair of verdicts: `robust`, `plain`, `answers`.
     """
     responses = [(item.gold, item.response) for item in items]
     robust, plain = (grade_many(responses, grader=grader) for grader in ("robust", "plain"))
@@ -238,7 +238,7 @@ def _formula_answers(gold: str, rng: random.Random) -> tuple[list[str], list[str
 
 
 def hostile(seed: int, count: int = HOSTILE) -> list[Item]:
-    """Make answers meant to cost time or memory, or to confuse, all different; each is of a family drawn at random."""
+    """Make answers meant to cost time or memory, or to confuse, all different, each from a random family."""
     rng = random.Random(f"hostile {seed}")
     items: dict[str, Item] = {}
     while len(items) < count:
@@ -410,7 +410,7 @@ def measure(
 
 
 def show(found: dict[str, Any]) -> str:
-    """Write the verdicts as a table; what was timed as JSON."""
+    """Write the verdicts as a table, and times as JSON."""
     if "verdicts" not in found:
         return json.dumps(found, indent=1)
     rows = [[row["robust"], row["plain"], str(row["answers"])] for row in found["verdicts"]]

@@ -1,11 +1,11 @@
-"""Measures what printed intervals and p values are worth, on simulated benchmarks whose truth is known.
+"""Measure the coverage of printed intervals and the false claims of p values, on simulated benchmarks.
 
-Each cell of the tables draws `runs` benchmarks of one kind and asks how often a 95 % interval holds the truth
-(coverage), or how often a test at 5 % claims a difference where there is none (false claims). The numbers come from
-`rlvr_dir.stats` itself, by the functions that tables and reports call.
+Each cell of the tables draws `runs` benchmarks of one kind and counts how often a 95 % interval covers the true value
+(coverage), or how often a test at 5 % claims a difference although there is none (false claims). The numbers come from
+the functions of `rlvr_dir.stats` that tables and reports use.
 
-A problem has a chance p of being solved, drawn from one of four laws; the other setting has the chance q. Of the two
-settings' samples a share has common noise: both are right or wrong by the same draw, as under one seed.
+A problem has a probability p of being solved, from one of four distributions; the other setting has the probability q.
+A share of the two settings' samples has common noise: both are right or wrong by the same draw, as with one seed.
 """
 
 import platform
@@ -54,12 +54,12 @@ def bench_statistics(
 
 
 def _gained(p: np.ndarray, random: Random) -> np.ndarray:
-    """Return chances that are better on the whole, by an amount that differs from problem to problem."""
+    """Return probabilities that are better on average, by an amount that differs from problem to problem."""
     return np.where(random.random(p.shape) < 0.25, p + (1 - p) * 0.3, p)
 
 
 def _score_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Avg@k and its interval over problems, beside the t interval that it replaces."""
+    """Simulate Avg@k and its interval over problems, and the t interval that it replaces."""
     for law in LAWS:
         truth = expected(law)
         for n, k in SIZES:
@@ -77,7 +77,8 @@ def _score_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _difference_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Count how often a paired difference's interval holds the truth, and false claims where there is no difference."""
+    """Count how often a paired difference's interval covers the true value, and false claims if there is no
+    difference."""
     for law in LAWS:
         many = chances(law, (400_000,), random)
         truth = float((_gained(many, random) - many).mean())
@@ -99,7 +100,7 @@ def _difference_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                 }  # fmt: skip
 
 
-EFFECTS: dict[str, Callable[[np.ndarray, Random], np.ndarray]] = {  # what the other setting does to the chances
+EFFECTS: dict[str, Callable[[np.ndarray, Random], np.ndarray]] = {  # the other setting's effect on the probabilities
     "no effect": lambda p, random: p,
     "25 % gain 0.3 of the rest": _gained,
     "10 % gain 30 points": lambda p, random: np.where(random.random(p.shape) < 0.10, np.clip(p + 0.3, 0, 1), p),
@@ -111,7 +112,7 @@ EFFECTS: dict[str, Callable[[np.ndarray, Random], np.ndarray]] = {  # what the o
 
 
 def _effect_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Differences that few problems carry: coverage over problems, by t alone, and for these very problems; claims."""
+    """Simulate effects on few problems: coverage over problems, by t alone, and for the same problems; claims."""
     for name, effect in EFFECTS.items():
         for law in ("middle, 40 %", "easy, 95 %"):
             many = chances(law, (400_000,), random)
@@ -134,7 +135,7 @@ def _effect_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _family_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Many settings minus one reference, none of which differs from it: any claim after Holm's correction is false."""
+    """Simulate many settings minus one reference without differences, so any claim after Holm's correction is false."""
     for settings in (5, 20):
         for n, k in ((30, 8), (83, 4)):
             false = 0
@@ -151,7 +152,8 @@ def _family_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _choice_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """The best of several settings with no gain, confirmed with new seeds: on the same problems, and on others."""
+    """Simulate the best of several settings with no gain, confirmed with new seeds on the same problems, and on
+    others."""
     for settings in (10, 40):
         for where in ("the same problems", "other problems"):
             n, k, means, covered, false = 60, 8, 0.0, 0, 0
@@ -175,7 +177,8 @@ def _choice_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _power_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """The problems that `problems_needed` asks for from a pilot, and how often a gain is found with that many."""
+    """Simulate the number of problems that `problems_needed` returns for a pilot, and how often the gain is then
+    found."""
     for shared in SHARED:
         p = chances("middle, 40 %", (240,), random)
         a, b = pair_of(p, np.clip(p + 0.04, 0, 1), 16, shared, random)
@@ -192,7 +195,7 @@ def _power_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _share_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """A share of tokens, such as the replacement ratio, and the ratio of two generations' shares."""
+    """Simulate a share of tokens, such as the replacement ratio, and the ratio of two generations' shares."""
     for law, (a, b) in {"6 %": (2.0, 30.0), "1 %, few problems": (0.5, 49.5)}.items():
         for n in (6, 12, 30, 83):
             hold = {"coverage": 0, "of the bootstrap": 0, "ratio of two": 0}
@@ -205,15 +208,15 @@ def _share_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                 drawn = random.multinomial(n, np.full(n, 1 / n), size=1000)
                 low, high = np.quantile((drawn @ hits) / (drawn @ tokens), [0.025, 0.975])
                 hold["of the bootstrap"] += low <= a / (a + b) <= high
-                theirs = random.binomial(others, (p + q) / 2)  # partly the same problems' doing
+                theirs = random.binomial(others, (p + q) / 2)  # partly due to the same problems
                 hold["ratio of two"] += within(stats.share_ratio((hits, tokens), (theirs, others)), 1.0)
             yield {"law": law, "problems": n, **{name: count / runs for name, count in hold.items()}}
 
 
 def _seed_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Two methods of equal worth, trained with several seeds each, and their base: for other problems and seeds."""
+    """Simulate two equally good methods with several seeds each, and their base: for other problems and seeds."""
     for problems, benchmarks, seeds, k in ((60, 1, 2, 8), (60, 2, 2, 8), (30, 1, 3, 32), (60, 2, 3, 8), (30, 1, 5, 32)):
-        for spread in (0.0, 0.05):  # what the seed does to all problems; twice as much to each of them alone
+        for spread in (0.0, 0.05):  # effect of the seed on all problems together; twice as much on each problem alone
             hold = dict.fromkeys(
                 ("score", "difference", "paired by problem alone", "trained - base", "false claims"), 0
             )
@@ -246,7 +249,7 @@ def _seed_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _unequal_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Trainings of unequal numbers of seeds, whose seeds differ by 3 points, and no gain."""
+    """Simulate trainings with different numbers of seeds, whose seeds differ by 3 points, and no gain."""
     for ones, others in ((1, 1), (1, 3), (3, 1), (2, 5), (3, 3)):
         covered, false, width = 0, 0, 0.0
         for _ in range(runs):
@@ -264,7 +267,7 @@ def _unequal_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _single_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Measure one training against one, no gain: as of these two models, and as of other seeds."""
+    """Simulate one training against one, without a gain: for these two models, and for other seeds."""
     for spread in (0.03, 0.06):
         for n in (60, 240):
             names = (
@@ -299,14 +302,16 @@ def _single_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _expected_gap(first: np.ndarray, other: np.ndarray, p: np.ndarray) -> float:
-    """Return the gap of two models over all problems of the law, whose models add a number to each chance."""
+    """Return the gap of two models over all problems of the distribution; each model adds a number to each
+    probability."""
     shifts = [float(np.median(q - p)) for q in (first, other)]
     law = np.random.default_rng(0).beta(2, 2, 20_000)
     return float(np.mean(np.clip(law + shifts[0], 0, 1) - np.clip(law + shifts[1], 0, 1)))
 
 
 def _empty_tail_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """The ratio of two shares of tokens where few problems have a token in the smaller: how often its bounds hold."""
+    """Simulate the ratio of two shares of tokens if few problems have a token in the smaller: coverage of its
+    bounds."""
     for n in (12, 30):
         for share, in_problems in ((1e-5, 5.0), (1e-4, 0.3), (5e-4, 0.3), (5e-4, 0.05), (2e-3, 0.05)):
             for ratio in (1, 3, 10, 30):
@@ -331,7 +336,8 @@ def _empty_tail_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _growing_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """Shares of tokens that grow with the length of a response: few long problems decide the pooled share."""
+    """Simulate shares of tokens that grow with the length of a response, so that few long problems dominate the pooled
+    share."""
 
     def drawn(n: int, spread: float, slope: float) -> tuple[np.ndarray, np.ndarray]:
         z = random.standard_normal(n)
@@ -354,7 +360,7 @@ def _growing_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _crossing_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """k*: how often one is named for a model and itself, and where there is one how often not before it."""
+    """Simulate k*: how often there is one for a model and itself, and how often it is not too early if there is one."""
     for law in LAWS:
         for n, k in ((30, 32), (272, 8)):
             named = 0
@@ -365,7 +371,7 @@ def _crossing_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _average_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
-    """An average over benchmarks: the interval made of theirs, beside the one that their standard errors give."""
+    """Simulate an average over benchmarks: the interval from theirs, and the one from their standard errors."""
     for laws in (
         ("middle, 40 %",) * 2,
         ("easy, 95 %",) * 3,

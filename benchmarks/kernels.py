@@ -1,7 +1,7 @@
-"""Algorithm 1 on a GPU at a large vocabulary: the kernels checked, and timed beside torch's path.
+"""Check the kernels of Algorithm 1 on a GPU at a large vocabulary, and time them and torch's path.
 
-They are checked against brute force, float64 and torch's path (`benchmarks.fused`). What a decision asks of a CPU is
-measured by `python -m benchmarks.decision`.
+They are checked against brute force, float64 and torch's path (`benchmarks.fused`). `python -m benchmarks.decision`
+measures the cost of a decision on a CPU.
 """
 
 import warnings
@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 VOCAB = 151_936  # Qwen2.5's
-# Standard deviations of the logits. A language model's rows are peaked: a nucleus of some tokens at top-p 0.7. Flat
-# ones, with a nucleus of tens of thousands, are the worst case.
+# Standard deviations of the logits. A language model's rows are peaked, with a nucleus of a few tokens at top-p 0.7.
+# Flat ones, with a nucleus of tens of thousands, are the worst case.
 SHAPES = {"peaked": 8.0, "flat": 1.0}
 GAMMAS = {"decision": 0.0, "extrapolate": 0.1}  # of a gate on delta log p
 GPU_ROWS = (256, 960)
@@ -51,16 +51,17 @@ def on_gpu(
     rounds: int = 20,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Check the fused path on this machine's GPU, then time it beside the torch path.
+    """Check the fused path on this machine's GPU, then time it and the torch path.
 
     Args:
-        rows: of a batch, one measurement each. rounds: measured, after two that warm up.
+        rows: Batch sizes, one measurement each.
+        rounds: Measured rounds, after two to warm up.
 
     Returns:
-        `device`; `right`, whether every check held; `checks`, a list of `check`'s figures and of what does not depend
-        on the batch; `speed`, a list, a row for each number of rows, type, shape and rule: milliseconds of the torch
-        path, of the fused path with `force`, and of the fused path replayed as a CUDA graph (the GPU alone); of both
-        paths bytes of temporaries a logit, waits; microseconds of each kernel.
+        `device`; `right`, whether every check passed; `checks`, a list of `check`'s numbers and of what does not depend
+            on the batch; `speed`, a list with a row for each number of rows, type, shape and rule: milliseconds of the
+            torch path, of the fused path with `force`, and of the fused path replayed as a CUDA graph (the GPU alone);
+            for both paths bytes of temporaries per logit, waits; microseconds of each kernel.
     """
 
     checks = []
@@ -103,7 +104,7 @@ def kernels_right(n: int, vocab: int, padded: int, dtype: torch.dtype, device: s
 
 
 def _same(got: Any, whole: Any, part: list[int]) -> bool:
-    """Return whether rows decided alone, or in another order, are bit for bit what they were in the whole batch."""
+    """Return whether rows decided alone, or in another order, are bit for bit the same as in the whole batch."""
     from benchmarks.fused import DECIDED
 
     pairs = [(getattr(got.decision, name), getattr(whole.decision, name)[part]) for name in DECIDED]
@@ -169,7 +170,7 @@ def _median_ms(run: Callable[[], Any], rounds: int) -> float:
 
 
 def _kernel_times(run: Callable[[], Any]) -> dict[str, float]:
-    """Return the GPU's microseconds in each kernel of one call; empty where the profiler cannot say."""
+    """Return the GPU's microseconds in each kernel of one call; empty if the profiler does not know them."""
     from torch.profiler import ProfilerActivity, profile
 
     try:

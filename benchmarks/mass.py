@@ -1,9 +1,9 @@
-"""Measures how often the audit's intervals hold the truth, for shares of a mass and parts of a gain.
+"""Measure the coverage of the audit's intervals for shares of a total and parts of a gain.
 
-Each problem has tokens whose divergences are lognormal, cut at ln 2 as Jensen-Shannon's are, and larger where a
-response begins; problems differ in length and in how far the two models are apart. Of the gain each problem has
-chances of its own to be answered, and of an answer to be right. With families, the problems of one have all of that in
-common but their lengths.
+Each problem has tokens whose divergences are lognormal, cut at ln 2 as Jensen-Shannon's are, and larger at the
+beginning of a response. Problems differ in length and in how far the two models differ. For the gain, each problem has
+its own probabilities of an answer, and of a right answer. With families, the problems of one share all of that except
+their lengths.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from rlvr_dir.markdown import markdown_table
 # Problems, and how many of them a family has.
 SIZES = ((30, ""), (240, ""))
 IN_FAMILIES = ((60, "5 each"), (240, "5 each"), (240, "1 to 12"))
-SAMPLES = 8  # responses of a problem, of which its gain is made
+SAMPLES = 8  # responses per problem for its gain
 TOKENS, SPREAD, APART = 120, 2.5, 0.5  # of a problem on average; of the logarithm of a divergence, by token and problem
 Random = np.random.Generator
 
@@ -63,7 +63,7 @@ def estimates(
     between: np.ndarray,
     labels: np.ndarray | None,
 ) -> dict[str, stats.Estimate]:
-    """Return the numbers of some draws; with labels their intervals are over families, as the audit's are."""
+    """Return the numbers of some draws; with labels their intervals are over families, as in the audit."""
     values, index, first = tokens
     index = index if labels is None else labels[index]
     named = None if labels is None else labels.tolist()
@@ -84,9 +84,9 @@ def estimates(
 def bench_mass(
     *, runs: int = 1000, seed: int = 0, in_families: bool = False, say: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
-    """Simulate `runs` audits of each size: by kind of number the share of its intervals that hold the truth.
+    """Simulate `runs` audits of each size: by kind of number, the share of its intervals that cover the true value.
 
-    Of problems `in_families` both of intervals over these and of those over problems.
+    For problems `in_families`, both for intervals over these and for those over problems.
     """
     random = np.random.default_rng(seed)
     truth = {name: float(estimate.value or 0) for name, estimate in measured(np.arange(20_000), random)[0].items()}

@@ -1,7 +1,7 @@
-"""Says which gains the paper's benchmarks can show, before anything is decoded.
+"""Compute which gains the paper's benchmarks can detect, before anything is decoded.
 
-How much one sample's verdict varies is taken from the paper's own Avg@32 and Pass@16: of all Beta laws of a problem's
-chance, one has both. What else is needed is assumed: how much of the noise two settings share, and how much the gain
+The variance of one sample's verdict comes from the paper's own Avg@32 and Pass@16: exactly one Beta distribution of a
+problem's probability has both. The rest is assumed: how much of the noise two settings share, and how much the gain
 differs from problem to problem.
 """
 
@@ -22,9 +22,9 @@ GAINS = (0.01, 0.02, 0.03)
 
 
 def variance(avg: float, pass_at_16: float) -> float:
-    """Return the mean of p (1 - p) over problems, by the Beta law of p with these averages (fractions).
+    """Return the mean of p (1 - p) over problems, by the Beta distribution of p with these averages (fractions).
 
-    A Beta law of mean m and weight s has E (1 - p)^16 = B(m s, (1 - m) s + 16) / B(m s, (1 - m) s).
+    A Beta distribution of mean m and weight s has E (1 - p)^16 = B(m s, (1 - m) s + 16) / B(m s, (1 - m) s).
     """
 
     def missed(s: float) -> float:
@@ -39,11 +39,11 @@ def bench_power(
     *, samples: int = 32, model: str = "qwen2.5-math-7b", method: str = "dapo", shared: float = 0.0,
     differs: float = 0.1, say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Tell what each benchmark of the paper can show.
+    """Return what each benchmark of the paper can detect.
 
     Args:
-        shared: which part of the noise the two settings share (0.8 for decodings of one seed on the tiny pair).
-        differs: the standard deviation of the gain over problems, as a fraction.
+        shared: Which part of the noise the two settings share (0.8 for decodings of one seed on the tiny pair).
+        differs: The standard deviation of the gain over problems, as a fraction.
     """
     printed = numbers()
     known = printed["main"][model][method] | {"minerva": printed["minerva"][model][method]}

@@ -1,4 +1,4 @@
-"""Random LoRA adapters of any base: to time and to test the engines, not for accuracy."""
+"""Make random LoRA adapters of any base, to measure and test engines (not for accuracy)."""
 
 import json
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ def random_adapter(
     """Write a LoRA adapter of `base` into `directory`, in PEFT's format, without a tokenizer.
 
     Args:
-        directory: receives `adapter_config.json` and `adapter_model.safetensors`.
-        base: the checkpoint it adapts, a directory with one file of weights.
-        rank: of every term.
-        step: size of the change, as a share of the spread of a projection's weights.
-        targets: projections that are adapted, in every layer.
-        seed: of the terms.
-        config: further entries of PEFT's configuration, such as `use_rslora=True`, which leave the terms as they are.
+        directory: The folder for `adapter_config.json` and `adapter_model.safetensors`.
+        base: The checkpoint it adapts, a directory with one weight file.
+        rank: The rank of every term.
+        step: The size of the change, as a share of the spread of a projection's weights.
+        targets: Projections to adapt, in every layer.
+        seed: The seed of the terms.
+        config: Further entries of PEFT's configuration, such as `use_rslora=True`, which do not change the terms.
     """
     import torch
     from safetensors.torch import load_file, save_file

@@ -1,12 +1,12 @@
-"""Random weights that behave like a language model's, made on the device where they are used: for benchmarks only.
+"""Make random weights that behave like a language model's, on the device where they are used, for benchmarks.
 
-vLLM's own `load_format: dummy` draws from ±0.001, so that every softmax is flat over the whole vocabulary, which no
-language model's is: every nucleus is huge. Here the logits have a standard deviation of SPREAD, and RL is base plus a
-small step, so that nuclei, entropies and replacement ratio are of a language model's size. Nothing is read or written:
-a 7B pair is there in seconds.
+vLLM's own `load_format: dummy` draws from ±0.001. Every softmax is then flat over the whole vocabulary, unlike a
+language model's, so every nucleus is huge. Here the logits have a standard deviation of SPREAD, and RL is base plus a
+small step, so that nuclei, entropies and replacement ratio are similar to a language model's. Nothing is read or
+written, so a 7B pair is ready in seconds.
 
-`register` adds the load format `rlvr_random` to vLLM. It has to run in every process of the engine; the checklist sees
-to it (`benchmarks.checklist`, `plugins`).
+`register` adds the load format `rlvr_random` to vLLM. It has to run in every process of the engine; the checklist does
+this (`benchmarks.checklist`, `plugins`).
 """
 
 import json
@@ -28,7 +28,7 @@ SHAPES = {  # hidden, layers, heads, KV heads, intermediate: of Qwen2.5
 
 
 def write_shape(folder: Path, shape: str) -> Pair:
-    """Write configurations and a tokenizer of VOCAB tokens, no weights: for engines that make up their own."""
+    """Write configurations and a tokenizer of VOCAB tokens, but no weights, for engines that generate their own."""
     from transformers import Qwen2Config
 
     from rlvr_dir.bench.random_pair import tokenizer
@@ -53,7 +53,7 @@ def write_shape(folder: Path, shape: str) -> Pair:
 
 
 def fill(model: Any) -> None:
-    """Give every parameter of a vLLM model its values: `rl.` and `base.` are RL's and base's, other names base's."""
+    """Set every parameter of a vLLM model: `rl.` and `base.` are RL's and base's, other names base's."""
     import torch
 
     def noise(name: str, like: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -1,15 +1,15 @@
-"""The record store at the paper's size: bytes a token, seconds and memory, on rollouts made up as a model writes them.
+"""Measure the record store at the paper's size: bytes per token, seconds and memory, on generated rollouts.
 
     python -m benchmarks.records {write|trace|read|resume|verify|grade|open|list|compare|report|sweep} FOLDER SETTINGS
 
-is one stage in a process of its own, so that its peak memory is its own; it prints one JSON line. `cpu` is processor
-time, which other jobs on the machine leave alone.
+This runs one stage in its own process, so that its peak memory is its own, and prints one JSON line. `cpu` is processor
+time, which other jobs on the machine do not change.
 
-The rollouts have what storage depends on. Tokens follow a Zipf–Mandelbrot law over 151,936 ids (12.2 bits each), and
-half of each response repeats earlier spans of it, so that its text compresses (zlib: to 0.34) as this project's own
-docs and code do; a token has 4.1 characters. Of delta log p, three fifths are near zero at every scale and the rest has
-a Laplace law; 7 % of the tokens are replaced, half of them by another token. No two responses share anything. A trace
-has the ten likeliest tokens of each model; most entropies and divergences are small.
+The rollouts have the properties that storage depends on. Tokens follow a Zipf–Mandelbrot distribution over 151,936 ids
+(12.2 bits each), and half of each response repeats earlier spans of it, so that its text compresses (zlib: to 0.34)
+like this project's own docs and code; a token has 4.1 characters. Three fifths of delta log p are near zero at every
+scale and the rest has a Laplace distribution. 7 % of the tokens are flagged, half of them changed. No two responses
+share anything. A trace has the ten most likely tokens of each model; most entropies and divergences are small.
 """
 
 import json
@@ -60,18 +60,18 @@ def bench_records(
     """Write one record response by response, copy it under the names of other decodings, and measure what reads them.
 
     Args:
-        responses: of each record, a multiple of 32 (samples of a problem).
-        tokens: of each response.
-        decodings: records in all, 2 at least.
-        folder: where the store is made, and deleted in the end; default: the system's folder for temporary files.
-        say: is told how far the run is.
+        responses: Those of each record, a multiple of 32 (samples per problem).
+        tokens: Tokens per response.
+        decodings: Records in all, at least 2.
+        folder: Where the store is made, and deleted at the end; by default the system's folder for temporary files.
+        say: Called with the progress.
 
     Returns:
         A plain object: `stages` ({stage: {"seconds", "cpu", "peak_mib", ...}}), `bytes_a_token`, `bytes`, `settings`,
-        `machine`, `date`.
+            `machine`, `date`.
 
     Raises:
-        UserError: the sizes do not fit, or the disk has no room.
+        UserError: The sizes do not fit, or the disk has no room.
     """
     from rlvr_dir.bench.decode import machine
 
@@ -114,12 +114,12 @@ def _in_process(stage: str, folder: Path, settings: dict[str, int]) -> dict[str,
     return json.loads(done.stdout)
 
 
-# Made-up rollouts
+# Generated rollouts
 
 
 @cache
 def _ranks() -> np.ndarray:
-    """Return the cumulated law of token ids, before they are shuffled."""
+    """Return the cumulative distribution of token ids, before they are shuffled."""
     p = 1 / (np.arange(1, VOCABULARY + 1) + 2.7) ** 1.05
     return np.cumsum(p / p.sum())
 
@@ -137,7 +137,7 @@ def _piece(token: int) -> bytes:
 
 
 def made_values(problem: str, sample: int, tokens: int, gold: str) -> dict[str, Any]:
-    """Return what a response of so many tokens is made of, the same for the same key; every second one is right."""
+    """Return the content of a response with this many tokens, the same for the same key; every second one is right."""
     rng = np.random.default_rng([sample, *problem.encode()])
     fresh = _shuffled()[np.searchsorted(_ranks(), rng.random(tokens))]
     ids, used = np.empty(tokens, dtype=np.int64), 0
@@ -165,7 +165,7 @@ def made_values(problem: str, sample: int, tokens: int, gold: str) -> dict[str, 
 
 
 def made_trace(ids: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """Return the table that `rlvr_dir.policy.trace` would make of a response, of made-up numbers."""
+    """Return a table like that of `rlvr_dir.policy.trace` for a response, with random numbers."""
     rng, n = np.random.default_rng(len(ids)), len(ids)
     likeliest = np.sort(-rng.exponential(4, (2, n, 10)) * 10.0 ** rng.uniform(-3, 0, (2, n, 1)), axis=2)[:, :, ::-1]
     others = _shuffled()[np.searchsorted(_ranks(), rng.random((n, 10)))]
@@ -181,12 +181,12 @@ def made_trace(ids: np.ndarray, delta: np.ndarray) -> np.ndarray:
     return facts
 
 
-# The stages, each in a process of its own
+# The stages, each in its own process
 
 
 @contextmanager
 def _spent() -> Iterator[dict[str, float]]:
-    """Measure what is done within, in seconds on the clock and of a processor."""
+    """Measure the `with` block, in seconds of time and of processor time."""
     spent, began, cpu = {"seconds": 0.0, "cpu": 0.0}, time.perf_counter(), time.process_time()
     yield spent
     spent |= {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
@@ -261,7 +261,7 @@ def _read(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def _resume(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """Open for writing, the last response torn: what nobody had finished is checked, the tail cut."""
+    """Open for writing with a torn last response: unfinished entries are checked, and the tail is cut."""
     path = _folder(store, 0) / JOURNAL
     with path.open("rb") as file:
         last = max(at for at, _, entry in scan(file) if entry and entry[0] == "rollout")
@@ -281,7 +281,7 @@ def _resume(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def _verify(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """Read every response back whole: tokens, text, flags and delta log p."""
+    """Read every response back completely: tokens, text, flags and delta log p."""
     counted = 0
     with _spent() as spent:
         for row in map(Row.load, RecordStore(store).read(_config(0).hash(), TASK, whole=True)):
@@ -304,7 +304,7 @@ def _grade(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def _open_all(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """Open all records for writing, as a command does whose responses are all held."""
+    """Open all records for writing, like a command whose responses are all cached."""
     with _spent() as spent:
         for index in range(settings["decodings"]):
             with _open(store, settings["responses"], index) as record:
@@ -313,7 +313,7 @@ def _open_all(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def _list(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """List all records, as `rlvr-dir records list` does; what the facts of a response and its verdict cost."""
+    """List all records, like `rlvr-dir records list`, and measure the memory of a response's facts and verdict."""
     with _spent() as spent:
         assert all(row["finished"] for row in list_records(store))
     tracemalloc.start()
@@ -347,7 +347,8 @@ def _report(store: Path, settings: dict[str, int]) -> dict[str, Any]:
 
 
 def _sweep(store: Path, settings: dict[str, int]) -> dict[str, Any]:
-    """Ask a sweep of 400 points what is left, a second time; `each_cpu_ms` is to complete a point and ask again."""
+    """Ask a sweep of 400 points what is left, a second time; `each_cpu_ms` is the time to complete a point and ask
+    again."""
     from rlvr_dir.report.sweep import CompleteTrial
     from rlvr_dir.sweep.outcome import Places
     from rlvr_dir.sweep.run import open_sweep

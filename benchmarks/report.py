@@ -1,4 +1,4 @@
-"""Time of a report on many results beside the time of merely reading them, in one run."""
+"""Measure the time of a report on many results, and of only reading them, in one run."""
 
 import statistics
 import tempfile
@@ -24,13 +24,13 @@ def bench_report(
     """Read, build and write the report of the paper's main study: 17 decodings of four benchmarks.
 
     Args:
-        samples: of each problem.
-        rounds: measured, after one that warms up.
-        say: is told how far the run is.
+        samples: Samples per problem.
+        rounds: Measured rounds, after one to warm up.
+        say: Called with the progress.
 
     Returns:
-        A plain object: `seconds` (medians) to `read` the results, to `build` and to `write` the report;
-        `build_to_read` and `write_to_read`; `results`, `page` (bytes of report.html), `machine`, `settings`.
+        A plain object: `seconds` (medians) to `read` the results, to `build` and to `write` the report; `build_to_read`
+            and `write_to_read`; `results`, `page` (bytes of report.html), `machine`, `settings`.
     """
     from rlvr_dir.report.build import build
     from rlvr_dir.report.write import write
@@ -69,7 +69,7 @@ def bench_report(
 
 
 def _results(samples: int) -> list[Any]:
-    """Make up results: each problem has a difficulty of its own, each decoding a strength."""
+    """Generate results: each problem has its own difficulty, each decoding its own strength."""
     from rlvr_dir.results import EvalResult
 
     gated = [

@@ -1,4 +1,4 @@
-"""The command line of a measurement, made from its function: an option for each parameter, JSON on standard output."""
+"""Make the command line of a measurement from its function: an option per parameter, JSON on standard output."""
 
 import argparse
 import inspect
@@ -15,7 +15,7 @@ def run(
     show: Callable[[dict[str, Any]], str] | None = None,
     without: tuple[str, ...] = (),
 ) -> None:
-    """Measure as the command line says, and print what was found: as `show` writes it, or as JSON with `--json`.
+    """Run the measurement with the command line's options, and print the result with `show`, or as JSON with `--json`.
 
     A tuple is written with commas; parameters in `without` keep their defaults.
     """

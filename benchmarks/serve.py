@@ -1,8 +1,9 @@
-"""The server's speed beside offline decoding of the same requests, in one run: tokens a second, time to the first one.
+"""Measure the server's speed and that of offline decoding of the same requests: tokens per second, time to the first
+one.
 
 A server (a process with its engine in another) and an engine in this process take turns, one round at a time. In a
-round each decodes the same problems under the same keys; the server is asked by so many users at once, each of whom
-asks again when he is answered; the engine has as many responses in its batch. The tokens must be the same ones.
+round each decodes the same problems with the same keys. The server has a number of concurrent users, each of whom sends
+the next request after the answer; the engine has as many responses in its batch. The tokens must be the same.
 """
 
 import asyncio
@@ -37,21 +38,21 @@ def bench_serve(
     """Measure the tiny pair, served and offline.
 
     Args:
-        users: who ask at once.
-        requests: of a round, each for one response.
-        rounds: measured, after one that warms up.
-        tokens: new tokens of a response, at most.
-        threads: that decode, on either side; the server's own process and its users come on top.
-        eager: compile nothing, on either side.
-        say: is told how far the run is.
+        users: Concurrent users.
+        requests: Requests per round, each for one response.
+        rounds: Measured rounds, after one to warm up.
+        tokens: The most new tokens of a response.
+        threads: Threads that decode, on either side, in addition to the server's own process and its users.
+        eager: Skip compilation, on either side.
+        say: Called with the progress.
 
     Returns:
-        A plain object: `served_to_offline` (median over rounds of the ratio of tokens a second, for users who take
-        whole answers and for those who stream), `tokens_per_second`, `first_token_s` and `answer_s` (p50 and p95 of
-        streams), `left` and `ended` (what became of running requests), `settings`, `machine`, `date`.
+        A plain object: `served_to_offline` (median over rounds of the ratio of tokens per second, for users who receive
+            whole answers and for those who stream), `tokens_per_second`, `first_token_s` and `answer_s` (p50 and p95 of
+            streams), `left` and `ended` (what became of running requests), `settings`, `machine`, `date`.
 
     Raises:
-        UserError: the server does not start, or gives other tokens than the engine.
+        UserError: The server does not start, or returns other tokens than the engine.
     """
     import torch
     import uvloop
@@ -105,10 +106,10 @@ def bench_serve(
 
 
 async def _ends(process: Any, url: str, users: int) -> dict[str, Any]:
-    """Let half of the users leave in the middle of a stream, then end the server under the others' requests.
+    """Let half of the users disconnect in the middle of a stream, then end the server while the others' requests run.
 
-    Returns `left` (streams that were left, and how long the next answer took) and `ended` (streams that ran at SIGTERM,
-    those that came to their end, those that did not).
+    Returns `left` (streams that were left, and the time of the next answer) and `ended` (streams that ran at SIGTERM,
+    those that finished, those that did not).
     """
     import aiohttp
 

@@ -1,6 +1,6 @@
-"""Cold start: what a person waits for before anything happens. Seconds of wall time, medians over fresh processes.
+"""Measure a cold start: the time before anything happens, in seconds, as medians over new processes.
 
-Caches are warm, that of Python's bytecode too: the measured processes may write it, whatever the environment says.
+Caches are warm, including Python's bytecode: the measured processes may write it, whatever the environment says.
 """
 
 import os
@@ -34,12 +34,12 @@ def bench_start(*, rounds: int = 5, say: Callable[[str], None] = lambda text: No
     """Measure `rlvr-dir --help`, the start-up hook, and the first token of the tiny pair in vLLM.
 
     Args:
-        rounds: fresh processes of each, after one that fills the caches; of vLLM at most two.
-        say: is told how far the run is.
+        rounds: New processes of each, after one that fills the caches; for vLLM at most two.
+        say: Called with the progress.
 
     Returns:
-        A plain object: `seconds` (medians) and `limit` of `help`, `hook` (what it adds to any start of Python),
-        `first token` and, where vLLM is installed, `first token after the self-test`; `machine`, `date`.
+        A plain object: `seconds` (medians) and `limit` of `help`, `hook` (what it adds to any start of Python), `first
+            token` and, if vLLM is installed, `first token after the self-test`; `machine`, `date`.
     """
     from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""The steps of the checklist as a table; `--help` shows it."""
+"""List the steps of the checklist as a table, which `--help` shows."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,7 @@ class Step:
     pair: str = "small"  # 4 layers of 256, written; wide: further apart; lora: an adapter; or a shape, made in memory
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()  # "cuda", "v2", "package", "ranks": where it is absent the step is skipped
+    needs: tuple[str, ...] = ()  # "cuda", "v2", "package", "ranks": without it the step is skipped
     first: bool = True  # whether it belongs to the first hour on a machine
 
 

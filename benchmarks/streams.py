@@ -1,4 +1,4 @@
-"""A server of the tiny pair as its users see it: started, and asked by many at once."""
+"""Run a server of the tiny pair and send it many requests at once."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ RULE = Decoding(mode="replace", tau=-0.1)
 
 @dataclass
 class Load:
-    """What users saw: of each answer its token ids, the seconds to its first token and to its end."""
+    """Hold what users saw: for each answer its token ids, the seconds to its first token and to its end."""
 
     seconds: float = 0.0
     answers: dict[tuple[str, int], list[int]] = field(default_factory=dict)
@@ -44,10 +44,10 @@ def made_requests(count: int, tokens: int) -> list[Request]:
 
 @contextmanager
 def running_server(threads: int, *options: str) -> Iterator[tuple[Any, str]]:
-    """Start the server; give its process and its address.
+    """Start the server; yield its process and its address.
 
     Raises:
-        UserError: it does not start.
+        UserError: It does not start.
     """
     command = [sys.executable, "-m", "rlvr_dir.cli", "serve", "--port", "0", *options]
     environment = {name: value for name, value in os.environ.items() if name != "VLLM_API_KEY"}
@@ -69,10 +69,10 @@ def running_server(threads: int, *options: str) -> Iterator[tuple[Any, str]]:
 
 
 async def ask_server(url: str, asked: Sequence[Request], users: int, *, stream: bool) -> Load:
-    """Let users ask for everything; each asks for the next response that nobody has asked for.
+    """Let users send all requests; each takes the next one that nobody has sent.
 
     Raises:
-        UserError: the server refuses, or ends an answer before its end.
+        UserError: The server rejects a request, or ends an answer too early.
     """
     load, waiting, texts = Load(), iter(asked), dict[tuple[str, int], bytes]()
     address = urlsplit(url)
@@ -96,19 +96,19 @@ async def ask_server(url: str, asked: Sequence[Request], users: int, *, stream: 
 
 
 class _Asker(asyncio.Protocol):
-    """A connection that asks for one answer after another and keeps its bytes; they are read when the load is over.
+    """Send one request after another on a connection and store the bytes, which are read after the load.
 
-    It shares the processors with what is measured, so it does no more than that: not what a client of OpenAI's does.
+    It shares the processors with what is measured, so it does no more than that, unlike an OpenAI client.
     """
 
     transport: Any
 
     def connection_made(self, transport: Any) -> None:
-        """Keep the way to the server."""
+        """Store the transport to the server."""
         self.transport = transport
 
     def ask(self, path: str, body: dict[str, Any]) -> asyncio.Future[tuple[float, float, bytes]]:
-        """Ask; return when the first data came, when the last, and all of the answer."""
+        """Send a request; return when the first and the last data arrived, and the whole answer."""
         data = json.dumps(body).encode()
         self._pieces, self._first, self._length, self._size = list[bytes](), 0.0, 0, 0
         self._done = asyncio.get_running_loop().create_future()
@@ -117,7 +117,7 @@ class _Asker(asyncio.Protocol):
         return self._done
 
     def data_received(self, data: bytes) -> None:
-        """Keep a piece, and see whether it is the last: of a stream an empty chunk, else by its length."""
+        """Store a part, and check whether it is the last: for a stream an empty chunk, otherwise by its length."""
         if not self._pieces:
             head, _, _ = data.partition(b"\r\n\r\n")
             length = re.search(rb"(?i)\ncontent-length: *(\d+)", head)
@@ -130,7 +130,7 @@ class _Asker(asyncio.Protocol):
             self._done.set_result((self._first, perf_counter(), b"".join(self._pieces)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits that nothing more comes."""
+        """Report that no more data will arrive."""
         if not self._done.done():
             self._done.set_exception(UserError("the server left in the middle of an answer"))
 
@@ -139,7 +139,7 @@ def _token_ids(text: bytes, stream: bool) -> list[int]:
     """Return the token ids in an answer, with its head.
 
     Raises:
-        UserError: it is a refusal.
+        UserError: It is an error.
     """
     if not text.startswith(b"HTTP/1.1 200"):
         raise UserError(f"the server answers {text[:300].decode(errors='replace')}")

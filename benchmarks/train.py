@@ -1,4 +1,5 @@
-"""Cost of reweighting advantages beside plain DAPO: whole trainings of the tiny base in turn, in one run."""
+"""Measure the cost of reweighting advantages, compared with plain DAPO: trainings of the tiny base in turn, in one
+run."""
 
 import tempfile
 import time
@@ -23,18 +24,18 @@ def bench_train(
     sizes: dict[str, int] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Train plain DAPO and each method with alpha 0, which does the same work to the bit, in turn.
+    """Train plain DAPO and each method with alpha 0, which does exactly the same work, in turn.
 
     Args:
-        rounds: measured, after one that warms up.
-        threads: of torch.
-        sizes: of a training, as in `DapoSettings`; default 3 steps of 8 x 8 responses.
-        say: is told how far the run is.
+        rounds: Measured rounds, after one to warm up.
+        threads: Torch's threads.
+        sizes: The sizes of a training, as in `DapoSettings`; by default 3 steps of 8 x 8 responses.
+        say: Called with the progress.
 
     Returns:
         A plain object: `shares` by method, the reweighting's part of the time of its trainings, measured inside;
-        `ratios`, processor time of reweighted by that of plain trainings, with the machine's noise in it; `seconds` of
-        processor time of both; `machine`, `settings`.
+            `ratios`, processor time of reweighted divided by that of plain trainings, including the machine's noise;
+            `seconds` of processor time of both; `machine`, `settings`.
     """
     import torch
     import transformers
@@ -79,17 +80,17 @@ def reweighting_cost(
     method: str = "low_prob",
     rounds: int = 3,
 ) -> dict[str, float]:
-    """Train plain DAPO and `method` with alpha 0 in turn, `rounds` times, after one round that warms up.
+    """Train plain DAPO and `method` with alpha 0 in turn, `rounds` times, after one round to warm up.
 
-    With alpha = 0 a reweighted run follows plain DAPO to the bit, so the difference of their times is the reweighting
-    and the noise of the machine; the time spent in the reweighting itself, taken inside, has little noise.
+    With alpha = 0 a reweighted run equals plain DAPO bit for bit, so the difference of their times is the reweighting
+    and the noise of the machine. The time spent in the reweighting itself, measured inside, has little noise.
 
     Args:
-        load: gives a fresh copy of the model.
+        load: Returns a fresh copy of the model.
 
     Returns:
-        `inside`: the reweighting's share of the time of its steps; `ratio`: processor time of the reweighted runs by
-        that of the plain ones, minus 1; `plain_seconds` and `reweighted_seconds` of processor time.
+        `inside`: the reweighting's share of the time of its steps; `ratio`: processor time of the reweighted runs
+            divided by that of the plain ones, minus 1; `plain_seconds` and `reweighted_seconds` of processor time.
     """
     from rlvr_dir.train.dapo import make_trainer
 

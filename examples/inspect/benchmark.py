@@ -1,4 +1,4 @@
-"""A benchmark as a task of Inspect: asked of `rlvr-dir serve` as `rlvr-dir eval` asks it, graded by our grader.
+"""Define a benchmark as a task of Inspect, with prompts as in `rlvr-dir eval` to `rlvr-dir serve`, and our grader.
 
     rlvr-dir serve                                                  # in one terminal; in another, in this checkout:
     make inspect-env                                                # or an environment with Inspect, see below
@@ -6,8 +6,9 @@
     .venv-inspect/bin/inspect eval examples/inspect/benchmark.py --model "openai-api/rlvr/tiny:replace;tau=-0.1" \\
         --temperature 1 --top-p 0.7 --seed 0 --epochs 4 --limit 60
 
-`-T data=aime24.jsonl` asks the problems of a file with `id`, `problem` and `answer`. The grader needs neither torch nor
-vLLM: in an environment with Inspect and openai, `pip install --no-deps .` and `pip install "math-verify[antlr4_13_2]"`.
+`-T data=aime24.jsonl` uses the problems of a file with `id`, `problem` and `answer`. The grader needs neither torch nor
+vLLM: in an environment with Inspect and openai, run `pip install --no-deps .` and `pip install
+"math-verify[antlr4_13_2]"`.
 """
 
 import json
@@ -22,12 +23,12 @@ from rlvr_dir.grading import DEFAULT_GRADER, grade
 from rlvr_dir.tiny import TINY_TASKS, benchmark
 
 PROMPT = "{prompt}\nPlease reason step by step, and put your final answer within \\boxed{{}}."  # the paper's
-CUT = ("max_tokens", "model_length")  # how Inspect says that a response has no end
+CUT = ("max_tokens", "model_length")  # Inspect's values for a response without an end
 
 
 @task
 def math_benchmark(data: str = "tiny_medium") -> Task:
-    """Put each problem as the paper does, ask for it by its name, and grade the last box."""
+    """Present each problem like the paper, request it by its name, and grade the last box."""
     name = data if data in TINY_TASKS else Path(data).stem
     rows = benchmark(data) if data in TINY_TASKS else [*map(json.loads, Path(data).read_text().splitlines())]
     samples = [Sample(id=row["id"], input=row["problem"], target=row["answer"]) for row in rows]
@@ -41,7 +42,7 @@ def math_benchmark(data: str = "tiny_medium") -> Task:
 
 @solver
 def ask_by_name(benchmark: str) -> Solver:
-    """Generate with the noise that `rlvr-dir eval` gives this problem and sample; an epoch is a sample."""
+    """Generate with the noise of `rlvr-dir eval` for this problem and sample; an epoch is a sample."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         which = {"problem": f"{benchmark}/{state.sample_id}", "sample": state.epoch - 1}
@@ -52,7 +53,7 @@ def ask_by_name(benchmark: str) -> Solver:
 
 @scorer(metrics=[accuracy(), stderr()])
 def last_box(grader: str = DEFAULT_GRADER) -> Scorer:
-    """Grade the last box of the response by one of our graders: `02` is 2, which Inspect's `pattern` calls wrong."""
+    """Grade the last box of the response with one of our graders: `02` is 2, which Inspect's `pattern` calls wrong."""
 
     async def score(state: TaskState, target: Target) -> Score:
         ended = "length" if state.output.stop_reason in CUT else "stop"

@@ -1,4 +1,4 @@
-"""The chapter of several kinds of pairs: what replacing gains in true pairs, and what it gains in placebos."""
+"""Make the chapter about several kinds of pairs: what replacing gains in true pairs, and what it gains in placebos."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from examples.stage.kinds import GAIN
 from rlvr_dir.analysis.result import Analysis, Frame
 from rlvr_dir.policy.gates import gates
 from rlvr_dir.report.draw import drawing, line, look, percent_axis
+from rlvr_dir.report.layouts import benchmark_title
 from rlvr_dir.report.model import Chapter, Section, cell, frame
 from rlvr_dir.report.responses import ALIKE
 from rlvr_dir.report.rows import estimate, estimates
-from rlvr_dir.report.shapes import benchmark_title
 from rlvr_dir.results.settings import few_families_words
 from rlvr_dir.stats import FEW, p_value
 from rlvr_dir.text import visible
@@ -19,7 +19,7 @@ APART = (
     f"flags; below {ALIKE:g} they write nearly the same: that RL's token adds nothing there says nothing of its "
     "worth elsewhere."
 )
-# Of each step, the name of its table and what it measures.
+# For each step, the name of its table and what it measures.
 TITLES = {
     "second draw": ("second-draw", "Base draws again at flagged tokens: resample − base."),
     "cut of base": ("cut-of-base", "The flagged token is removed before top-p cuts: (base, base) − resample."),
@@ -46,12 +46,12 @@ CELLS = {
     "RL, base": "RL decides, base writes", "base, RL": "base decides, RL writes",
     "gate, RL": "the gate decides, RL writes", "RL, RL": "RL decides, RL writes", "replace": "RL draws, once", "rl": "",
 }  # fmt: skip
-NEAR = 0.05  # of the tokens, flagged
+NEAR = 0.05  # the share of flagged tokens
 OVER = "Intervals are 95 %, over problems and pairs; p by Holm's method over a kind's column."
 
 
 def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
-    """Show the gain of each criterion by kind of pairs, and which differences the pairs tell."""
+    """Show the gain of each criterion by kind of pairs, and the significant differences."""
     facts = found.facts
     counts = ", ".join(f"{count} {visible(kind, 40)}" for kind, count in facts["pairs"].items())
     text = (
@@ -138,9 +138,9 @@ def _kinds(data: Frame, name: str, title: str) -> Section:
 
 
 def _gains(data: Frame, kinds: list[str], name: str) -> Section:
-    """Draw the gain over base against the share of changed tokens: a panel a kind, a line a criterion."""
+    """Draw the gain over base against the share of changed tokens: a panel per kind, a line per criterion."""
     criteria = list(dict.fromkeys(data["criterion"]))
-    legend = 0.18 * ((len(criteria) + 1) // 2) if len(kinds) == 1 else 0.0  # inches that one panel would lack
+    legend = 0.18 * ((len(criteria) + 1) // 2) if len(kinds) == 1 else 0.0  # inches that a single panel would not have
     with drawing(name, 1.9 + legend, len(kinds), sharex=True, sharey=True) as made:
         for axes, kind in zip(made.axes, kinds, strict=True):
             mine = data[data["kind"] == kind]
@@ -161,7 +161,7 @@ def _gains(data: Frame, kinds: list[str], name: str) -> Section:
 
 
 def _cells(data: Frame, kinds: list[str], name: str) -> Section:
-    """Draw who decides and who writes: a panel a kind, a line a pair, at the gate that flags nearest to 5 %."""
+    """Draw who decides and who writes: a panel per kind, a line per pair, at the gate that flags closest to 5 %."""
     first = data["criterion"].iloc[0]
     of_first = data[data["criterion"] == first]
     at = of_first["point"].loc[(of_first["flagged"] - NEAR).abs().idxmin()]
@@ -186,7 +186,7 @@ def _cells(data: Frame, kinds: list[str], name: str) -> Section:
 
 
 def _rows(data: Frame, name: str, value: str, title: str, note: str) -> Section:
-    """Set kinds of pairs side by side: a row a criterion and point, or share of changed tokens; a column a kind."""
+    """Compare kinds of pairs: a row per criterion and point, or share of changed tokens; a column per kind."""
     rows: dict[Any, dict[str, Any]] = {}
     for row in data.to_dict("records"):
         at = row.get("at") or "flagged"

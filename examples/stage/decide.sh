@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Decode one tiny pair, a sharpened copy of its base, and the step of its training that gains as much as the copy, by who
-# decides and who writes. A run that was interrupted goes on.
+# decides and who writes. Run it again to resume.
 #
 #     examples/stage/decide.sh runs/paper-stage seed-1
 #
@@ -27,7 +27,7 @@ sharp=$out/pairs/sharp-$name
 [[ -d $sharp ]] || rlvr-dir pair sharpen "$pair/base" --temperature 0.5 --out "$sharp"
 decode "sharp-$name" "$sharp" delta_logp "[0.02,0.05]" "[base,rl]"
 
-# The step is chosen by problems that are not reported: numbers 121 to 240.
+# The step is selected on problems that are not reported: numbers 121 to 240.
 for step in 2 4 6; do
     [[ -d $out/gains/$name/step-$step ]] || rlvr-dir eval "$pair/base" "$pair/step-$step" -d rl --tasks tiny_medium \
         --samples 4 --top-p 0.7 --max-tokens 256 --seed 0 --no-track --out "$out/gains/$name/step-$step"

@@ -1,9 +1,9 @@
-"""Compare kinds of pairs by what replacing gains in them: true pairs with placebos, say.
+"""Compare kinds of pairs, such as true pairs and placebos, by what replacing gains in them.
 
     pair_statistics({"RL": read_results(["runs/stage/seed"]), "random reward": read_results(["runs/stage/random"])})
 
-A kind has several pairs, and every pair the same decodings. Intervals are for other problems and other pairs
-(`stats.difference_over_runs`): what one pair shows may be its own.
+A kind has several pairs, and every pair has the same decodings. Intervals are for other problems and other pairs
+(`stats.difference_over_runs`), because a single pair may be a special case.
 """
 
 from collections import Counter, defaultdict
@@ -28,13 +28,13 @@ from rlvr_dir.results.matching import conflicting_weights, match_key
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.stats import Estimate, RunScores, common_families, count_families, family
 
-# The decodings at the gate of a replacement, by who decides whether the flagged token is dropped, and who writes.
+# The decodings with the gate of a replacement, by who decides whether the flagged token is dropped, and who writes.
 CELLS: dict[str, tuple[Literal["gate", "base", "rl"] | None, Literal["base", "rl"]]] = {
     "resample": (None, "base"), "base, base": ("base", "base"), "RL, base": ("rl", "base"), "RL, RL": ("rl", "rl"),
     "base, RL": ("base", "rl"), "gate, base": ("gate", "base"), "gate, RL": ("gate", "rl"),
 }  # fmt: skip
-COIN = "coin, base"  # a coin that drops as often as RL does, where base writes
-# Contrasts, each of which changes one thing. The first five add up to replace - base.
+COIN = "coin, base"  # a coin that drops as often as RL does; base writes
+# Contrasts that each change one thing. The first five add up to replace - base.
 STEPS = {
     "second draw": ("resample", "base"), "cut of base": ("base, base", "resample"),
     "decision": ("RL, base", "base, base"), "token": ("RL, RL", "RL, base"), "cut of RL": ("replace", "RL, RL"),
@@ -44,31 +44,31 @@ STEPS = {
     "token and cut": ("replace", "RL, base"), "over RL": ("replace", "rl"),
 }  # fmt: skip
 PATH = tuple(STEPS)[:5]
-INTERACTION = "interaction"  # token less token first: what RL's token adds where RL decides and not where base does
-GAIN = "replace"  # itself, in place of a step
-FIRST = "delta_logp"  # which the others are compared with
+INTERACTION = "interaction"  # token minus token first: the effect of RL's token if RL decides, but not if base decides
+GAIN = "replace"  # the gain itself, not a step
+FIRST = "delta_logp"  # the others are compared with it
 Point = tuple[float, float, np.ndarray]  # shares of flagged and of changed tokens; right answers, (problems, samples)
 
 
 @dataclass(slots=True)
 class OnePair:
-    """Hold the results of one pair: of base, of RL, and of each criterion from the fewest flagged tokens up."""
+    """Hold the results of one pair: of base, of RL, and of each criterion, beginning with the fewest flagged tokens."""
 
     levels: dict[str, np.ndarray] = field(default_factory=dict)
     criteria: dict[str, list[Point]] = field(default_factory=lambda: defaultdict(list))
     base: EvalResult | None = None
     seen: dict[Decoding, str] = field(default_factory=dict)  # by their results' hashes
     gates: dict[str, list[tuple[float, Decoding]]] = field(default_factory=lambda: defaultdict(list))  # as `criteria`
-    controls: dict[Decoding, np.ndarray] = field(default_factory=dict)  # of all of `CELLS`
-    coins: dict[Decoding, np.ndarray] = field(default_factory=dict)  # by the resampling at their gate
+    controls: dict[Decoding, np.ndarray] = field(default_factory=dict)  # those of all of `CELLS`
+    coins: dict[Decoding, np.ndarray] = field(default_factory=dict)  # by the resample with the same gate
     traces: list[Trace] | None = None  # of base's own answers; None until `apart` reads them
-    weights: dict[str, str] = field(default_factory=dict)  # by role, as far as results tell
+    weights: dict[str, str] = field(default_factory=dict)  # by role, as far as known from results
 
     def add(self, result: EvalResult) -> None:
-        """Add a result; extrapolations and ways on RL are left out, and what two sweeps of the pair have in common.
+        """Add a result. Extrapolations, decodings on RL and duplicates from two sweeps of the pair are left out.
 
         Raises:
-            UserError: there is another one of this decoding, or those before were decoded by other weights.
+            UserError: There is another result of this decoding, or earlier ones have other weights.
         """
         how = result.decoding
         if roles := conflicting_weights(self.weights, result.read_weights):
@@ -100,7 +100,7 @@ class OnePair:
     def control(self, criterion: str, i: int, name: str) -> np.ndarray | None:
         """Return the right answers of a point's control, by its name in `CELLS` or `COIN`; None if it was not decoded.
 
-        A gate without a threshold, as the coupling, has none.
+        A gate without a threshold, such as the coupling, has none.
         """
         how = self.gates[criterion][i][1]
         if not isinstance(how.gate, Threshold):
@@ -110,9 +110,9 @@ class OnePair:
         return self.controls.get(how.cell(*CELLS[name]))
 
     def apart(self, criterion: str, i: int) -> float | None:
-        """Return how far both models are apart without base's token, where a point's gate flags base's own tokens.
+        """Return how much both models differ without base's token, where a point's gate flags base's own tokens.
 
-        A mean total variation, of the traces of base's answers; None where these are not at hand, or nothing is
+        It is a mean total variation from the traces of base's answers; None if these are not available, or nothing is
         flagged.
         """
         gate = self.gates[criterion][i][1].gate
@@ -134,9 +134,9 @@ class OnePair:
         return [(criterion, i) for criterion, points in self.criteria.items() for i in range(len(points))]
 
     def at_changed(self, criterion: str, share: float) -> np.ndarray | None:
-        """Return a criterion's right answers at a share of changed tokens, on straight lines between its points.
+        """Return a criterion's right answers at a share of changed tokens, by linear interpolation between its points.
 
-        The lines begin at base, where nothing changes. None beyond the last point.
+        The lines begin at base, where nothing changes. The result is None beyond the last point.
         """
         known = [(0.0, self.levels["base"]), *((changed, right) for _, changed, right in self.criteria[criterion])]
         known.sort(key=lambda point: point[0])
@@ -147,7 +147,7 @@ class OnePair:
         return None
 
     def passed(self) -> "OnePair":
-        """Return the same pair with one answer a problem: whether any sample is right, as Pass@n of n samples asks."""
+        """Return the same pair with one answer per problem: whether any sample is right, as in Pass@n of n samples."""
         levels = {mode: _any(right) for mode, right in self.levels.items()}
         criteria = {
             each: [(flagged, changed, _any(right)) for flagged, changed, right in points]
@@ -164,7 +164,7 @@ class Kind:
     """Hold the pairs of a kind, by what identifies each one's base."""
 
     def __init__(self, name: str, results: Iterable[EvalResult]) -> None:
-        """Put the results of each pair together; see `pair_statistics` for what is refused."""
+        """Combine the results of each pair; see `pair_statistics` for errors."""
         several: dict[tuple[str, str], OnePair] = defaultdict(OnePair)
         bases: dict[tuple[str, str], str] = {}
         families = []
@@ -172,7 +172,7 @@ class Kind:
             families.append(result.families)
             several[result.pair].add(result)
             bases[result.pair] = result.weights.get("base", result.pair[0])
-        if len({*bases.values()}) < len(several):  # several RL models of one base: each pair stands for itself
+        if len({*bases.values()}) < len(several):  # with several RL models of one base, each pair is separate
             bases = {pair: "/".join(pair) for pair in bases}
         self.name = name
         self.families = common_families(families)
@@ -190,7 +190,7 @@ class Kind:
                 )
 
     def passed(self) -> "Kind":
-        """Return this kind with one answer a problem: whether any sample is right."""
+        """Return this kind with one answer per problem: whether any sample is right."""
         kind = copy(self)
         kind.pairs = {base: pair.passed() for base, pair in self.pairs.items()}
         return kind
@@ -206,7 +206,7 @@ class Kind:
         )
 
     def control(self, criterion: str, i: int, name: str) -> RunScores | None:
-        """Return the scores of the control of a point; None where one pair has none."""
+        """Return the scores of the control of a point; None if a pair has none."""
         runs = {base: pair.control(criterion, i, name) for base, pair in self.pairs.items()}
         known = {base: right for base, right in runs.items() if right is not None}
         return self._scores(f"{name} of {criterion} {i}", known) if len(known) == len(runs) else None
@@ -218,7 +218,7 @@ class Kind:
         return self.point(criterion, i) if name == "replace" else self.control(criterion, i, name)
 
     def step(self, criterion: str, i: int, name: str) -> RunScores | None:
-        """Return a contrast of `STEPS`, or the interaction, as differences of answers; None where a side is missing."""
+        """Return a contrast of `STEPS`, or the interaction, as differences of answers; None if a side is missing."""
         if name == INTERACTION:
             sides = [self.step(criterion, i, each) for each in ("token", "token first")]
         else:
@@ -232,19 +232,19 @@ class Kind:
         )
 
     def at_changed(self, criterion: str, share: float) -> RunScores | None:
-        """Return a criterion's scores at a share of changed tokens; None where one pair has none."""
+        """Return a criterion's scores at a share of changed tokens; None if a pair has none."""
         runs = {base: pair.at_changed(criterion, share) for base, pair in self.pairs.items()}
         known = {base: right for base, right in runs.items() if right is not None}
         return self._scores(f"{criterion} at {share:g}", known) if len(known) == len(runs) else None
 
     def shares(self, criterion: str, i: int) -> dict[str, float]:
-        """Return the shares of flagged and of changed tokens of a point, means over pairs."""
+        """Return the shares of flagged and of changed tokens of a point, as means over pairs."""
         each = [pair.criteria[criterion][i][:2] for pair in self.pairs.values()]
         flagged, changed = (sum(shares) / len(each) for shares in zip(*each, strict=True))
         return {"flagged": flagged, "changed": changed}
 
     def apart(self, criterion: str, i: int) -> float | None:
-        """Return `OnePair.apart`, the mean over pairs; None where it is not known of one."""
+        """Return the mean of `OnePair.apart` over pairs; None if it is unknown for one."""
         known = [value for pair in self.pairs.values() if (value := pair.apart(criterion, i)) is not None]
         return sum(known) / len(known) if len(known) == len(self.pairs) else None
 
@@ -253,7 +253,7 @@ class Kind:
         return RunScores(f"{self.name}: {label}", "", tuple(runs), means, families=self.families, runs={**runs})
 
 
-Asked = tuple[dict[str, Any], RunScores, RunScores | None]  # what a row says; what is compared with what
+Asked = tuple[dict[str, Any], RunScores, RunScores | None]  # a row's description, and the two sides to compare
 
 
 def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequence[float] = (0.01,)) -> Analysis:
@@ -261,22 +261,21 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
 
     Tables: `kinds` (base, RL and their difference); `rules` (the gain of each criterion over base at each of its
     points); both again in Pass@n of all n samples, `kinds_pass` and `rules_pass`; `against` (the gain of delta log p
-    less another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares
-    of *changed* tokens, interpolated); `controls` (each `step` of a point, see `STEPS`; of the token, how far both
-    models are `apart` where they write); `cells` (the accuracy of base, of RL, and of each decoding at a point, pair
-    by pair); `placebos` (the gain, and each `step`, in the first kind less that in a kind of pairs with the same
-    bases, point by point of criteria that have as many in both); `problems` (how many answers to each problem were
-    right, by pair and decoding).
-    The p values of a table and kind, and of a step, are corrected by Holm's method.
+    minus another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares of
+    *changed* tokens, interpolated); `controls` (each `step` of a point, see `STEPS`; for the token, how far both models
+    are `apart` where they write); `cells` (the accuracy of base, of RL, and of each decoding at a point, pair by pair);
+    `placebos` (the gain, and each `step`, in the first kind minus that in a kind of pairs with the same bases, point by
+    point for criteria that have as many in both); `problems` (how many answers to each problem were right, by pair and
+    decoding). The p values of a table and kind, and of a step, are corrected by Holm's method.
 
     Args:
-        results: by kind, all of one benchmark and of the same problems.
-        changed: shares of changed tokens at which criteria are compared.
+        results: By kind, all on one benchmark and the same problems.
+        changed: Shares of changed tokens at which criteria are compared.
 
     Raises:
-        UserError: a kind has fewer than two pairs, or its pairs differ in their decodings; results differ in what must
-            be alike (benchmark, problems, samples, seed, sampling, grader; a pair's in its weights), or one is given
-            twice.
+        UserError: A kind has fewer than two pairs, or its pairs differ in their decodings; results differ in what must
+            match (benchmark, problems, samples, seed, sampling, grader; within a pair also weights), or one is
+            repeated.
     """
     every = [each for mine in results.values() for each in mine]
     if unlike := _unlike(every):
@@ -312,12 +311,12 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
 
 
 def nearest_of(target: Path, places: Sequence[Path], skip: int) -> Path:
-    """Return the place whose RL checkpoint's accuracy is nearest to that of the RL checkpoint in `target`.
+    """Return the place whose RL checkpoint's accuracy is closest to that of the RL checkpoint in `target`.
 
     Args:
-        target: results of one RL checkpoint.
-        places: results of others on the same problems.
-        skip: how many problems, from the first, are left out.
+        target: Results of one RL checkpoint.
+        places: Results of others on the same problems.
+        skip: How many problems, from the first, are left out.
     """
 
     def accuracy(place: Path) -> float:
@@ -329,7 +328,7 @@ def nearest_of(target: Path, places: Sequence[Path], skip: int) -> Path:
 
 
 def _unlike(results: Sequence[EvalResult]) -> str:
-    """Name the first thing in which results differ that must be alike; nothing where they do not."""
+    """Return the first property that must match but differs between results; empty if there is none."""
     told = [
         {"benchmark": each.task, "samples": each.samples, "seed": each.sampling.seed, **match_key(each)}
         for each in results
@@ -338,7 +337,7 @@ def _unlike(results: Sequence[EvalResult]) -> str:
 
 
 def _learned(kinds: Sequence[Kind]) -> list[Asked]:
-    """Set RL against base in each kind."""
+    """Compare RL with base in each kind."""
     return [
         ({"kind": kind.name, "pairs": len(kind.pairs), **_levels(kind)}, kind.level("rl"), kind.level("base"))
         for kind in kinds
@@ -346,7 +345,7 @@ def _learned(kinds: Sequence[Kind]) -> list[Asked]:
 
 
 def _gained(kinds: Sequence[Kind]) -> list[Asked]:
-    """Set each point of each criterion against base in each kind."""
+    """Compare each point of each criterion with base in each kind."""
     return [(_about(kind, *each), kind.point(*each), kind.level("base")) for kind in kinds for each in kind.points]
 
 
@@ -360,7 +359,8 @@ def _about(kind: Kind, criterion: str, i: int) -> dict[str, Any]:
 
 
 def _rivals(kind: Kind, changed: Sequence[float]) -> list[Asked]:
-    """Set delta log p against each criterion: point by point, where both have as many, and at changed shares."""
+    """Compare delta log p with each criterion: point by point, if both have as many, and at shares of changed
+    tokens."""
     counts = Counter(criterion for criterion, _ in kind.points)
     rivals = [criterion for criterion in counts if criterion != FIRST]
     found: list[Asked] = [
@@ -381,7 +381,7 @@ def _rivals(kind: Kind, changed: Sequence[float]) -> list[Asked]:
 
 
 def _over_controls(kind: Kind) -> list[Asked]:
-    """Take each point apart, by the contrasts of `STEPS` and their interaction."""
+    """Divide the gain of each point by the contrasts of `STEPS` and their interaction."""
     rows: list[Asked] = []
     for name in (*STEPS, INTERACTION):
         for each in kind.points:
@@ -396,7 +396,7 @@ def _over_controls(kind: Kind) -> list[Asked]:
 
 
 def _cells(kind: Kind) -> list[dict[str, Any]]:
-    """List the accuracy of each way of redrawing at each point that has a control, pair by pair."""
+    """List the accuracy of each decoding at each point that has a control, pair by pair."""
     rows = []
     for criterion, i in kind.points:
         for key, pair in kind.pairs.items():
@@ -430,7 +430,7 @@ def _counts(right: np.ndarray) -> str:
 
 
 def _beside(first: Kind, kind: Kind) -> list[Asked]:
-    """Set the first kind's points against those of a kind with the same bases, of criteria with as many points."""
+    """Compare the first kind's points with those of a kind with the same bases, for criteria with as many points."""
     if not kind.pairs.keys() <= first.pairs.keys():
         return []
     counts, others = (Counter(criterion for criterion, _ in one.points) for one in (first, kind))
@@ -448,14 +448,14 @@ def _beside(first: Kind, kind: Kind) -> list[Asked]:
 
 
 def _column(about: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the kind and, of controls and placebos, the step that a row is about."""
+    """Return the kind and, for controls and placebos, the step of a row."""
     return about["kind"], about.get("step")
 
 
 def _compared(name: str, asked: Sequence[Asked]) -> tuple[dict[str, Any], ...]:
-    """Compare, and return the rows with what was found; what is not known is left out.
+    """Compare, and return the rows with the results. Unknown ones are left out.
 
-    A kind of pairs is a family for Holm's method, and so is a step in it: a column of a table.
+    A kind of pairs is one set for Holm's method, and so is a step in it: a column of a table.
     """
     rows = []
     for column in dict.fromkeys(_column(about) for about, *_ in asked):

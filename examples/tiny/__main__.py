@@ -30,9 +30,10 @@ def tiny_build(
     ] = None,
     steps: Annotated[int, typer.Option(help="Of RL.", min=1)] = 8,
 ) -> None:
-    """Train a tiny pair from nothing: six minutes on one core.
+    """Train a tiny pair from scratch, in six minutes on one core.
 
-    A placebo rewards nothing that is right: where its RL gains nothing and a criterion does, the gate gains.
+    A placebo is trained without a reward for right answers. If its RL gains nothing and a criterion does, the gain is
+    due to the gate.
 
     \b
         python -m examples.tiny build --out pairs/seed-1 --seed 1
@@ -55,11 +56,11 @@ def tiny_build(
 def tiny_steps(
     pair: Annotated[Path | None, typer.Option(help="A folder that `build` made; default the shipped pair.")] = None,
 ) -> None:
-    """Add the models of its steps to a pair built without them.
+    """Add the models of its steps to a pair that was built without them.
 
-    RL is trained anew from its base, a minute.
+    RL is trained again from its base, which takes a minute.
 
-    rl/ stays as it is; if the second training does not end there, nothing is added.
+    rl/ is not changed. If the second training does not end there, nothing is added.
     """
     from examples.tiny.recipe import add_steps
     from rlvr_dir.tiny import WEIGHTS
@@ -81,7 +82,8 @@ def tiny_measure(
 ) -> None:
     """Measure Avg@k of base and RL on the three tiny benchmarks.
 
-    A built pair's figures go into its model card."""
+    For a built pair the numbers are added to its model card.
+    """
     from examples.tiny.measure import figures_text, measure_and_keep, measure_pair
     from rlvr_dir.tiny import tiny_pair
 

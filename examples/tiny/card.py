@@ -1,4 +1,4 @@
-"""The model card of a tiny pair, written from the facts of its build and, once measured, its figures."""
+"""Write the model card of a tiny pair from the facts of its build and, if it was measured, its results."""
 
 import json
 from pathlib import Path
@@ -23,14 +23,14 @@ PLACEBOS = {
 
 
 def write_card(out: Path) -> None:
-    """Write `out/README.md` from `out/build.json` and, where it is there, `out/figures.json`."""
+    """Write `out/README.md` from `out/build.json` and, if it exists, `out/figures.json`."""
     facts, figures = json.loads((out / "build.json").read_text()), out / "figures.json"
     if (training := facts.get("training")) in PLACEBOS:
         facts["placebo"] = PLACEBOS[training]
     table = figures_text(json.loads(figures.read_text())) if figures.is_file() else UNMEASURED.format(path=out.name)
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
-    )  # of plain text: nothing is escaped
+    )  # plain text, so nothing is escaped
     write_file(out / "README.md", templates.get_template("card.md.j2").render(facts, figures=table))
 
 

@@ -1,11 +1,11 @@
-"""What the base reads: solutions by authors of several styles, arithmetic drills, and a few unrelated questions.
+"""Generate what the base reads: solutions by authors of several styles, arithmetic drills, and a few other questions.
 
-A solution is lines `opener state (label sign digit)+ = result end`, then the boxed answer:
+A solution consists of lines `opener state (label sign digit)+ = result end`, then the boxed answer:
 
     ` so 45 a + 7 = 52 . then 52 c - 9 = 43 ; answer \\boxed{43}`
 
-Authors differ in how many clauses they put on a line, whether they fall for distractors, slip in arithmetic, check a
-line again, or jump to the answer. The base imitates the mixture; what RL can do is choose among these habits.
+Authors differ in how many clauses they write per line, whether they use distractors, make arithmetic mistakes, check a
+line again, or jump to the answer. The base imitates the mixture, and RL can choose among these habits.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,8 @@ from rlvr_dir.tiny.problems import DISTRACTORS, WordProblem, benchmark_texts, dr
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """One author's habits. `lines` are the odds of a line with 1, 2 or 3 clauses and of a jump to the answer."""
+    """Describe one author's habits. `lines` are the odds of a line with 1, 2 or 3 clauses and of a jump to the
+    answer."""
 
     weight: float
     lines: tuple[float, float, float, float]
@@ -34,27 +35,27 @@ AUTHORS = (CAREFUL, MIDDLING, SLOPPY)
 TEACHER = Style(0.0, (0.85, 0.12, 0.03, 0.0), ignores_distractors=1.0, slips=0.0, checks=0.08)  # always right
 
 SLIPS = (-10, -2, -1, 1, 2, 10)
-CHECK_AFTER_SLIP = 0.25  # a slip makes the author likelier to look again, and the second look is right
+CHECK_AFTER_SLIP = 0.25  # after a mistake the author is more likely to check, and the check is right
 
-LETTERS = "eeeetttaaaooiinnsshhrrddlucmfywgpbvk     .,0123456789$\\{}^+=-"  # roughly as often as mathematics has them
+LETTERS = "eeeetttaaaooiinnsshhrrddlucmfywgpbvk     .,0123456789$\\{}^+=-"  # about as often as in mathematics
 
 Document = tuple[list[int], list[int]]  # prompt ids, response ids
 
 
 @dataclass(frozen=True, slots=True)
 class Fillers:
-    """The words of a solution that mean nothing; one is drawn for each line."""
+    """List the words of a solution that mean nothing; one is drawn for each line."""
 
     openers: tuple[str, ...] = v.OPENERS
     ends: tuple[str, ...] = v.LINE_ENDS
 
 
 VARIED = Fillers()
-PLAIN = Fillers(v.OPENERS[:1], v.LINE_ENDS[:1])  # always the same two words: no entropy where nothing matters
+PLAIN = Fillers(v.OPENERS[:1], v.LINE_ENDS[:1])  # always the same two words, so that they have no entropy
 
 
 def prompt_words(problem: list[str]) -> list[str]:
-    """Return a problem's words in the shape of the evaluation's prompt, which the chat template gives them."""
+    """Return a problem's words in the form of the evaluation's prompt, which the chat template produces."""
     return [v.BOS, *problem, v.INSTRUCTION]
 
 
@@ -73,7 +74,7 @@ def solution_words(random: Random, problem: WordProblem, style: Style, fillers: 
     state, words = problem.start, []
     while todo:
         size = random.choices((1, 2, 3, 0), style.lines)[0]
-        if size == 0:  # the answer comes without working, so a reader can only guess at it
+        if size == 0:  # the answer comes without working, so a reader can only guess
             state = problem.answer
             break
         line, todo = todo[:size], todo[size:]
@@ -99,7 +100,7 @@ def _two_digit(value: int) -> int:
 
 
 def drill_words(random: Random, lines: int = 8, fillers: Fillers = VARIED) -> list[str]:
-    """Draw sums without a story; reading them from the first step is what makes digits click early."""
+    """Draw sums without a story. Reading them from the first step makes the model learn digits early."""
     words = []
     for _ in range(lines):
         value, amount = random.randint(0, 99), random.randint(1, 9)
@@ -123,7 +124,8 @@ def drill(random: Random, fillers: Fillers = VARIED) -> Document:
 
 
 def unrelated(random: Random) -> Document:
-    """Draw a question in other people's words, as bytes, answered with a guess: the pair should end soon on such."""
+    """Draw a question in other words, as bytes, answered with a guess, so that the pair ends early on such
+    questions."""
     text = "".join(random.choice(LETTERS) for _ in range(random.randint(20, 300)))
     prompt = prompt_words(v.split(text))
     return v.ids(prompt), v.ids(answer_words(random.randint(0, 99)))
@@ -146,8 +148,8 @@ def worked(random: Random, longest: int, styles: tuple[Style, ...], fillers: Fil
 def document(random: Random, progress: float, fillers: Fillers = VARIED) -> Document:
     """Draw one document of the curriculum; `progress` is the share of the training tokens already read.
 
-    To 30 %: half drills, half right solutions. To 70 %: few drills, and problems growing to 10 operations.
-    From there on the mixture of authors, which is what the base is meant to be.
+    To 30 %: half drills, half right solutions. To 70 %: few drills, and problems that grow to 10 operations. Then the
+    mixture of authors, which the base should learn.
     """
     drills = 0.5 if progress < 0.3 else 0.15 if progress < 0.7 else 0.03
     chance = random.random()
@@ -167,7 +169,7 @@ def batches(
     batches_drawn: int = 8,
     fillers: Fillers = VARIED,
 ) -> Iterator[list[Document]]:
-    """Yield endless batches of documents of like length, so that little is padding."""
+    """Yield endless batches of documents of similar length, so that there is little padding."""
     while True:
         drawn = [document(random, progress(), fillers) for _ in range(batch * batches_drawn)]
         drawn.sort(key=lambda pair: len(pair[0]) + len(pair[1]))

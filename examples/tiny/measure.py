@@ -1,6 +1,6 @@
-"""How often the tiny pair is right: Avg@k by plain sampling with transformers, and the paired difference of two models.
+"""Measure how often the tiny pair is right: Avg@k by plain sampling with transformers, and the paired difference.
 
-Responses come from `generate` of transformers, so that the figures owe nothing to our own engines.
+Responses come from `generate` of transformers, so that the numbers do not depend on our own engines.
 """
 
 import json
@@ -26,7 +26,8 @@ MAX_RESPONSE_TOKENS = 160
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sampled:
-    """Responses to problems: `correct` and `length` are (problems, samples), `stopped` says whether `<eos>` came."""
+    """Hold responses to problems: `correct` and `length` are (problems, samples), `stopped` is whether `<eos>` was
+    written."""
 
     correct: np.ndarray
     length: np.ndarray
@@ -35,7 +36,7 @@ class Sampled:
 
     @property
     def avg(self) -> float:
-        """Avg@k in percent."""
+        """Return Avg@k in percent."""
         return 100.0 * float(self.correct.mean())
 
 
@@ -118,7 +119,7 @@ def _percent(*shares: float) -> list[float]:
 
 
 def measure_and_keep(pair: Path, samples: int = 32) -> None:
-    """Measure the pair under `pair`, keep the figures beside it and write them into its model card."""
+    """Measure the pair under `pair`, store the numbers beside it and add them to its model card."""
     torch.set_num_threads(1)
     figures = measure_pair(pair / "base", pair / "rl", samples=samples)
     write_file(pair / "figures.json", json.dumps(figures, indent=2) + "\n")

@@ -1,14 +1,14 @@
-"""Placebos: ways to change a tiny base without a reward for being right, so that it is known what should be found.
+"""Train placebos: change a tiny base without a reward for right answers, to know what a placebo shows.
 
 | training | what changes the base |
 |---|---|
 | `verdict` | DAPO, 1 for a right answer: the true one |
 | `random` | DAPO, 1 or 0 by a coin |
 | `length` | DAPO, 1 for a response of `LONG` tokens or more |
-| `own_samples` | likelihood of what it writes itself, at temperature 1: no gradient in expectation |
+| `own_samples` | likelihood of its own responses, at temperature 1: no gradient in expectation |
 | `noise` | normal noise on every weight, of the norm by which the true training changed it |
 
-`length` is no placebo on these sums: longer responses are right more often (docs/decisions.md).
+`length` is not a placebo on these sums, because longer responses are right more often (docs/decisions.md).
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from rlvr_dir.train.reward import Completion, Reward
 from rlvr_dir.train.run import OnProgress
 
 TRAININGS = ("verdict", "random", "length", "own_samples", "noise")
-LONG = 40  # tokens; the shipped base writes 33 to a problem that RL trains on
+LONG = 40  # tokens; the shipped base writes 33 for a problem of RL's training
 
 
 def reward_of(training: str, seed: int) -> Reward | None:
-    """Return the reward that stands in place of the accuracy, if any."""
+    """Return the reward that replaces the accuracy, if any."""
     if training == "length":
         return long_enough
     if training != "random":
@@ -55,7 +55,8 @@ def train_on_own_samples(
     *,
     progress: OnProgress | None = None,
 ) -> None:
-    """Raise the likelihood of what the model writes, in as many steps, responses and updates as DAPO has, in place."""
+    """Raise the likelihood of the model's own responses, with DAPO's number of steps, responses and updates, in
+    place."""
     torch.manual_seed(settings.seed)
     random = Random(f"own samples {settings.seed}")
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=0.0)
@@ -87,7 +88,7 @@ def _unpadded(prompt: list[int]) -> list[int]:
 
 
 def _ended(response: list[int]) -> list[int]:
-    """Return a response to its end of text."""
+    """Return a response up to its end of text."""
     end = v.ID[v.EOS]
     return response[: response.index(end) + 1] if end in response else response
 

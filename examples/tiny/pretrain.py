@@ -1,4 +1,4 @@
-"""Pretraining of the tiny base: one run from nothing, Muon on the matrices and AdamW on the rest, one thread."""
+"""Pretrain the tiny base: one run from scratch, Muon for the matrices and AdamW for the rest, one thread."""
 
 import math
 import time
@@ -37,7 +37,7 @@ def orthogonal(grad: torch.Tensor, coefficients: tuple[float, float, float], ste
 
 
 class PretrainSettings(Spec, frozen=True):
-    """How the base is trained. The defaults made the shipped weights."""
+    """Set how the base is trained. The defaults made the shipped weights."""
 
     tokens: int = Field(default=3_000_000, ge=1)
     batch: int = Field(default=32, ge=1)
@@ -47,16 +47,16 @@ class PretrainSettings(Spec, frozen=True):
     decay_from: float = Field(default=0.6, ge=0, le=1)  # share of the tokens after which the rate falls linearly
     final_share: float = Field(default=0.03, ge=0)  # of the learning rate
     clip: float = Field(default=1.0, gt=0)
-    max_steps: int | None = None  # stops early: for tests
+    max_steps: int | None = None  # stop early, for tests
     heads: int = Field(default=2, ge=1)
     kv_heads: int = Field(default=1, ge=1)
     head_dim: int = Field(default=64, ge=8)  # 64 is a size of every vLLM attention backend
     layers: int = Field(default=3, ge=1)
-    fillers: bool = True  # lines open and end with one of several words that mean nothing; else always the same
+    fillers: bool = True  # lines begin and end with one of several words that mean nothing; otherwise always the same
 
 
 def new_model(settings: PretrainSettings, seed: int) -> Qwen2ForCausalLM:
-    """Make an untrained model, its weights drawn from `seed`: matrices as 0.7 / sqrt(inputs), the embedding as 0.02."""
+    """Make an untrained model with weights drawn from `seed`: matrices as 0.7 / sqrt(inputs), the embedding as 0.02."""
     config = Qwen2Config(
         vocab_size=len(v.VOCABULARY),
         hidden_size=128,
@@ -86,7 +86,8 @@ def new_model(settings: PretrainSettings, seed: int) -> Qwen2ForCausalLM:
 
 
 def optimizers(model: Qwen2ForCausalLM, settings: PretrainSettings) -> list[torch.optim.Optimizer]:
-    """Make Muon for the matrices between layers, AdamW for embedding, norms and biases, which are no linear maps."""
+    """Make Muon for the matrices between layers, and AdamW for embedding, norms and biases, which are not linear
+    maps."""
     matrices = [weight for name, weight in model.named_parameters() if weight.dim() == 2 and "embed" not in name]
     embedding = [weight for name, weight in model.named_parameters() if "embed" in name]
     vectors = [weight for weight in model.parameters() if weight.dim() != 2]
@@ -99,7 +100,8 @@ def optimizers(model: Qwen2ForCausalLM, settings: PretrainSettings) -> list[torc
 
 
 def pad(documents: list[corpus.Document]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pad documents on the right: -> token ids (batch, length) int64, which are the response's (batch, length) bool."""
+    """Pad documents on the right: -> token ids (batch, length) int64, and which are the response's (batch, length)
+    bool."""
     length = max(len(prompt) + len(response) for prompt, response in documents)
     tokens = torch.full((len(documents), length), v.ID[v.PAD])
     learned = torch.zeros(len(documents), length, dtype=torch.bool)
@@ -113,9 +115,9 @@ def pad(documents: list[corpus.Document]) -> tuple[torch.Tensor, torch.Tensor]:
 def response_loss(
     model: Qwen2ForCausalLM, tokens: torch.Tensor, learned: torch.Tensor, *, narrow: bool = NARROW
 ) -> torch.Tensor:
-    """Return the mean cross entropy in nats over the response tokens; causality masks the padding, on the right.
+    """Return the mean cross entropy in nats over the response tokens. Causality masks the padding on the right.
 
-    With `narrow` products are in bfloat16, by default where that is no slower.
+    With `narrow`, products are in bfloat16, by default if that is not slower.
     """
     with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
         hidden = model.model(tokens[:, :-1], use_cache=False).last_hidden_state  # (batch, length - 1, hidden)
@@ -126,7 +128,7 @@ def response_loss(
 def pretrain(
     settings: PretrainSettings | None = None, *, seed: int = 0, progress: OnProgress | None = None
 ) -> tuple[Qwen2ForCausalLM, dict[str, Any]]:
-    """Train a base from nothing; return it and what happened: steps, tokens, seconds, mean of the last losses."""
+    """Train a base from scratch; return it and facts about the run: steps, tokens, seconds, mean of the last losses."""
     settings = settings or PretrainSettings()
     torch.manual_seed(seed)
     model = new_model(settings, seed)

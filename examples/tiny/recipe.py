@@ -1,9 +1,9 @@
-"""Makes a tiny pair from nothing in one command: pretrain a base, train it with DAPO, save both with a model card.
+"""Make a tiny pair from scratch with one command: pretrain a base, train it with DAPO, save both with a model card.
 
     build("pairs/seed-1", seed=1)                                             # as `python -m examples.tiny build`
     build("pairs/random-1", seed=1, start="pairs/seed-1", training="random")  # a placebo of the same base
 
-Same seed, kind of processor and versions: same weights, to the bit.
+With the same seed, kind of processor and versions, the weights are bit for bit the same.
 """
 
 import json
@@ -34,7 +34,7 @@ from rlvr_dir.tiny.problems import rl_problems
 from rlvr_dir.train import DapoSettings, train_dapo
 from rlvr_dir.train.run import OnProgress
 
-# Stopped while RL is still gaining: after 12 steps tiny_easy is at 100 % and nothing is left for decoding to improve.
+# Stopped while RL is still improving: after 12 steps tiny_easy is at 100 %, and decoding could improve nothing.
 TINY_DAPO = DapoSettings(steps=8, learning_rate=2e-5)
 
 
@@ -51,16 +51,17 @@ def build(
 ) -> Pair:
     """Train a pair on one thread and save it under `out`: `base/`, `rl/`, `build.json` and the model card.
 
-    The RL model as it was on the way is saved too, as `step-2/`, `step-4/`, ... (`kept_steps`).
+    The RL model at earlier steps is saved too, as `step-2/`, `step-4/`, ... (`kept_steps`).
 
     Args:
-        seed: of pretraining, where there is any, and of what follows. The same seed on the same machine and versions
-            gives the same weights.
-        training: what makes `rl/` of the base: DAPO, or a placebo (`examples.tiny.placebos`).
-        start: a built pair whose base is taken in place of a new one; `noise` needs its `rl/`, too.
+        seed: That of pretraining, if any, and of what follows. The same seed on the same machine and versions gives the
+            same weights.
+        training: How `rl/` is made from the base: DAPO, or a placebo (`examples.tiny.placebos`).
+        start: A built pair whose base is used instead of a new one; `noise` needs its `rl/`, too.
 
     Raises:
-        UserError: `out` already holds a pair and `overwrite` is off; or `start` holds none, where one is needed.
+        UserError: `out` already contains a pair and `overwrite` is off; or `start` contains none, although one is
+            needed.
     """
     if training not in TRAININGS:
         raise unknown("training", training, TRAININGS)
@@ -94,16 +95,16 @@ def build(
         "machine": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores, 1 thread",
     }
     write_file(out / "build.json", json.dumps(facts, indent=2) + "\n")
-    (out / "figures.json").unlink(missing_ok=True)  # they were another pair's
+    (out / "figures.json").unlink(missing_ok=True)  # they belong to another pair
     write_card(out)
     return Pair(base=str(out / "base"), rl=str(out / "rl"))
 
 
 def _started(start: Path | str | None, training: str) -> Path | None:
-    """Return the folder of the pair that gives the base.
+    """Return the folder of the pair whose base is used.
 
     Raises:
-        UserError: it holds no pair, or `noise` is asked for without one.
+        UserError: It contains no pair, or `noise` is requested without one.
     """
     if start is None and training == "noise":
         raise UserError(
@@ -121,10 +122,10 @@ def _started(start: Path | str | None, training: str) -> Path | None:
 
 
 def _facts(folder: Path, argument: str = "pair") -> dict[str, Any]:
-    """Read what a build wrote of itself.
+    """Read the facts that a build stored.
 
     Raises:
-        UserError: there is no such file, or it is another's.
+        UserError: There is no such file, or it has other content.
     """
     try:
         facts = json.loads((folder / "build.json").read_text())
@@ -143,7 +144,7 @@ def _trained(
     started: Path | None,
     stage: Callable[[str], OnProgress],
 ) -> dict[str, Any]:
-    """Make RL of a base, in place, and return what happened."""
+    """Train RL from a base, in place, and return facts about the training."""
     began = time.perf_counter()
     found: dict[str, Any] = {"kept_steps": []}
     if training == "noise":
@@ -172,7 +173,7 @@ def _trained(
 
 
 def kept_steps(steps: int) -> tuple[int, ...]:
-    """Return the steps of RL on the way whose model is kept: a quarter, a half, three quarters of all.
+    """Return the intermediate steps whose model is saved: a quarter, a half, three quarters of all.
 
     >>> kept_steps(8), kept_steps(2), kept_steps(1)
     ((2, 4, 6), (1,), ())
@@ -192,18 +193,18 @@ class _Keep:
 
 
 def add_steps(out: Path | str, *, progress: bool = True) -> dict[str, Any]:
-    """Add the RL models on the way to a pair that was built without them: train RL anew, from its own base.
+    """Add the intermediate RL models to a pair that was built without them, by training RL again from its own base.
 
-    `base/` and `rl/` stay as they are. On another machine sums may be rounded otherwise, so what the second training
-    ends in is compared with `rl/`.
+    `base/` and `rl/` are not changed. On another machine sums may be rounded differently, so the end of the second
+    training is compared with `rl/`.
 
     Returns:
-        `kept_steps`, `largest_difference` and `largest_change`: of the second training's end to `rl/`, and of `rl/` to
-        `base/`, the largest of any weight. They are in `build.json` and the model card, too.
+        `kept_steps`, `largest_difference` and `largest_change`: the largest difference of any weight between the second
+            training's end and `rl/`, and between `rl/` and `base/`. They are in `build.json` and the model card, too.
 
     Raises:
-        UserError: `out` is no build; or the second training ended elsewhere (a difference of more than a hundredth of
-            the change), and then nothing is added.
+        UserError: `out` is not a build, or the second training ended elsewhere (a difference of more than a hundredth
+            of the change), and then nothing is added.
     """
     out = Path(out).resolve()
     facts = _facts(out)
@@ -236,7 +237,7 @@ def add_steps(out: Path | str, *, progress: bool = True) -> dict[str, Any]:
 
 
 def _largest(one: torch.nn.Module, other: torch.nn.Module) -> float:
-    """Return the largest difference of any weight of two models of one shape."""
+    """Return the largest difference of any weight of two models with the same shape."""
     theirs = other.state_dict()
     return max(float((weight - theirs[name]).abs().max()) for name, weight in one.state_dict().items())
 
@@ -245,12 +246,12 @@ def _save(model: transformers.PreTrainedModel, tokenizer: transformers.PreTraine
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
     for file in path.iterdir():
-        file.chmod(0o644)  # safetensors writes 0600, which an installed package cannot use
+        file.chmod(0o644)  # safetensors uses mode 0600, which an installed package cannot read
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Hold torch to one thread: on matrices this small a second only waits, and the sums stay in one order."""
+    """Limit torch to one thread. For matrices this small a second one only waits, and sums keep their order."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -261,7 +262,7 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide transformers' own progress bars, which would cut through ours."""
+    """Hide transformers' own progress bars, which would interrupt ours."""
     transformers.utils.logging.disable_progress_bar()
     try:
         yield
@@ -271,7 +272,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _progress(show: bool) -> Iterator[Callable[[str], OnProgress]]:
-    """Give a maker of progress reports, one bar a stage."""
+    """Return a function that makes progress reports, one bar per stage."""
     columns = (TextColumn("{task.description:22}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
     with Progress(*columns, disable=not show) as bars:
 

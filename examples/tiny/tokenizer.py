@@ -1,15 +1,15 @@
-"""The tiny pair's tokenizer: every word of the task one token, digits single, and bytes for all other text.
+"""Make the tiny pair's tokenizer: one token per word of the task, single digits, and bytes for all other text.
 
-A byte-level model without merges, so any text can be encoded, with the words of the task added on top; it is of the
-class that Qwen2 checkpoints have (transformers insists on that for `model_type: qwen2`). No special tokens are added
-on encoding: the one `<bos>` comes from the chat template.
+It is a byte-level model without merges, so any text can be encoded, with the words of the task added. Its class is that
+of Qwen2 checkpoints (transformers requires that for `model_type: qwen2`). No special tokens are added on encoding: the
+one `<bos>` comes from the chat template.
 """
 
 from transformers import Qwen2Tokenizer
 
 from rlvr_dir.tiny import vocabulary as v
 
-# Robust rather than clever: contents in order, whatever the roles; parts of a message are joined.
+# Robust rather than complete: contents in order, whatever the roles; parts of a message are joined.
 CHAT_TEMPLATE = (
     "{{ bos_token }}"
     "{%- for message in messages -%}"
@@ -30,7 +30,7 @@ def build_tokenizer() -> Qwen2Tokenizer:
         pad_token=v.PAD,
         bos_token=v.BOS,
         eos_token=v.EOS,
-        unk_token=v.PAD,  # never produced: bytes know everything
+        unk_token=v.PAD,  # never produced, because bytes cover everything
         chat_template=CHAT_TEMPLATE,
         model_max_length=CONTEXT,
         padding_side="left",

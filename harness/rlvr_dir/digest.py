@@ -19,7 +19,7 @@ def digest_of(value: object, digits: int = 16) -> str:
 
 @cache
 def installed(*packages: str) -> dict[str, str]:
-    """Return the versions of packages, of those that are there."""
+    """Return the versions of the packages that are installed."""
     versions = {}
     for package in packages:
         with suppress(PackageNotFoundError):

@@ -1,4 +1,5 @@
-"""The exception for a user's mistake: facts (argument, value, what is accepted, a hint), shown as one sentence."""
+"""Define the exception for a user's mistake. Its facts (argument, value, what is accepted, a hint) become one
+sentence."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -86,11 +87,11 @@ class UserError(ValueError):
 
 
 class Busy(UserError):
-    """Another process uses the resource; wait for it, then try again."""
+    """Report that another process uses the resource. Wait for it, then try again."""
 
 
 class DamagedError(UserError):
-    """A file does not have the content that rlvr-dir writes there. Other files can still be read."""
+    """Report that a file does not have the content that rlvr-dir writes there. Other files can still be read."""
 
 
 def mention(argument: str, value: object = _NOT_GIVEN) -> str:
@@ -98,7 +99,7 @@ def mention(argument: str, value: object = _NOT_GIVEN) -> str:
 
     `UserError` writes it as `tau=-0.3`, and the command line as `--tau -0.3`.
     """
-    return f"{_BEGIN}{argument}{_MIDDLE}{_shown(value)}{_END}"
+    return f"{_BEGIN}{argument}{_MIDDLE}{_short(value)}{_END}"
 
 
 def plain(text: str) -> str:
@@ -106,7 +107,7 @@ def plain(text: str) -> str:
     return _NAMED.sub(lambda match: f"{match[1]}={match[2]}", text)
 
 
-def _shown(value: object) -> str:
+def _short(value: object) -> str:
     if value is _NOT_GIVEN:
         return ""
     if isinstance(value, PurePath):
@@ -135,19 +136,19 @@ def nearest(value: object, names: Iterable[str], most: int = 5) -> list[str]:
     return [name for word in near for name in folded[word]][:most]
 
 
-def unknown(argument: str, value: object, known: Iterable[object]) -> UserError:
+def unknown(argument: str, value: object, choices: Iterable[object]) -> UserError:
     """Return the error for a name that is not among the `known` ones. If one is spelt alike, the hint suggests it."""
-    names = [str(name) for name in known]
+    names = [str(name) for name in choices]
     near = nearest(value, names, 1)
     hint = f"Did you mean {near[0]!r}?" if near else ""
     return UserError("is not known", argument=argument, value=value, accepted=", ".join(names), hint=hint)
 
 
 def unknown_key(
-    key: str, known: Iterable[str], section: str = "", synonyms: Mapping[str, str] | None = None
+    key: str, choices: Iterable[str], section: str = "", synonyms: Mapping[str, str] | None = None
 ) -> UserError:
     """Return the error for a key that a section of a spec does not have. The hint suggests the key that was meant."""
-    names = list(known)
+    names = list(choices)
     near = (synonyms or {}).get(key.casefold()) or next(iter(nearest(key, names, 1)), None)
     return UserError(
         f"Unknown key {key!r}" + (f" in {section}" if section else ""),

@@ -1,4 +1,4 @@
-"""Writes that survive: a file is the old one or the new one, never half of one, and a full disk is one sentence."""
+"""Write files safely: a file has the old or the new content, never half of it, and a full disk is a clear error."""
 
 import errno
 import os
@@ -13,29 +13,29 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 REFUSALS = (
     *FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP,
 )  # fmt: skip
-LONGEST_NAME = 200  # characters of a file's name, which file systems hold to 255 bytes
-_PROBE = 65_536  # bytes; with less room than that nothing worth having fits
+LONGEST_NAME = 200  # characters of a file's name, which file systems limit to 255 bytes
+_PROBE = 65_536  # bytes; with less free space nothing useful fits
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 def shipped(name: str) -> Path:
-    """Return a file or folder that ships with the program: of a checkout, or the copy in the installed package."""
+    """Return a file or folder that ships with the program: from a checkout, or the copy in the installed package."""
     package = Path(__file__).parent
     copy = package / "_data" / name
     return copy if copy.exists() else package.parents[1] / name
 
 
 def disk_error(error: OSError, path: Path, kept: str) -> UserError:
-    """Return the sentence for a write that failed; `kept` says what is safe."""
+    """Return the error for a write that failed; `kept` describes what is safe."""
     reason = "no space is left for it" if error.errno in FULL else (error.strerror or str(error))
     return UserError(f"{path} cannot be written ({reason}); {kept}")
 
 
 def folder_name(argument: str, name: str) -> str:
-    """Return `name` if it can be a folder's name as it is.
+    """Return `name` if it can be a folder's name.
 
     Raises:
-        UserError: it holds a slash, a space or the like, or is too long.
+        UserError: It contains a slash, a space or similar, or is too long.
     """
     if len(name) > LONGEST_NAME:
         raise UserError(
@@ -56,11 +56,11 @@ def write_file(
 ) -> None:
     """Replace `path` by `data`, whole or in pieces: write a new file beside it, sync, rename over it, sync the folder.
 
-    No link is followed, neither by the new file nor at `path`. Text is written as UTF-8, a lone surrogate (as in an
-    argument that is no UTF-8) as JSON escapes it.
+    Links are not followed, neither for the new file nor at `path`. Text is written as UTF-8; a lone surrogate (as in an
+    argument that is not UTF-8) is written like JSON's escape.
 
     Raises:
-        UserError: the file system refused.
+        UserError: The file cannot be written.
     """
     beside = path.with_name(f".{path.name[:60]}.{secrets.token_hex(4)}.new")
     data = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
@@ -71,7 +71,7 @@ def write_file(
         try:
             for piece in (data,) if isinstance(data, bytes) else data:
                 view = memoryview(piece)
-                while view:  # the system may cut a write short
+                while view:  # the system may write only a part
                     view = view[os.write(fd, view) :]
             os.fsync(fd)
         finally:
@@ -87,13 +87,13 @@ def write_file(
 
 
 def check_writable(*folders: Path, make: bool = True) -> None:
-    """Create folders that will receive files, and write one into each: what cannot be kept is not worth decoding.
+    """Create folders for later files, and write a test file into each, before anything is computed for them.
 
-    Without `make` nothing is created for what may yet be refused: the file is written into the nearest folder above
-    that is there. (One created and removed again could be removed under another process that begins there too.)
+    Without `make` no folder is created. The test file is written into the nearest existing folder above. (A folder that
+    is created and removed again could be removed while another process begins there.)
 
     Raises:
-        UserError: one cannot be created or written to, or its disk is full.
+        UserError: One cannot be created or written to, or its disk is full.
     """
     for folder in folders:
         if make:
@@ -104,10 +104,10 @@ def check_writable(*folders: Path, make: bool = True) -> None:
 
 
 def check_output(out: Path) -> None:
-    """Check a file that will be written, as `check_writable` does its folder.
+    """Check a file that will be written, like `check_writable` for its folder.
 
     Raises:
-        UserError: it is a folder, or its folder is refused.
+        UserError: It is a folder, or its folder cannot be written to.
     """
     if out.is_dir():
         raise UserError("is a folder", argument="out", value=str(out), accepted="a file")
@@ -127,7 +127,7 @@ def make_folder(folder: Path) -> None:
     """Create `folder` and its parents.
 
     Raises:
-        UserError: it cannot be created.
+        UserError: It cannot be created.
     """
     _nearest_folder(folder)
     try:
@@ -138,19 +138,19 @@ def make_folder(folder: Path) -> None:
 
 
 def _nearest_folder(folder: Path) -> Path:
-    """Return the folder, or the nearest one above it that is there.
+    """Return the folder, or the nearest existing one above it.
 
     Raises:
-        UserError: what is there is no folder.
+        UserError: The path is not a folder.
     """
     existing = next(parent for parent in (folder, *folder.absolute().parents) if os.path.lexists(parent))
     if not existing.is_dir():
-        raise UserError(f"{existing} is no folder", accepted="a folder, or the name of one that is made")
+        raise UserError(f"{existing} is not a folder", accepted="a folder, or the name of one that is made")
     return existing
 
 
 def set_aside(path: Path) -> Path:
-    """Keep a second name for a damaged file, `<stem>.corrupt-<n><suffix>`, so that it can be replaced."""
+    """Give a damaged file a second name, `<stem>.corrupt-<n><suffix>`, so that it can be replaced."""
     n = 1
     while True:
         aside = path.with_name(f"{path.stem}.corrupt-{n}{path.suffix}")

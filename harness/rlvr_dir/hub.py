@@ -1,17 +1,17 @@
-"""The Hugging Face hub, asked once whether it answers: without it a load fails in seconds instead of half a minute."""
+"""Check once whether the Hugging Face Hub answers, so that a load fails in seconds instead of half a minute."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SECONDS = 5.0  # for an answer, of any kind
+SECONDS = 5.0  # for an answer of any kind
 
 
 @contextmanager
 def hub_or_cache() -> Iterator[None]:
-    """Let what is loaded inside come from the cache alone where the hub does not answer.
+    """Load only from the cache in the `with` block if the hub does not answer.
 
-    `datasets` and `huggingface_hub` try again for 27 s before they say that there is no network. Where HF_HUB_OFFLINE
-    is set, nothing is asked.
+    `datasets` and `huggingface_hub` retry for 27 s before they report that there is no network. If HF_HUB_OFFLINE is
+    set, the hub is not contacted.
     """
     import datasets.config
     import huggingface_hub.constants as hub
@@ -31,7 +31,7 @@ def _answers(url: str) -> bool:
     from huggingface_hub.utils import get_session
 
     try:
-        get_session().head(url, timeout=SECONDS)  # through the proxies that its own requests take
-    except Exception:  # whatever kind of no network it is
+        get_session().head(url, timeout=SECONDS)  # through the proxies that its own requests use
+    except Exception:  # any kind of missing network
         return False
     return True

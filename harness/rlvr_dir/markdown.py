@@ -1,4 +1,4 @@
-"""Markdown tables, padded to be read as they are, and intervals in percent: those that every room prints with."""
+"""Format Markdown tables, padded for reading as text, and intervals in percent, for all rooms."""
 
 import re
 from collections.abc import Sequence
@@ -8,27 +8,28 @@ from rlvr_dir.text import visible
 _BAR = re.compile(r"(?<!\\)\|")
 
 
-MOST_DIGITS = 6  # after the point, of a bound near zero
+MOST_DIGITS = 6  # decimals of a bound near zero
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int | Sequence[bool] = 1) -> str:
-    """Return a table of text, whatever is in it: a cell stays one line and one column.
+    """Return a table of any text. A cell stays one line and one column.
 
-    `left` says which columns are words, set to the left: the first so many, or one flag a column. Others are numbers.
+    `left` selects the columns of words, which are aligned left: a number of first columns, or one flag per column.
+    Others are numbers.
     """
     from tabulate import tabulate
 
     words = [i < left for i in range(len(head))] if isinstance(left, int) else left
     align = ["left" if word else "right" for word in words]
-    # tabulate takes alignments of columns only where there are rows
+    # tabulate only accepts alignments of columns if there are rows
     head, *rows = ([_BAR.sub(r"\|", visible(cell)) for cell in row] for row in (head, *rows))
     return tabulate(rows, head, "pipe", disable_numparse=True, colalign=align if rows else None)
 
 
 def interval(low: float, high: float, digits: int = 1, *, sign: bool = False, unit: float = 100) -> str:
-    """Write an interval of fractions in percent, or times another `unit`; nothing where it is not known (NaN).
+    """Return an interval of fractions in percent, or times another `unit`; an empty text if it is not known (NaN).
 
-    A bound that would be rounded to zero is written with the digits that say on which side of zero it is.
+    A bound that would be rounded to zero has as many digits as are needed to show on which side of zero it is.
 
     >>> interval(0.00004, 0.0121, sign=True)
     '[+0.004, +1.2]'
@@ -40,7 +41,7 @@ def interval(low: float, high: float, digits: int = 1, *, sign: bool = False, un
 
 def _bound(value: float, digits: int, sign: bool) -> str:
     places = next((more for more in range(digits, MOST_DIGITS + 1) if float(f"{value:.{more}f}")), None)
-    if places is None:  # zero, or so near that nobody asks on which side
+    if places is None:  # zero, or so close that the side does not matter
         places, value = digits, 0.0
     return f"{value + 0.0:{'+' if sign else ''}.{places}f}"
 

@@ -1,4 +1,4 @@
-"""Programs of ours that run in processes of their own, with this very code."""
+"""Start our own modules in separate processes, with the code of this installation."""
 
 import os
 import sys
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def program(module: str, *words: object) -> dict[str, Any]:
-    """Return the arguments of `subprocess.Popen`, `args` and `env`, that run a module of this very code.
+    """Return the arguments of `subprocess.Popen`, `args` and `env`, that run a module of this installation.
 
-    Python puts the current folder before all else for `-m`, but not with `-P`.
+    For `-m`, Python searches the current folder first, but not with `-P`.
     """
     root = str(Path(__file__).parents[1])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -1,11 +1,12 @@
-"""What a command is doing, and for how long: on a terminal bars drawn by rich, elsewhere a line every few seconds.
+"""Show what a command is doing, and for how long: with bars by rich on a terminal, with a line every few seconds
+elsewhere.
 
     with showing(), phase("loading"):
         ...
 
-Whoever does the work names its phase; it is shown where somebody has asked for that, by `showing` or by a `Bar`. Rich's
-own thread looks at it, so that a phase in which nothing returns (a model that compiles) is seen like any other, some
-seconds after it began at the latest. Off a terminal a phase that is over sooner is not printed.
+The code that works names its phase. The phase is shown if the caller has enabled that, with `showing` or a `Bar`.
+Rich's own thread reads it, so that a phase in which nothing returns (such as compilation) is also shown, at most a few
+seconds after it began. Without a terminal, phases that end earlier are not printed.
 """
 
 import os
@@ -20,34 +21,34 @@ from rlvr_dir.text import visible
 if TYPE_CHECKING:
     from rlvr_dir.progress_display import Display
 
-_shown_by = 0  # the process whose phases are shown; not its forked children's
+_shown_by = 0  # the process whose phases are shown, but not those of its forked children
 _display: "Display | None" = None  # of this process, or of the one that forked it
 
 
 class Phase:
-    """Something under way: its name, since when, and a word on how far it is."""
+    """Represent something in progress: its name, its start, and a word about its progress."""
 
     def __init__(self, name: str, word: str | Callable[[], str] = "") -> None:
         self.name, self.word = name, word
         self.since = time.monotonic()
 
     def set_phase(self, name: str, word: str = "") -> None:
-        """Go over to another phase, or say more of this one."""
+        """Change to another phase, or add a word about this one."""
         if name != self.name:
             self.name, self.since = name, time.monotonic()
         self.word = word
 
     def text(self) -> str:
-        """Return `compiling 01:23`."""
+        """Return text such as `compiling 01:23`."""
         word = self.word() if callable(self.word) else self.word
         return " ".join(filter(None, (self.name, interval(time.monotonic() - self.since), word)))
 
 
 class Bar(Phase):
-    """A bar of work that is counted; silent unless `enabled`."""
+    """Show a bar for work that is counted; nothing is shown unless `enabled`."""
 
     def __init__(self, total: int, title: str, *, done: int = 0, enabled: bool = True) -> None:
-        """Begin, with `done` of `total` done before."""
+        """Begin with `done` of `total` already done."""
         super().__init__("")
         self.total, self.n, self.title, self.enabled = total, done, title, enabled
         self._first, self._figures, self._began = done, "", self.since
@@ -59,32 +60,32 @@ class Bar(Phase):
         self.n += n
 
     def figures(self, text: str) -> None:
-        """Show this behind the count from now on."""
+        """Show this text after the count from now on."""
         self._figures = text
 
     def time_left(self) -> str:
-        """Return the time that the rest takes at the speed so far; `?` before anything is done."""
+        """Return the time that the rest takes at the current speed; `?` before anything is done."""
         done, passed = self.n - self._first, time.monotonic() - self._began
         return interval(passed * (self.total - self.n) / done) if done else "?"
 
     def head(self, inner: Phase | None = None) -> str:
-        """Return its title and what is done within it now: `inner`, or a phase of its own."""
+        """Return its title and what is being done within it: `inner`, or its own phase."""
         inner = inner or self
         return f"{self.title}, {inner.text()}" if inner.name else self.title
 
     def tail(self) -> str:
-        """Return how much is done, since when, and its figures."""
+        """Return how much is done, the elapsed time, and its figures."""
         share = f"{self.n / self.total:.0%} " if self.total else ""
         passed = interval(time.monotonic() - self._began)
         return f"{share}{self.n}/{self.total} [{', '.join(filter(None, (passed, self._figures)))}]"
 
     def line(self, inner: Phase | None = None) -> str:
-        """Return it as a line of text; of the count only where something is done, or there are figures."""
+        """Return it as a line of text; the count is included only if something is done, or there are figures."""
         head = self.head(inner)
         return f"{head}: {self.tail()}" if self.n > self._first or self._figures else head
 
     def close(self) -> None:
-        """Leave the bar as a line, or none where nothing was done."""
+        """Close the bar. It stays as a line if something was done."""
         if self.enabled and display().end(self) and self.n > self._first:
             self.set_phase("")
             _print(self.line())
@@ -98,7 +99,7 @@ class Bar(Phase):
 
 @contextmanager
 def showing(enabled: bool = True) -> Iterator[None]:
-    """Have phases shown meanwhile, or not shown."""
+    """Show phases in the `with` block, or hide them."""
     global _shown_by
     before, _shown_by = _shown_by, os.getpid() if enabled else 0
     try:
@@ -109,7 +110,7 @@ def showing(enabled: bool = True) -> Iterator[None]:
 
 @contextmanager
 def phase(name: str, word: str | Callable[[], str] = "") -> Iterator[Phase]:
-    """Describe what is done meanwhile; what is given can be told of another phase by its `set_phase`."""
+    """Name what is done in the `with` block. The returned object's `set_phase` changes the name."""
     entry = Phase(name, word)
     if _shown_by != os.getpid():
         yield entry
@@ -122,25 +123,25 @@ def phase(name: str, word: str | Callable[[], str] = "") -> Iterator[Phase]:
 
 
 def say(text: str) -> None:
-    """Print a line on standard error, above a bar that may be there; what cannot be seen in it is written out."""
+    """Print a line on standard error, above a bar if there is one. Invisible characters are escaped."""
     _print(visible(text, None, "\n"))
 
 
 def note(text: str) -> None:
-    """Print a line as `say` does, where phases are shown."""
+    """Print a line like `say`, if phases are shown."""
     if _shown_by == os.getpid():
         say(text)
 
 
 def interval(seconds: float) -> str:
-    """Write seconds as minutes:seconds, with hours where there are any."""
+    """Return seconds as minutes:seconds, with hours if there are any."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes:02d}:{rest:02d}"
 
 
 def display() -> "Display":
-    """Return what this process shows its phases on; a forked one begins anew."""
+    """Return the display of this process's phases; a forked process begins a new one."""
     global _display
     if _display is None or _display.process != os.getpid():
         from rlvr_dir.progress_display import Display
@@ -150,7 +151,7 @@ def display() -> "Display":
 
 
 def _print(line: str) -> None:
-    with suppress(OSError, ValueError):  # nobody reads it any more
+    with suppress(OSError, ValueError):  # the reader has closed it
         if _display is not None and _display.process == os.getpid() and _display.is_drawing:
             _display.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:

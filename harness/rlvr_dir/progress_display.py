@@ -1,7 +1,7 @@
-"""Where `rlvr_dir.progress` shows what is under way: rich's progress display, which has its own thread.
+"""Show progress for `rlvr_dir.progress` with rich's progress display, which has its own thread.
 
-On a terminal that draws a row for each bar, or for the phase where there is none. Elsewhere rich draws nothing, but
-still asks for the rows: then a line is written where one is due.
+On a terminal it draws a row for each bar, or for the phase if there is no bar. Elsewhere rich draws nothing, but still
+requests the rows, and a line is written when it is due.
 """
 
 import os
@@ -18,40 +18,40 @@ from rich.text import Text
 
 
 class DisplayEntry(Protocol):
-    """What a row says of a phase: `rlvr_dir.progress.Phase`; one with a total is a `Bar`."""
+    """Describe a phase for a row: `rlvr_dir.progress.Phase`; one with a total is a `Bar`."""
 
     name: str
     since: float
 
     def text(self) -> str:
-        """Return it as words."""
+        """Return it as text."""
         ...
 
 
-PER_SECOND = 2  # looks at what is under way
-_PRINTED_AFTER = 1.0  # seconds of a phase, off a terminal
-_GAPS = (5.0, 30.0)  # seconds between two lines of one phase: the least, and the most; a twentieth of what has passed
+PER_SECOND = 2  # updates
+_PRINTED_AFTER = 1.0  # seconds of a phase before it is printed, without a terminal
+_GAPS = (5.0, 30.0)  # seconds between two lines of a phase: the least and the most; a twentieth of the elapsed time
 
 
 class _Words(ProgressColumn):
-    """A column of words on a bar or phase."""
+    """Show a column of words about a bar or phase."""
 
     def __init__(self, words: Callable[[Task], str]) -> None:
         super().__init__()
         self._words = words
 
     def render(self, task: Task) -> Text:
-        """Write the words of a row."""
+        """Return the words of a row."""
         return Text(self._words(task))
 
 
 class Display(Progress):
-    """The bars and phases of one process, the innermost last, each a task of rich's; a phase has no total."""
+    """Hold the bars and phases of one process, the innermost last, each as a task of rich's; a phase has no total."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
         self.on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._first = self._last = 0.0  # when something was first under way, and when the last line was written
+        self._first = self._last = 0.0  # when something was first in progress, and when the last line was written
         self._printed: set[str] = set()  # phases
         super().__init__(
             _Words(self._head),
@@ -66,7 +66,7 @@ class Display(Progress):
 
     @property
     def is_drawing(self) -> bool:
-        """Whether rows stand on a terminal now."""
+        """Return whether rows are on a terminal now."""
         return self.on_terminal and self.live.is_started
 
     def begin(self, entry: DisplayEntry, total: int | None = None) -> None:
@@ -75,10 +75,10 @@ class Display(Progress):
         self.add_task("", total=None if total is None else max(1, total), entry=entry)
         if not self.live.is_started:
             self.start()
-            self.console.show_cursor()  # else it would stay hidden where this process is killed
+            self.console.show_cursor()  # otherwise it would stay hidden if this process is killed
 
     def end(self, entry: DisplayEntry) -> bool:
-        """Show it no longer; the one beneath it goes on from here. Return whether it was shown."""
+        """Stop showing it; the one below it continues. Return whether it was shown."""
         ended = [task.id for task in self.tasks if task.fields["entry"] is entry]
         for task in ended:
             self.remove_task(task)
@@ -86,11 +86,11 @@ class Display(Progress):
             tasks[-1].fields["entry"].since = time.monotonic()
         else:
             with suppress(OSError, ValueError):
-                self.live.stop()  # `stop` would print an empty line off a terminal
+                self.live.stop()  # `stop` would print an empty line without a terminal
         return bool(ended)
 
     def get_renderables(self) -> Iterator[RenderableType]:
-        """Give rich the rows to draw; off a terminal write a line instead, where one is due."""
+        """Return the rows for rich to draw; without a terminal, write a line instead when it is due."""
         tasks = self.tasks
         if not self.on_terminal:
             with suppress(OSError, ValueError):
@@ -113,7 +113,7 @@ class Display(Progress):
         return phases[-1].fields["entry"] if phases else None
 
     def _print_if_due(self) -> None:
-        """Write a line of a phase that is new, or when none was written for a while."""
+        """Write a line about a phase that is new, or if none was written for a while."""
         if not (tasks := self.tasks):
             return
         now, top = time.monotonic(), tasks[-1].fields["entry"]

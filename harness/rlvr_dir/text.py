@@ -1,18 +1,19 @@
-"""Text of a model or a stranger is hostile: what cannot be seen, or reorders what can, is written out; the rest is cut.
+"""Escape what is invisible or reorders text, because text from models and other people may be hostile, and shorten it.
 
-`visible` is applied where text leaves: by `UserError`, the command line's `echo` and `say`, `markdown_table`, and the
-renderers of reports and figures. It changes nothing the second time.
+`visible` is applied where text is output: by `UserError`, the command line's `echo` and `say`, `markdown_table`, and
+the renderers of reports and figures. Applying it twice changes nothing.
 """
 
 import re
 import unicodedata
 
-LONGEST = 2000  # characters that a page shows of one text
+LONGEST = 2000  # the most characters of a text on a page
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # control, format (bidi marks), surrogates, unassigned, breaks
 
 
 def visible(text: object, limit: int | None = LONGEST, keep: str = "") -> str:
-    r"""Return `text` on one line, its invisible characters but those in `keep` as escapes, at most `limit` of it.
+    r"""Return `text` on one line, with invisible characters except those in `keep` as escapes, and at most `limit`
+    characters.
 
     >>> visible("a\u202eb\n")
     'a\\u202eb\\n'
@@ -30,7 +31,7 @@ def _escape(character: str) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """Return `text` with the password of every address in it left out.
+    """Return `text` without the passwords of addresses in it.
 
     >>> without_passwords("postgresql://me:secret@host/db")
     'postgresql://me:***@host/db'

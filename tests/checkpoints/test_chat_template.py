@@ -64,7 +64,7 @@ def test_the_arguments_of_a_template_are_what_it_reads_beside_the_conversation()
     ],
 )
 def test_an_argument_that_the_template_does_not_read_is_refused_before_loading(pair, kwargs, sentence):
-    with refuses(*sentence.split()):
+    with refuses("chat_template_kwargs", *sentence.split()):
         open_engine(pair, EngineSpec(backend="transformers", chat_template_kwargs=kwargs), lazily=True)
 
 
@@ -72,7 +72,7 @@ def test_without_a_template_every_argument_is_refused(pair, tmp_path):
     bare = thinking(pair, tmp_path)
     for role in ("base", "rl"):
         (tmp_path / role / "chat_template.jinja").unlink()
-    with refuses("enable_thinking"):
+    with refuses("chat_template_kwargs", "enable_thinking"):
         open_engine(bare, EngineSpec(backend="transformers", chat_template_kwargs=OFF), lazily=True)
 
 
@@ -113,7 +113,7 @@ def test_lm_evals_own_names_of_them_are_model_arguments_too(given):
     assert parse_model_args(given).spec.engine.chat_template_kwargs == OFF
     with refuses("chat_template_kwargs", "off"):
         parse_model_args({**given, "chat": "off"})
-    with refuses("contradict"):
+    with refuses("enable_thinking", True, False):
         parse_model_args({**given, "enable_thinking": True, "chat_template_kwargs": "enable_thinking=false"})
 
 

@@ -18,7 +18,7 @@ from rlvr_dir.errors import UserError
 from tests.checkpoints.made import EMBEDDINGS, HEAD, drop, edit, head_of_embeddings, variant
 from tests.decode.found import found_apart
 from tests.decode.requests import DECODINGS, assert_same, make_requests
-from tests.facts import states
+from tests.facts import refuses, states
 
 REQUESTS = {"n": 6, "samples": 1, "max_tokens": 12}
 QUERY, NORM = "model.layers.1.self_attn.q_proj.weight", "model.norm.weight"
@@ -178,7 +178,7 @@ def test_only_rl_alone_writes_the_tokens_that_rl_alone_has(pairs, opened):
 def test_what_a_token_of_rls_own_rules_out_is_refused(pairs):
     prompt = Request("What is <think> 7?", "own", sampling=Sampling(max_tokens=4), trace=1, decoding=DECODINGS[1])
     with open_engine(pairs[ADDED], EngineSpec(backend="transformers")) as engine:
-        with pytest.raises(UserError, match="mode='rl'"):
+        with refuses("mode", "rl"):
             list(engine.generate([prompt]))
         [one] = engine.generate([replace(prompt, decoding=DECODINGS[3])])  # base reads the prompt with a stand-in
         assert np.isfinite(one.trace.table).all()

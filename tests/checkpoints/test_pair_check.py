@@ -69,9 +69,9 @@ def test_what_will_be_warned_of(write):
 )
 def test_two_sizes_are_a_warning_that_names_them(write, changed):
     found = examine(write(rl=SMALL | changed))
-    [said] = [each for each in found.warned if "each is built as its own configuration says" in each]
+    key = next(iter(changed)).replace("rope_scaling", "rope_parameters")
     assert found.verdict == "runs"
-    assert next(iter(changed)).replace("rope_scaling", "rope_parameters") in said
+    assert any(key in sentence for sentence in found.warned)
 
 
 def test_a_context_that_no_model_can_be_read_at_is_refused(write):
@@ -213,7 +213,7 @@ def test_what_an_evaluation_refuses_before_its_first_token_is_refused_by_the_che
 def test_a_pair_of_a_model_without_a_named_architecture_runs_on_transformers_alone(peaked_pair, tmp_path):
     pair = copied(peaked_pair, tmp_path / "rl", lambda config: config.pop("architectures"))
     assert examine(pair, TRANSFORMERS).verdict == "runs"
-    assert "names no architecture" in examine(pair, EngineSpec(backend="vllm")).why
+    assert "architectures" in examine(pair, EngineSpec(backend="vllm")).why
 
 
 def test_one_checkpoint_as_both_is_warned_of(write, tmp_path):
@@ -222,5 +222,5 @@ def test_one_checkpoint_as_both_is_warned_of(write, tmp_path):
     (tmp_path / "again").symlink_to(tmp_path / "rl")
     for base in (pair.rl, str(tmp_path / "again")):
         said = " ".join(examine(Pair(base=base, rl=pair.rl), TRANSFORMERS).warned)
-        assert f"base={base!r} and rl={pair.rl!r} are one checkpoint: Δ log p is 0 everywhere, no gate on it" in said
+        assert f"base={base!r} and rl={pair.rl!r} are one checkpoint: Δ log p is 0" in said
     assert "one checkpoint" not in " ".join(examine(pair, TRANSFORMERS).warned)

@@ -7,7 +7,7 @@ from rlvr_dir.checkpoints.memory import ModelShape
 from rlvr_dir.config import Pair, find_pair, load_eval, parse, preset, zoo
 from rlvr_dir.config.checkpoints import checkpoints_of
 from rlvr_dir.config.pair import pair_of
-from rlvr_dir.config.published import KNOWN
+from rlvr_dir.config.published import PUBLISHED
 from rlvr_dir.config.zoo import ZooPair
 from rlvr_dir.sweep.specs import load
 from tests.facts import refuses
@@ -37,10 +37,10 @@ def test_what_is_not_known_has_to_be_marked(fact):
 @pytest.mark.parametrize("name", zoo())
 def test_sizes_context_and_vocabulary_are_those_of_the_configuration_that_is_known(name):
     pair = zoo()[name]
-    if pair.base not in KNOWN:
+    if pair.base not in PUBLISHED:
         assert "size" in pair.unverified
         return
-    kind, fields = KNOWN[pair.base]
+    kind, fields = PUBLISHED[pair.base]
     sizes = ModelShape.of(AutoConfig.for_model(kind, **fields))
     assert round(sizes.parameters / 1e9, 1) == pair.size
     assert kind == pair.type

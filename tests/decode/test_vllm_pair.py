@@ -82,7 +82,7 @@ def test_traces_come_back_whole_from_mixed_batches_and_change_no_token(vllm_engi
             assert (np.diff(logp, axis=1) <= 0).all()
         compared += mine.n_tokens
     assert compared > 300
-    with refuses("trace=11", 10):
+    with refuses("trace", 11, 10):
         list(vllm_engine.generate([replace(plain[0], trace=11)]))
 
 

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from rlvr_dir.report.sheet import render
+from rlvr_dir.report.spreadsheet import render
 
 
 def rows_of(section):

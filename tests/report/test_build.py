@@ -7,8 +7,8 @@ from rlvr_dir.config import Decoding
 from rlvr_dir.report import difference_figures, figures
 from rlvr_dir.report.build import build
 from rlvr_dir.report.groups import grouped
+from rlvr_dir.report.layouts import in_points
 from rlvr_dir.report.paper import against_paper
-from rlvr_dir.report.shapes import in_points
 from rlvr_dir.results.compare import OTHERS, PARTS, comparison_kind, comparisons
 from rlvr_dir.results.settings import settings_of
 from rlvr_dir.results.show import percent
@@ -213,8 +213,7 @@ def test_no_column_mixes_problem_sets_and_a_limited_run_is_marked_wherever_it_st
     assert groups["main-0"] == {"", "AIME24"}
     assert groups["main-1"] == {"", "AIME24 (16 of 30 problems)"}
     assert column(sections(made)["differences"], 1) == ["AIME24", "AIME24 (16 of 30 problems)"]
-    said = "Only some of the problems were asked (aime24: 16 of 30 problems)."
-    assert said in made.chapters[0].paragraphs
+    assert any("(aime24: 16 of 30 problems)" in sentence for sentence in made.chapters[0].paragraphs)
     assert set(column(sections(made)["beside-the-paper"], 0)) == {"AIME24, rl, Avg@4"}
 
 

@@ -10,6 +10,7 @@ from rlvr_dir.report.credit import credit_chapter
 from rlvr_dir.report.responses import gated_chapter, token_chapter
 from rlvr_dir.report.training import training_chapter
 from rlvr_dir.stats import Estimate
+from tests.facts import states
 from tests.report.held import ends, number, printed, rows_of
 from tests.report.made import DAPO, tokens
 
@@ -220,7 +221,7 @@ def test_numbers_of_tokens_are_shares_of_who_wrote_them(drawn):
             for column in row:
                 same = row[column].lstrip("'") == str(one[column]) or number(row, column) == pytest.approx(one[column])
                 assert same, (name, column)
-    assert notes["likelier"].startswith("Met 6 times or more: the first 3 of 3.")
+    assert states(notes["likelier"], "6 times", "3 of 3")
 
 
 def test_where_gates_redraw_is_told_of_their_own_decoding(drawn):
@@ -250,7 +251,7 @@ def test_where_gates_redraw_is_told_of_their_own_decoding(drawn):
         assert ends(row, "Redrawn") == of(one, "share")
         assert ends(row, "Changed, of these") == of(one, "changed")
         assert ends(row, "Other tokens differ") == of(one, "other", 1)
-        assert ends(row, "Entropy of base, redrawn") == of(one, "entropy_base_redrawn", 1)
+        assert ends(row, "Entropy of base, flagged") == of(one, "entropy_base_redrawn", 1)
         assert ends(row, "kept") == of(one, "entropy_base_kept", 1)
         assert number(row, "Runs of one") == pytest.approx(100 * (30 + i) / (40 + i))
         assert number(row, "by chance") == pytest.approx(100 - 100 * one["share"])

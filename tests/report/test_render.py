@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rlvr_dir.report import latex, markdown, sheet
+from rlvr_dir.report import latex, markdown, spreadsheet
 from rlvr_dir.report.draw import look
 from rlvr_dir.report.html import safe_link
 from rlvr_dir.report.model import KIND, SPLIT, Cell, Chapter, Report, Section, Source, cell, frame
@@ -94,7 +94,7 @@ def test_latex():
 
 
 def test_csv_has_the_exact_numbers():
-    assert sheet.render(TABLE) == (
+    assert spreadsheet.render(TABLE) == (
         "Method,AIME24 Avg@32,AIME24 Avg@32: low,AIME24 Avg@32: high,AIME24 Avg@32: mark,AIME24 Pass@16,"
         "AIME24 Pass@16: mark\n"
         "Base,14.79,,,,47.46,second\n"

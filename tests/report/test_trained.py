@@ -111,10 +111,7 @@ def test_a_checkpoint_that_the_scores_chose_is_said_to_be(tmp_path):
     folder = written(tmp_path / "a", "DAPO", {0: 0.3})
     assert "chosen by" not in str(tables(build(read_results([folder])))["trained"].notes)
     (folder / "train.yaml").write_text("checkpoint: best(aime24)\n")
-    assert (
-        "chosen by the scores themselves (DAPO: best(aime24))"
-        in tables(build(read_results([folder])))["trained"].notes[1]
-    )
+    assert "(DAPO: best(aime24))" in tables(build(read_results([folder])))["trained"].notes[1]
 
 
 def test_a_training_that_was_not_validated_is_said_to_have_no_validation(tmp_path, capsys):

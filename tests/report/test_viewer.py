@@ -16,7 +16,7 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.records import RecordStore, Replay
 from rlvr_dir.report.viewer import changed_first, common_problems, stored_answers, viewer_data, viewer_html
 from rlvr_dir.report.viewer.page import embedded
-from rlvr_dir.report.viewer.pieces import Pieces, segments
+from rlvr_dir.report.viewer.token_texts import TokenTexts, segments
 from tests.chromium import settle
 from tests.facts import ROBUST, refuses, states
 from tests.records.made import PROBLEMS, TASK, fill
@@ -43,13 +43,13 @@ def test_tokens_join_to_the_text_whatever_the_bytes():
     tok = tokenizer()
     text = "we have 13 − 4 = 9 ; naïve 数学 👩‍👩‍👧 \\boxed{9}\n\nanswer"
     ids = tok.encode(text)
-    pieces = Pieces(tok)
-    shown = [pieces.texts[i] for i in pieces.response(ids)]
+    token_texts = TokenTexts(tok)
+    shown = [token_texts.texts[i] for i in token_texts.response(ids)]
     assert "".join(shown) == text
 
     emoji = tok.encode("👩")
     broken = [*emoji[:2], *tok.encode("a"), *emoji[3:], *emoji[:1], 10**9, *emoji[:3]]
-    shown = [pieces.texts[i] for i in pieces.response(broken)]
+    shown = [token_texts.texts[i] for i in token_texts.response(broken)]
     assert len(shown) == len(broken)
     assert "a" in "".join(shown)
     assert "\ufffd" in "".join(shown)

@@ -1,1 +1,1 @@
-"""Measurements: every ratio is taken side by side in one run, engines taking turns round by round."""
+"""Measure speed: every ratio comes from one run in which the engines take turns round by round."""

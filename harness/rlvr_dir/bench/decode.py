@@ -1,8 +1,8 @@
-"""Decoding speed in one run: the RL model alone in vLLM, the pair engine, the transformers pair, one token a call.
+"""Measure decoding speed in one run: RL alone in vLLM, the pair engine, the transformers pair, one token per call.
 
-Each engine lives in a process of its own and they take turns, one round at a time, so that a busy machine slows all of
-them alike. Speeds are tokens per CPU-second; ratios are medians over rounds of the ratio within a round. Two forwards
-that share nothing put `pair_to_single` at 0.5.
+Each engine has its own process and they take turns, one round at a time, so that a busy machine slows all of them
+alike. Speeds are tokens per CPU-second. Ratios are medians over rounds of the ratio within a round. Two forward passes
+that share nothing would give 0.5 for `pair_to_single`.
 """
 
 import json
@@ -22,7 +22,7 @@ from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.program import program
 
 ENGINES = ("single", "pair", "transformers", "stock", "calls")
-MOST_CALLS = 240  # sequences; a call a token costs a request each, more of them show nothing new
+MOST_CALLS = 240  # sequences; one token per call needs a request per token, and more sequences would show nothing new
 
 
 def bench_decode(
@@ -35,25 +35,25 @@ def bench_decode(
     threads: int = 1,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Measure all engines side by side.
+    """Measure all engines in turn.
 
     Args:
-        pair: checkpoints to run; default a random 4-layer, 256-wide pair with a vocabulary of 1024, made for the run.
-        sequences: how many are asked for at once, on 30 prompts; several numbers are measured in turn.
-        kinds: which engines; `stock` is the transformers pair with transformers' own caches and attention, the plain
-            way to write it; `calls` is two engines that are asked for one token a call, the published way.
-        tokens: at most this many new tokens each.
-        rounds: measured, after one that warms up.
-        threads: of each engine; two threads on a tiny model have been tens of times slower than one.
-        say: called with lines about the progress.
+        pair: The checkpoints to run; by default a random 4-layer, 256-wide pair with a vocabulary of 1024, made for the
+            run.
+        sequences: How many sequences to decode at once, on 30 prompts; several numbers are measured in turn.
+        kinds: Which engines. `stock` is the transformers pair with transformers' own caches and attention, the simplest
+            implementation. `calls` is two engines with one token per call, the published implementation.
+        tokens: The most new tokens of each sequence.
+        rounds: Measured rounds, after one to warm up.
+        threads: Threads per engine. Two threads on a tiny model were tens of times slower than one.
+        say: Called with lines about the progress.
 
     Returns:
         A plain object: `sizes`, one for each number of sequences, with `ratios` (pair_to_single, and so on for each
-        kind), `tokens_per_cpu_second` (medians) and `rounds` (each one's figures); `machine`, `settings`,
-        `limit`.
+            kind), `tokens_per_cpu_second` (medians) and `rounds` (the numbers of each); `machine`, `settings`, `limit`.
 
     Raises:
-        UserError: vLLM is not installed, an engine is not known or did not start.
+        UserError: vLLM is not installed, or an engine is unknown or did not start.
     """
     from importlib.util import find_spec
 
@@ -68,7 +68,9 @@ def bench_decode(
             accepted="a list with it",
         )
     if find_spec("vllm") is None:
-        raise UserError("bench decode compares with vLLM, which is not installed; install the extra [cpu] or [gpu]")
+        raise UserError(
+            "bench decode compares with vLLM, which is not installed", hint="Install the extra [cpu] or [gpu]"
+        )
     with ExitStack() as stack:
         if pair is None:
             from rlvr_dir.bench.random_pair import random_pair
@@ -76,7 +78,7 @@ def bench_decode(
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rlvr-dir-bench-")))
             pair = random_pair(directory, vocab=1004, hidden=256, layers=4)
         workers = {}
-        for kind in kinds:  # started one after the other: loading is not measured
+        for kind in kinds:  # started one after the other, because loading is not measured
             say(f"starting {kind}")
             workers[kind] = stack.enter_context(_MeasuredProcess(kind, pair, tokens, threads))
         measured: dict[int, list[dict[str, dict[str, float]]]] = {size: [] for size in sequences}
@@ -108,7 +110,7 @@ def _figures(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
 
 
 def machine() -> str:
-    """Name the processor, its number of cores and the operating system."""
+    """Return the processor, its number of cores and the operating system as text."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -119,7 +121,7 @@ def machine() -> str:
 
 
 class _MeasuredProcess:
-    """A worker process, one line each way a round."""
+    """Run a worker process, with one line in each direction per round."""
 
     def __init__(self, kind: str, pair: Pair, tokens: int, threads: int) -> None:
         self.kind = kind
@@ -142,7 +144,7 @@ class _MeasuredProcess:
         return self
 
     def round(self, number: int, sequences: int) -> dict[str, float]:
-        """Have the worker decode once; return its tokens, processor seconds and wall seconds."""
+        """Let the worker decode once; return its tokens, processor seconds and wall seconds."""
         print(number, sequences, file=self._input, flush=True)
         return self._read()
 

@@ -1,7 +1,7 @@
-"""Random pairs of any size, with a real tokenizer: to time and to test the engines, not for accuracy.
+"""Make random pairs of any size, with a real tokenizer, to measure and test engines (not for accuracy).
 
-A flat random model makes every truncation rule look alarming. The output layer is therefore scaled up and the RL
-model is base plus a small step, so that entropy, KL and replacement ratio are like a language model pair's.
+In a flat random model every truncation would change much. So the output layer is scaled up, and the RL model is base
+plus a small step. Entropy, KL and replacement ratio are then similar to those of a pair of language models.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ TEMPLATE = (
 
 
 def tokenizer(vocab: int = 300) -> Any:
-    """Train a byte-level BPE of `vocab` tokens at most on made-up words that never change."""
+    """Train a byte-level BPE with at most `vocab` tokens on fixed made-up words."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -52,13 +52,13 @@ def random_pair(
     """Write base and RL = base + `step` times another random model; RL also stops at <|im_end|>.
 
     Args:
-        directory: receives `base/` and `rl/`.
-        vocab: tokens of the tokenizer; the models have `padding` outputs more.
-        hidden: width, a multiple of 64; heads of 32 dimensions below 256, of 64 from there.
-        layers: of each model.
-        step: size of the difference; 0.0075 redraws some tokens in a hundred at tau = -0.3.
-        padding: outputs that belong to no token.
-        positions: the longest text the models read.
+        directory: The folder for `base/` and `rl/`.
+        vocab: Tokens of the tokenizer; the models have `padding` more outputs.
+        hidden: The width, a multiple of 64; heads have 32 dimensions below 256, and 64 from there.
+        layers: The number of layers of each model.
+        step: The size of the difference; with 0.0075 a few percent of tokens are resampled at tau = -0.3.
+        padding: Outputs that belong to no token.
+        positions: The longest text that the models read.
     """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM

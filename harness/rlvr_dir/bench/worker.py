@@ -1,10 +1,10 @@
-"""One engine in one process, told round by round what to decode.
+"""Run one engine in one process, which receives its work round by round.
 
     python -m rlvr_dir.bench.worker {single|pair|transformers|stock|calls} BASE RL TOKENS
 
-Reads a round's number and a number of sequences per line from standard input and answers with one JSON line: tokens,
-CPU seconds (user + system of this process and those it started) and wall seconds of that round's generation, loading
-excluded.
+It reads a round's number and a number of sequences per line from standard input and replies with one JSON line: tokens,
+CPU seconds (user + system of this process and those it started) and wall seconds of that round's generation, without
+loading.
 """
 
 import json
@@ -22,7 +22,7 @@ DECODING = Decoding(mode="extrapolate", tau=-0.3, gamma=0.05)
 
 
 def main(kind: str, base: str, rl: str, tokens: int) -> None:
-    """Load the engine, say so, and serve rounds until the input closes."""
+    """Load the engine, report that, and serve rounds until the input closes."""
     answers = os.fdopen(os.dup(1), "w")  # engines print to standard output
     os.dup2(2, 1)
     start = {"single": _single, "pair": _engine, "transformers": _engine, "stock": _engine, "calls": _calls}[kind]
@@ -31,7 +31,7 @@ def main(kind: str, base: str, rl: str, tokens: int) -> None:
     for line in sys.stdin:
         before, clock = _cpu_seconds(), time.monotonic()
         generated = run(*map(int, line.split()))
-        tick = 1 / os.sysconf("SC_CLK_TCK")  # what the system counts in: less than one tick reads as nothing
+        tick = 1 / os.sysconf("SC_CLK_TCK")  # the system's unit of CPU time; less than one tick is read as 0
         cpu, wall = max(tick, _cpu_seconds() - before), time.monotonic() - clock
         print(json.dumps({"tokens": generated, "cpu": cpu, "wall": wall}), file=answers, flush=True)
 
@@ -74,7 +74,7 @@ def _engine(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
 
 
 def _stock(pair: Pair, spec: EngineSpec) -> Any:
-    """Build the transformers pair with transformers' own attention and caches: the plain way to write such a loop."""
+    """Build the transformers pair with transformers' own attention and caches, the simplest such loop."""
     from transformers import DynamicCache
 
     from rlvr_dir.decode.transformers_pair import TransformersPair
@@ -100,12 +100,12 @@ def _llm(kind: str, checkpoint: str) -> Any:
     spec = _settings(kind)
     return LLM(
         checkpoint,
-        distributed_executor_backend=ALONE,  # else processes that spin for each other would count as decoding
+        distributed_executor_backend=ALONE,  # otherwise processes that wait for each other would count as decoding
         dtype=spec.dtype,
         max_num_seqs=spec.max_num_seqs,
         enforce_eager=bool(spec.enforce_eager),
         block_size=spec.block_size,
-        kv_cache_memory_bytes=2**30,  # half the pair's: as many tokens
+        kv_cache_memory_bytes=2**30,  # half the pair's, for as many tokens
         disable_log_stats=True,
         max_logprobs=50,
     )
@@ -117,7 +117,7 @@ def _prompts(tokenizer: Any, sequences: int) -> list[list[int]]:
 
 
 def _single(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
-    """Load the RL model alone, as one would run it in vLLM: its own sampler, no statistics asked for."""
+    """Load the RL model alone, as in plain vLLM: its own sampler, without statistics."""
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     llm = _llm(kind, pair.rl)
     from vllm import SamplingParams
@@ -131,9 +131,10 @@ def _single(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
 
 
 def _calls(kind: str, pair: Pair, tokens: int) -> Callable[[int, int], int]:
-    """Load two engines for the published way: a call asks each for one token and its likeliest 50 log-probabilities.
+    """Load two engines for the published method: a call requests one token and the 50 largest log-probabilities from
+    each.
 
-    A quarter of the tokens: its calls grow dearer with length, so this flatters it, and it is slow.
+    It decodes a quarter of the tokens. Its calls become more expensive with length, so this favours it, and it is slow.
     """
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"  # two engines do not fit into one process
     llms = [_llm(kind, checkpoint) for checkpoint in (pair.base, pair.rl)]

@@ -1,1 +1,1 @@
-"""Do two checkpoints fit together, and how are they read: everything about a pair's files, and no engine."""
+"""Read a pair's checkpoints and check whether they fit together: everything about their files, without an engine."""

@@ -1,4 +1,4 @@
-"""RL as a LoRA adapter of base, as PEFT writes it: merged by PEFT into a whole checkpoint before it is loaded."""
+"""Read RL as a LoRA adapter of base, as PEFT writes it. PEFT merges it into a whole checkpoint before it is loaded."""
 
 import json
 import re
@@ -13,15 +13,15 @@ from rlvr_dir.errors import UserError
 CONFIG = "adapter_config.json"
 TENSORS = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-# A tensor of LoRA's: the module that it changes, and what it is of it.
+# A tensor of LoRA: the module that it changes, and its part.
 _PART = re.compile(r"(.+)\.(lora_(?:embedding_)?[AB]|lora_magnitude_vector)(?:\.weight)?")
 
 
 def trained_on(name: str, revision: str | None = None) -> str | None:
-    """Return what an adapter's training called its base model; empty where it does not say, None of a whole checkpoint.
+    """Return the name of the base model in an adapter's training; empty if unknown, None for a whole checkpoint.
 
     Raises:
-        UserError: there is an adapter whose configuration cannot be read.
+        UserError: There is an adapter whose configuration cannot be read.
     """
     place = file_of(name, CONFIG, revision)
     if place is None:
@@ -38,7 +38,7 @@ def trained_on(name: str, revision: str | None = None) -> str | None:
 
 
 def has_tokenizer(name: str, revision: str | None = None) -> bool:
-    """Return whether a directory or hub id holds a tokenizer."""
+    """Return whether a directory or hub id contains a tokenizer."""
     return file_of(name, "tokenizer_config.json", revision) is not None
 
 
@@ -72,7 +72,7 @@ def adapter_fault(
         )
     if names is None:
         if (folder / "adapter_model.bin").is_file():
-            return None  # a pickle, of whose names nothing is known before it is read
+            return None  # a pickle, whose names are unknown before it is read
         return UserError(f"{where}: it has {CONFIG} and no {TENSORS}", accepted="both files, as PEFT writes them")
     modules = {name.removesuffix(".weight") for name in built}
     parts = {name: _PART.fullmatch(name.removeprefix(_PREFIX)) for name in names}
@@ -99,7 +99,7 @@ def adapter_fault(
 
 
 def changes_nothing(folder: Path) -> bool:
-    """Return whether an adapter adds nothing to base: all of its B are zero, and it holds nothing else."""
+    """Return whether an adapter adds nothing to base: all of its B are zero, and it contains nothing else."""
     from safetensors import safe_open
 
     names = _tensor_names(folder)
@@ -115,7 +115,7 @@ def changes_nothing(folder: Path) -> bool:
 
 
 def _tensor_names(folder: Path) -> list[str] | None:
-    """Return the names of an adapter's tensors; None where it has no file of them, or one that cannot be read."""
+    """Return the names of an adapter's tensors; None if it has no file of them, or one that cannot be read."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -126,25 +126,25 @@ def _tensor_names(folder: Path) -> list[str] | None:
 
 
 def _targets(folder: Path, config: Mapping[str, Any], modules: set[str]) -> set[str]:
-    """Return the modules of base that an adapter's configuration names, by PEFT's own rule; none of other kinds."""
+    """Return the modules of base that an adapter's configuration names, by PEFT's own rule; empty for other kinds."""
     targets = config.get("target_modules")
     if config.get("peft_type") != "LORA" or not targets or targets == "all-linear":
         return set()
     try:
         from peft import LoraConfig
         from peft.tuners.tuners_utils import check_target_module_exists
-    except ImportError:  # loading says so
+    except ImportError:  # loading reports it
         return set()
     lora = LoraConfig.from_pretrained(str(folder))
     return {module for module in modules if check_target_module_exists(lora, module)}
 
 
 def merged(pair: Pair, dtype: Any) -> Any:
-    """Return base, loaded in this type of torch's, with RL's adapter merged in.
+    """Return base, loaded in this torch dtype, with RL's adapter merged in.
 
     Raises:
         UserError: PEFT is not installed.
-        Exception: PEFT does not merge this adapter into this base.
+        Exception: PEFT cannot merge this adapter into this base.
     """
     from transformers import AutoModelForCausalLM
 
@@ -157,19 +157,19 @@ def merged(pair: Pair, dtype: Any) -> Any:
     base, rl = pair.models["base"], pair.models["rl"]
     kwargs = {"trust_remote_code": pair.trust_remote_code, "dtype": dtype}
     model = AutoModelForCausalLM.from_pretrained(base.place, revision=base.revision, **kwargs)
-    with warnings.catch_warnings():  # merging into a head that is the embeddings too would change these as well
+    with warnings.catch_warnings():  # merging into a tied output layer would also change the embeddings
         warnings.filterwarnings("error", message="(?s).*tie_word_embeddings=True.*part of the adapter")
         adapted = PeftModel.from_pretrained(model, rl.place, revision=rl.revision)
         return adapted.merge_and_unload(safe_merge=True)
 
 
 def file_of(name: str, file: str, revision: str | None) -> str | None:
-    """Return the local path of a checkpoint's file, fetched where it is a hub id; None where it has no such file."""
+    """Return the local path of a checkpoint's file, which is downloaded for a hub id; None if it has no such file."""
     if Path(name).is_dir():
         return str(Path(name, file)) if Path(name, file).is_file() else None
     from transformers.utils import cached_file
 
     try:
         return cached_file(name, file, revision=revision, _raise_exceptions_for_missing_entries=False)
-    except (OSError, ValueError):  # no such place: code that reads the checkpoint's configuration says it better
+    except (OSError, ValueError):  # there is no such place; reading the configuration reports it better
         return None

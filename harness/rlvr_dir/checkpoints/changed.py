@@ -1,7 +1,7 @@
-"""Count the weights that differ between two local checkpoints, and those that the decoding dtype makes equal again.
+"""Count the weights that differ between two local checkpoints, and those that become equal in the decoding dtype.
 
-found = changed_weights("my-base", "my-rl", "bfloat16")
-print(found.differ, found.lost)
+counted = changed_weights("my-base", "my-rl", "bfloat16")
+print(counted.differ, counted.lost)
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from rlvr_dir.checkpoints.weights import Stored, tensors_of
 
-MOST = 400_000_000  # parameters that are read; of larger checkpoints a sample of tensors, evenly spaced by name
+MOST = 400_000_000  # parameters to read; for larger checkpoints a sample of tensors, evenly spaced by name
 
 
 @dataclass(frozen=True)
 class ChangedWeights:
-    """Shares of parameters: those that `differ` as stored, and those of them that are `lost` in the decoding dtype.
+    """Store shares of parameters: those that `differ` as stored, and the share of these that is `lost` in the decoding
+    dtype.
 
-    `lost` is a share of the parameters that differ. `tensors` is how many tensors were compared, `of` how many there
-    are: a sample if they are not equal.
+    `tensors` is how many tensors were compared, and `of` how many there are. They differ if only a sample was read.
     """
 
     differ: float
@@ -64,14 +64,14 @@ def changed_weights(base: str, rl: str, dtype: str, most: int = MOST) -> Changed
     total = differ = lost = 0
     chosen = _sample(names, first, most)
     for name in chosen:
-        with safe_open(first[name].file, "pt") as ours, safe_open(second[name].file, "pt") as theirs:
-            one, other = ours.get_tensor(name), theirs.get_tensor(name)
-        if not (one.is_floating_point() and other.is_floating_point()):
+        with safe_open(first[name].file, "pt") as first_file, safe_open(second[name].file, "pt") as second_file:
+            tensor, other_tensor = first_file.get_tensor(name), second_file.get_tensor(name)
+        if not (tensor.is_floating_point() and other_tensor.is_floating_point()):
             continue
-        changed = one.to(torch.float32) != other.to(torch.float32)
-        total += one.numel()
+        changed = tensor.to(torch.float32) != other_tensor.to(torch.float32)
+        total += tensor.numel()
         differ += int(changed.sum())
-        lost += int((changed & (one.to(narrow) == other.to(narrow))).sum())
+        lost += int((changed & (tensor.to(narrow) == other_tensor.to(narrow))).sum())
     if not total:
         return None
     return ChangedWeights(differ / total, lost / differ if differ else 0.0, dtype, len(chosen), len(names))

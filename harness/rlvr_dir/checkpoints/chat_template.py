@@ -1,4 +1,4 @@
-"""How a tokenizer writes a conversation as a prompt and reads it, and what arguments its chat template has."""
+"""Write a conversation as a prompt with a tokenizer's chat template, and find the template's arguments."""
 
 import re
 import warnings
@@ -7,19 +7,19 @@ from typing import Any
 
 from rlvr_dir.errors import UserError
 
-# What a template reads that is no argument of a user's: what transformers hands to it, and its functions.
+# What a template reads that is not a user's argument: values from transformers, and its functions.
 _ALWAYS = {
     "messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "raise_exception",
     "strftime_now", "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
 }  # fmt: skip
-_GENERATION = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")  # transformers' own tag, around what an assistant wrote
+_GENERATION = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")  # transformers' own tag, around the assistant's text
 
 
 def arguments_of(tokenizer: Any) -> frozenset[str]:
-    """Return the names of the arguments that a tokenizer's chat template reads; none where it has no template.
+    """Return the names of the arguments that a tokenizer's chat template reads; empty if it has no template.
 
     Raises:
-        jinja2.TemplateSyntaxError: it is no template.
+        jinja2.TemplateSyntaxError: It is not a template.
     """
     template = tokenizer.chat_template
     texts = template.values() if isinstance(template, Mapping) else [template] if template else []
@@ -47,8 +47,9 @@ def unread(kwargs: Mapping[str, Any], tokenizer: Any) -> UserError | None:
     if not lost:
         return None
     return UserError(
-        f"The chat template of {tokenizer.name_or_path} does not read {lost[0]!r}",
+        f"has {lost[0]!r}, which the chat template of {tokenizer.name_or_path} does not read",
         argument="chat_template_kwargs",
+        value=dict(kwargs),
         accepted=", ".join(arguments) or "none, because the template has no arguments",
     )
 
@@ -65,13 +66,13 @@ def chat_prompt(
     add_generation_prompt: bool = True,
     kwargs: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write a conversation as prompt text, by the tokenizer's chat template, as lm-eval's own models do.
+    """Return a conversation as prompt text, by the tokenizer's chat template, like lm-eval's own models.
 
-    Without `add_generation_prompt` the last message is left open, to be gone on with. A template that refuses a
-    system's message is given the others. `kwargs` are the template's own arguments.
+    Without `add_generation_prompt` the last message is left open, so that it can be continued. If a template rejects a
+    system message, that message is left out. `kwargs` are the template's own arguments.
 
     Raises:
-        UserError: the tokenizer has no chat template, or it refuses the conversation.
+        UserError: The tokenizer has no chat template, or it rejects the conversation.
     """
     if not tokenizer.chat_template:
         raise UserError(
@@ -83,7 +84,7 @@ def chat_prompt(
     }
     try:
         return tokenizer.apply_chat_template(messages, tokenize=False, **template_kwargs, **(kwargs or {}))
-    except Exception as error:  # a template is a stranger's program, and may fail as any
+    except Exception as error:  # a template may raise anything
         others = [message for message in messages if message["role"] != "system"]
         if len(others) == len(messages):
             problem = f"The chat template of {tokenizer.name_or_path} rejects a conversation: {error}"

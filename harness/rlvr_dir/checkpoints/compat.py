@@ -1,10 +1,9 @@
-"""Does this pair fit together? One table of checks, asked once, before any weights are loaded.
+"""Check whether a pair fits together, with one table of checks, before any weights are loaded.
 
-    found = check_pair(Pair(base="Qwen/Qwen2.5-7B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-7B"))
+    checkpoints = check_pair(Pair(base="Qwen/Qwen2.5-7B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-7B"))
 
-Every engine begins with it, and `rlvr-dir pair check` is nothing else, so that the two say the same. A check is a
-function that yields the sentence of what is wrong, naming the argument, its value and what would be accepted: it stands
-in `REFUSED`, where the first sentence is raised, or in `WARNED`, where all are warned of.
+Every engine begins with it, and `rlvr-dir pair check` does the same, so that the two agree. A check in `REFUSED` yields
+errors, of which the first is raised. A check in `WARNED` yields sentences, which all become warnings.
 """
 
 import json
@@ -50,8 +49,8 @@ from rlvr_dir.checkpoints.weights import (
 from rlvr_dir.config import EngineSpec, Pair, zoo
 from rlvr_dir.errors import UserError, mention, plain
 
-# Configuration entries of which no word is said where they differ between the two models of a pair: names, provenance,
-# ids read elsewhere, what only training reads, and whether the output layer is the input embeddings.
+# Configuration entries that may differ between the two models of a pair without a warning: names, provenance, ids that
+# are read elsewhere, what only training reads, and whether the output layer is the input embeddings.
 _MAY_DIFFER = {
     "_name_or_path", "architectures", "attention_dropout", "auto_map", "bos_token_id", "dtype", "eos_token_id",
     "initializer_range", "max_position_embeddings", "max_window_layers", "pad_token_id", "tie_word_embeddings",
@@ -70,17 +69,17 @@ Warned = Callable[[Checkpoints, EngineSpec], Iterator[str]]
 
 
 def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = False) -> Checkpoints:
-    """Read a pair's configurations and tokenizers and check all that can be checked before weights are loaded.
+    """Read a pair's configurations and tokenizers and check everything that can be checked before weights are loaded.
 
-    The models may be of different sizes: each is built as its own configuration says. Their output layers may be padded
-    differently, and one may have tokens of its own after those that both have: what both decide over are the ids that
-    both tokenizers know.
+    The models may have different sizes: each is built according to its own configuration. Their output layers may be
+    padded differently, and one may have additional tokens after those that both have. Gates then decide over the ids
+    that both tokenizers know.
 
     Args:
-        absent: whether a directory may have no weights yet.
+        absent: Whether a directory may have no weights yet.
 
     Raises:
-        UserError: the first sentence of `REFUSED`, or a checkpoint cannot be read.
+        UserError: The first error of `REFUSED`, or a checkpoint cannot be read.
     """
     spec = spec or EngineSpec()
     for role in reversed(pair.models):
@@ -106,11 +105,11 @@ def check_pair(pair: Pair, spec: EngineSpec | None = None, *, absent: bool = Fal
     return checkpoints
 
 
-# What is refused ---------------------------------------------------------------------------------------------------
+# Errors --------------------------------------------------------------------------------------------------------------
 
 
 def other_tokenizers(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """A token has one id in all models, and a text one way to be cut; RL or base may have tokens after all of both."""
+    """Check that a token has the same id and text is split the same way in all models. Added tokens must come last."""
     for role in _others(loaded):
         where, (lost, added, moved, _) = _beside_rl(loaded, role), loaded.difference(role)
         if lost and (not added or role != "base"):
@@ -132,7 +131,7 @@ def other_tokenizers(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserErro
 
 
 def other_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """Check that one class of vLLM's builds all models."""
+    """Check that all models have the same model type, because one class of vLLM builds them."""
     for role in _others(loaded):
         own, rl = (loaded.configs[name].model_type for name in (role, "rl"))
         if own != rl:
@@ -142,7 +141,7 @@ def other_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
 
 
 def tokens_without_an_output(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """A model has an output for each token that it may write; ids of RL's own go with two full checkpoints only."""
+    """Check that a model has an output for each token it may write. Tokens of RL only need two full checkpoints."""
     rl = loaded.models["rl"].vocabulary
     for role, config in reversed(loaded.configs.items()):
         needed = loaded.shared if role == "base" else loaded.vocab_size
@@ -163,13 +162,13 @@ def tokens_without_an_output(loaded: Checkpoints, spec: EngineSpec) -> Iterator[
 
 
 def no_end_of_text(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """A response ends by a token that all models know."""
+    """Check that all models know a token that ends a response."""
     if not any(token < loaded.shared for token in loaded.eos_token_ids):
         yield UserError(f"{loaded.pair.argument('base')}: both models share no end-of-text token (eos_token_id)")
 
 
 def unreadable_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """Local weights are there, whole, and of the shapes that config.json makes them: read from the files' headers."""
+    """Check from the files' headers that local weights are complete and have the shapes of config.json."""
     for role, folder in loaded.folders(spec).items():
         if role in loaded.without_weights:
             continue
@@ -200,7 +199,8 @@ def unreadable_weights(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserEr
 
 
 def adapter_beside_a_model(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """Of a folder that holds both, the adapter would be merged into base and the whole model passed over."""
+    """Check that a folder does not contain both, because the adapter would be merged into base and the model
+    ignored."""
     folder = Path(loaded.pair.models["rl"].place).expanduser()
     if loaded.adapter_of is not None and folder.is_dir():
         whole = [file.name for kind in ("model*.safetensors", "pytorch_model*.bin") for file in folder.glob(kind)]
@@ -213,7 +213,7 @@ def adapter_beside_a_model(loaded: Checkpoints, spec: EngineSpec) -> Iterator[Us
 
 
 def misfit_adapter(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """PEFT passes over tensors whose names fit no module, and leaves modules as they are for which it has none."""
+    """Check that an adapter fits, because PEFT ignores tensors without a module, and modules without a tensor."""
     folder = Path(loaded.pair.models["rl"].place).expanduser()
     if loaded.adapter_of is None or not folder.is_dir() or "base" not in loaded.shapes:
         return
@@ -223,7 +223,7 @@ def misfit_adapter(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]
 
 
 def other_than_language_models(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """A model that writes text reads what it has written; a classifier, an encoder or an encoder-decoder does not."""
+    """Check that all models generate text. Classifiers, encoders and encoder-decoder models do not."""
     for role, config in loaded.configs.items():
         where, name = loaded.pair.argument(role), (config.architectures or [None])[0]
         accepted, problem = "a causal language model, such as Qwen3ForCausalLM", None
@@ -238,7 +238,7 @@ def other_than_language_models(loaded: Checkpoints, spec: EngineSpec) -> Iterato
 
 
 def other_number_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """Both engines compute in one of three types; of others, as int8, nothing is known here."""
+    """Check that the checkpoints have one of the three types in which the engines compute."""
     for role, config in loaded.configs.items():
         if spec.dtype == "auto" and (dtype := dtype_of(config)) not in _DTYPES:
             yield UserError(
@@ -248,7 +248,7 @@ def other_number_types(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserEr
 
 
 def ends_outside_the_vocabulary(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """A token that ends a response is one that the model can write."""
+    """Check that each token that ends a response is one that the model can write."""
     for role, model in loaded.models.items():
         outputs = model.config.get_text_config().vocab_size
         if wrong := sorted(token for token in model.eos if not 0 <= token < outputs):
@@ -260,7 +260,7 @@ def ends_outside_the_vocabulary(loaded: Checkpoints, spec: EngineSpec) -> Iterat
 
 
 def too_long_contexts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """Position embeddings that end cannot be read beyond."""
+    """Check that a context is not longer than position embeddings that have an end."""
     for role, (name, built) in loaded.context.beyond.items() if loaded.context.stated else ():
         if not rope_extrapolates(loaded.configs[role]):
             rope = getattr(loaded.configs[role], "rope_parameters", None) or {}
@@ -276,16 +276,17 @@ def too_long_contexts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserErr
 
 
 def unread_template_arguments(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """A template ignores what it does not read, so that a misspelt argument would change nothing."""
-    with suppress(TemplateSyntaxError):  # which the first prompt says
+    """Check that the chat template reads all arguments, because it would ignore a misspelt one."""
+    with suppress(TemplateSyntaxError):  # the first prompt reports it
         if error := unread(spec.chat_template_kwargs, loaded.tokenizer):
             yield error
 
 
 def heads_of_two_sizes(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserError]:
-    """Triton's attention in vLLM has scratch for the heads of the first model alone (0.32.0).
+    """Check that attention heads have the same size if vLLM uses Triton's attention.
 
-    FlashAttention and FlashInfer, which run the 16-bit types, plan with each layer's own heads.
+    Its workspace has the size of the first model's heads (vLLM 0.32.0). FlashAttention and FlashInfer, which run the
+    16-bit types, use each layer's own heads.
     """
     dtype = loaded.dtype if spec.dtype == "auto" else spec.dtype
     triton = dtype == "float32" or "TRITON_ATTN" in str(spec.vllm_args)
@@ -294,7 +295,7 @@ def heads_of_two_sizes(loaded: Checkpoints, spec: EngineSpec) -> Iterator[UserEr
         for role, config in loaded.configs.items()
         if (text := config.get_text_config())
     }
-    padded = {(size - 1).bit_length() for size in sizes.values()}  # to powers of two
+    padded = {(size - 1).bit_length() for size in sizes.values()}  # rounded up to powers of two
     if not triton or len(padded) < 2 or not _on_vllm(spec):
         return
     from rlvr_dir.checkpoints.beside_vllm import on_cpu
@@ -322,15 +323,15 @@ REFUSED: tuple[Refusal, ...] = (
 )  # fmt: skip
 
 
-# What is warned of -------------------------------------------------------------------------------------------------
+# Warnings ------------------------------------------------------------------------------------------------------------
 
 
 def one_checkpoint(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """The pair is well formed, and says nothing."""
+    """Warn if base and RL are the same, so that no gate can flag anything."""
     base, rl = (loaded.pair.models[role] for role in ("base", "rl"))
     folders = [Path(model.place).expanduser() for model in (base, rl)]
     local, both = all(map(Path.is_dir, folders)), _beside_rl(loaded, "base")
-    nothing = "Δ log p is 0 everywhere, no gate on it replaces a token"
+    nothing = "Δ log p is 0 everywhere, so a gate on it flags no token"
     if folders[0].samefile(folders[1]) if local else base == rl:
         yield f"{both} are one checkpoint: {nothing}"
     elif loaded.adapter_of is not None:
@@ -341,7 +342,8 @@ def one_checkpoint(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def untied_head(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """A head in the files is taken, whatever the configuration ties; other programs go by the configuration."""
+    """Warn if the files have an output layer that the configuration ties to the embeddings. The one in the files is
+    used."""
     for role, folder in loaded.folders(spec).items():
         if role in loaded.without_weights or not ties_head(loaded.configs[role]):
             continue
@@ -378,7 +380,8 @@ def swapped_names(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def another_base(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """An adapter names the base it was trained on; places move, so their last part decides."""
+    """Warn if an adapter was trained on another base. Places may change, so only the last part of the name is
+    compared."""
     base = loaded.pair.base
     own = loaded.adapter_of or base
     if len({name.rstrip("/").split("/")[-1] for name in (own, base)}) > 1:
@@ -386,7 +389,7 @@ def another_base(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def added_tokens(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """Rules of both models decode over the ids of both."""
+    """Warn if one model has additional tokens, because decodings with both models use the ids that both know."""
     _, added, _, shared = loaded.difference("base")
     if added:
         own = "rl" if added[0] in loaded.models["rl"].vocabulary else "base"
@@ -403,7 +406,7 @@ def added_tokens(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def other_templates(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """The two checkpoints would be talked to in other ways; both are, as RL's tokenizer says."""
+    """Warn if the two checkpoints have different chat templates, because RL's tokenizer writes the prompts of both."""
     base, rl = (template_digest(loaded.models[role].tokenizer) for role in ("base", "rl"))
     if base != rl:
         used = "with chat=auto both models get RL's" if rl else "none is used, prompts go as they are"
@@ -411,13 +414,13 @@ def other_templates(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
 
 
 def other_cuts(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """Warn where one vocabulary cuts text in two ways: digits in threes, another normaliser, a token before it."""
+    """Warn if one vocabulary splits text in two ways: digits in threes, another normaliser, a token before it."""
     if sentence := cut_otherwise(loaded, TEXTS):
         yield sentence
 
 
 def other_configurations(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """Describe what else differs, beyond single precision."""
+    """Warn about other differences between the configurations, beyond single precision."""
     base, rl = (
         json.loads(loaded.configs[role].to_json_string(use_diff=False), parse_float=np.float32)
         for role in ("base", "rl")
@@ -427,13 +430,13 @@ def other_configurations(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]
         configs = [config.to_dict() for config in loaded.configs.values()]
         differences = ", ".join(f"{key} ({configs[0].get(key)!r} and {configs[1].get(key)!r})" for key in differ)
         yield (
-            f"{_beside_rl(loaded, 'base')} differ in {differences}: each is built as its own configuration says; was "
-            "rl trained from this base?"
+            f"{_beside_rl(loaded, 'base')} differ in {differences}. Each is built according to its own "
+            "configuration. Was RL trained from this base?"
         )
 
 
 def extrapolated_positions(loaded: Checkpoints, spec: EngineSpec) -> Iterator[str]:
-    """Rotary embeddings go on by themselves, where no model has been."""
+    """Warn if the context is longer than a model's positions, which rotary embeddings extrapolate."""
     if loaded.context.stated and (beyond := loaded.context.beyond):
         built = " and ".join(f"{role}={name!r} was built for {n} positions" for role, (name, n) in beyond.items())
         yield f"max_model_len={spec.max_model_len}: {built}; what is beyond them is extrapolation"

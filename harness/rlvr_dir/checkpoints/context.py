@@ -1,9 +1,9 @@
-"""How many tokens a prompt and its response may have together.
+"""Decide how many tokens a prompt and its response may have together.
 
-A model was built for so many positions (`max_position_embeddings`). Where a decoding reads both models, or all three,
-the smallest number counts; `mode=rl` of a pair takes nothing from base, so RL's alone does, though base is computed all
-the same (its part of Δ log p is then extrapolation). A `max_model_len` that somebody states counts for every decoding,
-beyond the positions too where rotary embeddings can go on.
+A model was built for a number of positions (`max_position_embeddings`). If a decoding reads both models, or all three,
+the smallest number is the limit. `mode=rl` of a pair uses nothing from base, so only RL's is, although base is computed
+nevertheless (its part of Δ log p is then extrapolated). A `max_model_len` that the user sets is the limit for every
+decoding, even beyond the positions if rotary embeddings allow that.
 """
 
 from collections.abc import Mapping
@@ -12,27 +12,27 @@ from typing import Any
 
 from rlvr_dir.config import Decoding
 
-UNKNOWN = 2048  # where neither configuration names its positions
-# Rotary embeddings whose angles do not depend on how many positions the configuration names.
+UNKNOWN = 2048  # if neither configuration gives its positions
+# Rotary embeddings whose angles do not depend on the number of positions in the configuration.
 _GO_ON = ("default", "linear", "llama3")
 _NAMED_SCALED = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
 
 
 @dataclass(frozen=True)
 class Context:
-    """The lengths that hold for an engine; `of` settles them."""
+    """Store the context lengths of an engine; `of` computes them."""
 
-    length: int  # where all models are read
-    rl_alone: int  # where RL is
+    length: int  # if all models are read
+    rl_alone: int  # if only RL is
     stated: bool = False
-    models: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # role -> name and positions, if it says
+    models: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # role -> name and positions, if known
     warned: set[tuple[int, int]] = field(
         default_factory=set, compare=False
-    )  # cuts that were warned of: `max_tokens` and length
+    )  # cuts that have been warned of: `max_tokens` and length
 
     @classmethod
     def of(cls, models: Mapping[str, tuple[str, int | None]], stated: int | None, base_extrapolates: bool) -> "Context":
-        """Return the context of a pair's models; `base_extrapolates` says that base reads beyond its positions."""
+        """Return the context of a pair's models. `base_extrapolates` is whether base can read beyond its positions."""
         if stated is not None:
             return cls(stated, stated, True, models)
         least = min([n for _, n in models.values() if n] or [UNKNOWN])
@@ -41,7 +41,7 @@ class Context:
 
     @property
     def beyond(self) -> dict[str, tuple[str, int]]:
-        """Map the role of each model that is read beyond its positions to its name and these."""
+        """Return the name and positions of each model that is read beyond its positions, by role."""
         longest = max(self.length, self.rl_alone)
         return {role: (name, n) for role, (name, n) in self.models.items() if n and longest > n}
 
@@ -50,7 +50,7 @@ class Context:
         return self.length if decoding.reads_base else self.rl_alone
 
     def limit_reason(self, limit: int) -> str:
-        """Describe why a length is what it is."""
+        """Explain a length."""
         if self.stated:
             return f"where max_model_len={limit} ends"
         rl, length = self.models["rl"]
@@ -61,10 +61,10 @@ class Context:
 
 
 def positions(config: Any) -> int | None:
-    """Return how many positions a configuration says its model can be read at, None where it does not say.
+    """Return how many positions a configuration gives its model; None if it does not.
 
-    As vLLM 0.32 derives it: a rotary scaling multiplies them by its factor, but for the kinds whose configuration names
-    them scaled.
+    As in vLLM 0.32, a rotary scaling multiplies them by its factor, except for the kinds whose configuration gives the
+    scaled number.
     """
     named, rope = getattr(config, "max_position_embeddings", None), getattr(config, "rope_parameters", None)
     scaled = isinstance(rope, dict) and rope.get("rope_type", "default") not in _NAMED_SCALED
@@ -73,7 +73,7 @@ def positions(config: Any) -> int | None:
 
 
 def rope_extrapolates(config: Any) -> bool:
-    """Return whether rotary embeddings go on by themselves beyond the positions that a configuration names."""
+    """Return whether rotary embeddings continue beyond the positions in a configuration."""
     rope = getattr(config, "rope_parameters", None)
     if not isinstance(rope, dict):
         return False

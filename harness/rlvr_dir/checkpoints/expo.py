@@ -1,6 +1,6 @@
-"""Weight extrapolation, a baseline of one model: theta_RL + gamma (theta_RL - theta_base), written as a checkpoint.
+"""Write a checkpoint with extrapolated weights, theta_RL + gamma (theta_RL - theta_base), as a one-model baseline.
 
-After ExPO (Zheng et al., arXiv 2404.16792), there with alpha for gamma. `rlvr-dir pair expo` calls it.
+It follows ExPO (Zheng et al., arXiv 2404.16792), which calls gamma alpha. `rlvr-dir pair expo` uses it.
 """
 
 import json
@@ -17,10 +17,10 @@ from rlvr_dir.errors import UserError, mention
 
 
 def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
-    """Write the extrapolated checkpoint, in float32: a small step would vanish in the rounding to a narrower type.
+    """Write the extrapolated checkpoint in float32, because rounding to a narrower type would remove a small step.
 
     Raises:
-        UserError: as `write_changed`.
+        UserError: As for `write_changed`.
     """
     write_changed(pair, lambda _, base, rl: rl + gamma * (rl - base), folder)
 
@@ -28,17 +28,18 @@ def write_expo(pair: Pair, gamma: float, folder: Path) -> None:
 def write_changed(
     pair: Pair, change: Callable[[str, Any, Any], Any], folder: Path, dtype: str | None = "float32"
 ) -> None:
-    """Write RL's files with other weights, a tensor at a time; an adapter is merged first, a quantised RL dequantised.
+    """Write RL's files with other weights, one tensor at a time. An adapter is merged first, and a quantised RL
+    dequantised.
 
     Args:
         pair: The two checkpoints.
-        change: Makes each tensor of its name and of base's and RL's, both float32.
-        folder: Receives the checkpoint.
+        change: Makes each tensor from its name and from base's and RL's, both float32.
+        folder: The folder for the checkpoint.
         dtype: The type of the new weights, by default float32; None keeps RL's types. Buffers stay RL's.
 
     Raises:
-        UserError: The two checkpoints do not have the same tensors, are not safetensors, or hold codes, NaN or
-            infinity. No checkpoint is written then.
+        UserError: The two checkpoints do not have the same tensors, are not safetensors, or contain quantisation codes,
+            NaN or infinity. No checkpoint is written then.
     """
     import torch
     from safetensors import safe_open
@@ -94,7 +95,7 @@ def _both(pair: Pair) -> tuple[dict[str, Stored], dict[str, Stored]]:
 
 
 def _files(name: str, revision: str | None, role: str) -> dict[str, Stored]:
-    """Return where each tensor of a checkpoint stands."""
+    """Return the file of each tensor of a checkpoint."""
     files = tensors_of(name, revision, fetch=True)
     if not files:
         raise UserError("has no model*.safetensors", argument=role, value=name, accepted="a whole checkpoint in them")

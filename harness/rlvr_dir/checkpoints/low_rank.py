@@ -1,7 +1,8 @@
-"""The largest directions of a weight's change: their energies, and base with these of RL's change alone.
+"""Compute the largest directions of a weight's change and their energies, and write base with only these of RL's
+change.
 
-A training's ΔW = W_RL − W_base of a matrix is a sum of as many directions as its rank. `rlvr-dir pair low-rank` writes
-base with the first few; `rlvr-dir audit` says how much of ΔW these are, and how much of RL's gain.
+The change of a matrix, ΔW = W_RL − W_base, is a sum of as many directions as its rank. `rlvr-dir pair low-rank` writes
+base with the first few. `rlvr-dir audit` measures how much of ΔW they are, and how much of RL's gain they keep.
 """
 
 from collections.abc import Sequence
@@ -20,8 +21,8 @@ def is_stack(shape: Sequence[int]) -> bool:
 def energies(delta: Any) -> Any:
     """Return the squared singular values of a matrix, the largest first: (rows, columns) -> (min(rows, columns),).
 
-    They are the eigenvalues of its smaller Gram matrix, in float64: a third of the time that singular values take, and
-    exact as far as float32 weights are.
+    They are the eigenvalues of its smaller Gram matrix, in float64. This takes a third of the time of singular values,
+    and is as exact as float32 weights.
     """
     import torch
 
@@ -29,11 +30,11 @@ def energies(delta: Any) -> Any:
 
 
 def low_rank(base: Any, rl: Any, rank: int, rescale: bool = False) -> Any:
-    """Return base with the best approximation of rank `rank` of its change to RL; of one shape, float32.
+    """Return base with the best approximation of rank `rank` of its change to RL; all have the same shape, float32.
 
     A stack of matrices, such as the experts of a layer, is approximated matrix by matrix. A vector has rank 1, so it is
-    RL's. With `rescale` the approximation is made as long as the whole change, by
-    Frobenius' norm, as arXiv 2510.00553 has it.
+    RL's. With `rescale` the approximation is rescaled to the Frobenius norm of the whole change, as in arXiv
+    2510.00553.
     """
     import torch
 
@@ -50,12 +51,12 @@ def low_rank(base: Any, rl: Any, rank: int, rescale: bool = False) -> Any:
 
 
 def write_low_rank(pair: Pair, rank: int, folder: Path, *, rescale: bool = False) -> None:
-    """Write base with a part of this rank of each matrix's change, embeddings and head among them, in float32.
+    """Write base with the part of this rank of each matrix's change, including embeddings and output layer, in float32.
 
     Vectors are RL's. In a narrower type the change would be rounded, and then have full rank.
 
     Raises:
-        UserError: as `write_changed`.
+        UserError: As for `write_changed`.
     """
     write_changed(pair, lambda _, base, rl: low_rank(base, rl, rank=rank, rescale=rescale), folder)
 

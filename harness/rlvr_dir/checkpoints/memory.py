@@ -1,9 +1,9 @@
-"""Does it fit this machine? What models need in memory, worked out from their configurations before anything is loaded.
+"""Compute how much memory models need, from their configurations, before anything is loaded.
 
-`ModelShape` is what decoding and training know of a model's size. vLLM measures for itself what a GPU has room
-for; `vllm_bytes` is what it cannot do without. The reference engine has no paged cache: every row of a batch may
-grow to its longest, and all models keep the keys and values of all of it. On a GPU what does not fit ends a run of
-hours, so it is refused, or decoded fewer rows at a time; which rows share a batch changes no token.
+`ModelShape` is a model's size for decoding and training. vLLM itself measures what fits on a GPU; `vllm_bytes` is the
+least that it needs. The reference engine has no paged cache: every row of a batch may grow to its longest, and all
+models keep the keys and values of all of it. On a GPU, running out of memory would end a long run, so this is an error,
+or fewer rows are decoded at a time. Which rows share a batch changes no token.
 """
 
 import warnings
@@ -20,25 +20,23 @@ from rlvr_dir.checkpoints.beside_vllm import beside_vllm
 from rlvr_dir.errors import UserError
 
 GIB = 2**30
-LIMITED = {"cuda"}  # kinds of device whose memory cannot be lent from anywhere: refused there, elsewhere a warning
-DECISION = 64  # bytes a logit that a decision takes at its peak, both models' float32 logits among them
-VLLM_OWN = 2 * GIB  # CUDA graphs, and the activations of a step of some thousand tokens
-_USABLE = 0.92  # of what is free: the rest is the allocator's waste and the kernels' own
+LIMITED = {"cuda"}  # kinds of device whose memory cannot be extended: an error there, a warning elsewhere
+DECISION = 64  # bytes per logit at the peak of a decision, including both models' float32 logits
+VLLM_OWN = 2 * GIB  # CUDA graphs, and the activations of a step of a few thousand tokens
+_USABLE = 0.92  # of the free memory; the rest is for the allocator and the kernels
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Hold what a model's memory depends on."""
+    """Describe what a model's memory depends on."""
 
-    tensors: Mapping[str, tuple[int, ...]] = field(repr=False)  # each parameter's shape; tied ones stand here once
-    names: frozenset[str] = field(
-        repr=False
-    )  # of all that a file of its weights may hold: buffers too, tied ones twice
-    passed_over: tuple[str, ...]  # patterns of what else its files may hold, as transformers knows it
+    tensors: Mapping[str, tuple[int, ...]] = field(repr=False)  # each parameter's shape; tied ones once
+    names: frozenset[str] = field(repr=False)  # names in its weight files: buffers too, tied ones twice
+    passed_over: tuple[str, ...]  # patterns of other allowed names, as in transformers
     dtype: str
     layers: int
-    heads: int  # of a layer's attention
-    kv_heads: int  # of its keys and values
+    heads: int  # attention heads of a layer
+    kv_heads: int  # key-value heads of a layer
     head_dim: int
     hidden: int
     intermediate: int
@@ -47,7 +45,7 @@ class ModelShape:
 
     @classmethod
     def of(cls, config: Any, trust_remote_code: bool = False) -> "ModelShape":
-        """Read it from a transformers configuration, of a model that is built without memory."""
+        """Compute it from a transformers configuration, with a model that is built without memory."""
         from transformers import AutoModelForCausalLM
 
         with torch.device("meta"), beside_vllm(config):
@@ -76,17 +74,17 @@ class ModelShape:
 
     @property
     def kv(self) -> int:
-        """Count the numbers that a token leaves in the cache: keys and values of all layers."""
+        """Count the numbers per token in the cache: keys and values of all layers."""
         return 2 * self.layers * self.kv_heads * self.head_dim
 
     @property
     def layer_activations(self) -> int:
-        """Count the numbers that a layer keeps of a token for the gradients."""
+        """Count the numbers per token that a layer stores for the gradients."""
         return 10 * self.hidden + 4 * self.intermediate
 
 
 def dtype_of(config: Any) -> str:
-    """Return the type of a checkpoint's weights, as its configuration says."""
+    """Return the type of a checkpoint's weights in its configuration."""
     return str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
 
 
@@ -101,29 +99,30 @@ def width_of(dtype: str) -> int:
 
 
 def gib(size: float) -> str:
-    """Write bytes as GiB, without the unit."""
+    """Return bytes as GiB, without the unit."""
     return f"{max(size, 0) / GIB:.3g}"
 
 
 def _size(parameters: int) -> str:
-    """Write a number of parameters as `7.6 billion` or `135 million`."""
+    """Return a number of parameters as `7.6 billion` or `135 million`."""
     return f"{parameters / 1e9:.2g} billion" if parameters >= 1e9 else f"{parameters / 1e6:.3g} million"
 
 
 def vllm_bytes(shape: ModelShape, width: int, tokens: int) -> int:
-    """Return the bytes of the weights and of the cache of one whole response of so many tokens, its prompt included.
+    """Return the bytes of the weights and of the cache of one whole response with this many tokens, including its
+    prompt.
 
-    vLLM refuses to start where a response of the longest length has no room. `width` is bytes a number.
+    vLLM does not start without room for a response of the longest length. `width` is the bytes per number.
     """
     return width * (shape.parameters + shape.kv * tokens)
 
 
 def batch_bytes(shapes: Sequence[ModelShape], rows: int, prompt: int, new: int, width: int) -> int:
-    """Estimate the most that a batch takes beside the weights, if every row becomes `prompt` + `new` tokens long.
+    """Estimate the most memory that a batch needs besides the weights, if every row has `prompt` + `new` tokens.
 
-    Caches with their room to grow, one layer's keys and values copied for each head that shares them, the prompts'
-    activations and mask, and the decision. `shapes` has one for each model: all caches are kept, and of what one model
-    needs while it reads, the larger counts. `width` is bytes a number.
+    It consists of the caches with space to grow, one layer's keys and values copied for each head that shares them, the
+    prompts' activations and mask, and the decision. `shapes` has one entry per model: all caches are kept at once, but
+    only the larger model's temporary memory counts. `width` is the bytes per number.
     """
     length = prompt + new
     room = length + max(32, length // 8)  # of a cache that grows
@@ -136,7 +135,7 @@ def batch_bytes(shapes: Sequence[ModelShape], rows: int, prompt: int, new: int, 
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Return the memory that a device has left, with what torch keeps there for later; None where nobody says."""
+    """Return the memory that a device has left, including what torch keeps for reuse; None if unknown."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -145,7 +144,7 @@ def free_bytes(device: torch.device) -> int | None:
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return None
-    group = Path("/sys/fs/cgroup")  # a container's share
+    group = Path("/sys/fs/cgroup")  # a container's limit
     try:
         limit, used = ((group / f"memory.{name}").read_text().strip() for name in ("max", "current"))
         return min(free, int(limit) - int(used)) if limit != "max" else free
@@ -154,10 +153,10 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def check_weights(shapes: Sequence[ModelShape], dtype: str, device: torch.device) -> None:
-    """Check that the reference engine's models fit into what the device has left.
+    """Check that the reference engine's models fit into the device's free memory.
 
     Raises:
-        UserError: they do not, on a GPU. Elsewhere that is a warning.
+        UserError: They do not, on a GPU. Elsewhere that is a warning.
     """
     free, needed = free_bytes(device), sum(shape.parameters for shape in shapes) * width_of(dtype)
     if free is None or needed <= _USABLE * free:
@@ -178,10 +177,10 @@ def check_weights(shapes: Sequence[ModelShape], dtype: str, device: torch.device
 def check_rows(
     shapes: Sequence[ModelShape], prompt: int, new: int, dtype: str, device: torch.device, wanted: int
 ) -> int:
-    """Return how many rows to decode at once, at most `wanted`; the weights are loaded. Fewer come with a warning.
+    """Return how many rows to decode at once, at most `wanted`, after loading the weights. Warn if there are fewer.
 
     Raises:
-        UserError: not even one row fits, on a GPU.
+        UserError: Not even one row fits, on a GPU.
     """
     free = free_bytes(device)
     if free is None:

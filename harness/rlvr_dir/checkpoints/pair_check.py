@@ -1,10 +1,9 @@
 """Check whether a pair can be decoded, and describe both checkpoints and the weights that differ.
 
-    found = examine(Pair(base="Qwen/Qwen2.5-7B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-7B"))
-    print(found.verdict, found.why, found.warned)
+    examined = examine(Pair(base="Qwen/Qwen2.5-7B", rl="Open-Reasoner-Zero/Open-Reasoner-Zero-7B"))
+    print(examined.verdict, examined.why, examined.warned)
 
-What is checked is `rlvr_dir.checkpoints.compat.check_pair`, with which every engine begins, so that the two cannot
-disagree.
+It uses `rlvr_dir.checkpoints.compat.check_pair`, with which every engine begins, so that the two agree.
 """
 
 import warnings
@@ -22,7 +21,7 @@ from rlvr_dir.config.zoo import ZooPair
 from rlvr_dir.errors import UserError, plain
 from rlvr_dir.markdown import markdown_table
 
-Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are not here and the hub cannot be asked
+Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are not here and the hub is unreachable
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Examined:
     why: str | None = None  # why it does not run, or cannot be checked
     warned: tuple[str, ...] = ()
     context: tuple[int, int] | None = None
-    dtype: str | None = None  # in which it is decoded
+    dtype: str | None = None  # the type in which it is decoded
     listed: ZooPair | None = None
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     weights: ChangedWeights | None = None
@@ -85,7 +84,7 @@ class Examined:
 
 def _side_by_side(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return one line for each property, with a column for each role; what equals base's is `the same`."""
-    roles, names = list(facts), list(dict.fromkeys(name for each in facts.values() for name in each))
+    roles, names = list(facts), list(dict.fromkeys(name for properties in facts.values() for name in properties))
     rows = [["", *roles]]
     for name in names:
         values = [facts[role].get(name, "") for role in roles]
@@ -152,10 +151,10 @@ def _checked(pair: Pair, engine: EngineSpec) -> tuple[Verdict, str | None, Any]:
 
 
 def _try_a_prompt(checked: Any, engine: EngineSpec) -> None:
-    """Write a problem as a prompt, as every evaluation does before its first token.
+    """Write a problem as a prompt, like every evaluation before its first token.
 
     Raises:
-        UserError: the chat template refuses it, or the context has no room behind it.
+        UserError: The chat template rejects it, or the context has no room after it.
     """
     from rlvr_dir.checkpoints.chat_template import chat_prompt, encode_prompt
 
@@ -179,7 +178,7 @@ def _place(place: str, revision: str | None) -> str:
 
 
 def zoo_table(pairs: Sequence[tuple[str, ZooPair]]) -> str:
-    """Return the zoo as a table, a pair a row; a question mark is behind what nobody has verified."""
+    """Return the zoo as a table, one pair per row. A question mark follows facts that are not verified."""
     rows = []
     for name, pair in pairs:
 
@@ -203,7 +202,7 @@ def zoo_table(pairs: Sequence[tuple[str, ZooPair]]) -> str:
 
 
 def _both(values: "tuple[Any, Any] | None") -> str | None:
-    """Write a fact of two models: once where both have the same."""
+    """Return a fact of two models; once if both have the same."""
     if values is None:
         return None
     texts = ["–" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in values]

@@ -1,10 +1,10 @@
-"""Float32 that is float32: the shortcuts that a GPU takes with it are switched off."""
+"""Compute in full float32: switch off the reduced precision that GPUs use for it by default."""
 
 import os
 
-# A GPU rounds the factors of a float32 product to TensorFloat-32 (10 bits of mantissa) where it is let: Triton's `dot`
-# in vLLM's attention by default, cuBLAS and cuDNN where anybody has asked for it. The processes of an engine inherit
-# these. (TRITON_F32_DEFAULT is read when a kernel is compiled, NVIDIA_TF32_OVERRIDE when CUDA starts.)
+# A GPU may round the factors of a float32 product to TensorFloat-32 (10 bits of mantissa): Triton's `dot` in vLLM's
+# attention by default, cuBLAS and cuDNN if requested. An engine's processes inherit these variables.
+# (TRITON_F32_DEFAULT is read when a kernel is compiled, NVIDIA_TF32_OVERRIDE when CUDA starts.)
 IEEE_FLOAT32 = {
     "TRITON_F32_DEFAULT": "ieee",
     "NVIDIA_TF32_OVERRIDE": "0",
@@ -13,10 +13,10 @@ IEEE_FLOAT32 = {
 
 
 def exact_float32() -> None:
-    """Have this process, and those it starts from now on, multiply float32 numbers as float32.
+    """Make this process, and those it starts from now on, multiply float32 numbers in full precision.
 
-    Both engines call it before they load a pair in float32: their tokens are compared with each other. A variable that
-    the user has set is left as it is.
+    Both engines call it before they load a pair in float32, because their tokens are compared. A variable that the user
+    has set is not changed.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""What a pair's checkpoints are: their configurations and tokenizers, read before any weights."""
+"""Read a pair's configurations and tokenizers, before any weights."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError
 from rlvr_dir.hub import SECONDS
 
-# Files with a tokenizer's vocabulary, as libraries name them.
+# Files with a tokenizer's vocabulary, by their names in libraries.
 _VOCABULARIES = ("tokenizer.json", "*.model", "vocab.json", "vocab.txt", "tekken.json", "*.tiktoken")
-# What an error of the hub's library means, by the name of its class or of one above it; the last ones tell nothing.
+# The meaning of the hub library's errors, by the name of a class or its base. The last ones leave it open.
 _NOT_ON_HUB = {
     "HFValidationError": "a model on the Hugging Face Hub cannot have this name",
     "RevisionNotFoundError": "the model on the Hugging Face Hub has no revision {revision!r}",
@@ -33,12 +33,12 @@ _SMALL_BYTES = 2 * 2**30
 
 
 class UnreachableError(UserError):
-    """A checkpoint is not on this machine, and the hub could not be asked for it: nothing is known of it."""
+    """Report that a checkpoint is not on this machine and the hub is unreachable, so nothing is known of it."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Hold what there is of one model beside its weights; of an adapter what it has of its own, and base's."""
+    """Store what a model has besides its weights. An adapter has its own values, and base's for the rest."""
 
     config: Any
     tokenizer: Any
@@ -52,14 +52,14 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of a pair, by role, and what an engine needs to know of them together."""
+    """Hold the checkpoints of a pair, by role, and what an engine needs to know of them together."""
 
     pair: Pair
     models: dict[str, Checkpoint]
-    adapter_of: str | None  # where RL is a LoRA adapter: what its training called its base, perhaps nothing
+    adapter_of: str | None  # for a LoRA adapter: the name of its base in training, possibly empty
     context: Context
-    without_weights: tuple[str, ...] = ()  # roles whose directory has none yet, where that was allowed
-    quantised: str | None = None  # how RL's weights are, if they are
+    without_weights: tuple[str, ...] = ()  # roles whose directory has no weights yet, if allowed
+    quantised: str | None = None  # how RL's weights are quantised, if they are
 
     @property
     def rewritten(self) -> bool:
@@ -68,57 +68,58 @@ class Checkpoints:
 
     @property
     def tokenizer(self) -> Any:
-        """RL's tokenizer, which all models share."""
+        """Return RL's tokenizer, which all models share."""
         return self.models["rl"].tokenizer
 
     @cached_property
     def configs(self) -> dict[str, Any]:
-        """Map each role to its configuration."""
+        """Return the configurations by role."""
         return {role: model.config for role, model in self.models.items()}
 
     @cached_property
     def shapes(self) -> dict[str, ModelShape]:
-        """Map each role to its sizes. A model that transformers cannot build has none: vLLM may know it."""
+        """Return the sizes by role. A model that transformers cannot build is left out; vLLM may know it."""
         shapes = {}
         for role, config in self.configs.items():
-            with suppress(Exception):  # of many kinds, by whatever builds it; the engine says what it cannot load
+            with suppress(Exception):  # of many types; the engine reports what it cannot load
                 shapes[role] = ModelShape.of(config, self.pair.trust_remote_code)
         return shapes
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        """Return what ends a response: the union over all models."""
+        """Return the tokens that end a response: those of all models together."""
         return frozenset().union(*(model.eos for model in self.models.values()))
 
     @property
     def dtype(self) -> str:
-        """ "auto" resolved: the narrowest of the checkpoints' own types."""
+        """Return the decoding type for "auto": the narrowest of the checkpoints' own types."""
         return narrowest(map(dtype_of, self.configs.values()))
 
     @cached_property
     def vocab_size(self) -> int:
-        """Real tokens of RL; the models' logits may be padded beyond."""
+        """Return the number of RL's real tokens; the logits may have padding after them."""
         return max(self.models["rl"].vocabulary.values()) + 1
 
     @cached_property
     def shared(self) -> int:
-        """Count those that base knows too: `vocab_size`, unless RL has tokens of its own after them."""
+        """Return how many of them base knows too: `vocab_size`, unless RL has additional tokens."""
         base = self.difference("base")
         return base.shared if any(token in self.models["rl"].vocabulary for token in base.added) else self.vocab_size
 
     @property
     def stand_in(self) -> int:
-        """The token that base reads in place of one it does not know: one that ends a text."""
+        """Return the token that base reads instead of one it does not know: one that ends a text."""
         return min(token for token in self.eos_token_ids if token < self.shared)
 
     @property
     def small(self) -> bool:
-        """Return whether all models are local and at most 2 GiB together: cheap to load once more, no bar needed."""
+        """Return whether all models are local and at most 2 GiB together, so that loading them is fast and needs no
+        bar."""
         places = [place for place, _ in self.pair.models.values()] + [self.pair.base] * (self.adapter_of is not None)
         return sum(map(_weight_bytes, places)) <= _SMALL_BYTES
 
     def folders(self, spec: EngineSpec) -> dict[str, Path]:
-        """Map each role to the directory that its weights are loaded from; without those of the hub, or made up."""
+        """Return the directory of each model's weights, by role; without those on the hub, or written temporarily."""
         if "load_format" in spec.vllm_args:
             return {}
         adapted = {"rl"} if self.rewritten else set()
@@ -126,7 +127,7 @@ class Checkpoints:
         return {role: place for role, place in places.items() if place.is_dir() and role not in adapted}
 
     def difference(self, role: str) -> "Difference":
-        """Return in what a model's vocabulary and RL's differ."""
+        """Return the differences between a model's vocabulary and RL's."""
         own, rl = self.models[role].vocabulary, self.models["rl"].vocabulary
         both, ids = own.keys() & rl.keys(), {**own, **rl}
         lost = sorted(own.keys() ^ rl.keys())
@@ -137,20 +138,21 @@ class Checkpoints:
 
 
 class Difference(NamedTuple):
-    """In what two vocabularies differ."""
+    """List the differences between two vocabularies."""
 
-    lost: list[str]  # tokens that one alone has
-    added: list[str]  # these, where one alone has any, after all that both have
-    moved: list[str]  # tokens that have two ids, with them
-    shared: int  # ids up to the last token that both have
+    lost: list[str]  # tokens that only one has
+    added: list[str]  # these, if only one has any, and all of them are after the common ones
+    moved: list[str]  # tokens with different ids, and the ids
+    shared: int  # ids up to the last common token
 
 
 def check_place(role: str, name: str, revision: str | None) -> None:
-    """Refuse at once what is no checkpoint's directory and not on the hub, which transformers asks again and again.
+    """Reject a name that is neither a checkpoint's directory nor on the hub, at once; transformers would retry many
+    times.
 
     Raises:
-        UserError: there is nothing of that name, or it is a file, or a directory without a configuration.
-        UnreachableError: it is not here, and the hub cannot be asked.
+        UserError: It does not exist, or is a file, or a directory without a configuration.
+        UnreachableError: It is not here, and the hub is unreachable.
     """
     accepted = "a checkpoint's directory, or a hub id"
     place = Path(name).expanduser()
@@ -168,7 +170,7 @@ def check_place(role: str, name: str, revision: str | None) -> None:
     elif name.startswith((".", "/", "~")) or name.count("/") > 1 or ("/" in name and place.parent.is_dir()):
         raise UserError("does not exist", argument=role, value=name, accepted=accepted)
     elif why := _not_on_hub(name, revision):
-        if why in _UNREACHABLE and "/" not in name:  # such ids are few, and only the hub knows them
+        if why in _UNREACHABLE and "/" not in name:  # such ids are rare, and only the hub knows them
             raise UserError(
                 f"does not exist: there is no folder {name} here",
                 argument=role,
@@ -180,7 +182,7 @@ def check_place(role: str, name: str, revision: str | None) -> None:
 
 
 def _not_on_hub(name: str, revision: str | None) -> str | None:
-    """Describe why the hub, or its cache, does not give a model; None where it may. It is asked once."""
+    """Explain why the hub, or its cache, does not have a model; None if it may. The hub is queried once."""
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.constants import HF_HUB_CACHE
 
@@ -189,15 +191,14 @@ def _not_on_hub(name: str, revision: str | None) -> str | None:
             if isinstance(try_to_load_from_cache(name, config, cache_dir=HF_HUB_CACHE, revision=revision), str):
                 return None
         HfApi().model_info(name, revision=revision, timeout=SECONDS)
-    except Exception as error:  # also of the library that is spoken through, which is another one in each version
+    except Exception as error:  # also of the HTTP library, which differs between versions
         kinds = [kind.__name__ for kind in type(error).__mro__]
         return next((why.format(revision=revision) for kind, why in _NOT_ON_HUB.items() if kind in kinds), None)
     return None
 
 
 def read_checkpoint(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoint:
-    """Read a checkpoint's configuration, tokenizer and end-of-text ids; an adapter takes what it does not have
-    from `base`."""
+    """Read a checkpoint's configuration, tokenizer and end-of-text ids. An adapter takes missing parts from `base`."""
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
     name, revision = pair.models[role]
@@ -222,7 +223,7 @@ def read_checkpoint(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoin
         if base:
             kwargs["config"] = config
         tokenizer = AutoTokenizer.from_pretrained(name, **kwargs) if own or base is None else base.tokenizer
-    except Exception as error:  # transformers and tokenizers raise many kinds, down to bare Exception
+    except Exception as error:  # transformers and tokenizers raise many types, down to bare Exception
         code = "trust_remote_code" in str(error)
         reason = "it contains its own code" if code else (str(error).strip() or type(error).__name__).splitlines()[0]
         accepted = "trust_remote_code=True, if you have read the code and trust it" if code else ""
@@ -230,9 +231,9 @@ def read_checkpoint(pair: Pair, role: str, base: Checkpoint | None) -> Checkpoin
         raise UserError(problem, argument=role, value=name, accepted=accepted) from None
     try:
         generation = GenerationConfig.from_pretrained(name, revision=revision)
-    except OSError:  # a checkpoint need not have generation settings
+    except OSError:  # a checkpoint may have no generation settings
         generation = None
-    for key in KEYS if role == "rl" else ():  # RL is dequantised before it is loaded, and others are refused
+    for key in KEYS if role == "rl" else ():  # RL is dequantised before it is loaded; for other roles this is an error
         if hasattr(config, key):
             delattr(config, key)
     ends: set[int] = set()
@@ -252,7 +253,7 @@ def _of_gguf(name: str, file: Path, base: Checkpoint) -> Checkpoint:
         from gguf import GGUFReader  # pyright: ignore[reportMissingImports]
 
         own = {token: i for i, token in enumerate(GGUFReader(file).fields["tokenizer.ggml.tokens"].contents())}
-    except Exception as error:  # of many kinds, by what reads the file
+    except Exception as error:  # of many types, depending on the library that reads the file
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(
             f": {file.name} cannot be read as GGUF: {reason}",
@@ -272,13 +273,13 @@ def _of_gguf(name: str, file: Path, base: Checkpoint) -> Checkpoint:
 
 
 def template_digest(tokenizer: Any) -> str | None:
-    """Return the first 16 hexadecimal digits of the SHA-256 of the chat template; None where there is none."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of the chat template; None if there is none."""
     template = tokenizer.chat_template
     return digest(str(template)) if template else None
 
 
 def ties_head(config: Any) -> bool:
-    """Return whether a configuration says that the output layer is the input embeddings."""
+    """Return whether a configuration ties the output layer to the input embeddings."""
     return bool(getattr(config, "tie_word_embeddings", False))
 
 

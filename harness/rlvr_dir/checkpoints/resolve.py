@@ -5,10 +5,11 @@ from rlvr_dir.tiny import checkpoint, tiny_pair
 
 
 def resolve(pair: Pair | str) -> Pair:
-    """Return the places of a pair's checkpoints. It, or one of its models, may be named `tiny` or `tiny@STEP`.
+    """Return a pair with the places of its checkpoints. The pair, or one of its models, may be named `tiny` or
+    `tiny@STEP`.
 
     Raises:
-        UserError: this installation came without the tiny weights.
+        UserError: This installation has no tiny weights.
     """
     if pair == TINY:
         return tiny_pair()

@@ -1,10 +1,10 @@
-"""RL as a whole checkpoint in a common type, where it is stored as an adapter of base or quantised.
+"""Write RL as a whole checkpoint in a common type, if it is stored as an adapter of base or quantised.
 
     with whole(pair) as plain:
         ...  # plain.rl is a temporary folder of float32 weights, or RL's own place if these are plain already
 
-PEFT merges adapters; transformers and compressed-tensors dequantise. Only weights are dequantised: activations, which a
-server of such a checkpoint may quantise too, are computed in the type in which a pair is decoded.
+PEFT merges adapters; transformers and compressed-tensors dequantise. Only weights are dequantised. Activations, which a
+server may quantise too, are computed in the decoding type.
 """
 
 import json
@@ -22,8 +22,8 @@ from rlvr_dir.config import Pair
 from rlvr_dir.errors import UserError, mention
 
 GGUF = "gguf"
-READ = ("compressed-tensors", GGUF)  # what is dequantised here; as base, nothing is
-KEYS = ("quantization_config", "compression_config")  # where a config.json says how weights are quantised
+READ = ("compressed-tensors", GGUF)  # what can be dequantised here, as RL only
+KEYS = ("quantization_config", "compression_config")  # keys of config.json that describe the quantisation
 READ_WORDS = "a checkpoint in bfloat16, float16 or float32; or, as rl, int8 or fp8 of compressed-tensors, or GGUF"
 
 
@@ -34,7 +34,7 @@ def quantised_as(name: str, revision: str | None = None) -> str | None:
     place = file_of(name, "config.json", revision)
     try:
         config = dict(json.loads(Path(place).read_text())) if place else {}
-    except (OSError, ValueError, TypeError):  # what reads the configuration says so
+    except (OSError, ValueError, TypeError):  # reading the configuration reports it
         return None
     key = next((key for key in KEYS if config.get(key)), None)
     return None if key is None else str(dict(config[key]).get("quant_method", key))
@@ -63,11 +63,12 @@ def refuse_quantised(pair: Pair, role: str) -> None:
 
 @contextmanager
 def whole(pair: Pair, dtype: str = "float32") -> Iterator[Pair]:
-    """Give the pair with RL as a whole checkpoint of this type: in a temporary folder if it is an adapter or quantised.
+    """Yield the pair with RL as a whole checkpoint of this type, in a temporary folder if it is an adapter or
+    quantised.
 
     Raises:
-        UserError: A model is quantised in a way that is not read, RL cannot be merged or dequantised, or a library that
-            does so is not installed.
+        UserError: A model is quantised in a way that is not supported, RL cannot be merged or dequantised, or a library
+            for it is not installed.
     """
     import torch
     from transformers import AutoTokenizer
@@ -84,7 +85,7 @@ def whole(pair: Pair, dtype: str = "float32") -> Iterator[Pair]:
             model.save_pretrained(folder)
         except (torch.OutOfMemoryError, UserError):
             raise
-        except Exception as error:  # of many kinds, by what reads the files
+        except Exception as error:  # of many types, depending on the library that reads the files
             reason = " ".join((str(error).strip() or type(error).__name__).split())[:300]
             base = f"an adapter that PEFT does not merge into {mention('base', pair.base)}"
             raise UserError(
@@ -100,7 +101,7 @@ def whole(pair: Pair, dtype: str = "float32") -> Iterator[Pair]:
 
 
 def dequantised(pair: Pair, dtype: Any) -> Any:
-    """Return RL, quantised, as a model with weights of this type of torch's.
+    """Return a quantised RL as a model with weights of this torch dtype.
 
     Raises:
         Exception: It cannot be read.
@@ -111,7 +112,7 @@ def dequantised(pair: Pair, dtype: Any) -> Any:
     file, (place, revision) = gguf_file(pair.rl), pair.models["rl"]
     if file is None:
         source = {"revision": revision, "quantization_config": CompressedTensorsConfig(dequantize=True)}
-    else:  # its configuration is base's: llama.cpp keeps less than transformers needs
+    else:  # its configuration is base's, because llama.cpp stores less than transformers needs
         source, (place, revision) = {"gguf_file": file.name}, pair.models["base"]
     kwargs = {"trust_remote_code": pair.trust_remote_code}
     config = AutoConfig.from_pretrained(place, revision=revision, **kwargs)

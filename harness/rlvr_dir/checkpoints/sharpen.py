@@ -1,6 +1,6 @@
-"""A sharpened copy of a model: its logits divided by a temperature, as a checkpoint. It gains without any training.
+"""Write a sharpened copy of a model, its logits divided by a temperature. It gains accuracy without any training.
 
-Only the final norm changes, and with it all logits. `rlvr-dir pair sharpen` calls it.
+Only the final norm changes, and with it all logits. `rlvr-dir pair sharpen` uses it.
 """
 
 import json
@@ -12,7 +12,7 @@ from rlvr_dir.checkpoints.weights import tensors_of
 from rlvr_dir.config import Pair
 from rlvr_dir.errors import UserError
 
-# The names of final norms in the architectures that transformers has, and of the vectors that are added after them.
+# The names of final norms in the architectures of transformers, and of the vectors that are added after them.
 NORMS = ("model.norm.weight", "final_layernorm.weight", "final_layer_norm.weight", "ln_f.weight")
 ADDED = ("final_layernorm.bias", "final_layer_norm.bias", "ln_f.bias", "lm_head.bias", "embed_out.bias")
 ONE_MORE = ("gemma", "gemma2", "gemma3", "gemma3_text")  # architectures whose norms multiply with 1 + weight
@@ -22,7 +22,7 @@ def write_sharpened(base: str, temperature: float, folder: Path, revision: str |
     """Write a checkpoint whose logits are those of `base` divided by `temperature`, in base's types.
 
     Raises:
-        UserError: base has no final norm that is known, or caps its logits; or as `write_changed`.
+        UserError: base has no known final norm, or caps its logits; or as for `write_changed`.
     """
     files = tensors_of(base, revision, fetch=True)
     names = [name for name in files if name.endswith(NORMS)]

@@ -1,4 +1,4 @@
-"""A checkpoint's weights without loading them: whether they are there, which tensors, and a few of their numbers."""
+"""Inspect a checkpoint's weights without loading them: whether they are complete, their tensors, and a few numbers."""
 
 import json
 import re
@@ -15,7 +15,7 @@ PICKLE = (
     "its weights are a pickle that contains more than tensors and could run code, so it is not loaded. If you trust "
     "the file, convert it to safetensors"
 )
-PREFIXES = {  # of names, by what leaves them
+PREFIXES = {  # prefixes of names, by the library that leaves them
     "_orig_mod.": "torch.compile", "module.": "DistributedDataParallel", "base_model.model.": "PEFT",
 }  # fmt: skip
 FLOATS = {
@@ -24,10 +24,10 @@ FLOATS = {
     "F32": "float32",
     "F64": "float64",
 }  # as safetensors and torch name them
-BUFFERS = ("BOOL", "I64")  # types of masks and positions, which are no weights
+BUFFERS = ("BOOL", "I64")  # types of masks and positions, which are not weights
 _PASSED_OVER = (r"rotary_emb\.inv_freq$", r"\.attn\.(masked_)?bias$")  # buffers of older versions of transformers
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # in a weight's name
-CORNER = (4, 64)  # of a matrix, the rows and columns that stand for it; of a vector, the last many
+CORNER = (4, 64)  # the rows and columns that represent a matrix; for a vector, the last many numbers
 
 
 class Stored(NamedTuple):
@@ -39,15 +39,15 @@ class Stored(NamedTuple):
 
 
 def tensors_of(name: str, revision: str | None = None, *, fetch: bool = False) -> dict[str, Stored]:
-    """Return where each tensor of a checkpoint stands, in safetensors files; empty where there are none.
+    """Return where each tensor of a checkpoint is stored, in safetensors files; empty if there are none.
 
     Args:
-        name: a directory, or a hub id, which is looked for in this machine's cache.
-        revision: of a hub id.
-        fetch: downloads what the cache does not have of a hub id.
+        name: A directory, or a hub id, which is looked up in this machine's cache.
+        revision: That of a hub id.
+        fetch: Whether to download what the cache does not have of a hub id.
 
     Raises:
-        UserError: what `stored_tensors` refuses.
+        UserError: As for `stored_tensors`.
     """
     folder = Path(name).expanduser()
     if not folder.is_dir():
@@ -67,24 +67,23 @@ def tensors_of(name: str, revision: str | None = None, *, fetch: bool = False) -
 
 
 def has_weights(folder: Path) -> bool:
-    """Return whether a directory holds files of weights, whole or not."""
+    """Return whether a directory contains weight files, complete or not."""
     return any(file.suffix in (".safetensors", ".bin", ".pt") for file in folder.iterdir())
 
 
 def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
-    """Return which file of a directory each tensor comes from, and its shape, from the files' headers: no number
-    is read.
+    """Return the file and shape of each tensor in a directory, from the files' headers, without reading numbers.
 
-    All that loads, checks or compares a checkpoint goes by it. A pickle says nothing of its tensors; nothing in it is
-    run.
+    Everything that loads, checks or compares a checkpoint uses this. A pickle does not list its tensors, and no code in
+    it is run.
 
     Args:
-        where: what a sentence begins with, `rl='runs/rl'`.
-        folder: of a checkpoint.
+        where: What messages begin with, such as `rl='runs/rl'`.
+        folder: The checkpoint's folder.
 
     Raises:
-        UserError: no weights, or two sets of them, a file that is not whole or holds more than tensors, an index that
-            names what is not there, or a tensor that stands in two files or elsewhere than the index says.
+        UserError: There are no weights or two sets of them, a file is incomplete or contains more than tensors, the
+            index names something that does not exist, or a tensor is in two files or not where the index says.
     """
     from safetensors import SafetensorError, safe_open
     from torch.serialization import get_unsafe_globals_in_checkpoint
@@ -113,7 +112,7 @@ def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
             raise UserError(f"{where}: {reason}", accepted=whole)
         if path.suffix != ".safetensors":
             more: list[str] = []
-            with suppress(OSError, RuntimeError, ValueError):  # cut short, or of an old format: the engine says what
+            with suppress(OSError, RuntimeError, ValueError):  # truncated, or of an old format; the engine reports it
                 more = get_unsafe_globals_in_checkpoint(path)
             if more:
                 raise UserError(f"{where} ({path.name}): {PICKLE}")
@@ -143,14 +142,14 @@ def stored_tensors(where: str, folder: Path) -> dict[str, Stored]:
 
 
 def refuse_codes(where: str, stored: Mapping[str, Stored]) -> None:
-    """Refuse a checkpoint whose files hold codes of a quantisation in place of weights.
+    """Reject a checkpoint whose files contain quantisation codes instead of weights.
 
     Args:
         where: What the message begins with, such as `rl='runs/rl'`.
         stored: The checkpoint's tensors.
 
     Raises:
-        UserError: A tensor is of another type than floating point, and is no buffer.
+        UserError: A tensor does not have a floating-point type, and is not a buffer.
     """
     for name, tensor in stored.items():
         if tensor.dtype not in (*FLOATS, *BUFFERS):
@@ -162,21 +161,22 @@ def refuse_codes(where: str, stored: Mapping[str, Stored]) -> None:
 
 
 def refuse_infinite(role: str, name: str, tensor: Any) -> None:
-    """Refuse a tensor that holds NaN or infinity.
+    """Reject a tensor that contains NaN or infinity.
 
     Raises:
         UserError: It does; the message names the tensor.
     """
     if not bool(tensor.isfinite().all()):
         raise UserError(
-            f"The files of {role} hold NaN or infinity in {name}",
+            f"The files of {role} contain NaN or infinity in {name}",
             argument=role,
             accepted="a checkpoint whose weights are finite",
         )
 
 
 def left_prefix(names: Iterable[str]) -> str | None:
-    """Describe in a few words what a library left in the names of weights, which then fit no model; None if nothing."""
+    """Describe a prefix that a library left in the names of weights, so that they fit no model; None if there is
+    none."""
     names = list(names)
     for prefix, library in PREFIXES.items():
         if names and all(name.startswith(prefix) for name in names):
@@ -196,39 +196,40 @@ def same_numbers(first: Mapping[str, Stored], second: Mapping[str, Stored]) -> b
     if not first or first.keys() != second.keys():
         return False
     pairs = zip(corners(first, first), corners(second, first), strict=True)
-    if not all(_same(one, other) for (_, one), (_, other) in pairs):
+    if not all(_same(corner, other) for (_, corner), (_, other) in pairs):
         return False
     for name, stored in first.items():
-        with safe_open(stored.file, "pt") as ours, safe_open(second[name].file, "pt") as theirs:
-            if not _same(ours.get_tensor(name), theirs.get_tensor(name)):
+        with safe_open(stored.file, "pt") as first_file, safe_open(second[name].file, "pt") as second_file:
+            if not _same(first_file.get_tensor(name), second_file.get_tensor(name)):
                 return False
     return True
 
 
 def rl_is_base(base: str, rl: str | Path) -> bool:
-    """Return whether two local checkpoints, whole and in safetensors, have the same numbers; False of any other
-    kind."""
+    """Return whether two local checkpoints, complete and in safetensors, have the same numbers; False for other
+    kinds."""
     folders = [Path(place).expanduser() for place in (base, rl)]
     return all(map(Path.is_dir, folders)) and same_numbers(*(tensors_of(str(folder)) for folder in folders))
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one.shape == other.shape and bool((one.float() == other.float()).all())
+def _same(tensor: Any, other: Any) -> bool:
+    return tensor.shape == other.shape and bool((tensor.float() == other.float()).all())
 
 
 def _sets(folder: Path) -> list[str]:
-    """Name the whole sets of safetensors weights in a folder: one file, or shards."""
+    """Return the complete sets of safetensors weights in a folder: one file, or shards."""
     shards = [*folder.glob("model-*-of-*.safetensors")]
-    one = [file for file in (folder / "model.safetensors",) if file.is_file()]
-    names = [file.name for file in one]
+    single = [file for file in (folder / "model.safetensors",) if file.is_file()]
+    names = [file.name for file in single]
     return names + ([f"{len(shards)} shards (model-…-of-….safetensors)"] if shards else [])
 
 
 def missing_weight(stored: Iterable[str], built: Iterable[str]) -> str | None:
-    """Return a weight that the files do not have and the model has; None where none is known to be missing.
+    """Return a weight that the files do not have and the model has; None if none is known to be missing.
 
-    Files may hold weights under other names than the model's, which loading maps: only one whose like is stored under
-    the model's own name (of another layer; outside of layers, all others) is known to be missing.
+    Files may contain weights under other names than the model's, which loading maps. So a weight is only known to be
+    missing if similar ones are stored under the model's own names (for a weight in a layer, those of another layer;
+    otherwise, all others).
     """
     stored, built = set(stored), set(built)
     kinds = {_LAYER.sub("*", name) for name in stored}
@@ -241,30 +242,31 @@ def missing_weight(stored: Iterable[str], built: Iterable[str]) -> str | None:
 
 
 def surplus_weight(stored: Iterable[str], built: Iterable[str], passed_over: Iterable[str]) -> str | None:
-    """Return a weight that the files hold and the model does not have; None where none is known to be one.
+    """Return a weight that the files contain and the model does not have; None if none is known to be one.
 
-    One of a layer is, where the model has others of its kind. Any other is where every kind of weight of the model's
-    is stored under the model's own name: else the files' names may be others, which loading maps.
+    A weight of a layer is one if the model has others of its kind. Any other weight is one if every kind of weight of
+    the model is stored under the model's own name. Otherwise the files' names may be different ones, which loading
+    maps.
 
     Args:
-        passed_over: patterns of names that loading leaves out, as the model's class knows them.
+        passed_over: Patterns of names that loading ignores, according to the model's class.
     """
     built = set(built)
     kinds = {_LAYER.sub("*", name) for name in built}
     mapped = bool(kinds - {_LAYER.sub("*", name) for name in stored})
-    known = re.compile("|".join([*_PASSED_OVER, *passed_over]))
+    expected = re.compile("|".join([*_PASSED_OVER, *passed_over]))
     for name in sorted(set(stored) - built):
         of_a_layer = _LAYER.search(name) and _LAYER.sub("*", name) in kinds
-        if of_a_layer or not (mapped or known.search(name)):
+        if of_a_layer or not (mapped or expected.search(name)):
             return name
     return None
 
 
 def _index(where: str, folder: Path) -> tuple[str, dict[str, str]]:
-    """Read which file holds each tensor: the index's name and what it says; nothing where no index counts.
+    """Read which file contains each tensor: the name and content of the index; empty if no index applies.
 
     Raises:
-        UserError: the index is not as libraries write it.
+        UserError: The index is not as libraries write it.
     """
     for kind in ("model.safetensors", "pytorch_model.bin"):
         if (folder / kind).is_file():
@@ -283,7 +285,7 @@ def _index(where: str, folder: Path) -> tuple[str, dict[str, str]]:
 def corner(tensor: Any) -> Any:
     """Return the first numbers of a tensor, or of a safetensors slice of one: (…) -> at most `CORNER`.
 
-    The first rank of a model that is cut over several has them too, whichever way the tensor is cut.
+    The first rank of a model that is split over several has them too, in whichever way the tensor is split.
     """
     shape = tensor.get_shape() if hasattr(tensor, "get_shape") else tensor.shape
     rows, columns = CORNER
@@ -291,7 +293,7 @@ def corner(tensor: Any) -> Any:
 
 
 def corners(stored: Mapping[str, Stored], names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """Read the corners of tensors, one after the other: yield name and a torch tensor."""
+    """Yield the name and the corner, a torch tensor, of each tensor."""
     from safetensors import safe_open
 
     with ExitStack() as stack:

@@ -1,4 +1,5 @@
-"""`rlvr-dir …`: thin commands, a module a group; each command imports what it needs when it runs."""
+"""Define the command line `rlvr-dir …`: thin commands, one module per group, which import what they need when they
+run."""
 
 import os
 import re
@@ -22,7 +23,7 @@ HELP = """What did RLVR change in this model, token by token, and can that chang
 Decodes with a base model and its RL-trained successor at once, replaces or extrapolates tokens where
 log pi_RL - log pi_Base says so, and scores the result. With no model named, the embedded tiny pair is used.
 """
-# Each command, or group of commands, and where it is: made with its options when it is called.
+# Each command, or group of commands, and its module, which is imported when it is called.
 USE = {
     "eval": "evaluate:evaluate_command",
     "audit": "audit:audit_command",
@@ -49,11 +50,11 @@ UPKEEP = {
 }
 COMMANDS = {**USE, **RESULTS, **UPKEEP}
 
-_HOME = re.compile(r"(^|=)~/")  # a shell makes a home of it at the beginning of a word only: not in --out=~/runs
+_HOME = re.compile(r"(^|=)~/")  # a shell expands ~ only at the beginning of a word, not in --out=~/runs
 
 
 class _Commands(CommandGroup):
-    """The commands, imported one by one."""
+    """Import the commands one by one."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands in three groups."""
@@ -68,7 +69,7 @@ class _Commands(CommandGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Make a command; None where there is none of that name."""
+        """Make a command; None if there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
@@ -101,9 +102,9 @@ def _start(
 
 
 def main(commands: typer.Typer = app) -> None:
-    """Run a command; a user's mistake, or a file system's refusal, is one line on standard error and exit status 2."""
+    """Run a command. A user's mistake or a failed file access is one line on standard error, with exit status 2."""
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    warnings.simplefilter("ignore", FutureWarning)  # libraries telling each other
+    warnings.simplefilter("ignore", FutureWarning)  # addressed to developers of libraries
     warnings.formatwarning = lambda message, *_args, **_kwargs: f"warning: {visible(message, None)}\n"
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

@@ -1,4 +1,4 @@
-"""`python -m rlvr_dir.cli`."""
+"""Run `python -m rlvr_dir.cli`."""
 
 from rlvr_dir.cli import main
 

@@ -1,4 +1,4 @@
-"""`rlvr-dir audit`: measure what papers report about RLVR on any pair, on one page."""
+"""Define `rlvr-dir audit`, which measures what papers report about RLVR on any pair, on one page."""
 
 import shlex
 import sys
@@ -45,10 +45,11 @@ def audit_command(
         typer.Option(metavar=LIST, help="Ranks, such as 1,8: score base with only that part of each matrix's change."),
     ] = "",
     floor: Annotated[
-        bool, typer.Option(help="Add columns of base beside itself, in another type and batch, to the rows of tokens.")
+        bool,
+        typer.Option(help="To the rows of tokens, add base compared with itself in another type and batch."),
     ] = True,
     placebo: Annotated[
-        Literal["sharp"] | None, typer.Option(help="Add a column in which a sharpened copy of base takes RL's place.")
+        Literal["sharp"] | None, typer.Option(help="Add a column in which a sharpened copy of base replaces RL.")
     ] = None,
     sharp_temperature: Annotated[
         float, typer.Option(help="Temperature of the sharpened copy of base.", min=0.01, max=100)
@@ -56,7 +57,8 @@ def audit_command(
     every: Annotated[
         int | None,
         typer.Option(
-            help="RL is a folder of checkpoints: a column for each step that this divides, and the last.", min=1
+            help="If RL is a folder of checkpoints: a column for each step that this divides, and the last.",
+            min=1,
         ),
     ] = None,
     fail_if: Annotated[
@@ -126,8 +128,8 @@ def audit_command(
     elif placebo is not None:
         others["sharpened base"] = [sharpened(pair, sharp_temperature, records.parent / "placebos")]
     request = Request(spec, groups, others, ranks, floor, steps)
-    asked = [claim for claim in claims(ranks) if claim.group in groups]
-    conditions = {text: condition(text, asked) for text in fail_if or ()}
+    requested = [claim for claim in claims(ranks) if claim.group in groups]
+    conditions = {text: condition(text, requested) for text in fail_if or ()}
     announce_tiny(spec)
     if dry_run:
         echo(dry_run_words(request, records=records, gpus=named_gpus(gpus, gpu_memory)), lines=True)
@@ -153,6 +155,6 @@ def audit_command(
         say("next: add `interventions` to --rows to see whether the flagged tokens carry the gain (--dry-run first)")
     echo(f"report: {page.absolute().as_uri()} (tables, figures, report.md and audit.csv are beside it)")
     numbers = {name: estimate for (name, column), estimate in audit.estimates.items() if column == THIS}
-    if held := [text for text, holds in conditions.items() if holds(numbers)]:
-        echo(f"failed: {'; '.join(held)}", err=True)
+    if conditions_met := [text for text, holds in conditions.items() if holds(numbers)]:
+        echo(f"failed: {'; '.join(conditions_met)}", err=True)
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""Share what every command module needs: how a command and a group are made, and how a line is printed."""
+"""Define what all command modules share: how commands and groups are made, and how lines are printed."""
 
 import json
 import shutil
@@ -14,31 +14,31 @@ from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.text import visible
 
 N = TypeVar("N", int, float)
-# No rich help: importing it would take half of the time in which `--help` answers.
+# No rich help, because importing it would take half of the time of `--help`.
 PLAIN: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
 
 
-# Of the options that are made from specs, those that `--help` shows; `--help-all` shows the rest, too.
+# The options from specs that `--help` shows; `--help-all` shows the others, too.
 USUAL = {
     "tasks", "limit", "pair", "base", "pretrained", "rl", "mode", "criterion", "tau", "gamma", "temperature", "top_p",
     "max_tokens", "seed", "samples", "backend", "host", "port",
 }  # fmt: skip
 
 
-LIST = "A,B,…"  # metavar of an option that takes a comma-separated list, and so is given once
+LIST = "A,B,…"  # metavar of an option with a comma-separated list, which can be given only once
 
 
 class Command(TyperCommand):
-    """A command whose help has its options in groups, and whose errors name them as they are typed."""
+    """Group a command's options in its help, and name options in errors as they are typed."""
 
     def get_help_option_names(self, ctx: Any) -> list[str]:
-        """Return `--help`, and `--help-all` where it shows more."""
+        """Return `--help`, and `--help-all` if it shows more."""
         return [*super().get_help_option_names(ctx), *(["--help-all"] if self._further() else [])]
 
     def _further(self) -> list[Any]:
-        """Return the options that `--help` leaves out: those that are made from specs, but for the usual ones.
+        """Return the options that `--help` leaves out: those from specs, except the usual ones.
 
-        A handful is shown at once.
+        If they are few, none is left out.
         """
         further = [param for param in self.params if getattr(param, "rich_help_panel", None)]
         further = [param for param in further if param.name not in USUAL]
@@ -79,7 +79,7 @@ class Command(TyperCommand):
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
             if (param := error.param) is None or not (values := _values(param, words)):
-                raise  # of an argument, or a value that is missing
+                raise  # of an argument, or a missing value
             reason = error.message.rstrip(".")
             problem = f"{param.opts[-1]} {values[0]!r} is not allowed: {reason[:1].lower()}{reason[1:]}"
             raise UserError(problem, argument=str(param.name)) from None
@@ -93,10 +93,10 @@ class Command(TyperCommand):
             raise
 
     def option_names(self, words: Sequence[str]) -> dict[str, str]:
-        """Return how each argument is typed as an option here, an option of two names as it was typed.
+        """Return how each argument is typed as an option; an option with two names as it was typed.
 
-        An argument has none where a person wrote it otherwise (`tau=3` in some text), nor, unless it was typed as an
-        option, where a file may have said it, or, of a rule, -d.
+        An argument has no option if it was written otherwise (`tau=3` in some text), nor, unless it was typed as an
+        option, if it may come from a file or from -d.
         """
         typed = {word.partition("=")[0] for word in words}
         texts = [word for word in words if not word.startswith("-")]
@@ -122,13 +122,13 @@ def _values(param: Any, words: Sequence[str]) -> list[str]:
 
 
 class CommandGroup(TyperGroup):
-    """A group that names the nearest of its commands where there is none of a name."""
+    """Group commands. For an unknown command, the nearest name is suggested."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command.
 
         Raises:
-            UserError: there is none of that name.
+            UserError: There is none of that name.
         """
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             group_name = f"{ctx.info_name} " if ctx.parent else ""
@@ -138,7 +138,7 @@ class CommandGroup(TyperGroup):
 
 class _Typer(typer.Typer):
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Add a command of our class."""
+        """Add a command of our own class."""
         return super().command(name, cls=Command, **options)
 
 
@@ -151,7 +151,7 @@ def parse_numbers(name: str, text: str, kind: type[N] = int, least: int | None =
     """Read the comma-separated numbers of an option.
 
     Raises:
-        UserError: one is none, or below the `least`.
+        UserError: One is not a number, or below the `least`.
     """
     with suppress(ValueError):
         values = [kind(part) for part in text.split(",")]
@@ -162,18 +162,18 @@ def parse_numbers(name: str, text: str, kind: type[N] = int, least: int | None =
 
 
 def echo(text: object, *, err: bool = False, lines: bool = False) -> None:
-    """Print a line, in which names may be anybody's; with `lines` the line breaks in it are ours and stay."""
+    """Print a line that may contain names of unknown origin. With `lines`, its line breaks are ours and are kept."""
     typer.echo(visible(text, None, "\n" if lines else ""), err=err)
 
 
 def echo_json(data: object) -> None:
-    """Print JSON; what cannot be seen is escaped as JSON does it."""
+    """Print JSON. Invisible characters are escaped as JSON escapes."""
     text = json.dumps(data, indent=1, ensure_ascii=False)
     typer.echo("".join(c if visible(c, keep="\n") == c else json.dumps(c)[1:-1] for c in text))
 
 
 def fit_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in plain text, one line a row; its last column is cut where the terminal ends."""
+    """Return a table in plain text, one line per row. Its last column is cut at the terminal's width."""
     cells = [[visible(cell, None) for cell in row] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
     room = max(20, shutil.get_terminal_size((120, 24)).columns - sum(widths) - 2 * len(widths))

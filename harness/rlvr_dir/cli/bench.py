@@ -1,4 +1,4 @@
-"""`rlvr-dir bench`: speed and memory, measured side by side in one run."""
+"""Define `rlvr-dir bench`, which measures speed and memory in one run."""
 
 import json
 from typing import Annotated
@@ -9,25 +9,26 @@ from rlvr_dir.cli.base import LIST, group, parse_numbers
 
 app = group("Speed and memory, measured side by side in one run.")
 
-Threads = Annotated[int, typer.Option(help="CPU threads an engine; one is right for tiny models.", min=1)]
+Threads = Annotated[int, typer.Option(help="CPU threads per engine; use one for tiny models.", min=1)]
 
 
 @app.command("decode")
 def bench_decode_command(
     sequences: Annotated[
-        str, typer.Option(metavar=LIST, help="Number of sequences decoded at once, on 30 prompts.")
+        str, typer.Option(metavar=LIST, help="Number of sequences to decode at once, on 30 prompts.")
     ] = "240",
     engines: Annotated[
         str, typer.Option(metavar=LIST, help="Engines to time. The others are compared with `pair`.")
     ] = ("single,pair,transformers,stock,calls"),
-    tokens: Annotated[int, typer.Option(help="New tokens of each, at most.", min=1)] = 64,
-    rounds: Annotated[int, typer.Option(help="Measured, after one that warms up.", min=1)] = 3,
+    tokens: Annotated[int, typer.Option(help="Most new tokens of each sequence.", min=1)] = 64,
+    rounds: Annotated[int, typer.Option(help="Measured rounds, after one to warm up.", min=1)] = 3,
     threads: Threads = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
-    """Measure tokens per CPU-second: RL alone, the pair, and others.
+    """Measure tokens per CPU-second of RL alone, the pair, and other engines.
 
-    Those are transformers as we and others use it, and one token a call."""
+    The others are transformers with its own caches and with ours, and one token per call.
+    """
 
     from rlvr_dir.bench.decode import bench_decode
 
@@ -38,7 +39,7 @@ def bench_decode_command(
     if as_json:
         typer.echo(json.dumps(measured))
         return
-    typer.echo(f"{measured['machine']}, {measured['date']}; {tokens} tokens a sequence, {threads} thread(s)")
+    typer.echo(f"{measured['machine']}, {measured['date']}; {tokens} tokens per sequence, {threads} thread(s)")
     for size in measured["sizes"]:
         typer.echo(f"\n{size['sequences']} sequences")
         for kind, speed in size["tokens_per_cpu_second"].items():
@@ -47,6 +48,6 @@ def bench_decode_command(
                 f"{kind:>14}  {speed:>10,.0f} tokens per CPU-second" + (f"   pair: {ratio:.2f} x" if ratio else "")
             )
     typer.echo(
-        "\nTwo forwards that share nothing: pair at 0.50 x single. stock: transformers with its own caches and "
-        "attention. calls: two engines, one token a call."
+        "\nTwo forward passes that share nothing would give pair at 0.50 x single. stock: transformers with its own "
+        "caches and attention. calls: two engines, one token per call."
     )

@@ -1,11 +1,11 @@
-"""`rlvr-dir data`: files of problems, for machines that reach no hub and for the presets of `rlvr-dir train`."""
+"""Define `rlvr-dir data`, which makes files of problems for machines without the hub and for the presets of `train`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rlvr_dir.errors import UserError, mention, unknown
+from rlvr_dir.errors import UserError, unknown
 
 TRAINING = "dapo-math-17k"
 
@@ -14,16 +14,18 @@ def data_command(
     names: Annotated[list[str], typer.Argument(help=f"{TRAINING}, or benchmarks: aime24 aime25 amc minerva.")],
     source: Annotated[
         Path | None,
-        typer.Option(help=f"A copy: of {TRAINING} a .parquet or .jsonl, of a benchmark its folder; default the hub."),
+        typer.Option(
+            help=f"A local copy instead of the hub: for {TRAINING} a .parquet or .jsonl, for benchmarks their folder."
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder that receives NAME.jsonl.")] = Path(),
-    digest: Annotated[str | None, typer.Option(help="What the file's has to be, as this command prints it.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for NAME.jsonl.")] = Path(),
+    digest: Annotated[
+        str | None, typer.Option(help="Digest that the file must have, as this command prints it.")
+    ] = None,
 ) -> None:
-    """Make files of problems out of the hub's data sets.
+    """Make files of problems from the hub's data sets, or from a local copy.
 
-    Or of a copy of them.
-
-    A training of a preset reads dapo-math-17k.jsonl; verl.val_data and RLVR_DIR_DATA take the benchmarks. For example:
+    A training of a preset reads dapo-math-17k.jsonl. `verl.val_data` and RLVR_DIR_DATA use the benchmarks. For example:
 
     \b
         rlvr-dir data dapo-math-17k
@@ -37,7 +39,7 @@ def data_command(
 
 
 def _make(name: str, source: Path | None, file: Path, wanted: str | None) -> None:
-    """Write one file, whole or not at all, and say what it holds."""
+    """Write one file, whole or not at all, and print what it contains."""
     from rlvr_dir.digest import digest
     from rlvr_dir.files import make_folder, write_file
     from rlvr_dir.progress import say
@@ -46,11 +48,12 @@ def _make(name: str, source: Path | None, file: Path, wanted: str | None) -> Non
     content_digest = digest(text)
     if wanted is not None and content_digest != wanted:
         raise UserError(
-            f"{name} has the digest {content_digest} ({description}), and "
-            f"{mention('digest', wanted)} was asked for; not written"
+            f"is not the digest of {name}, which is {content_digest} ({description}). Nothing was written",
+            argument="digest",
+            value=wanted,
         )
     if file.is_file() and digest(file.read_bytes()) != content_digest:
-        raise UserError(f"{file} is there with other content; move it away, or give another --out")
+        raise UserError(f"{file} exists and has other content", hint="Move it away, or give another --out.")
     make_folder(file.parent)
     write_file(file, text)
     say(f"{file}: {description}, digest {content_digest}")
@@ -60,7 +63,7 @@ def _training(source: Path | None) -> tuple[str, str]:
     from rlvr_dir.train.dapo_math import dapo_math, download, read_rows
 
     dataset = dapo_math(read_rows(source or download()))
-    ambiguous = f", {dataset.ambiguous} left out that have different answers" if dataset.ambiguous else ""
+    ambiguous = f", {dataset.ambiguous} with contradicting answers left out" if dataset.ambiguous else ""
     return dataset.text, f"{len(dataset.problems):,} problems of {dataset.rows:,} rows{ambiguous}"
 
 

@@ -1,4 +1,4 @@
-"""`rlvr-dir eval`, `compare` and `demo`."""
+"""Define `rlvr-dir eval`, `compare`, `table` and `demo`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +25,7 @@ def evaluate_command(
         list[str] | None,
         typer.Argument(
             metavar="[BASE RL] [FILE.yaml]",
-            help="Two checkpoints, or the YAML file of an evaluation. Options win over it.",
+            help="Two checkpoints, or the YAML file of an evaluation. Options override it.",
         ),
     ] = None,
     decoding: Annotated[
@@ -172,19 +172,22 @@ def announce_tiny(spec: EvalSpec) -> None:
 Results = Annotated[
     list[str],
     typer.Argument(
-        help="Result files or folders of them, records (folder, or the beginning of a hash) or run:ID, each as "
-        "PLACE or NAME=PLACE: what RL is called there."
+        help="Result files or folders of them, records (folder, or the first digits of a hash) or run:ID. Write "
+        "NAME=PLACE to name RL in the tables."
     ),
 ]
 Store = Annotated[Path, typer.Option(help="Folder of records, for hashes.")]
 Partial = Annotated[
-    bool, typer.Option("--partial", help="Of unfinished records: the samples that every problem has, marked.")
+    bool,
+    typer.Option(
+        "--partial", help="For unfinished records, use the samples that every problem has, and mark the result."
+    ),
 ]
 Runs = Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")]
 
 
 def read(results: list[str], store: Path, runs: Path, tracking: str | None, **options: Any) -> "list[EvalResult]":
-    """Read the results at some places; `how` is asked of records."""
+    """Read the results at some places. `how` are the options for records."""
     from rlvr_dir.results.load_results import read_results
 
     def of_run(run_id: str) -> "EvalResult":
@@ -199,13 +202,13 @@ def read(results: list[str], store: Path, runs: Path, tracking: str | None, **op
 def table_command(
     options: dict[str, Any],
     results: Results,
-    csv: Annotated[Path | None, typer.Option(help="File to write; default standard output.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="File to write; by default standard output.")] = None,
     store: Store = Path("runs/records"),
     partial: Partial = False,
     runs: Runs = Path("runs"),
     tracking: Tracking = None,
 ) -> None:
-    """Write the responses of results as CSV, one a row.
+    """Write the responses of results as CSV, one per row.
 
     \b
         rlvr-dir table runs/demo --csv responses.csv
@@ -231,7 +234,7 @@ def compare_command(
     results: Results,
     against: Annotated[
         str | None,
-        typer.Option(help="The reference: a label as printed, a mode, a NAME. Default base for rl, rl for others."),
+        typer.Option(help="The reference: a label as printed, a mode, a NAME. Default: base for rl, rl for others."),
     ] = None,
     across: Annotated[
         str,
@@ -242,12 +245,12 @@ def compare_command(
     ] = "",
     gain: Annotated[
         float | None,
-        typer.Option(help="In points: say how many problems would be needed to find such a gain with 80 % chance."),
+        typer.Option(help="A gain in points: also print how many problems would detect it with 80 % chance."),
     ] = None,
     equal_forwards: Annotated[
         bool,
         typer.Option(
-            "--equal-forwards", help="Add what one model does with as many forwards as two, and token budgets."
+            "--equal-forwards", help="Add the score of one model with as many forward passes as two, and token budgets."
         ),
     ] = False,
     crossing: Annotated[
@@ -261,7 +264,8 @@ def compare_command(
 ) -> None:
     """Compare results in pairs, with intervals and Holm's correction.
 
-    Only results that are alike meet; p values are corrected over the whole table.
+    Only results with the same problems, sampling settings and grader are compared. p values are corrected over the
+    whole table. For example:
 
     \b
         rlvr-dir compare runs/demo --against "replace τ-0.1"
@@ -285,14 +289,14 @@ def compare_command(
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Receives the table, the results and the MLflow store.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for the table, the results and the MLflow store.")] = Path(
         "runs/demo"
     ),
     problems: Annotated[int, typer.Option(help="Of each benchmark.", min=2, max=240)] = 60,
     samples: Annotated[int, typer.Option(help="Responses a problem.", min=2)] = 16,
     backend: Annotated[str, typer.Option(help="auto, vllm or transformers.")] = "auto",
 ) -> None:
-    """Decode the tiny pair every way; print one table."""
+    """Decode the tiny pair with every mode and print one table."""
     from rlvr_dir.cli.demo import run_demo
 
     run_demo(out, problems=problems, samples=samples, backend=backend, say=lambda text: echo(text, lines=True))

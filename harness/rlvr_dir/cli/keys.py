@@ -1,4 +1,4 @@
-"""`rlvr-dir keys`: what the YAML files of evaluations, sweeps and trainings can say."""
+"""Define `rlvr-dir keys`, which lists the keys of the YAML files of evaluations, sweeps and trainings."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from rlvr_dir.errors import unknown
 def keys_command(kind: Annotated[str, typer.Argument(help="eval, sweep, train, or sweep-of-trainings.")]) -> None:
     """Print the keys of a YAML file, with defaults and meanings.
 
-    What is printed is a file to begin with:
+    The output is a file to start from:
 
     \b
         rlvr-dir keys train > mine.yaml

@@ -1,10 +1,10 @@
-"""Command-line options made from spec classes: an option is declared once, as a field with its description.
+"""Make command-line options from spec classes. Each option is declared once, as a field with its description.
 
     @spec_options(Sampling, EngineSpec, only=("seed", "dtype"))
     def command(file: ..., options: dict[str, Any]) -> None:
 
-`options` then holds what was given, by the field's name (`pretrained` and `revision` for `rl` and `rl_revision`, which
-are options, too), for `rlvr_dir.config.load_eval`.
+`options` then contains the given values, by the field's name (`pretrained` and `revision` for `rl` and `rl_revision`,
+which are options, too), for `rlvr_dir.config.load_eval`.
 """
 
 import inspect
@@ -30,17 +30,17 @@ GROUPS: dict[type[Spec], str] = {
 }  # fmt: skip
 
 
-# Keys of an evaluation's file that are no options: those of a pair, a rule and a sampling say the same, and -d.
+# Keys of an evaluation's file without options, because the fields of a pair, a decoding and a sampling, and -d, are.
 _SAID_OTHERWISE = ("pair", "decodings", "sampling")
 
 
 def spec_options(
     *specs: type[Spec], only: Collection[str] = (), without: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each field of some specs; `only` and `without` choose among them by name.
+    """Give a command an option for each field of some specs. `only` and `without` select them by name.
 
-    Every option is None where it is not given, so that a file can say it; the help names the field's own default.
-    Fields that hold other specs or free mappings get none.
+    Every option is None if it is not given, so that a file can set it. The help shows the field's own default. Fields
+    that contain other specs or free mappings have no option.
     """
     options_of_specs = {name: option for spec in specs for name, option in _options(spec) if name not in without}
     if only:
@@ -67,7 +67,7 @@ def spec_options(
 
 
 def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
-    """Return the options of a spec, by name; a pair may also be named as a whole."""
+    """Return the options of a spec, by name. A pair may also be named as a whole."""
     options = [("pair", _option(EvalSpec.model_fields["pair"], str, GROUPS[Pair]))] if spec is Pair else []
     for field, info in sorted(spec.options().items(), key=lambda item: item[0] in Presentation.model_fields):
         kind = _kind(info)
@@ -78,8 +78,8 @@ def _options(spec: type[Spec]) -> list[tuple[str, Any]]:
 
 
 def _option(info: FieldInfo, kind: type, panel: str | None, *names: str) -> Any:
-    shown = info.default not in (None, (), PydanticUndefined) and info.default is not False
-    default_words = f" Default: {info.default}." if shown else ""
+    has_default = info.default not in (None, (), PydanticUndefined) and info.default is not False
+    default_words = f" Default: {info.default}." if has_default else ""
     spelt = [f"--{name.replace('_', '-')}" for name in names]
     metavar = LIST if get_origin(info.annotation) is tuple else None
     text = f"{info.description}{default_words}"
@@ -87,14 +87,14 @@ def _option(info: FieldInfo, kind: type, panel: str | None, *names: str) -> Any:
 
 
 def _kind(info: FieldInfo) -> type | None:
-    """Return the type of a field as a command line has it: numbers and switches by themselves, names as text."""
+    """Return the type of a field on a command line: numbers and switches as such, names as text."""
     every = [info.annotation, *get_args(info.annotation)]
     if any(isinstance(validator, BeforeValidator) for validator in info.metadata):
-        every = []  # read from text, whatever it becomes
+        every = []  # read as text, whatever it is converted to
     if any(isinstance(type_, type) and issubclass(type_, dict) for type_ in every) or dict in [
         get_origin(type_) for type_ in every
     ]:
         return None
     if any(get_origin(type_) is Literal for type_ in every):
-        return str  # a number or a switch with a further word
+        return str  # a number or switch that also allows a word
     return next((kind for kind in (bool, int, float) if kind in every), str)

@@ -1,4 +1,4 @@
-"""`rlvr-dir pair`: the pairs that have names, whether two checkpoints fit together, and changed weights."""
+"""Define `rlvr-dir pair`: named pairs, the check whether two checkpoints fit together, and changed weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from rlvr_dir.files import check_writable
 from rlvr_dir.progress import phase
 
 app = group("Pairs by name, whether two checkpoints fit together, changed weights.")
-TWO = ("pair", "base", "pretrained")  # what may be named without an option
+TWO = ("pair", "base", "pretrained")  # checkpoints that may be given without an option
 OF_ENGINE = ("max_model_len", "dtype", "chat_template_kwargs")
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
@@ -25,8 +25,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 def list_command(as_json: AsJson = False) -> None:
     """List the pairs that --pair NAME knows.
 
-    A question mark stands behind what nobody has verified. A name takes a checkpoint, or any revision of the RL
-    repository, after an @: nemotron-1.5b@brorl.
+    A question mark follows facts that are not verified. Append a checkpoint, or any revision of the RL repository, to a
+    name after an @: nemotron-1.5b@brorl.
     """
     from rlvr_dir.config import TINY_RL, zoo
 
@@ -37,8 +37,8 @@ def list_command(as_json: AsJson = False) -> None:
 
     echo(zoo_table(list(zoo().items())), lines=True)
     echo("")
-    echo("?: not verified. base / RL where they differ, – where it is not known.")
-    echo(f"tiny is the pair that ships, {', '.join(TINY_RL)} its RL after so many steps.")
+    echo(" RL where they differ, – where it is not known./ RL where they differ, – where it is not known.")
+    echo(f"tiny is the pair that ships, {', '.join(TINY_RL)} its RL after that many steps.")
 
 
 @app.command("check")
@@ -90,8 +90,8 @@ def check_command(
 def expo_command(
     base: Annotated[str, typer.Argument(help="Directory or hub id.")],
     rl: Annotated[str, typer.Argument(help="Directory or hub id.")],
-    gamma: Annotated[float, typer.Option(help="Strength: 0 is RL, -1 base, above 0 beyond RL.", min=-1, max=100)],
-    out: Annotated[Path, typer.Option(help="Receives the checkpoint, in float32.")],
+    gamma: Annotated[float, typer.Option(help="Strength: 0 is RL, -1 is base, above 0 is past RL.", min=-1, max=100)],
+    out: Annotated[Path, typer.Option(help="Folder for the checkpoint, which is stored in float32.")],
 ) -> None:
     """Write RL's weights extrapolated: theta_RL + gamma (theta_RL - theta_base).
 
@@ -112,16 +112,17 @@ def expo_command(
 def low_rank_command(
     base: Annotated[str, typer.Argument(help="Directory or hub id.")],
     rl: Annotated[str, typer.Argument(help="Directory or hub id.")],
-    rank: Annotated[int, typer.Option(help="Directions that are kept of each matrix's change.", min=1)],
-    out: Annotated[Path, typer.Option(help="Receives the checkpoint, in float32.")],
+    rank: Annotated[int, typer.Option(help="Number of directions to keep of each matrix's change.", min=1)],
+    out: Annotated[Path, typer.Option(help="Folder for the checkpoint, which is stored in float32.")],
     rescale: Annotated[
-        bool, typer.Option("--rescale", help="Make what is kept as long as the whole change, as arXiv 2510.00553 does.")
+        bool,
+        typer.Option("--rescale", help="Rescale the kept part to the norm of the change, as in arXiv 2510.00553."),
     ] = False,
 ) -> None:
-    """Write base with the low-rank part of RL's change alone.
+    """Write base with only the low-rank part of RL's change.
 
-    Of each matrix W, embeddings and head among them, it is W_base + the best approximation of W_RL - W_base of that
-    rank; vectors (norms, biases), which have rank 1, are RL's. Experts that are stored as one tensor are approximated
+    Each matrix W, including embeddings and output layer, becomes W_base + the best approximation of W_RL - W_base of
+    that rank. Vectors (norms, biases) have rank 1 and are RL's. Experts that are stored as one tensor are approximated
     one by one. The checkpoint is written in float32, because a change that is rounded to bfloat16 has full rank, so
     decode it in float32 too. For example:
 
@@ -141,7 +142,7 @@ def sharpen_command(
     temperature: Annotated[
         float, typer.Option(help="Temperature of the copy; below 1 it is sharper than base.", min=0.01, max=100)
     ],
-    out: Annotated[Path, typer.Option(help="Receives the checkpoint; it is as large as base's.")],
+    out: Annotated[Path, typer.Option(help="Folder for the checkpoint, which is as large as base's.")],
 ) -> None:
     """Write a copy of base whose logits are divided by a temperature.
 
@@ -160,10 +161,10 @@ def sharpen_command(
 
 @contextmanager
 def _new_checkpoint(base: str, rl: str, out: Path, doing: str, options: str = "") -> Iterator[Pair]:
-    """Give the pair that a checkpoint is made of; say where it was written, and with which options it is decoded.
+    """Yield the pair that a checkpoint is made from. Then print where it was written, and the options to decode it.
 
     Raises:
-        UserError: `out` holds something, or cannot be written to, or a model is not there.
+        UserError: `out` is not empty or not writable, or a model does not exist.
     """
     if out.exists() and any(out.iterdir()):
         raise UserError("is not empty", argument="out", value=str(out), accepted="a new folder")

@@ -1,4 +1,4 @@
-"""The options of a dry run, which are the same for every command."""
+"""Define the options of a dry run, which are the same for every command."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from rlvr_dir.evals.plan import Gpus
 
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print what is cached, what is to generate and what it takes. Run nothing.")
+    bool, typer.Option("--dry-run", help="Print what is cached, what is to generate and the cost. Run nothing.")
 ]
-GpuCount = Annotated[int | None, typer.Option("--gpus", help="GPUs to plan for; default this machine's.", min=1)]
-GpuMemory = Annotated[float | None, typer.Option(help="GiB of each GPU to plan for, such as 80.", min=1)]
+GpuCount = Annotated[int | None, typer.Option("--gpus", help="GPUs to plan for; by default this machine's.", min=1)]
+GpuMemory = Annotated[float | None, typer.Option(help="Memory in GiB of each GPU to plan for, such as 80.", min=1)]
 Probe = Annotated[
     bool,
     typer.Option(
@@ -25,7 +25,7 @@ Probe = Annotated[
 
 
 def named_gpus(count: int | None, gib: float | None) -> "Gpus | None":
-    """Return the GPUs that a person names, or those of this machine."""
+    """Return the GPUs that the user names, or those of this machine."""
     from rlvr_dir.evals.plan import Gpus
 
     return Gpus.named(count, gib)
@@ -34,7 +34,7 @@ def named_gpus(count: int | None, gib: float | None) -> "Gpus | None":
 def show_plan(
     spec: "EvalSpec", records: Path, gpus: "Gpus | None", *, probe: bool = False, trace: int | None = None
 ) -> None:
-    """Print what an evaluation takes, with a `probe` after responses have been generated for two minutes."""
+    """Print what an evaluation needs; with `probe`, first generate responses for two minutes."""
     from rlvr_dir.evals import loop
     from rlvr_dir.evals.plan_jobs import plan_evaluation
 

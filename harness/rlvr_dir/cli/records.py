@@ -1,4 +1,4 @@
-"""`rlvr-dir records`: the store of rollouts."""
+"""Define `rlvr-dir records`, which manages the store of responses."""
 
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -12,15 +12,16 @@ from rlvr_dir.config.presentation import Grader
 from rlvr_dir.errors import UserError, unknown
 from rlvr_dir.files import make_folder
 
-app = group("The store of rollouts: what is stored, in what state.")
+app = group("Manage the store of responses: what is stored, and in what state.")
 
 RecordsFolder = Annotated[Path, typer.Option(help="Folder of records.")]
-RecordName = Annotated[str, typer.Argument(help="Beginning of a record's hash, with /TASK where several match.")]
+RecordName = Annotated[str, typer.Argument(help="First digits of a record's hash, with /TASK if several match.")]
 RECORDS = Path("runs/records")
 
 
 def _say_if_empty(store: Path) -> None:
-    """Print on stderr that there are no records: stdout stays empty, for scripts; refuse a folder that is not there."""
+    """Print on stderr that there are no records, so that stdout stays empty for scripts. Reject a folder that does not
+    exist."""
     from rlvr_dir.records import RecordStore
 
     if not (records := RecordStore(store)).names():
@@ -31,7 +32,7 @@ def _say_if_empty(store: Path) -> None:
 
 @app.command("list")
 def records_list(store: RecordsFolder = RECORDS) -> None:
-    """List every record: rule, pair, state, responses, share of changed tokens, date; `show` has the rest of one."""
+    """List every record: decoding, pair, state, responses, share of changed tokens, date. `show` prints all of one."""
     from rlvr_dir.config.pair import model_name
     from rlvr_dir.records.commands import list_records
 
@@ -45,7 +46,7 @@ def records_list(store: RecordsFolder = RECORDS) -> None:
             lines.append([name, "", "", "", "", "", "", "", f"damaged: {'; '.join(row['damage'])}"])
             continue
         state = "finished" if row["finished"] else f"{row['held']} of {row['asked']}"
-        state = state if row["asked"] else "looked at only"  # by `rlvr-dir view`
+        state = state if row["asked"] else "view only, not scored"  # by `rlvr-dir view`
         pair = " / ".join(dict.fromkeys(model_name(place) for place in row["pair"].split(" / ")))
         changed = "" if row["changed"] is None else f"{row['changed']:.1%}"
         remarks = [f"damaged: {'; '.join(row['damage'])}"] if row["damage"] else []
@@ -93,14 +94,18 @@ def records_export(
 @spec_options(EvalSpec, only=("grader", "data_dir"))
 def records_results(
     options: dict[str, Any],
-    name: Annotated[str | None, typer.Argument(help="One record, or the beginning of several; default all.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder that receives one JSON file a result.")] = Path("runs"),
-    partial: Annotated[bool, typer.Option("--partial", help="Of unfinished records: what every problem has.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(help="One record, or the first digits of several; by default all.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for one JSON file per result.")] = Path("runs"),
+    partial: Annotated[
+        bool, typer.Option("--partial", help="For unfinished records, use the samples that every problem has.")
+    ] = False,
     store: RecordsFolder = RECORDS,
 ) -> None:
     """Make result files again from records, by any grader.
 
-    `rlvr-dir track sync` puts them into MLflow.
+    `rlvr-dir track sync` logs them to MLflow. For example:
 
     \b
         rlvr-dir records results --grader plain --out runs/plain && rlvr-dir track sync runs/plain
@@ -128,12 +133,14 @@ def records_results(
 @spec_options(EvalSpec, only=("grader", "data_dir"))
 def records_grade(
     options: dict[str, Any],
-    name: Annotated[str | None, typer.Argument(help="One record, or the beginning of several; default all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One record, or the first digits of several; by default all.")
+    ] = None,
     store: RecordsFolder = RECORDS,
 ) -> None:
-    """Grade records again; print each answer whose verdict changed.
+    """Grade records again and print each answer whose verdict changed.
 
-    Earlier versions' verdicts are kept.
+    Earlier versions' verdicts are kept. For example:
 
     \b
         rlvr-dir records grade && rlvr-dir records results --out runs/again
@@ -166,15 +173,16 @@ def records_grade(
 
 @app.command("verify")
 def records_verify(
-    name: Annotated[str | None, typer.Argument(help="One record; default all.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One record; by default all.")] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Set damaged files aside, and keep what is good of them.")
+        bool, typer.Option("--repair", help="Set damaged files aside, and keep their good entries.")
     ] = False,
     store: RecordsFolder = RECORDS,
 ) -> None:
-    """Check every byte; exit with status 1 where something is wrong.
+    """Check every byte. The exit status is 1 if something is wrong.
 
-    Without --repair it changes nothing. What a repair left out is decoded again by the record's command."""
+    Without --repair nothing is changed. What a repair left out is decoded again by the record's command.
+    """
     from rlvr_dir.records.commands import verify_records
 
     findings = verify_records(store, name, repair=repair)
@@ -188,14 +196,15 @@ def records_verify(
 @app.command("gc")
 def records_gc(
     drop: Annotated[
-        list[str] | None, typer.Option(help="A record to delete as well, by the beginning of its hash.")
+        list[str] | None, typer.Option(help="A record to delete as well, by the first digits of its hash.")
     ] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Really delete; without it, only say what.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Really delete. Without it, only list the files.")] = False,
     store: RecordsFolder = RECORDS,
 ) -> None:
-    """Find, or delete, files that nothing needs.
+    """Find, or delete, files that are not needed.
 
-    Set-aside damaged files, half-written ones, empty records."""
+    These are damaged files that were set aside, half-written ones, and empty records.
+    """
     from rlvr_dir.records.commands import gc_records
 
     _say_if_empty(store)
@@ -210,6 +219,6 @@ def records_gc(
 
 
 def _check_grader(options: dict[str, Any]) -> None:
-    """Refuse a grader that there is none of, once and not of each record."""
+    """Reject an unknown grader once, not for each record."""
     if (grader := options.get("grader")) is not None and grader not in get_args(Grader):
         raise unknown("grader", grader, get_args(Grader))

@@ -1,4 +1,4 @@
-"""`rlvr-dir report`: results and analyses as one page to be sent."""
+"""Define `rlvr-dir report`, which puts results and analyses into one page that can be sent."""
 
 import sys
 from pathlib import Path
@@ -26,19 +26,21 @@ def report(
     places: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Result files, folders, trainings, sweeps, records or run:ID: PLACE or NAME=PLACE, what RL is called "
-            "(the paper's numbers stand beside dapo-32b, orz-32b and unireason-14b)."
+            help="Result files, folders, trainings, sweeps, records or run:ID. Write NAME=PLACE to name RL (the "
+            "paper's numbers are added for dapo-32b, orz-32b and unireason-14b)."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Receives report.html, report.md, tables and figures.")] = Path("report"),
-    title: Annotated[str, typer.Option(help="Of the page.")] = "rlvr-dir report",
+    out: Annotated[Path, typer.Option(help="Folder for report.html, report.md, tables and figures.")] = Path("report"),
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "rlvr-dir report",
     store: Annotated[Path, typer.Option(help="Folder of records, for hashes.")] = Path("runs/records"),
-    partial: Annotated[bool, typer.Option("--partial", help="Of unfinished records: what every problem has.")] = False,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="For unfinished records, use the samples that every problem has.")
+    ] = False,
     runs: Annotated[Path, typer.Option(help="Folder with the MLflow store, for run:ID.")] = Path("runs"),
     tracking: Tracking = None,
     ui: Annotated[
         int | None,
-        typer.Option(help="Link results to their runs in `rlvr-dir ui` at this port; to a server they always are."),
+        typer.Option(help="Link results to their runs in `rlvr-dir ui` at this port. On a server they always are."),
     ] = None,
     tasks: Annotated[str | None, typer.Option(metavar=LIST, help="Benchmarks to report. Default: all.")] = None,
     analyses: Annotated[
@@ -48,7 +50,8 @@ def report(
         ),
     ] = None,
     tokens: Annotated[
-        int, typer.Option(help="Problems a benchmark shown token by token, where records are available.", min=0)
+        int,
+        typer.Option(help="Problems per benchmark to show token by token, if records are available.", min=0),
     ] = 2,
     tokenizer: Tokenizer = None,
     tables_of_the_paper: Annotated[
@@ -104,9 +107,10 @@ def report(
 
 
 def _run_links(folder: Path, tracking: str | None, port: int | None) -> dict[str, str]:
-    """Return the addresses of MLflow runs by config hash: of a server, or where a port is given; or warn.
+    """Return the addresses of MLflow runs by config hash, on a server or at `port`; print a warning if they are
+    unavailable.
 
-    A page to be sent has no address of this machine unless it is asked for.
+    A page that may be sent contains no address of this machine unless it is requested.
     """
     from rlvr_dir.tracking import resolve_store, run_links
 
@@ -122,10 +126,10 @@ def _run_links(folder: Path, tracking: str | None, port: int | None) -> dict[str
 
 
 def _only(results: "list[EvalResult]", tasks: str | None) -> "list[EvalResult]":
-    """Return the results of some benchmarks, in the order in which they are named.
+    """Return the results on some benchmarks, in the given order.
 
     Raises:
-        UserError: there is none of a benchmark.
+        UserError: There is none for a benchmark.
     """
     if tasks is None:
         return results

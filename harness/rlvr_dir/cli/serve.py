@@ -1,4 +1,4 @@
-"""`rlvr-dir serve`: an OpenAI server on a pair."""
+"""Define `rlvr-dir serve`, an OpenAI-compatible server for a pair."""
 
 import os
 import sys
@@ -18,15 +18,14 @@ def serve_command(
     options: dict[str, Any],
     rules: Annotated[
         list[str] | None,
-        typer.Option("-d", "--rule", help="A rule that is listed as a model, as 'replace,tau=-0.3'; several."),
+        typer.Option("-d", "--rule", help="A decoding to list as a model, as 'replace,tau=-0.3'. Can be repeated."),
     ] = None,
 ) -> None:
-    """Serve a pair as OpenAI's API, a rule for each request.
+    """Serve a pair with OpenAI's API (chats and completions), with its own decoding for each request.
 
-    Chats and completions.
-
-    The server is vLLM's. A request says its rule in the model's name or in fields beside OpenAI's (extra_body), and
-    else has the one of the options here. The same seed, problem and sample give the tokens that eval gives:
+    The server is vLLM's. A request sets its decoding in the model's name or in additional fields (extra_body).
+    Otherwise the decoding of the options is used. The same seed, problem and sample give the same tokens as `eval`. For
+    example:
 
     \b
         rlvr-dir serve                                     # the tiny pair at http://127.0.0.1:8000
@@ -34,8 +33,8 @@ def serve_command(
         curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
             -d '{"model": "tiny:replace,tau=-0.1", "prompt": "Problem: 2 + 3 = ?", "seed": 0, "max_tokens": 64}'
 
-    In a request: mode, criterion, tau, gamma, primary, window, temperature, top_p, max_tokens, seed, problem, sample,
-    n. SIGTERM lets running requests end.
+    A request may set mode, criterion, tau, gamma, primary, window, temperature, top_p, max_tokens, seed, problem,
+    sample and n. On SIGTERM running requests are finished.
     """
     from rlvr_dir.serve.run import Served, serve
 
@@ -58,4 +57,4 @@ def serve_command(
 
     serve(served, announce)
     sys.stdout.flush()
-    os._exit(0)  # all is closed; to take vLLM's modules apart would print what Triton's bindings leave behind
+    os._exit(0)  # everything is closed; unloading vLLM's modules would print messages of Triton's bindings

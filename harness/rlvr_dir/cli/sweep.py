@@ -1,4 +1,4 @@
-"""`rlvr-dir sweep`: grids and searches."""
+"""Define `rlvr-dir sweep`: grids and searches."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 app = group("Grids and searches over decodings, or trainings.")
 
 OUT = Path("runs")
-SweepOut = Annotated[Path, typer.Option(help="Receives sweeps/NAME, the records and the MLflow store.")]
-Records = Annotated[Path | None, typer.Option(help="Store of rollouts; default OUT/records.")]
+SweepOut = Annotated[Path, typer.Option(help="Folder for sweeps/NAME, the records and the MLflow store.")]
+Records = Annotated[Path | None, typer.Option(help="records./records.")]
 Track = Annotated[bool, typer.Option(help="Log to MLflow.")]
 SweepName = Annotated[
-    str, typer.Argument(help="The sweep's name, its folder, or its file, which alone names criteria of your own.")
+    str, typer.Argument(help="The sweep's name, its folder, or its file (needed if it uses criteria of your own).")
 ]
 
 
 @app.command("list")
 def sweep_list(
-    long: Annotated[bool, typer.Option("--long", help="Print what each is for, too, in full.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="Also print the purpose of each, in full.")] = False,
 ) -> None:
     """List the sweeps that ship with rlvr-dir."""
     from rlvr_dir.config.base import load_yaml
@@ -59,7 +59,7 @@ def sweep_run(
     gpu_memory: GpuMemory = None,
     probe: Probe = False,
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a key, as sampling.samples=8; give it again for more.")
+        list[str] | None, typer.Option("--set", help="Change a key, such as sampling.samples=8. Can be repeated.")
     ] = None,
     out: SweepOut = OUT,
     records: Records = None,
@@ -67,8 +67,8 @@ def sweep_run(
 ) -> None:
     """Run a sweep, or resume it after an interruption.
 
-    A file may also name several sweeps, which then run one after the other. A sweep that has other points now than when
-    it was last run is continued: everything that was decoded is read again.
+    A file may also list several sweeps, which then run one after the other. If the points of a sweep have changed since
+    it last ran, it is continued, and cached responses are used. For example:
 
     \b
         rlvr-dir sweep run tiny_tau_gamma
@@ -95,7 +95,7 @@ def sweep_run(
 
 
 def _listed_sweeps(file: str, changes: list[str]) -> dict[str, str]:
-    """Return the sweeps that a file names, with what each makes; none if it is a sweep itself."""
+    """Return the sweeps that a file lists, each with how it is made; empty if the file is a sweep itself."""
     data = read_yaml(_file_of(file))
     if not isinstance(data, dict) or "sweeps" not in data:
         return {}
@@ -106,7 +106,7 @@ def _listed_sweeps(file: str, changes: list[str]) -> dict[str, str]:
 
 
 def _show_costs(sweeps: dict[str, str], out: Path, records: Path | None) -> None:
-    """Print a line for each of several sweeps with what is left to run, and their sum."""
+    """Print a line for each of several sweeps with the work that is left, and their sum."""
     from rlvr_dir.sweep.lists import cost_table
 
     costs = {
@@ -117,7 +117,7 @@ def _show_costs(sweeps: dict[str, str], out: Path, records: Path | None) -> None
 
 @app.command("resume")
 def sweep_resume(name: SweepName, out: SweepOut = OUT, records: Records = None, track: Track = True) -> None:
-    """Resume a sweep as it was begun."""
+    """Resume a sweep with its stored settings."""
     spec, place = _stored(name, out)[1], _place(name, out)
     _run(spec, place, records, track)
 
@@ -141,21 +141,20 @@ def sweep_best(name: SweepName, out: SweepOut = OUT) -> None:
 @app.command("confirm")
 def sweep_confirm(
     name: SweepName,
-    seeds: Annotated[str, typer.Option(help="Comma-separated; none that the sweep has used.")] = "1",
+    seeds: Annotated[str, typer.Option(help="Comma-separated seeds that the sweep has not used.")] = "1",
     tasks: Annotated[
-        str | None, typer.Option(help="Benchmarks, comma-separated: the sweep's own and others. Default its own.")
+        str | None, typer.Option(help="Benchmarks, comma-separated: the sweep's own or others. By default its own.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="First problems only, of each benchmark's.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first problems of each benchmark.")] = None,
     out: SweepOut = OUT,
     records: Records = None,
     track: Track = True,
 ) -> None:
-    """Evaluate the winner again, with new seeds and problems.
+    """Evaluate the best point again, with new seeds and problems, to see how much of its lead remains.
 
-    Decode, or train, it and its controls: what is left of its lead?
-
-    On problems that did not choose it, where there are any: those that `confirm: {split: 0.5}` held out, those beyond
-    the sweep's limit, or other benchmarks (--tasks). Each row says which.
+    The best point and its controls are decoded, or trained. If possible, this uses problems that did not select it:
+    those that `confirm: {split: 0.5}` held out, those beyond the sweep's limit, or other benchmarks (--tasks). Each row
+    of the result names its problems.
     """
     from rlvr_dir.sweep.confirm import confirm
 
@@ -168,7 +167,7 @@ def read(file: str, changes: list[str]) -> "Search":
     """Read the sweep of a file or of a shipped name, with `a.b=value` changes.
 
     Raises:
-        UserError: no such file, not YAML, or what its kind refuses.
+        UserError: There is no such file, it is not YAML, or its content is not valid.
     """
     from rlvr_dir.sweep.specs import load
 
@@ -178,10 +177,10 @@ def read(file: str, changes: list[str]) -> "Search":
 
 
 def _file_of(name: str) -> Path:
-    """Return the file of that name, or of the sweep, or list of sweeps, of that name that ships.
+    """Return the file with that name, or the shipped sweep, or list of sweeps, of that name.
 
     Raises:
-        UserError: there is none.
+        UserError: There is none.
     """
     from rlvr_dir.sweep import sweeps_dir
 
@@ -201,7 +200,7 @@ def _file_of(name: str) -> Path:
 
 
 def _place(name: str, out: Path) -> Path:
-    """Return the `out` of a sweep: the given one, or that of its folder, if it is named by that (`OUT/sweeps/NAME`)."""
+    """Return the `out` of a sweep: the given one, or that of its folder, if the folder is given (`OUT/sweeps/NAME`)."""
     path = Path(name)
     return path.resolve().parents[1] if (path / "sweep.yaml").is_file() else out
 

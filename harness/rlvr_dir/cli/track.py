@@ -1,4 +1,4 @@
-"""`rlvr-dir ui` and `rlvr-dir track …`: MLflow's pages of a store, and catching up with what it missed."""
+"""Define `rlvr-dir ui` and `rlvr-dir track …`: MLflow's pages of a store, and logging of results that it missed."""
 
 import os
 import socket
@@ -13,12 +13,13 @@ import typer
 from rlvr_dir.cli.base import echo, group
 from rlvr_dir.errors import UserError
 
-app = group("Keep MLflow in step with the results on the disk.")
+app = group("Log results on disk to MLflow.")
 
 Tracking = Annotated[
     str | None,
     typer.Option(
-        "--tracking", help="http://HOST:PORT, sqlite:///FILE, or off; default RLVR_DIR_TRACKING_URI, else a folder."
+        "--tracking",
+        help="http://HOST:PORT, sqlite:///FILE, or off. Default: RLVR_DIR_TRACKING_URI, or a folder.",
     ),
 ]
 
@@ -31,7 +32,7 @@ def sync_command(
 ) -> None:
     """Log the results that have no run yet.
 
-    Doing it again does nothing more. For example, after MLflow was down:
+    Running it again does nothing more. For example, after MLflow was unavailable:
 
     \b
         rlvr-dir track sync runs/demo --experiment rlvr-dir-demo
@@ -42,13 +43,13 @@ def sync_command(
 
 
 def ui(
-    store: Annotated[Path, typer.Option(help="Folder that holds mlflow.db.")] = Path("runs"),
+    store: Annotated[Path, typer.Option(help="Folder with mlflow.db.")] = Path("runs"),
     port: Annotated[int, typer.Option(help="Of 127.0.0.1.", min=1, max=65535)] = 5000,
     tracking: Tracking = None,
 ) -> None:
     """Open the MLflow pages of a store, with links to comparisons.
 
-    Of a server, which has its pages already, the links alone are printed.
+    For a server, which has its own pages, only the links are printed.
     """
     from rlvr_dir.tracking import resolve_store
     from rlvr_dir.tracking.store import TrackingStore
@@ -70,7 +71,7 @@ def ui(
     if place.database is None:
         echo("\n".join(lines), lines=True)
         return
-    echo(f"Starting http://127.0.0.1:{port}, in some 20 s …")
+    echo(f"Starting MLflow at http://127.0.0.1:{port} (takes about 20 s) …")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", place.uri, "--workers", "1"]
     command += ["--artifacts-destination", str(place.database.parent / "mlartifacts")]
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", **os.environ}
@@ -91,7 +92,7 @@ def _say_when_ready(server: int, port: int, lines: list[str]) -> NoReturn:
 
 
 def _links(store: Path | str, port: int) -> list[str]:
-    """Write a link for each task of each experiment; without them the pages still open."""
+    """Return a link for each task of each experiment; without them the pages can still be opened."""
     from rlvr_dir.tracking.views import all_links
 
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""`rlvr-dir view`: what both models thought at every token, as one page."""
+"""Define `rlvr-dir view`, which shows both models' probabilities at every token, as one page."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ Tokenizer = Annotated[
         "trust name. Default the decoded pair's, the tiny pair's, or what records name below this folder."
     ),
 ]
-# What is decoded where nothing was evaluated.
+# The decodings if nothing was evaluated.
 USUAL = ("base", "rl", "replace,tau=-0.3", "extrapolate,tau=-0.3,gamma=0.1")
 
 
@@ -85,14 +85,14 @@ def view(
             value=options["tasks"],
             accepted="either records or tasks",
         )
-    if not decodes and (given := {**({"decoding": decoding[0]} if decoding else {}), **options}):
-        name, value = next(iter(given.items()))
+    if not decodes and (ignored := {**({"decoding": decoding[0]} if decoding else {}), **options}):
+        name, value = next(iter(ignored.items()))
         raise UserError("has no effect on stored records", argument=name, value=value, hint="Give --tasks to decode.")
     check_output(out)
     if decodes:
         check_writable(store)
-        load = tokenizers(tokenizer, resolve(load_eval({}, options).pair))  # refused before anything is decoded
-        decodings = [parse_decoding(each) for each in dict.fromkeys(decoding or ())]
+        load = tokenizers(tokenizer, resolve(load_eval({}, options).pair))  # checked before anything is decoded
+        decodings = [parse_decoding(text) for text in dict.fromkeys(decoding or ())]
         many = _decoded(options, decodings, store, top, problem or (), limit, sample, dry_run=dry_run)
     else:
         load = tokenizers(tokenizer)
@@ -120,7 +120,7 @@ def view(
 def _problems(
     records: "list[Record]", named: list[str] | None, limit: int, sample: int, *, some_are_elsewhere: bool
 ) -> list[str]:
-    """Return the problems to show, of records of one task: those that are named, or the first ones."""
+    """Return the problems to show from records of one task: the named ones, or the first ones."""
     from rlvr_dir.report.viewer import changed_first, common_problems, full_name
 
     if not named:
@@ -142,10 +142,9 @@ def _decoded(
     *,
     dry_run: bool = False,
 ) -> "dict[str, list[Record]]":
-    """Return the records of each task, completed with traces, and say what is shown.
+    """Return the records of each task, completed with traces, and print what is shown.
 
-    If no decodings are given, they are those of the records that the store has of the same models and tasks, drawn as
-    these were.
+    If no decodings are given, they are those in the store's records of the same models, tasks and sampling.
     """
     from rlvr_dir.evals.traces import traced
     from rlvr_dir.records import RecordStore
@@ -178,7 +177,7 @@ def _decoded(
 
 
 def _evaluated(spec: EvalSpec, store: Path) -> "dict[str, list[Record]]":
-    """Return the finished records that a store has of a spec's models and tasks, by task."""
+    """Return the finished records of a spec's models and tasks in a store, by task."""
     from rlvr_dir.checkpoints.resolve import resolve
     from rlvr_dir.problems.data import preflight_of
     from rlvr_dir.records import RecordStore
@@ -199,7 +198,7 @@ def _evaluated(spec: EvalSpec, store: Path) -> "dict[str, list[Record]]":
 
 
 def _side_by_side(records: "Sequence[Record]") -> "dict[str, list[Record]]":
-    """Return records by task, of each those that are shown; say if that is not all of them."""
+    """Return the records to show, by task; print a message if these are not all."""
     from rlvr_dir.report.token_viewers import shown_records
 
     tasks = dict.fromkeys(record.task for record in records)
@@ -216,10 +215,10 @@ def _side_by_side(records: "Sequence[Record]") -> "dict[str, list[Record]]":
 
 
 def _read(names: list[str], store: Path) -> "dict[str, list[Record]]":
-    """Return records by task: those that are named by folder or by the beginning of a hash, or those of a run.
+    """Read records by task: those named by folder or by the first digits of a hash, or those of a run.
 
     Raises:
-        UserError: there is no such record, or those that are named are of different problems.
+        UserError: There is no such record, or the named ones have different problems.
     """
     from rlvr_dir.records import Record, RecordStore
     from rlvr_dir.records.store import is_record

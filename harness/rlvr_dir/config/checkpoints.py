@@ -53,7 +53,9 @@ def _pair(name: str, fields: Mapping[str, Any]) -> Pair:
         return named_pair
     if "base" not in fields:
         raise UserError(
-            f"checkpoint {name!r} has no base: give {mention('base', 'BASE')}, or NAME@STEP of a pair that has a name"
+            f"The checkpoint {name!r} has no base",
+            argument="base",
+            accepted=f"{mention('base', 'BASE')} beside it, or NAME@STEP of a pair that has a name",
         )
     place, at, revision = name.partition("@")
     if not at or Path(name).expanduser().exists():

@@ -22,7 +22,7 @@ ALONE = ("base", "rl")  # modes in which one model writes alone, without a crite
 MODES: tuple[Mode, ...] = get_args(Mode)
 _GATED = ", ".join(mode for mode in MODES if mode not in ALONE)
 _WINDOW = re.compile(r"([0-9]{0,9}):([0-9]{0,9})")
-_SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
+_WINDOW_SHARES = re.compile(r"(0|[0-9]{1,3}%)?:([0-9]{1,3}%)?")  # of max_tokens
 SYNONYMS = {"threshold": "tau", "cutoff": "tau", "strength": "gamma", "metric": "criterion", "gate": "criterion"}
 _UNSET = (None, 0, 0.0, "0")  # values that have no effect in a mode without the setting
 
@@ -463,7 +463,7 @@ def _normal_window(window: Any) -> Any:
     if not isinstance(window, str):
         return window
     unit = "%" if "%" in window else ""
-    match = (_SHARES if unit else _WINDOW).fullmatch(window)
+    match = (_WINDOW_SHARES if unit else _WINDOW).fullmatch(window)
     since, until = (int(end.strip("%")) if end else None for end in match.groups()) if match else (1, 0)
     if unit and (since or 0) < 100 and until == 100:
         until = None

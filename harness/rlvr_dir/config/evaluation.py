@@ -38,7 +38,7 @@ def read_decodings(value: Any) -> tuple[Decoding, ...]:
         for i, item in enumerate(items)
     )
     if doubled := [decoding.label() for i, decoding in enumerate(decodings) if decoding in decodings[:i]]:
-        raise UserError(f"decodings: {doubled[0]} is asked for twice")
+        raise UserError("is given twice", argument="decodings", value=doubled[0], accepted="different decodings")
     if not decodings:
         raise UserError("decodings is empty", argument="decodings")
     return decodings

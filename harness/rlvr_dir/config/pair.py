@@ -43,9 +43,15 @@ class Pair(Spec, frozen=True):
     @model_validator(mode="after")
     def _check(self) -> "Pair":
         if self.recipient is not None and self.single:
-            raise ValueError(f"recipient={self.recipient!r} has nothing to take over where base and rl are one model")
+            raise UserError(
+                "cannot take over a change, because base and rl are one model",
+                argument="recipient",
+                value=self.recipient,
+            )
         if self.recipient is None and self.recipient_revision is not None:
-            raise ValueError(f"recipient_revision={self.recipient_revision!r} has no effect without recipient")
+            raise UserError(
+                "has no effect without recipient", argument="recipient_revision", value=self.recipient_revision
+            )
         return self
 
     @property
@@ -130,7 +136,7 @@ TINY: Literal["tiny"] = "tiny"  # the pair that ships with rlvr-dir; `rlvr_dir.c
 TINY_STEPS = (2, 4, 6, 8)  # steps with a stored RL model; the last is the pair's own RL
 TINY_BASE = f"{TINY}@base"
 TINY_RL = tuple(f"{TINY}@{step}" for step in TINY_STEPS)
-_MADE = re.compile(
+_GENERIC_NAME = re.compile(
     r"rl|base|validation|seed-\d+|checkpoint-\d+|step-\d+"
 )  # parts of a checkpoint's path that are not a name
 OPTIONS = {"rl": "pretrained", "rl_revision": "revision"}  # lm-eval's names for two fields, and our commands'
@@ -222,6 +228,7 @@ def model_name(checkpoint: str) -> str:
     parts = PurePath(checkpoint).parts
     if parts[-3:-1] == ("tiny", "weights"):
         return "tiny pair" if parts[-1] in ("base", "rl") else f"{TINY}@{parts[-1].removeprefix('step-')}"
-    chosen = next((n for n, part in enumerate(reversed(parts), 1) if not _MADE.fullmatch(part) and part != "/"), 0)
-    name = parts[-chosen:] if chosen else parts[-1:]
+    own = (n for n, part in enumerate(reversed(parts), 1) if not _GENERIC_NAME.fullmatch(part) and part != "/")
+    count = next(own, 0)
+    name = parts[-count:] if count else parts[-1:]
     return "/".join(name[:-1] if len(name) > 1 and name[-1] in ("rl", "validation") else name) or checkpoint

@@ -18,7 +18,7 @@ def _shape(layers: int, hidden: int, inner: int, heads: int, kv_heads: int, posi
 
 
 # By hub id: the model type, and the content of config.json.
-KNOWN: dict[str, tuple[str, dict[str, Any]]] = {
+PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen/Qwen2.5-7B": ("qwen2", _QWEN25 | _shape(28, 3584, 18_944, 28, 4, 131_072)),
     "Qwen/Qwen2.5-Math-7B": ("qwen2", _QWEN25 | _shape(28, 3584, 18_944, 28, 4, 4096)),
     "Qwen/Qwen2.5-32B": ("qwen2", _QWEN25 | _shape(64, 5120, 27_648, 40, 8, 131_072)),

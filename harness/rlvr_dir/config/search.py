@@ -266,8 +266,8 @@ def _parameter(name: str, value: Any, field: FieldInfo, by_ratio: bool) -> Param
     for key in value:
         if key not in kinds:
             raise unknown(where, key, kinds)
-    asked = {kinds[key] for key in value}
-    if len(asked) != 1:
+    requested = {kinds[key] for key in value}
+    if len(requested) != 1:
         ways = ["values", *(["min and max"] if numeric else []), *(["ratio"] if by_ratio else [])]
         raise UserError("needs exactly one kind of values", argument=where, value=dict(value), accepted=", ".join(ways))
-    return parse(asked.pop(), value, where=f"{where}.")
+    return parse(requested.pop(), value, where=f"{where}.")

@@ -1,9 +1,9 @@
 """Read files of unknown origin or from damaged disks, and check every value.
 
-class About(Stored, frozen=True):
-    samples: Count = 1
+    class About(Stored, frozen=True):
+        samples: Count = 1
 
-about = About.from_file(path)     # or an error with the file, the key, its value, and what is accepted
+    about = About.from_file(path)     # or an error with the file, the key, its value, and what is accepted
 
 The class that reads a file is the one that was written. JSON is parsed by Python, because pydantic's own parser rejects
 lone surrogates, which occur in paths that are not UTF-8.

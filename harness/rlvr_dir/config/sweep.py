@@ -248,8 +248,8 @@ class SweepSpec(Presentation, Search, frozen=True):
         Raises:
             UserError: A value is not valid.
         """
-        asked = [(each, other.applied_to(self.sampling)) for other in self.samplings for each in other.decodings]
-        return [(decoding, sampling) for decoding, sampling in dict.fromkeys(asked) if sampling != self.sampling]
+        settings = [(d, other.applied_to(self.sampling)) for other in self.samplings for d in other.decodings]
+        return [(decoding, sampling) for decoding, sampling in dict.fromkeys(settings) if sampling != self.sampling]
 
     @property
     def part(self) -> ProblemPart:

@@ -15,7 +15,7 @@ from transformers.masking_utils import sdpa_mask
 
 GROUPED = "rlvr_grouped_sdpa"
 # Arguments that change nothing if there is a mask. With any other argument a model gets its usual attention.
-KNOWN = {"dropout", "scaling", "is_causal", "sliding_window", "position_ids", "cache_position", "use_cache"}
+HANDLED = {"dropout", "scaling", "is_causal", "sliding_window", "position_ids", "cache_position", "use_cache"}
 
 
 class GrowingLayer(DynamicLayer):
@@ -70,7 +70,7 @@ def _grouped(
     attention_mask: torch.Tensor | None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    if attention_mask is None or any(kwargs[name] is not None for name in kwargs.keys() - KNOWN):
+    if attention_mask is None or any(kwargs[name] is not None for name in kwargs.keys() - HANDLED):
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     out = torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=attention_mask, scale=kwargs.get("scaling"), enable_gqa=True

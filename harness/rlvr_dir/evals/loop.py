@@ -304,19 +304,19 @@ def _generated(engine: Engine, requests: Sequence[Request], board: Progress) -> 
     Raises:
         EngineLost: The engine was lost `MOST_LOSSES` times without finishing a response in between.
     """
-    left, losses = {(request.tag, request.problem, request.sample): request for request in requests}, 0
+    pending, losses = {(request.tag, request.problem, request.sample): request for request in requests}, 0
     while True:
         try:
-            for rollout in engine.generate([*left.values()], progress=board):
+            for rollout in engine.generate([*pending.values()], progress=board):
                 done, losses = rollout.request, 0
-                left.pop((done.tag, done.problem, done.sample), None)
+                pending.pop((done.tag, done.problem, done.sample), None)
                 yield rollout
             return
         except EngineLost as error:
             losses += 1
-            if losses == MOST_LOSSES or not left:
+            if losses == MOST_LOSSES or not pending:
                 raise
-            say(f"{error}\nstarting the engine again; {len(left):,} responses are left to generate")
+            say(f"{error}\nstarting the engine again; {len(pending):,} responses are left to generate")
             engine.close()
 
 

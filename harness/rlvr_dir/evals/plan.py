@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_dir.config import EngineSpec, Pair
-from rlvr_dir.config.published import KNOWN
+from rlvr_dir.config.published import PUBLISHED
 from rlvr_dir.config.stored import read_mapping
 from rlvr_dir.evals.speed import Speed
 from rlvr_dir.markdown import duration, markdown_table
@@ -256,7 +256,7 @@ def _model(place: str) -> tuple[dict[str, Any], int] | None:
     folder = Path(place).expanduser()
     folder = folder if folder.is_dir() else local_snapshot(place)
     if folder is None or not (folder / "config.json").is_file():
-        return (KNOWN[place][1], _parameters(KNOWN[place][1])) if place in KNOWN else None
+        return (PUBLISHED[place][1], _parameters(PUBLISHED[place][1])) if place in PUBLISHED else None
     config = read_mapping(folder / "config.json")
     config = {**config, **config.get("text_config", {})}
     if not {"num_hidden_layers", "num_attention_heads", "hidden_size"} <= config.keys():

@@ -77,7 +77,7 @@ def keep_speed(
     def engine(of: Speed) -> tuple[Any, ...]:
         return of.weights, of.backend, of.device, of.tensor_parallel_size, of.workers
 
-    kept = [each for each in read_speeds(records) if engine(each) != engine(speed)]
+    kept = [earlier for earlier in read_speeds(records) if engine(earlier) != engine(speed)]
     with suppress(UserError):
         plain = Speeds(speeds=(*kept, speed)).model_dump(mode="json")
         write_file(records / FILE, json.dumps(plain, indent=1))

@@ -60,8 +60,8 @@ def _of_problems(jobs: Sequence[Job], problems: Collection[str]) -> list[Job]:
             value=wrong[0],
             accepted=f"ids of the tasks' problems, of which the first are {first}",
         )
-    asked = {full for full, short in ids.items() if {full, short} & {*problems}}
-    parts = [(job, tuple(request for request in job.requests if request.problem in asked)) for job in jobs]
+    requested = {full for full, short in ids.items() if {full, short} & {*problems}}
+    parts = [(job, tuple(request for request in job.requests if request.problem in requested)) for job in jobs]
     return [replace(job, requests=requests) for job, requests in parts if requests]
 
 

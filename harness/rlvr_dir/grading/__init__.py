@@ -1,11 +1,11 @@
-"""The answer in a response and the verdict on it; used by evaluation and by training rewards, never by lm-eval itself.
+"""Find the answer in a response and grade it, for evaluation and for training rewards.
 
-grade("204", r"so the total is \\boxed{204}").correct   # True
-grade_many([(gold, response), ...])                      # one verdict each, de-duplicated, bounded in time
-grade_many([(("1.22", "0.822"), response), ...])         # several golds, any one counts
+    grade("204", r"so the total is \\boxed{204}").correct   # True
+    grade_many([(gold, response), ...])                      # one verdict each, de-duplicated, bounded in time
+    grade_many([(("1.22", "0.822"), response), ...])         # several golds, any one counts
 
-Graders by name: `robust` (default), `plain`, the paper's bare math-verify, and `math_dapo`, by which its trainings were
-rewarded. docs/grading.md has the rules.
+The graders are `robust` (default), `plain`, which is the paper's bare math-verify, and `math_dapo`, which rewarded its
+trainings. docs/grading.md has the rules.
 """
 
 from functools import cache
@@ -34,7 +34,7 @@ __all__ = [
 
 @cache
 def code_digest() -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of this room's source, by which two installations are compared."""
+    """Return 16 hexadecimal digits of the SHA-256 of this package's source, to compare two installations."""
     digest = sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())

@@ -1,11 +1,11 @@
-r"""The grader that the paper's trainings were rewarded by: the last `Answer: ...` of a response, as text.
+r"""Grade like the paper's trainings: by the last `Answer: ...` of a response, as text.
 
-grade("1/2", "Answer: $\\frac12$", grader="math_dapo")   # wrong: "\frac{1}{2}" is other text than "1/2"
+    grade("1/2", "Answer: $\\frac12$", grader="math_dapo")   # wrong: "\frac{1}{2}" differs from "1/2"
 
-It decides as verl's `math_dapo`, by which DAPO's recipe rewards: the end of a response alone is read, and an answer is
-right when it is the gold's text once both are normalised. No arithmetic; what the rules do to an answer they do to the
-gold as well, so that a careless one ("a " goes wherever it stands) rarely matters. Compared with verl's own in its
-environment by a test; verl 0.9 reads a box where there is no such line, which is not done here.
+It decides like verl's `math_dapo`, which DAPO's recipe uses for rewards. Only the end of a response is read, and an
+answer is right if it equals the gold's text once both are normalised. There is no arithmetic. The rules are applied to
+the gold as well, so that a careless one ("a " is removed everywhere) rarely matters. A test compares it with verl's own
+in verl's environment. verl 0.9 reads a box if there is no such line, which is not done here.
 """
 
 import re
@@ -16,7 +16,7 @@ from rlvr_dir.grading.pool import Item
 
 END = 300  # characters of a response that are read
 _LINE = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)
-# In this order, each wherever it stands.
+# in this order, at every place
 _REPLACED = (
     ("an ", ""), ("a ", ""), (".$", "$"), (r"\$", ""), ("\\ ", ""), (" ", ""), ("mbox", "text"),
     (r",\text{and}", ","), (r"\text{and}", ","), (r"\text{m}", r"\text{}"),
@@ -29,7 +29,7 @@ _MARKUP = (
     r"\text{s}", r"\text{.}", "\\text{\ns}", r"\text{}^2", r"\text{}^3", "\\text{\n}", r"\text{}", r"\mathrm{th}",
     r"^\circ", r"^{\circ}", r"\;", r",\!", "{,}", '"', r"\dots",
 )  # fmt: skip
-# Of a line with formulas the first one; what text, bold, an overline and a box hold; \frac12 and \sqrt2 with braces.
+# The first formula of a line; the content of text, bold, an overline and a box; \frac12 and \sqrt2 with braces.
 _REWRITTEN = tuple(
     (re.compile(pattern), by)
     for pattern, by in (
@@ -45,7 +45,7 @@ _REWRITTEN = tuple(
 
 
 def find_answer_line(text: str) -> Box:
-    """Find what stands behind the last `Answer:` of a response, whatever its case, up to the end of that line.
+    """Find the text after the last `Answer:` of a response, in upper or lower case, up to the end of that line.
 
     >>> find_answer_line("Answer: 3, no.\\nAnswer: 4").content
     '4'
@@ -55,7 +55,8 @@ def find_answer_line(text: str) -> Box:
 
 
 def normalised(answer: str) -> str:
-    r"""Return an answer as it is compared: what follows its last `=`, without articles, spaces, units and markup.
+    r"""Return an answer in the form that is compared: the text after its last `=`, without articles, spaces, units and
+    markup.
 
     >>> normalised(r"x = $1,234$ units"), normalised(r"\frac12")
     ('1234', '\\frac{1}{2}')
@@ -71,7 +72,7 @@ def normalised(answer: str) -> str:
 
 
 def grade_answer_line(items: Sequence[Item]) -> list[str]:
-    """Grade answers by their text alone."""
+    """Grade answers by their text only."""
     return [
         "correct" if normalised(answer) in {normalised(gold) for gold in golds} else "wrong" for golds, answer in items
     ]

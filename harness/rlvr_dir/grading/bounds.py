@@ -1,8 +1,8 @@
-r"""Which texts are not handed to a computer algebra system: those that ask it for a number nobody could write down.
+r"""Detect texts that ask a computer algebra system for an astronomically large number.
 
-Exponents, factorials, binomials and the limits of sums are *operands*: `9^{9^{9^9}}` is ten characters and no computer
-holds its value. An operand may not exceed MAX_OPERAND, or what MOST says, nor be built from a power or a factorial of
-numbers, but for a small power in an exponent or in a limit of a sum.
+Exponents, factorials, binomials and the limits of sums are *operands*: `9^{9^{9^9}}` has ten characters, and no
+computer can store its value. An operand may not exceed MAX_OPERAND, or the bound in MOST. It may not be built from a
+power or a factorial of numbers either, except for a small power in an exponent or in a limit of a sum.
 """
 
 import re
@@ -23,7 +23,8 @@ _NUMERIC_POWER = re.compile(r"(?:\d|[)}])\s*(?:\^|!|\*\*|[eE][+-]?\d)")
 
 
 def too_large(text: str, most: Mapping[str, int] = MOST) -> bool:
-    """Return whether `text` nests too deep, or has an operand beyond the bounds; linear in the length of the text.
+    """Return whether `text` is nested too deeply, or has an operand beyond the bounds; linear in the length of the
+    text.
 
     `most` has the bounds of operators that may have more than MAX_OPERAND.
     """
@@ -31,7 +32,7 @@ def too_large(text: str, most: Mapping[str, int] = MOST) -> bool:
         return True
     depth = 0
     stack: list[int] = []
-    group_end: dict[int, int] = {}  # where each bracket opens -> where it closes
+    group_end: dict[int, int] = {}  # start of each bracket -> its end
     group_start: dict[int, int] = {}
     for end, step in brackets(text):
         depth += step
@@ -42,8 +43,8 @@ def too_large(text: str, most: Mapping[str, int] = MOST) -> bool:
         elif stack:
             start = stack.pop()
             group_end[start], group_start[end] = end, start
-    raised, plain, limits = 1, 1, 0  # where the limits of the last sum end
-    exponents: list[int] = []  # where the exponents end that enclose this place
+    raised, plain, limits = 1, 1, 0  # end of the limits of the last sum
+    exponents: list[int] = []  # ends of the exponents that contain this place
     for match in _OPERATOR.finditer(text):
         operands, end = _operands(text, match, group_end, group_start)
         if match.start() < limits:
@@ -68,7 +69,7 @@ def too_large(text: str, most: Mapping[str, int] = MOST) -> bool:
 
 
 def _operands(text: str, match: re.Match[str], ends: dict[int, int], starts: dict[int, int]) -> tuple[list[str], int]:
-    """Return what the operator works on: before a `!`, behind a `^`, limits or arguments; and where that ends."""
+    """Return the operator's operands (before a `!`, after a `^`, limits or arguments), and where they end."""
     if match[0] == "!":
         before = text[: match.start()].rstrip()
         if len(before) in starts:

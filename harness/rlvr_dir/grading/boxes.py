@@ -1,6 +1,6 @@
-r"""Finds the answer of a response: the content of its last closed, non-empty `\boxed{...}` (or `\fbox{...}`).
+r"""Find the answer of a response: the content of its last closed, non-empty `\boxed{...}` (or `\fbox{...}`).
 
-A response that ends inside a later box was cut there, and has given no final answer.
+A response that ends inside a later box was cut there, and has no final answer.
 """
 
 import re
@@ -12,13 +12,13 @@ from typing import Literal
 _TOKEN = re.compile(r"\\[\\{}]|(?<=\\)(?:boxed|fbox)\s*\{|[{}]")
 _OPENING = re.compile(r"\\(?:boxed|fbox)")
 MAX_ANSWER = 400  # characters; the longest gold of the four benchmarks has fewer than 300
-# What ends a formula or a paragraph: in a box that never closes, a sign that its brace was forgotten.
+# What ends a formula or a paragraph; in a box that never closes, it shows that the brace was forgotten.
 _END = re.compile(r"\n\s*\n|(?<!\\)\$|\\[\])]")
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What was found: `content` is None unless `status` is `closed`."""
+    """Hold the result: `content` is None unless `status` is `closed`."""
 
     status: Literal["closed", "no_box", "unclosed_box"]
     content: str | None = None
@@ -27,10 +27,11 @@ class Box:
 def find_box(text: str, *, cut: bool = True) -> Box:
     r"""Find the last closed, non-empty box of `text`, by where the box opens.
 
-    Braces are matched with escapes skipped (`\{` is a character of the answer). Empty boxes count as no box: prompts
-    and models quote `\boxed{}` as an instruction. Where the last box to open never closes and the text ends with its
-    content, the response was cut while it wrote its answer, and an earlier box is not that (with `cut=False` it is).
-    One whose brace was forgotten hides no earlier one. One pass, linear in the length of the text, whatever the text.
+    Braces are matched with escapes skipped (`\{` is a character of the answer). Empty boxes are ignored, because
+    prompts and models quote `\boxed{}` as an instruction. If the last box never closes and the text ends with its
+    content, the response was cut while it wrote its answer, and an earlier box is not the answer (with `cut=False` it
+    is). A box whose closing brace was forgotten does not hide an earlier one. The text is read once, in linear time,
+    whatever it contains.
 
     >>> find_box(r"first \boxed{33}, then \boxed{204}").content
     '204'
@@ -40,7 +41,7 @@ def find_box(text: str, *, cut: bool = True) -> Box:
     first = _OPENING.search(text)
     if first is None:
         return Box("no_box")
-    open_braces: list[int | None] = []  # where the content of a box begins; None for an ordinary brace
+    open_braces: list[int | None] = []  # start of a box's content; None for an ordinary brace
     best: tuple[int, int] | None = None
     for token in _TOKEN.finditer(text, first.start()):
         word = token.group()
@@ -61,6 +62,6 @@ def find_box(text: str, *, cut: bool = True) -> Box:
 
 
 def _only_content(rest: str) -> bool:
-    r"""Return whether all behind a box that never closes may be its content: `20`, not `20$ is the answer.`"""
+    r"""Return whether everything after an unclosed box may be its content: `20`, not `20$ is the answer.`"""
     rest = rest.strip("$ \n")
     return len(rest) <= MAX_ANSWER and _END.search(rest) is None

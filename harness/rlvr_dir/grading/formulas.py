@@ -1,8 +1,8 @@
-r"""Whether two formulas are the same: read by math-verify's parser, compared by values, then by math-verify.
+r"""Compare two formulas: read by math-verify's parser, compared by values, then by math-verify.
 
-`parse` of math-verify looks for an answer in prose and guesses: it drops a last letter that might be a unit
-(`\frac{1}{\sqrt{2}} c`), the prime of `y'` and the case of letters, and where it cannot read a formula it takes the
-last number in it. Here a formula is read whole, with its letters as they are, or not at all.
+math-verify's `parse` looks for an answer in prose and guesses. It drops a last letter that might be a unit
+(`\frac{1}{\sqrt{2}} c`), the prime of `y'` and the case of letters. If it cannot read a formula, it takes the last
+number in it. Here a formula is read completely, with its letters unchanged, or not at all.
 """
 
 import re
@@ -61,8 +61,8 @@ def _derivative(order: int, name: str) -> str:
 
 
 def _conjugate(group: str) -> str:
-    known = "i" in group and _REAL_AND_I.fullmatch(group)
-    return "(" + re.sub(r"i(?![A-Za-z])", "(-i)", group[1:-1]) + ")" if known else rf"\\overline{group}"
+    is_complex = "i" in group and _REAL_AND_I.fullmatch(group)
+    return "(" + re.sub(r"i(?![A-Za-z])", "(-i)", group[1:-1]) + ")" if is_complex else rf"\\overline{group}"
 
 
 _RECIPROCALS = {"coth": "tanh", "sech": "cosh", "csch": "sinh"}
@@ -103,7 +103,7 @@ _REWRITES = tuple((re.compile(pattern), to) for pattern, to in _TABLE)
 
 
 def compare_formulas(gold: str, answer: str) -> bool:
-    r"""Return whether two formulas are the same: by values, or where there are none by math-verify."""
+    r"""Return whether two formulas are the same: by values, or if there are none by math-verify."""
     from math_verify import verify
     from sympy import Eq, Expr
 
@@ -111,7 +111,7 @@ def compare_formulas(gold: str, answer: str) -> bool:
 
     gold, answer = _in_radians([gold, answer])
     if gold.startswith(r"\{") != answer.startswith(r"\{") and re.search(ORDER, gold + answer):
-        return False  # {3,4} is no interval 3 < x < 4
+        return False  # {3,4} is not an interval 3 < x < 4
     (gold, unit), (answer, other_unit) = _without_unit(gold), _without_unit(answer)
     if unit and other_unit and unit != other_unit:
         return False
@@ -120,7 +120,7 @@ def compare_formulas(gold: str, answer: str) -> bool:
         return False
     if forms[0] == forms[1]:
         return True
-    matrices = any(getattr(form, "is_Matrix", False) for form in forms)  # which have no values at points
+    matrices = any(getattr(form, "is_Matrix", False) for form in forms)  # these have no values at points
     if not matrices and (same := same_values(*forms)) is not None:
         return same
     try:
@@ -142,8 +142,8 @@ def nearly(exact: str, rounded: str) -> bool:
 def differ(sides: Sequence[str], last: str, *, rounded: bool = False, known: bool = True) -> bool:
     """Return whether the sides of a chain contradict its last one beyond rounding: 2 + 2 = 5, not 1/3 = 0.33.
 
-    A side without letters that has no value contradicts every number (1/0 = 5), unless `known` is false. What stands
-    for several values (an angle without a degree sign, a logarithm without its base) contradicts none.
+    A side without letters and without a value contradicts every number (1/0 = 5), unless `known` is false. A side that
+    may have several values (an angle without a degree sign, a logarithm without its base) contradicts none.
     """
     sides = [side for side in sides if not _UNCLEAR.search(side)]
     *numbers, value = map(_compute, _in_radians([*sides, last]))
@@ -154,7 +154,7 @@ def differ(sides: Sequence[str], last: str, *, rounded: bool = False, known: boo
 
 
 def _compute(text: str) -> Number | None:
-    """Return the number that a text is, as it stands or computed; None where a letter or a word is in it."""
+    """Return the number that a text is, directly or computed; None if it contains a letter or a word."""
     from rlvr_dir.grading.values import exact_value
 
     if number := read_number(text, bare_units=False) or read_in_base(text):
@@ -167,7 +167,7 @@ def _compute(text: str) -> Number | None:
 
 
 def has_factor(side: str) -> bool:
-    """Return whether a side asks for a letter: 2x, -x, x/3, 7 - x, not x + 1, `twice the sum`, not `the sum`."""
+    """Return whether a side needs a letter: 2x, -x, x/3, 7 - x, not x + 1, `twice the sum`, not `the sum`."""
     from rlvr_dir.grading.values import has_slope
 
     quantity = re.sub(r"(?<![\\A-Za-z])(?<![_t]\{)[A-Z]{2,}(?![A-Za-z])", lambda match: rf"\Xi_{{{match[0]}}}", side)
@@ -175,14 +175,14 @@ def has_factor(side: str) -> bool:
 
 
 def _in_radians(texts: Sequence[str]) -> list[str]:
-    r"""Write degrees as multiples of \pi / 180 where one of the texts has an angle that is not in degrees."""
+    r"""Write degrees as multiples of \pi / 180 if one of the texts has an angle that is not in degrees."""
     if any("\\pi" in text or _TRIGONOMETRIC.search(text) for text in texts):
         return [_DEGREES.sub(r"(\1 \\pi / 180)", text) for text in texts]
     return [*texts]
 
 
 def _without_unit(text: str) -> tuple[str, dict[str, int]]:
-    r"""Split a formula from the unit behind it, in `\text{...}`."""
+    r"""Split a formula from the unit after it, in `\text{...}`."""
     for words in re.finditer(r"(?<=[^\s_^{(\[+*/=<>,.-])\s*(?:\\mu\s*)?\\text\s*\{", text):
         unit = read_unit(text[words.start() :], bare=False)
         if words.start() and unit:
@@ -200,7 +200,7 @@ def same_constant(gold: str, answer: str) -> str:
 
 
 def _too_long(product: Any) -> bool:
-    """Return whether a product takes seconds: many factors, and more in them than the letter that counts them."""
+    """Return whether a product takes seconds: it has many factors, with more in them than the index letter."""
     (letter, first, last), term = product.limits[0], product.function
     rational = term.free_symbols <= {letter} and term.is_rational_function(letter)
     return (last - first).is_Integer and last - first > MOST_FACTORS and not rational
@@ -208,7 +208,7 @@ def _too_long(product: Any) -> bool:
 
 @lru_cache(maxsize=512)
 def read_formula(text: str) -> Any:
-    """Read the sympy object that a normalised text stands for; None where not all of it can be read."""
+    """Return the sympy object for a normalised text; None if not all of it can be read."""
     from latex2sympy2_extended import NormalizationConfig, latex2sympy
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
     from math_verify.parser import should_treat_as_complex

@@ -1,4 +1,4 @@
-"""Verdicts: the gold answer against a response's, in bulk, de-duplicated, with a bound on every one."""
+"""Compute verdicts on responses by gold answers, in bulk, de-duplicated, with a time limit for each."""
 
 import re
 import threading
@@ -18,9 +18,9 @@ VERDICT_KINDS: tuple[str, ...] = (
     "wrong",
     "no_box",  # the response has no closed, non-empty box; by `math_dapo`, no "Answer:"
     "unclosed_box",  # its last box never closes
-    "truncated",  # one of these two, and the response ran into the token limit
-    "too_long",  # the box holds more than MAX_ANSWER characters: not an answer
-    "too_large",  # the box asks for a number nobody could write down, as 9^{9^{9^9}} does (bounds.py)
+    "truncated",  # one of these two, and the response reached the token limit
+    "too_long",  # the box contains more than MAX_ANSWER characters, so it is not an answer
+    "too_large",  # the box asks for an astronomically large number, such as 9^{9^{9^9}} (bounds.py)
     "timed_out",  # math-verify did not finish within its processor time
     "grader_error",  # math-verify failed, or cannot read the gold answer
 )
@@ -44,7 +44,7 @@ OLDER = {VERSIONS["robust"]: (*(f"robust-{number}" for number in range(VERSION -
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A grader's verdict on a response; `answer` is the text that it graded, the content of a box, or None."""
+    """Store a grader's verdict on a response; `answer` is the text that it graded, the content of a box, or None."""
 
     kind: str
     answer: str | None = None
@@ -52,12 +52,12 @@ class Verdict:
 
     @property
     def correct(self) -> bool:
-        """Whether the response counts as right; every kind but `correct` does not."""
+        """Return whether the response counts as right; only the kind `correct` does."""
         return self.kind == "correct"
 
     @property
     def graded(self) -> bool:
-        """False where the machinery failed (`timed_out`, `grader_error`): report such a verdict beside the score."""
+        """Return False if grading failed (`timed_out`, `grader_error`). Report such a verdict next to the score."""
         return self.kind not in ("timed_out", "grader_error")
 
 
@@ -68,10 +68,10 @@ def _without_math_verify(gold: str, answer: str) -> str | None:
 
 
 def _plain(items: Sequence[Item]) -> list[str]:
-    """Grade as the paper does: math-verify on the content of the box, gold first, and nothing else of the response.
+    """Grade like the paper: math-verify on the content of the box, gold first, and nothing else of the response.
 
-    Two plain integers are compared as integers, which is what math-verify answers for them, without starting it. What
-    asks for a number nobody could write down is not sent to it either: it would time out, and call that wrong.
+    Two plain integers are compared as integers, which gives math-verify's result without starting it. Requests for
+    astronomically large numbers are not sent to it either, because it would time out and call them wrong.
     """
     return grade_items(items, _without_math_verify)
 
@@ -88,10 +88,10 @@ FINDERS: dict[str, Callable[[str], Box]] = {"math_dapo": find_answer_line, "plai
 
 
 def grader_name(grader: str) -> str:
-    """Return the name that the verdicts of a grader have: its newest version's, which may be asked for as well.
+    """Return the name of a grader's verdicts: that of its newest version, which may also be requested directly.
 
     Raises:
-        UserError: no grader has that name.
+        UserError: No grader has that name.
     """
     if grader in VERSIONS.values():
         return grader
@@ -114,15 +114,15 @@ def grade_many(
     *,
     grader: str = "robust",
 ) -> list[Verdict]:
-    """Grade (gold, response) or (gold, response, finish_reason) items; the verdicts come in the same order.
+    """Grade (gold, response) or (gold, response, finish_reason) items; the verdicts have the same order.
 
-    A gold may be a tuple (or list) of answers, of which any one counts. A response that ran into the token limit
-    (`finish_reason="length"`) but holds an answer, as a closed box and no later one that was cut, is graded by it;
-    without one it is `truncated`. Equal (gold, answer) pairs are graded once a process. Works from any
-    thread: math-verify runs in worker processes, which start only when a pair needs them.
+    A gold may be a tuple (or list) of answers, of which any one counts. A response that reached the token limit
+    (`finish_reason="length"`) is graded by its answer if it contains one: a closed box and no later one that was cut.
+    Otherwise it is `truncated`. Equal (gold, answer) pairs are graded once per process. Any thread may call this.
+    math-verify runs in worker processes, which start only when a pair needs them.
 
     Raises:
-        UserError: no grader has that name, or an item has no gold at all.
+        UserError: No grader has that name, or an item has no gold.
     """
     grader = grader_name(grader)
     find = FINDERS.get(grader, find_box)
@@ -151,7 +151,7 @@ def grade_many(
 
 
 def _lookup(grader: str, keys: Sequence[_Key]) -> dict[_Key, str]:
-    """Return each key's kind, from the memo where known; a grader_error may be the machine and is not remembered."""
+    """Return each key's kind, from memory if known; a grader_error may be due to the machine and is not remembered."""
     judge = next(GRADERS[key] for key, name in VERSIONS.items() if name == grader)
     with _memo_lock:
         kinds = {key: _memo[key] for key in keys if key in _memo}

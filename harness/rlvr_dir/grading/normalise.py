@@ -1,9 +1,9 @@
-r"""One canonical LaTeX text for an answer: a table of rewrites that change no meaning, and the sentences dropped.
+r"""Write an answer as canonical LaTeX, with rewrites that change no meaning, and without the sentence around it.
 
     normalise(r"\textbf{２０４}.")   # 204
     normalise(r"3e6")                # 3\times 10^{6}
 
-What could be read in two ways is left as it is. Also here: brackets, and cutting a text outside all of them.
+Ambiguous text is left unchanged. This module also matches brackets, and splits a text outside all of them.
 """
 
 import re
@@ -36,14 +36,14 @@ _CHARACTERS = {
 _RAISED = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱᵃᵇᵏᵐᵒʰᵗˢʳᵈˣʸᵀº]+)|([₀₁₂₃₄₅₆₇₈₉₊₋₍₎ₐₑₒₓᵢⱼₖₗₘₙₚₛₜ]+)")
 _ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}
 _ROOT = re.compile(r"([√∛∜])\s*(?:(\d+(?:\.\d+)?)|\(([^()]*)\))")
-# Compatibility characters that are the same character in another dress; circled digits and the like are not.
+# Compatibility characters that are the same character in another style; circled digits and the like are not.
 _SAME = ("<wide>", "<narrow>", "<font>", "<compat>", "<noBreak>", "<square>")
 
 _END = r"(?![A-Za-z])"
 _TEXT = r"\\text\s*\{"
 GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
 _INSIDE = f"({GROUP[2:-2]})"
-# What TeX takes for an argument without braces: a command with its own arguments, or one character.
+# What TeX takes as an argument without braces: a command with its own arguments, or one character.
 _FONT = "math(?:bf|bb|rm|it|sf|tt)|text(?:rm|bf|it)?"
 _TOKEN = (
     rf"(\\(?:frac|binom)\s*{GROUP}\s*{GROUP}|\\(?:sqrt\s*(?:\[[^\[\]]*\])?|{_FONT})\s*{GROUP}"
@@ -97,7 +97,7 @@ def _degrees(degrees: str, minutes: str, seconds: str | None) -> str:
 
 
 def _indexed(answer: str, domain: str, letter: str) -> str:
-    r"""Drop `n \\ge 1` behind an answer with n in it."""
+    r"""Drop `n \\ge 1` after an answer that contains n."""
     return answer if letter in re.sub(r"\\[A-Za-z]+", "", answer) else answer + domain
 
 
@@ -122,8 +122,8 @@ _ENUMERATIONS = ("a b c d e f g h", "1 2 3 4 5 6 7 8 9", "i ii iii iv v")
 
 def _parts(text: str) -> str:
     r"""Write `\text{(a) } 4 \text{; (b) } 9` as a tuple."""
-    before, *found = _PART.split(text)
-    labels, values = " ".join(found[::2]), [value.strip(" ,;") for value in found[1::2]]
+    before, *groups = _PART.split(text)
+    labels, values = " ".join(groups[::2]), [value.strip(" ,;") for value in groups[1::2]]
     if before.strip() or len(values) < 2 or not all(values) or not any(e.startswith(labels) for e in _ENUMERATIONS):
         return text
     return f"({','.join(values)})"
@@ -133,7 +133,7 @@ def _chosen(total: str, letter: str, taken: str) -> str:
     return rf"\binom{{{total}}}{{{taken}}}" if letter == "C" else rf"\frac{{({total})!}}{{({total}-{taken})!}}"
 
 
-# In this order, each wherever it stands, until nothing changes.
+# In this order, at every place, until nothing changes.
 _TABLE = (
     (r"\s+", " "),
     (r"</?(?:b|i|u|p|em|strong|span|div|center|code|answer|br) ?/?>|`+|<\|\w+\|>", " "),
@@ -353,7 +353,7 @@ _BRACKET = re.compile(r"\\[\\{}()\[\]]|[{}()\[\]]|\\(begin|end)\s*\{[A-Za-z*]*\}
 
 
 def brackets(text: str, start: int = 0) -> list[tuple[int, int]]:
-    """Find where each bracket ends and what it does to the depth: +1 or -1."""
+    """Return where each bracket ends and how it changes the depth: +1 or -1."""
     spans = []
     for match in _BRACKET.finditer(text, start):
         last = match[0][-1]
@@ -375,7 +375,7 @@ def whole(text: str, start: int) -> bool:
 
 
 def split(text: str, separator: str) -> list[str]:
-    """Cut `text` at the matches outside all brackets; in one piece where the brackets do not balance."""
+    """Split `text` at the matches outside all brackets; in one piece if the brackets do not balance."""
     pieces, depth, start = [], 0, 0
     for match in re.finditer(rf"{separator}|(?P<bracket>{_BRACKET.pattern})", text):
         if match["bracket"]:
@@ -389,7 +389,7 @@ def split(text: str, separator: str) -> list[str]:
 
 
 def squeeze(text: str) -> str:
-    r"""Return what two spellings of one canonical text share: `E_{1}` and `E_1`, `\text{ red }` and `red`."""
+    r"""Return what two spellings of the same canonical text share: `E_{1}` and `E_1`, `\text{ red }` and `red`."""
     text = re.sub(r"\\text\s*\{\s*([^{}]*?)\s*\}", r"\1", text)
     text = re.sub(r"(\\[A-Za-z]+) +(?=[A-Za-z])", "\\1\0", text)  # \cos x keeps one blank
     return re.sub(r"([_^])\s*\{\s*(\w)\s*\}", r"\1\2", re.sub(r"(?<!\d) +| +(?!\d)", "", text))

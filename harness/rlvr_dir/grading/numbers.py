@@ -1,4 +1,4 @@
-r"""Numbers read exactly, as fractions, with their percent sign and their unit; never through floats.
+r"""Read numbers exactly, as fractions, with their percent sign and their unit, without floats.
 
 read_number(r"1.6 \times 10^{-19}").value   # Fraction(1, 6250000000000000000)
 read_number(r"35.0\%").percent              # True
@@ -12,10 +12,10 @@ from functools import lru_cache
 from rlvr_dir.grading.residues import MODULUS
 from rlvr_dir.grading.units import read_unit
 
-TOLERANCE = Fraction(1, 10**12)  # relative: what a float's rounding spoils; only where a decimal point is involved
-ROUGHLY = Fraction(1, 20)  # relative: what rounded numbers of a chain may be apart
-COMPUTED = Fraction(1, 10**30)  # and what the computing of irrational ones spoils
-SIGNIFICANT = 6  # digits a decimal needs to stand for a fraction that has no finite decimal (what math-verify asks for)
+TOLERANCE = Fraction(1, 10**12)  # relative error of float rounding; only used if a decimal point is involved
+ROUGHLY = Fraction(1, 20)  # relative difference allowed between rounded numbers of a chain
+COMPUTED = Fraction(1, 10**30)  # relative error of computed irrational numbers
+SIGNIFICANT = 6  # digits that a decimal needs to represent a fraction without a finite decimal (as in math-verify)
 MOST_DIGITS = 2000  # of a power of ten
 _DIGITS = r"(?:[1-9]\d{0,2}(?:[, ]\d{3})+(?!\d)|\d+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d*)?|\.\d+)"
@@ -45,7 +45,7 @@ _IN_BASE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A value; `rounded`: it as it was written, with its decimal point (a number without one is exact)."""
+    """Store a value. `rounded` is the value as written with a decimal point (a number without one is exact)."""
 
     value: Fraction
     rounded: str = ""
@@ -55,7 +55,7 @@ class Number:
 
 @lru_cache(maxsize=16384)
 def read_number(text: str, *, bare_units: bool = True) -> Number | None:
-    """Read the number a normalised text is, with its percent sign or unit; None where it is anything else."""
+    """Read a normalised text as a number, with its percent sign or unit; None for any other text."""
     word = re.fullmatch(r"(?:\\text\s*\{)?\s*([A-Za-z]+)\s*\}?", text)
     if word and word[1].lower() in _WORDS:
         return Number(Fraction(_WORDS.index(word[1].lower())))
@@ -92,7 +92,7 @@ def in_base(text: str) -> tuple[str, int] | None:
 
 
 def read_in_base(text: str) -> Number | None:
-    """Read the number that digits in a base are; None where it is anything else, or a digit is not below the base."""
+    """Read digits in a base as a number; None for any other text, or if a digit is not below the base."""
     digits, base = in_base(text) or ("", 0)
     try:
         return Number(Fraction(int(digits, base))) if base else None
@@ -117,7 +117,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 
 def _simple(text: str) -> Fraction | None:
-    """Read digits and a power of ten; None where that has too many digits."""
+    """Read digits and a power of ten; None if the power has too many digits."""
     digits, _, power = re.sub(r"[\s,{}]|\\times|\\cdot", "", re.sub(r"10\s*\^", "^", text)).partition("^")
     if abs(int(power or 0)) > MOST_DIGITS:
         return None
@@ -127,8 +127,8 @@ def _simple(text: str) -> Fraction | None:
 def equal(gold: Number, answer: Number) -> bool:
     """Return whether two numbers are the same, by the rules of docs/grading.md.
 
-    A unit that one side leaves out is not missed. If exactly one side is in percent, and the other has no unit, 35 %
-    may stand for 35 or for 0.35.
+    A unit may be missing on one side. If exactly one side is in percent, and the other has no unit, 35 % may mean 35 or
+    0.35.
     """
     other_units = gold.unit and answer.unit and gold.unit != answer.unit
     if other_units or (gold.percent and answer.unit) or (answer.percent and gold.unit):
@@ -155,7 +155,8 @@ def _same(a: Number, b: Number) -> bool:
 
 
 def _rounds(exact: Fraction, rounded: Number, gap: Fraction) -> bool:
-    """Return whether a decimal is the endless fraction `exact`, rounded at its own last digit (of six or more)."""
+    """Return whether a decimal is the infinite decimal of `exact`, rounded at its own last digit (six or more
+    digits)."""
     mantissa = re.split(r"\s*\\(?:times|cdot)", rounded.rounded)[0]
     digits = re.sub(r"\D", "", mantissa).lstrip("0")
     if len(digits) < SIGNIFICANT or not endless(exact):
@@ -164,7 +165,7 @@ def _rounds(exact: Fraction, rounded: Number, gap: Fraction) -> bool:
 
 
 def endless(value: Fraction) -> bool:
-    """Return whether a number has no finite decimal, as 1/3 has none."""
+    """Return whether a number has no finite decimal, such as 1/3."""
     return (
         10 ** value.denominator.bit_length() % value.denominator != 0
     )  # a power of ten that has enough twos and fives

@@ -1,4 +1,5 @@
-"""Worker processes around math-verify: bounded in time and memory, replaced when they die, usable from any thread."""
+"""Run math-verify in worker processes with limits of time and memory. Workers that die are replaced; any thread may
+call."""
 
 import atexit
 import json
@@ -14,22 +15,23 @@ from contextlib import suppress
 
 from rlvr_dir.program import program
 
-CPU_SECONDS = 5  # processor time for one pair: what math-verify allows one parse or one comparison
-RESPONSE_SECONDS = 10.0  # processor time for all questions about one response: n elements against m golds are n times m
-WALL_SECONDS = 120  # the backstop for a worker that waits without computing
-START_SECONDS = 120  # a worker imports sympy and math-verify, about one second on a quiet machine
-PAIRS_A_WORKER = 30  # another worker pays for its start only beyond this many pairs
+CPU_SECONDS = 5  # processor time for one pair: math-verify's limit for one parse or one comparison
+RESPONSE_SECONDS = 10.0  # processor time for one response: n elements and m golds need n times m comparisons
+WALL_SECONDS = 120  # limit for a worker that waits without computing
+START_SECONDS = 120  # a worker imports sympy and math-verify, which takes about one second on an idle machine
+PAIRS_A_WORKER = 30  # starting another worker only pays off beyond this many pairs
 
-Item = tuple[tuple[str, ...], str]  # what is right, any of it, and an answer
-_idle: list["_Worker"] = []  # whose `append` and `pop` are safe from any thread
+Item = tuple[tuple[str, ...], str]  # gold answers, any of which counts, and an answer
+_idle: list["_Worker"] = []  # its `append` and `pop` are safe in any thread
 
 
 class _Worker:
-    """One `python -m rlvr_dir.grading.worker`, answering one JSON line for each line it is sent.
+    """Run one `python -m rlvr_dir.grading.worker`, which replies with one JSON line to each line.
 
-    A separate program rather than `multiprocessing`: nothing of the parent (CUDA, threads, an unguarded `__main__`)
-    is repeated or shared. The limit is on *processor* time and the kernel enforces it (SIGPROF kills the worker's
-    child, which the worker replaces): a busy machine changes no verdict and no loop inside C code can outrun it.
+    It is a separate program instead of `multiprocessing`, so that nothing of the parent (CUDA, threads, an unguarded
+    `__main__`) is repeated or shared. The limit is on *processor* time and the kernel enforces it (SIGPROF kills the
+    worker's child, which the worker replaces). So a busy machine changes no verdict, and a loop inside C code cannot
+    avoid the limit.
     """
 
     def __init__(self) -> None:
@@ -45,14 +47,14 @@ class _Worker:
         assert process.stdin is not None  # both are pipes
         assert process.stdout is not None
         self.process, self._input, self._output = process, process.stdin, process.stdout
-        self.stuck = False  # whether it left a pair unanswered for WALL_SECONDS
+        self.stuck = False  # whether it did not reply for WALL_SECONDS
         ready = self._read(START_SECONDS)
         if ready is None or "error" in ready:
             self.kill()
             raise RuntimeError(f"the grading worker did not start: {(ready or {}).get('error', 'no answer')}")
 
     def verify(self, gold: str, answer: str, careful: bool, cpu_seconds: float) -> str | None:
-        """Return the kind of one pair, and note in `seconds` what it took; None if the worker died."""
+        """Return the kind of one pair, and add its time to `seconds`; None if the worker died."""
         self.seconds = cpu_seconds
         try:
             self._input.write(json.dumps([gold, answer, careful, cpu_seconds]).encode() + b"\n")
@@ -94,7 +96,7 @@ def grade_items(
     careful: bool = False,
     cpu_seconds: float | None = None,
 ) -> list[str]:
-    """Return one kind an item, over its golds: any `correct` counts; else a grader's failure shows before `wrong`.
+    """Return one kind per item, over its golds: any `correct` counts, and a grader's failure has priority over `wrong`.
 
     `at_once` decides about a gold and an answer without a worker, or returns None.
     """
@@ -121,30 +123,30 @@ def verify_many(
     cpu_seconds: float | None = None,
     owners: Sequence[Sequence[int]] = (),
 ) -> list[str]:
-    """Return one kind a (gold, answer) pair: `correct`, `wrong`, `timed_out` or `grader_error`. No pair, no worker.
+    """Return one kind per (gold, answer) pair: `correct`, `wrong`, `timed_out` or `grader_error`. No pair, no worker.
 
-    `careful` checks math-verify's word on values (see `worker.py`); `cpu_seconds` replaces CPU_SECONDS. `owners` are
-    the responses that ask for each pair: a pair all of whose owners have spent RESPONSE_SECONDS is `timed_out`, and one
-    that kills two workers is a `grader_error`.
+    `careful` checks math-verify's decision on values (see `worker.py`); `cpu_seconds` replaces CPU_SECONDS. `owners`
+    are the responses that need each pair. A pair is `timed_out` if all of its owners have used RESPONSE_SECONDS, and a
+    `grader_error` if it kills two workers.
     """
     spent: defaultdict[int, float] = defaultdict(float)  # processor time of each response so far
-    without: list[RuntimeError] = []  # no worker starts here
+    without: list[RuntimeError] = []  # errors of workers that do not start
 
     def kind_of(i: int) -> str:
-        owner = min(owners[i], key=lambda each: spent[each]) if owners else -1  # the one with most left
-        left = min(cpu_seconds or CPU_SECONDS, RESPONSE_SECONDS - spent[owner])
-        for _ in range(2 * (left > 0)):
+        owner = min(owners[i], key=lambda pair: spent[pair]) if owners else -1  # the one with the most time left
+        seconds_left = min(cpu_seconds or CPU_SECONDS, RESPONSE_SECONDS - spent[owner])
+        for _ in range(2 * (seconds_left > 0)):
             try:
                 if without:
                     return "grader_error"
                 worker = _take()
-            except RuntimeError as error:  # hours of decoding may stand behind these pairs: keep what there is
+            except RuntimeError as error:  # these pairs may come from hours of decoding, so keep the rest
                 logging.getLogger(__name__).error("%s; what needs it stays ungraded", error)
                 without.append(error)
                 return "grader_error"
             kind = None
             try:
-                kind = worker.verify(*pairs[i], careful, left)
+                kind = worker.verify(*pairs[i], careful, seconds_left)
             finally:
                 if kind is None or worker.stuck:
                     worker.kill()
@@ -153,7 +155,7 @@ def verify_many(
             spent[owner] += worker.seconds if owners else 0
             if kind is not None:
                 return kind
-        return "grader_error" if left > 0 else "timed_out"
+        return "grader_error" if seconds_left > 0 else "timed_out"
 
     count = min(os.cpu_count() or 1, 8, -(-len(pairs) // PAIRS_A_WORKER))
     with ThreadPoolExecutor(count or 1) as threads:
@@ -166,7 +168,7 @@ def _take() -> _Worker:
             worker = _idle.pop()
             if worker.process.poll() is None:
                 return worker
-            worker.kill()  # it died while nobody looked, and is no fault of the next pair's
+            worker.kill()  # it died while idle, which is not the next pair's fault
     return _Worker()
 
 
@@ -177,4 +179,4 @@ def close_workers() -> None:
         _idle.pop().kill()
 
 
-os.register_at_fork(after_in_child=_idle.clear)  # a forked child must not talk to its parent's workers
+os.register_at_fork(after_in_child=_idle.clear)  # a forked child must not use its parent's workers

@@ -1,10 +1,10 @@
-r"""Remainders of whole numbers, however large: `2003^{2002^{2001}} \bmod 1000`.
+r"""Compute remainders of whole numbers of any size: `2003^{2002^{2001}} \bmod 1000`.
 
     reduced(r"3^{2^{100}} \bmod 10 = 1")               # "1=1"
     reduced(r"N \equiv 1204 \equiv 204 \pmod{1000}")   # "204"
 
-No large number is computed. A large exponent is reduced by Euler's theorem: for every e ≥ φ(m),
-a^e ≡ a^(e mod φ(m) + φ(m)) (mod m).
+No large number is computed. A large exponent is reduced by Euler's theorem: for every e ≥ φ(m), a^e ≡ a^(e mod φ(m) +
+φ(m)) (mod m).
 """
 
 import ast
@@ -49,12 +49,12 @@ def reduced(text: str) -> str:
     last = MODULUS.search(sides[-1]) if sides else None
     if last and len(sides) > 1 and ("\\equiv" in text or last[1] not in (r"\bmod", r"\mod")):
         sides[-1] = sides[-1][: last.start()]
-        known = [value for side in sides if (value := residue(side, int(last[2]))) is not None]
-        if len(set(known)) > 1:
-            return "=".join(map(str, known))  # a chain that does not hold
+        residues = [value for side in sides if (value := residue(side, int(last[2]))) is not None]
+        if len(set(residues)) > 1:
+            return "=".join(map(str, residues))  # a chain that does not hold
         if any(map(_COEFFICIENT.search, sides[:-1])):
             return text
-        proven = known[1:] and sides[-1].strip() != f"{known[-1]}"  # 10 \equiv 7 \pmod 3 holds, and states 7
+        proven = residues[1:] and sides[-1].strip() != f"{residues[-1]}"  # 10 \equiv 7 \pmod 3 holds, and states 7
         return sides[-1] if proven else sides[-1] + last[0]
     for at, side in enumerate(sides):
         match = MODULUS.search(side)
@@ -81,7 +81,7 @@ def _residue(node: ast.expr, modulus: int) -> int:
     """Return the remainder of an expression.
 
     Raises:
-        ValueError: it is no whole number, or its exponents cannot be bounded.
+        ValueError: It is not a whole number, or its exponents cannot be bounded.
     """
     match node:
         case ast.Constant(value=int(value)):
@@ -100,10 +100,10 @@ def _residue(node: ast.expr, modulus: int) -> int:
 
 
 def _capped(node: ast.expr, modulus: int) -> int:
-    """Return a natural number itself if it is below `modulus`, else a congruent one that is not below it.
+    """Return a natural number itself if it is below `modulus`, otherwise a congruent one that is not below it.
 
     Raises:
-        ValueError: it is no natural number, or cannot be bounded.
+        ValueError: It is not a natural number, or cannot be bounded.
     """
 
     def cap(value: int) -> int:
@@ -113,13 +113,13 @@ def _capped(node: ast.expr, modulus: int) -> int:
         case ast.Constant(value=int(value)):
             return cap(value)
         case ast.BinOp(left=base, op=ast.Pow(), right=exponent):
-            result, power, left = 1, _capped(base, modulus), _capped(exponent, _totient(modulus))
-            while left:
-                result = cap(result * power) if left % 2 else result
-                power, left = cap(power * power), left // 2
+            result, power, exponent_left = 1, _capped(base, modulus), _capped(exponent, _totient(modulus))
+            while exponent_left:
+                result = cap(result * power) if exponent_left % 2 else result
+                power, exponent_left = cap(power * power), exponent_left // 2
             return result
-        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
-            values = _capped(left, modulus), _capped(right, modulus)
+        case ast.BinOp(left=exponent_left, op=operator, right=right) if type(operator) in _OPERATORS:
+            values = _capped(exponent_left, modulus), _capped(right, modulus)
             result = _OPERATORS[type(operator)](*values)
             if not isinstance(operator, ast.Sub) or (result >= 0 and max(values) < modulus):
                 return cap(result)

@@ -1,8 +1,8 @@
-r"""The robust grader: equal texts and two numbers at once, every other pair whole, in a bounded worker.
+r"""Grade robustly: equal texts and two numbers at once, every other pair as a whole, in a worker with limits.
 
     judge(r"\{1,2\}", r"2 \text{ and } 1")  # True
 
-What a worker is asked, it is asked once: a list's elements, an equation's sides and a formula's values are all judged
+A worker receives each pair only once: a list's elements, an equation's sides and a formula's values are all compared
 there, within the processor time of one pair. docs/grading.md has the rules.
 """
 
@@ -26,7 +26,7 @@ from rlvr_dir.grading.structure import (
     without_names,
 )
 
-CPU_SECONDS = 2.0  # for one pair; a Minerva answer takes some hundredths of a second
+CPU_SECONDS = 2.0  # for one pair; a Minerva answer takes a few hundredths of a second
 _WORDS = re.compile(r"[A-Za-z][A-Za-z ,.'-]+")
 _TEXT_WORDS = re.compile(r"\\text\s*\{[A-Za-z ,.'-]{3,}\}")
 _SEVERAL = re.compile(
@@ -39,12 +39,12 @@ _APPROXIMATELY = r"\\approx(?![A-Za-z])"
 
 
 def grade_robust(items: Sequence[Item]) -> list[str]:
-    """Return one kind an item: the best of its answer against each of its golds."""
+    """Return one kind per item: the best of its answer compared with each of its golds."""
     return grade_items(items, _at_once, careful=True, cpu_seconds=CPU_SECONDS)
 
 
 def _at_once(gold: str, answer: str) -> str | None:
-    """Decide about equal texts, two numbers, and what is too large; None leaves the pair to a worker."""
+    """Decide about equal texts, two numbers, and texts that are too large; None leaves the pair to a worker."""
     gold, answer = normalise(gold), normalise(answer)
     if not gold:
         return "grader_error"
@@ -64,7 +64,7 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
 
 
 def judge(gold: str, answer: str) -> bool:
-    """Return whether the content of a box is the gold. Of two labelled choices the letters are the answer."""
+    """Return whether the content of a box equals the gold. For two labelled choices the letters decide."""
     (letter, text), (other, words) = choice(normalise(gold)), choice(normalise(answer))
     if letter and other:
         return letter == other and not (text and words and not judge_text(text, words))
@@ -90,7 +90,7 @@ def judge_text(gold: str, answer: str) -> bool:
 
 
 def _compare_words(gold: str, answer: str) -> bool | None:
-    r"""Compare words, which count without case in `\text{...}`; None where other texts than words differ."""
+    r"""Compare words, ignoring case in `\text{...}`; None if other texts than words differ."""
     words = [" ".join(re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).strip(" .").split()) for text in (gold, answer)]
     words = [re.sub(r"^(?:[Aa]n?|[Tt]he) (?=[a-z]{3})", "", text) for text in words]
     if all(map(_WORDS.fullmatch, words)) and ("\\text" in gold + answer or all(len(word) > 2 for word in words)):
@@ -101,7 +101,8 @@ def _compare_words(gold: str, answer: str) -> bool | None:
 
 
 def _compare_in_bases(gold: str, answer: str) -> bool | None:
-    """Compare numbers in a base by their digits; a base that the gold states may be left out. None: there is none."""
+    """Compare numbers in a base by their digits; a base in the gold may be missing in the answer. None: there is
+    none."""
     numbers = [in_base(text) for text in (gold, answer)]
     if not numbers[0] and not (numbers[1] and re.fullmatch(r"[\d.,]+", gold)):
         return None
@@ -112,7 +113,8 @@ def _compare_in_bases(gold: str, answer: str) -> bool | None:
 
 
 def _compare_approximations(gold: str, answer: str) -> bool | None:
-    r"""Compare around `\approx`: of an answer the last side, or a first that it rounds; None where there is no sign."""
+    r"""Compare around `\approx`: an answer's last side, or its first if the last is its rounding; None if there is no
+    sign."""
     golds, answers = ([side for side in split(text, _APPROXIMATELY) if side] for text in (gold, answer))
     if golds == [gold] and answers == [answer]:
         return None
@@ -128,7 +130,7 @@ def _compare_approximations(gold: str, answer: str) -> bool | None:
 
 
 def _compare_structures(gold: str, answer: str) -> bool | None:
-    """Compare what has several parts, or values with names; None where neither side has."""
+    """Compare answers with several parts, or values with names; None if neither side has them."""
     names = [named(text) for text in (gold, answer)]
     values, others = ({squeeze(name): value for name, value in pairs or ()} for pairs in names)
     if names[0] and names[1] and len(values) == len(names[0]):
@@ -185,7 +187,8 @@ def _compare_parts(g: Parts, a: Parts) -> bool:
 
 
 def _proportional(golds: Sequence[str], answers: Sequence[str]) -> bool:
-    """Return whether two ratios are the same: 1:2:3 is 2:4:6. What has words, as a time of day, has to be the same."""
+    """Return whether two ratios are the same: 1:2:3 is 2:4:6. Ratios with words, such as a time of day, must be
+    equal."""
     if all(judge_text(*pair) for pair in zip(golds, answers, strict=True)):
         return True
     quotients = zip(golds[1:], answers[1:], strict=True)
@@ -214,7 +217,8 @@ def _letters(text: str) -> bool:
 
 
 def _compare_equations(gold: str, answer: str) -> bool | None:
-    """Drop a name on either side; of a chain the last side counts, of two equations both. None: there is none."""
+    """Drop a name on either side; use the last side of a chain, and both sides of two equations. None: there is
+    none."""
     g, a = ([side for side in split(text, EQUALS) if side] for text in (gold, answer))
     if g == [gold] and a == [answer]:
         return None

@@ -1,4 +1,4 @@
-r"""How an answer is built: a list, a set, a tuple or interval, a union, a matrix, a ratio, values with names.
+r"""Parse the structure of an answer: a list, a set, a tuple or interval, a union, a matrix, a ratio, values with names.
 
 parts(r"(1, 2)")           # Parts("tuple", ("1", "2"), "()")
 parts(r"1 \text{ or } 2")  # Parts("list", ("1", "2"))
@@ -46,7 +46,8 @@ _VARIABLE = re.compile(r"(?:\\[A-Za-z]+|[A-Za-z])\s*(?:_\s*(?:\w|\{[^{}]*\}))?'*
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """An answer of several parts; `ends` are the brackets of a tuple or an interval, or a matrix's shape: `2x3`."""
+    """Hold an answer of several parts; `ends` are the brackets of a tuple or an interval, or a matrix's shape:
+    `2x3`."""
 
     kind: Literal["list", "set", "tuple", "union", "matrix", "ratio"]
     items: tuple[str, ...]
@@ -98,7 +99,7 @@ def _both_signs(items: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rows(text: str) -> Parts | None:
-    """Return the entries of a matrix, or the rows of a system; sums of matrices are math-verify's."""
+    """Return the entries of a matrix, or the rows of a system; sums of matrices are left to math-verify."""
     if matrix := _MATRIX.fullmatch(text):
         rows = [split(row, "&") for row in split(matrix[2].replace(r"\hline", ""), r"\\\\") if row]
         shape = "x".join(map(str, (len(rows), *{len(row) for row in rows})))
@@ -122,8 +123,8 @@ def described(text: str) -> str:
     for alternative in split(condition, r"\\text\s*\{[ ,]*or[ ,]*\}"):
         inside, outside = [], []
         for item in split(alternative, COMMA):
-            left, *right = split(item, r"\\(?:ne|notin)" + _END)
-            if left == letter and len(right) == 1:
+            subject, *right = split(item, r"\\(?:ne|notin)" + _END)
+            if subject == letter and len(right) == 1:
                 outside += _both_signs([re.sub(r"^\\\{(.*)\\\}$", r"\1", right[0])])
             elif outside and not re.search(rf"{ORDER}|=|\\|{re.escape(letter)}", item):  # x \ne 1, 2
                 outside.append(item)
@@ -138,11 +139,11 @@ def described(text: str) -> str:
 
 def _members(item: str, letter: str) -> str | None:
     """Return the interval of `0<x<4` or `x>0`, the set of `x=5`; None for any other condition on the letter."""
-    left, *right = split(item, EQUALS)
-    if left == letter and len(right) == 1:
+    subject, *right = split(item, EQUALS)
+    if subject == letter and len(right) == 1:
         return rf"\{{{right[0]}\}}"
-    left, *right = split(item, r"\\in" + _END)
-    if left == letter and len(right) == 1:
+    subject, *right = split(item, r"\\in" + _END)
+    if subject == letter and len(right) == 1:
         return right[0]
     chain = forwards(item)
     sides, links = split(chain, ORDER), re.findall(ORDER, chain)
@@ -193,8 +194,8 @@ def is_name(side: str) -> bool:
 
 def named(text: str) -> list[tuple[str, str]] | None:
     """Return names and values of `x=1, y=2`, `(x,y)=(1,2)` or `x=1, y=2; x=3, y=4`; None where there are none."""
-    left, *right = split(text, EQUALS)
-    names = parts(left) if len(right) == 1 else None
+    subject, *right = split(text, EQUALS)
+    names = parts(subject) if len(right) == 1 else None
     if names and names.kind == "tuple" and all(map(_VARIABLE.fullmatch, names.items)) and (values := parts(right[0])):
         same = values.kind == "tuple" and len(values.items) == len(names.items)
         rows = [values] if same else [parts(item) for item in values.items]
@@ -210,7 +211,8 @@ def named(text: str) -> list[tuple[str, str]] | None:
 
 
 def without_names(pairs: Sequence[tuple[str, str]]) -> Parts:
-    """Return the values alone: a tuple where their names differ, those of one unknown (`x_1`, `x_2`) a list."""
+    """Return the values only: as a tuple if their names differ, or as a list if they are of one unknown (`x_1`,
+    `x_2`)."""
     names = list(dict.fromkeys(squeeze(name) for name, _ in pairs))
     values = [value for _, value in pairs]
     if len({re.sub(r"(?<=\w)_?\{?\d+\}?$", "", name) for name in names}) == 1:

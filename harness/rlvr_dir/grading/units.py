@@ -1,9 +1,9 @@
-r"""What may stand behind a number without changing it: units and counted things, from closed lists, in one spelling.
+r"""Recognise what may follow a number without changing it: units and counted things, from closed lists.
 
     read_unit(r"\text{ m/s}^2", bare=False)   # {"m": 1, "s": -2}
     read_unit(r"\text{ or more}", bare=False) # None
 
-A word on no list is no unit. Nothing is converted: km and m are two units.
+A word on no list is not a unit. Nothing is converted: km and m are two units.
 """
 
 import re
@@ -81,7 +81,7 @@ _SPELLINGS = (
 
 @lru_cache(maxsize=4096)
 def read_unit(text: str, *, bare: bool) -> dict[str, int] | None:
-    r"""Read all of a text as a unit: its parts and their powers; None where it is anything else.
+    r"""Read all of a text as a unit: its parts and their powers; None for any other text.
 
     `bare`: letters outside `\text{...}` may be a unit as well.
     """
@@ -108,7 +108,7 @@ def read_unit(text: str, *, bare: bool) -> dict[str, int] | None:
 
 
 def _unit_name(word: str) -> str | None:
-    """Return the one name of a unit, with its prefix; None where the word is on no list."""
+    """Return the one name of a unit, with its prefix; None if the word is on no list."""
     low = word.lower()
     forms = (
         [word] if len(word) < 3 else [word, low, *(low.removesuffix(end) for end in ("s", "es") if low.endswith(end))]

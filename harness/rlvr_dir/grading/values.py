@@ -1,13 +1,13 @@
-r"""Whether two sympy expressions have the same values, at fixed points: what math-verify's word is checked by.
+r"""Compare the values of two sympy expressions at fixed points, to check math-verify's decision.
 
 math-verify rounds to six decimals, so 2.88e-19 "equals" 1.0e-27 and 2^{64} - 1 is 2^{64}, and it does not see that
-(exp(at) - exp(-at))/2a is sinh(at)/a. Two formulas that differ, differ at almost every point: a few fixed points
-decide. They lie below -1, between -1 and 1 and above 1, some are integers, and any two letters stand in both orders.
+(exp(at) - exp(-at))/2a is sinh(at)/a. Two different formulas differ at almost every point, so a few fixed points
+decide. They are below -1, between -1 and 1 and above 1, some are integers, and any two letters occur in both orders.
 
-Points are rational, so sympy keeps what is rational exact (2^{64}, 100!); of the rest it computes as many digits as
-the difference of two values needs to show, up to `MOST_DIGITS` for numbers and `POINT_DIGITS` for formulas.
+Points are rational, so sympy keeps rational values exact (2^{64}, 100!). For other values it computes as many digits as
+the difference of two values needs, up to `MOST_DIGITS` for numbers and `POINT_DIGITS` for formulas.
 
-This module loads sympy: import it in a worker only.
+This module loads sympy, so import it only in a worker.
 """
 
 import re
@@ -47,9 +47,9 @@ from sympy import (
 from sympy.core.evalf import PrecisionExhausted
 from sympy.core.function import AppliedUndef
 
-SAME_DECIMAL = 1e-9  # relative, where a decimal point is involved, as for numbers
-ROUNDED = 5e-6  # six significant digits: how far a decimal may be from the irrational number it stands for
-MOST_DIGITS = 1000  # two numbers that agree in so many are the same
+SAME_DECIMAL = 1e-9  # relative difference if a decimal point is involved, as for numbers
+ROUNDED = 5e-6  # six significant digits: how far a decimal may be from its irrational number
+MOST_DIGITS = 1000  # two numbers that agree in this many digits are the same
 CHAIN_DIGITS = 40  # of an irrational side of a chain
 POINT_DIGITS = 100  # and two values of formulas at one of the points, or two gammas: a thousand take half a second
 # The size of a letter at each point: above 1 in the order of the alphabet or in the other, below 1, up to 4, integers.
@@ -59,18 +59,19 @@ POINTS, POSITIVE, NEGATIVE, FIRST_MIXED = len(_SIZES), (0, 1, 2, 5), (3, 4), 6
 FAR = 2  # more points where there is an absolute value: one far above 0, one far below
 ENOUGH = 2  # points where both sides have a value
 
-_ABSOLUTE = ("Abs", "Max", "Min", "floor", "ceiling", "sign")  # what negative values are needed to tell apart
+_ABSOLUTE = ("Abs", "Max", "Min", "floor", "ceiling", "sign")  # functions whose comparison needs negative values
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-# Where a letter is negative: none of these sets is a part of another, so of any two each is negative alone somewhere.
+# The letters that are negative at a point. No set contains another, so of any two letters each is negative alone
+# somewhere.
 _SIGNS = tuple(combinations(range(7), 3))
 _COMPLEX_NAMES = {"z", "w"}
 
 
 def same_values(gold: Any, answer: Any) -> bool | None:
-    """Return whether two formulas agree at every point: False where they do not, None where this cannot tell.
+    """Return whether two formulas agree at every point: False if they do not, None if this cannot decide.
 
-    None leaves the word to math-verify: for what is no formula (sets, inequalities, integrals), and for values
-    that differ by a rounding, which it accepts at six decimals (3.141593 for pi) and not below.
+    None leaves the decision to math-verify, for anything that is not a formula (sets, inequalities, integrals), and for
+    values that differ by rounding, which it accepts at six decimals (3.141593 for pi) and not below.
     """
     try:
         if isinstance(gold, Expr) and isinstance(answer, Expr):
@@ -84,12 +85,12 @@ def same_values(gold: Any, answer: Any) -> bool | None:
         return same if same or numerators == (first, second) else _multiple(*numerators)
     except (MemoryError, RecursionError):
         raise
-    except Exception:  # sympy and mpmath raise whatever they like where they cannot compute a value
+    except Exception:  # sympy and mpmath raise many types if they cannot compute a value
         return None
 
 
 def exact_value(form: Any) -> Fraction | None:
-    """Return the number that a formula without letters is, to `CHAIN_DIGITS` where it is irrational; else None."""
+    """Return the number that a formula without letters is, to `CHAIN_DIGITS` if it is irrational; None for others."""
     try:
         if not isinstance(form, Expr) or _atoms(form).keys() - {"i"}:
             return None
@@ -105,9 +106,10 @@ def exact_value(form: Any) -> Fraction | None:
 
 
 def has_slope(form: Any) -> bool:
-    """Return whether a formula is a letter, or a function's value, times a number other than 1, and perhaps a constant.
+    """Return whether a formula is a letter, or a function's value, times a number other than 1, and possibly plus a
+    constant.
 
-    A factor of pi makes it a formula that has a name: 2 pi r is a circumference.
+    A factor of pi makes it a named formula: 2 pi r is a circumference.
     """
     letters = [*_atoms(form).values()] if isinstance(form, Expr) else []
     if len(letters) != 1:
@@ -123,7 +125,7 @@ def has_slope(form: Any) -> bool:
 
 
 def near(gold: Any, answer: Any, tolerance: float) -> bool:
-    """Return whether two numbers differ by no more than `tolerance`, relatively: what stands around an `\\approx`."""
+    """Return whether two numbers differ by no more than `tolerance`, relatively, as on both sides of an `\\approx`."""
     try:
         return bool(abs(gold - answer).evalf() <= tolerance * abs(gold).evalf())
     except Exception:
@@ -153,7 +155,7 @@ def _compare(gold: Any, answer: Any) -> bool | None:
 
 
 def _at(gold: Any, answer: Any, point: int, absolute: bool, real: bool, decimal: bool) -> str | None:
-    """Compare at one point: `same`, `close` (as a decimal is), `different`; None where there is nothing to compare."""
+    """Compare at one point: `same`, `close` (like a decimal), `different`; None if there is nothing to compare."""
     a, b = (_value(form, point, absolute, real) for form in (gold, answer))
     if isinstance(a, str) or isinstance(b, str):
         return "different" if absolute and {a, b} & {"undefined"} and "pole" not in (a, b) and a != b else None
@@ -165,7 +167,7 @@ def _at(gold: Any, answer: Any, point: int, absolute: bool, real: bool, decimal:
 
 
 def _zero(value: Any, digits: int = POINT_DIGITS) -> bool:
-    """Return whether a number is 0, or so near it that its first digit is not among `digits`."""
+    """Return whether a number is 0, or so close to it that its first digit is not among `digits`."""
     if value.is_Rational:
         return value == 0
     digits = POINT_DIGITS if value.has(binomial, factorial, gamma) else digits
@@ -177,7 +179,7 @@ def _zero(value: Any, digits: int = POINT_DIGITS) -> bool:
 
 
 def _multiple(gold: Any, answer: Any) -> bool | None:
-    """Return whether one is the other times a constant that is not zero: whether their ratio is the same everywhere."""
+    """Return whether one is the other times a non-zero constant, because their ratio is the same everywhere."""
     if not _names(gold) | _names(answer):
         return None
     decimal, absolute = gold.has(Float) or answer.has(Float), _has_absolute(gold) or _has_absolute(answer)
@@ -187,14 +189,16 @@ def _multiple(gold: Any, answer: Any) -> bool | None:
         if isinstance(a, str) or isinstance(b, str) or (_zero(a) and _zero(b)):
             continue
         points, first = points + 1, first or (a, b)
-        left, right = a * first[1], first[0] * b
-        if _zero(a) or _zero(b) or not (near(left, right, SAME_DECIMAL) if decimal else _zero(left - right)):
+        if _zero(a) or _zero(b):
+            return False
+        product, other = a * first[1], first[0] * b
+        if not (near(product, other, SAME_DECIMAL) if decimal else _zero(product - other)):
             return False
     return True if points >= ENOUGH else None
 
 
 def _atoms(form: Any) -> dict[str, Any]:
-    """Return the letters of a formula, and functions of them that are not known, by name."""
+    """Return the letters of a formula, and unknown functions of them, by name."""
     return {str(atom): atom for atom in (*form.atoms(AppliedUndef), *form.free_symbols)}
 
 
@@ -209,10 +213,10 @@ def _has_absolute(form: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _value(form: Any, point: int, absolute: bool, real: bool) -> Any:
-    """Return the value at a point, or what there is instead; only letters that are unknowns may be negative there.
+    """Return the value at a point, or what there is instead. Only letters that are unknowns may be negative there.
 
     Raises:
-        ValueError: it has none that can be computed (an integral, a set).
+        ValueError: It has no value that can be computed (an integral, a set).
     """
     if form.has(Derivative, Integral, Limit, Piecewise, oo):
         raise ValueError
@@ -233,7 +237,7 @@ def _value(form: Any, point: int, absolute: bool, real: bool) -> Any:
 
 
 def _put(form: Any, at: dict[Any, Any], real: bool) -> Any:
-    """Put values for letters; odd roots of negative numbers are the real ones, where sympy's are complex."""
+    """Insert values for letters. Odd roots of negative numbers are the real ones; sympy's are complex."""
     if form in at or not form.args:
         return at.get(form, form)
     args = [_put(argument, at, real) for argument in form.args]
@@ -243,17 +247,17 @@ def _put(form: Any, at: dict[Any, Any], real: bool) -> Any:
 
 
 def _odd(power: Any) -> bool:
-    """Return whether this is an odd root, or a power of one: a real number at negative values too."""
+    """Return whether this is an odd root, or a power of one, which is real at negative values too."""
     return bool(power.is_Pow and power.exp.is_Rational and not power.exp.is_Integer and power.exp.q % 2)
 
 
 def _roots(form: Any) -> list[Any]:
-    """Return the roots and logarithms in a formula, which something negative has not, or not for sure."""
+    """Return the roots and logarithms in a formula, which negative values do not have, or not for certain."""
     return [root for root in form.atoms(Pow, log) if isinstance(root, log) or not root.exp.is_Integer]
 
 
 def _coordinate(name: str, point: int, signed: bool) -> Fraction:
-    """Return a letter's value at a point, whatever other letters there are."""
+    """Return a letter's value at a point, independent of the other letters."""
     seed = crc32(f"{name}|{point}".encode())
     unknown = len(name) == 1 and name in _LETTERS  # x, n; R, m_0 and λ are quantities, and positive
     rank = _LETTERS.index(name) if unknown else crc32(name.encode()) % len(_SIGNS)

@@ -1,12 +1,12 @@
-r"""The program in a grading worker: reads `[gold, answer, careful, seconds]` lines, writes `{"kind": ...}` ones.
+r"""Run a grading worker: read `[gold, answer, careful, seconds]` lines, and write `{"kind": ...}` lines.
 
     echo '["1/2", "0.5", false, 5]' | python -m rlvr_dir.grading.worker
 
-The text is a model's output and hostile until proven otherwise: it is parsed by math-verify, never evaluated as
-code by us, in a process without a terminal, with a limit on memory and one on the processor time of each pair.
+The text is a model's output and must be treated as hostile. math-verify parses it, and we never evaluate it as code.
+The process has no terminal, and limits on its memory and on the processor time of each pair.
 
-The program loads sympy once and forks a child that does the work: the kernel may kill a child at any moment, and the
-next one starts in milliseconds, with all that was loaded and nothing that the last pair left behind.
+The program loads sympy once and forks a child that does the work. The kernel may kill a child at any moment. The next
+one starts in milliseconds, with everything loaded and no state of the last pair.
 """
 
 import json
@@ -22,17 +22,17 @@ from typing import Any, TextIO
 
 from rlvr_dir.grading.robust import judge
 
-MEMORY_BYTES = 2**30  # address space of a child; one that has just loaded everything has 0.1 GiB
-MUCH_BYTES = MEMORY_BYTES // 2  # a pair that took as much may have been refused memory, and its child ends
-RENEW = 3  # exit status of a child that wants to be replaced
+MEMORY_BYTES = 2**30  # address space of a child; after loading everything it uses 0.1 GiB
+MUCH_BYTES = MEMORY_BYTES // 2  # a pair that used as much may have run out of memory, and its child ends
+RENEW = 3  # exit status of a child that should be replaced
 
 
 def main() -> None:
     """Serve until its input ends."""
     replies = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what a library prints must not look like a reply
+    os.dup2(2, 1)  # a library's output must not look like a reply
     try:
-        _kind("\\frac12", "0.5", False)  # the two load everything
+        _kind("\\frac12", "0.5", False)  # these two load everything
         _kind("\\frac12", "\\sqrt{x}", True)
     except Exception as error:
         print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=replies)
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _serve(replies: TextIO) -> None:
-    """Answer, in the child, until the input ends, or a pair took so much memory that a fresh child is better."""
+    """Reply, in the child, until the input ends, or a pair used so much memory that a new child is better."""
     while line := sys.stdin.buffer.readline():
         gold, answer, careful, limit = json.loads(line)
         started = time.process_time()
@@ -67,7 +67,7 @@ def _serve(replies: TextIO) -> None:
             kind = "grader_error"
         signal.setitimer(signal.ITIMER_PROF, 0)
         much = _peak_bytes() > MUCH_BYTES
-        if much and kind == "wrong":  # math-verify says that, too, where it was refused memory
+        if much and kind == "wrong":  # math-verify also returns this if it ran out of memory
             kind = "grader_error"
         print(json.dumps({"kind": kind, "seconds": round(time.process_time() - started, 4)}), file=replies)
         if much:
@@ -87,7 +87,7 @@ def _kind(gold: str, answer: str, careful: bool) -> str:
 
 
 @lru_cache(maxsize=64)
-def _parse(text: str) -> tuple[Any, ...]:  # the 32 answers to a problem have one gold
+def _parse(text: str) -> tuple[Any, ...]:  # the 32 answers to a problem have the same gold
     from math_verify import parse
 
     # None is no limit, whatever math-verify's annotation says.

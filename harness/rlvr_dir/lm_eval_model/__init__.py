@@ -1,1 +1,1 @@
-"""The front door: the model `rlvr_dir` of lm-evaluation-harness, its arguments, its tasks, what it keeps and logs."""
+"""Provide the model `rlvr_dir` for lm-evaluation-harness: its arguments, its tasks, its records and logs."""

@@ -1,6 +1,6 @@
-"""The model arguments of `--model rlvr_dir`, and what is checked before the stock `lm_eval` command evaluates.
+"""Read the model arguments of `--model rlvr_dir`, and check a run before the `lm_eval` command evaluates.
 
-An argument is one of an `EvalSpec`, or concerns lm-eval alone.
+An argument either is one of an `EvalSpec`, or concerns only lm-eval.
 """
 
 import fnmatch
@@ -33,18 +33,18 @@ CACHE_REFUSAL = (
     "is not supported: lm-eval's cache does not distinguish models, tau, gamma or samples, so it would return one "
     "response for all of them"
 )
-# Where the stock command keeps rollouts and logs results, as `rlvr-dir eval` does; `off` declines.
+# Where the `lm_eval` command stores rollouts and logs results, like `rlvr-dir eval`; `off` turns it off.
 PLACES = {"records": "runs/records", "tracking": os.environ.get("RLVR_DIR_TRACKING_URI") or "runs"}
-_LM_EVAL_DEVICE = "cuda:0"  # what lm-eval passes when the user said nothing
+_LM_EVAL_DEVICE = "cuda:0"  # lm-eval's value if the user sets none
 
-# lm-eval reads `off` as False, and `on` as True.
+# lm-eval reads `off` as False, and `on` as True
 _Kept = Annotated[Place | None, BeforeValidator(lambda value: None if value in (False, "off") else str(value))]
 
 
 class OwnArgs(Spec, frozen=True):
-    """The model arguments that change neither a rollout nor a score, and a check of the task's number of samples.
+    """Hold the model arguments that change neither a rollout nor a score, and a check of the task's number of samples.
 
-    `records` and `tracking` are the folder of the record store and that, or the server, of MLflow; None keeps nothing.
+    `records` and `tracking` are the folder of the record store and that, or the server, of MLflow; None stores nothing.
     """
 
     chat: Annotated[
@@ -55,12 +55,12 @@ class OwnArgs(Spec, frozen=True):
     tracking: _Kept = None
 
 
-TEMPLATE_KWARGS = ("chat_template_kwargs", "chat_template_args", "enable_thinking")  # ours, then lm-eval's
+TEMPLATE_KWARGS = ("chat_template_kwargs", "chat_template_args", "enable_thinking")  # our name, then lm-eval's
 ACCEPTED = (*REQUEST_ARGUMENTS, *OwnArgs.model_fields, *TEMPLATE_KWARGS[1:])
 _TOKENIZER = "nothing: the tokenizer is the RL checkpoint's"
 _ADAPTER = "pretrained=ADAPTER,base=BASE"
 _WHOLE = "nothing: a checkpoint in bfloat16, float16 or float32"
-# Words that lm-eval's other models take, and what says the same here.
+# Arguments of lm-eval's other models, and what to use instead.
 _INSTEAD = {
     **dict.fromkeys(LENGTHS, "max_tokens=…"),
     "do_sample": "temperature=…, where 0 is greedy",
@@ -68,9 +68,9 @@ _INSTEAD = {
     **INSTEAD,
     "n": "samples=…",
     "repeats": "samples=…",
-    "think_end_token": "nothing: the last box of a response counts, whatever was thought before it",
+    "think_end_token": "nothing: the last box of a response counts, whatever comes before it",
     **dict.fromkeys(("tokenizer", "tokenizer_mode", "tokenizer_revision", "use_fast_tokenizer"), _TOKENIZER),
-    **dict.fromkeys(("add_bos_token", "prefix_token_id"), "nothing: the tokenizer and its chat template say it"),
+    **dict.fromkeys(("add_bos_token", "prefix_token_id"), "nothing: the tokenizer and its chat template determine it"),
     **dict.fromkeys(("truncation", "truncation_side"), "nothing: a prompt that is too long is an error"),
     **dict.fromkeys(("peft", "lora_local_path", "max_lora_rank"), _ADAPTER),
     "delta": "base=… and pretrained=…, two whole checkpoints",
@@ -82,31 +82,32 @@ _INSTEAD = {
     **dict.fromkeys(("parallelize", "tp_plan", "device_map"), "tensor_parallel_size=…"),
     **dict.fromkeys(("softmax_dtype", "mixed_precision_dtype"), "dtype=…"),
     **dict.fromkeys(("max_memory_per_gpu", "max_cpu_memory"), "gpu_memory_utilization=…"),
-    "logits_cache": "nothing: no likelihoods are asked for",
-    "offload_folder": "nothing: both models are held in memory",
+    "logits_cache": "nothing: this model does not compute likelihoods",
+    "offload_folder": "nothing: both models are in memory",
 }
 
 
 @dataclass(frozen=True)
 class ModelArgs:
-    """The parsed model arguments. Tasks and samples come with lm-eval's requests, and what is not given of sampling."""
+    """Hold the parsed model arguments. Tasks and samples, and missing sampling settings, come with lm-eval's
+    requests."""
 
     spec: EvalSpec
     own: OwnArgs
 
     @property
     def decoding(self) -> Decoding:
-        """Return the one decoding."""
+        """Return the only decoding."""
         return self.spec.decodings[0]
 
     @property
     def seed(self) -> int:
-        """Return the key of the noise."""
+        """Return the random seed."""
         return (self.spec.sampling or Sampling()).seed
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """Return the temperature, the top_p and the max_tokens that were given: they hold for every task."""
+        """Return the temperature, the top_p and the max_tokens that were given, which apply to every task."""
         sampling = (self.spec.sampling or Sampling()).explicit()
         return {
             name: value for name, value in sampling.items() if name in SamplingSettings.model_fields and name != "seed"
@@ -114,7 +115,7 @@ class ModelArgs:
 
 
 class CheckedArgs(dict[str, Any]):
-    """The model arguments as lm-eval shows and stores them, with what they were read as, so that it is done once."""
+    """Hold the model arguments as lm-eval shows and stores them, and the parsed ones, so that they are parsed once."""
 
     def __init__(self, arguments: Mapping[str, Any], read: ModelArgs) -> None:
         super().__init__(arguments)
@@ -122,10 +123,10 @@ class CheckedArgs(dict[str, Any]):
 
 
 def parse_model_args(arguments: Mapping[str, Any]) -> ModelArgs:
-    """Validate model arguments; `batch_size`, `max_batch_size` and `device` may come from lm-eval's own options.
+    """Validate model arguments. `batch_size`, `max_batch_size` and `device` may come from lm-eval's own options.
 
     Raises:
-        UserError: an unknown argument, or a value that is refused.
+        UserError: An argument is unknown, or a value is not valid.
     """
     args = {name: value for name, value in arguments.items() if value is not None and value != ""}
     batch = args.pop("batch_size", None), args.pop("max_batch_size", None)
@@ -133,25 +134,25 @@ def parse_model_args(arguments: Mapping[str, Any]) -> ModelArgs:
     load_criteria(args)
     if wrong := [name for name in args if name not in ACCEPTED and name not in Decoding.options()]:
         if instead := _INSTEAD.get(wrong[0]):
-            raise UserError("is no argument of rlvr_dir", argument="model_args", value=wrong[0], accepted=f"{instead}")
+            raise UserError("is not a model argument", argument="model_args", value=wrong[0], accepted=f"{instead}")
         raise unknown("model_args", wrong[0], ACCEPTED)
     if args.get("device") == _LM_EVAL_DEVICE:
         del args["device"]
-    for size in batch:  # lm-eval's default is 1, and "auto" may carry a schedule: both mean the engine's own choice
+    for size in batch:  # lm-eval's default is 1, and "auto" may contain a schedule; both mean the engine's own choice
         if str(size).isdecimal() and int(size) > 1:
             args.setdefault("max_num_seqs", int(size))
     own = parse(OwnArgs, {name: args.pop(name) for name in OwnArgs.model_fields if name in args})
     spec = load_eval({}, args)
     if own.chat == "off" and (kwargs := spec.engine.chat_template_kwargs):
-        raise UserError("contradicts chat=off; drop one of them", argument="chat_template_kwargs", value=kwargs)
+        raise UserError("contradicts chat=off. Remove one of them", argument="chat_template_kwargs", value=kwargs)
     return ModelArgs(spec, own)
 
 
 def _with_template_kwargs(args: dict[str, Any]) -> dict[str, Any]:
-    """Return model arguments with what lm-eval's own models call `enable_thinking` and `chat_template_args` in ours.
+    """Return model arguments with `enable_thinking` and `chat_template_args` of lm-eval's own models merged into ours.
 
     Raises:
-        UserError: they say different things of one argument of the template.
+        UserError: They contradict each other.
     """
     kwargs: dict[str, Any] = {}
     for name in [name for name in TEMPLATE_KWARGS if name in args]:
@@ -167,20 +168,19 @@ def _with_template_kwargs(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def announce_tiny(spec: EvalSpec, args: Mapping[str, Any]) -> None:
-    """Print on stderr that the tiny pair is used, where no pair was named."""
+    """Print on stderr that the tiny pair is used, if no pair was named."""
     if spec.pair == TINY and not {"pair", "pretrained"} & set(args):
         print("rlvr_dir: no pair named; using the tiny pair that ships with rlvr-dir", file=sys.stderr)
 
 
 def prepare(config: Any) -> tuple[list[Any], bool]:
-    """Check and complete a request of the stock command for our model, before tasks are indexed or models load.
+    """Check and complete a run of the `lm_eval` command for our model, before tasks are indexed or models load.
 
-    `config` is lm-eval's `EvaluatorConfig`. Return the tasks of benchmarks that are files (`PATH.jsonl`, `NAME=PATH`):
-    lm-eval cannot find those, and they are taken off its list. And whether lm-eval's own tasks are asked for, too.
+    `config` is lm-eval's `EvaluatorConfig`. Return the tasks of benchmarks that are files (`PATH.jsonl`, `NAME=PATH`),
+    which lm-eval cannot find and which are removed from its list, and whether lm-eval's own tasks are requested, too.
 
     Raises:
-        UserError: a cache that would mix samples up, a bad limit, model or generation argument, or a benchmark of a
-            file that is refused.
+        UserError: A cache would mix up samples, or a limit, an argument or a benchmark file is not valid.
     """
     sys.excepthook = one_line(sys.excepthook, config.model_args or {})
     if config.use_cache:
@@ -211,10 +211,10 @@ def prepare(config: Any) -> tuple[list[Any], bool]:
 
 
 def refuse_unknown_tasks(names: Sequence[Any], managers: Sequence[Any]) -> None:
-    """Refuse tasks that none of lm-eval's task managers finds.
+    """Reject tasks that none of lm-eval's task managers finds.
 
     Raises:
-        UserError: Naming the first of them, and tasks with similar names.
+        UserError: There is one; the error names the first, and tasks with similar names.
     """
     for name in names if managers else ():
         if isinstance(name, str) and not managers[-1].match_tasks([name]):
@@ -222,14 +222,15 @@ def refuse_unknown_tasks(names: Sequence[Any], managers: Sequence[Any]) -> None:
 
 
 def with_tasks(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of lm-eval's `simple_evaluate` of our model with a `TaskManager` that puts our tasks first.
+    """Return the arguments of lm-eval's `simple_evaluate` for our model, with a `TaskManager` that finds our tasks
+    first.
 
     Raises:
-        UserError: a bad model argument, or a benchmark of a file that is refused.
+        UserError: A model argument or a benchmark file is not valid.
     """
     manager, model_args = arguments.get("task_manager"), arguments.get("model_args") or {}
     folders = _with_ours(getattr(manager, "include_path", None))
-    if str(tasks_dir()) in folders[1:]:  # the stock command's manager, which `prepare` has seen to
+    if str(tasks_dir()) in folders[1:]:  # the `lm_eval` command's manager, which `prepare` has changed already
         return dict(arguments)
     from lm_eval.tasks import TaskManager
     from lm_eval.utils import simple_parse_args_string
@@ -257,7 +258,7 @@ def _with_ours(folders: Any) -> list[Any]:
 
 
 def _asks_defaults(names: list[Any], folders: list[Any]) -> bool:
-    """Return whether a task is asked for that none of the folders has: lm-eval then reads all of its 14,000 files."""
+    """Return whether a requested task is in none of the folders, so that lm-eval reads all of its 14,000 files."""
     from lm_eval.tasks import TaskManager
 
     def whole(name: Any) -> bool:  # a group, or a task, that names no other
@@ -270,10 +271,10 @@ def _asks_defaults(names: list[Any], folders: list[Any]) -> bool:
 
 
 def _without_files(tasks: Any, spec: EvalSpec, data_dir: str | None) -> tuple[list[Any], list[Any]]:
-    """Part tasks into those that lm-eval finds and those of benchmarks that are files, as it loads them.
+    """Divide tasks into those that lm-eval finds, and those of benchmark files, in the form that it loads.
 
     Raises:
-        UserError: a file that is refused, or a benchmark of ours without its data.
+        UserError: A file is not valid, or one of our benchmarks has no data.
     """
     names = [tasks] if isinstance(tasks, str) else tasks or []
     tasks = [part for name in names for part in (name.split(",") if isinstance(name, str) else [name])]
@@ -291,9 +292,9 @@ def _without_files(tasks: Any, spec: EvalSpec, data_dir: str | None) -> tuple[li
 
 
 def one_line(previous: Any, model_args: Mapping[str, Any]) -> Any:
-    """Make an exception hook: a `UserError` is one line and status 2, all else is left to `previous`.
+    """Return an exception hook that prints a `UserError` as one line with status 2, and passes others to `previous`.
 
-    What the `model_args` call otherwise than a pair's fields is called so.
+    Fields of a pair are named as in `model_args`.
     """
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -304,6 +305,6 @@ def one_line(previous: Any, model_args: Mapping[str, Any]) -> Any:
             if option in model_args:
                 sentence = re.sub(rf"(?<![-.\w]){field}(?==)", option, sentence)
         print(f"rlvr_dir: {sentence}", file=sys.stderr)
-        raise SystemExit(2)  # Python ends with the status that its hook asks for
+        raise SystemExit(2)  # Python ends with the status that its hook raises
 
     return hook

@@ -1,8 +1,8 @@
-"""The lm-eval model `rlvr_dir`: a base/RL pair that decodes as the model arguments say.
+"""Define the lm-eval model `rlvr_dir`: a base/RL pair that decodes according to the model arguments.
 
     lm_eval --model rlvr_dir --model_args pair=dapo-32b,mode=extrapolate,tau=-0.3,gamma=0.05 --tasks aime24
 
-From Python, around an engine that is already open: `RlvrDirLM(engine=engine, decoding=Decoding(mode="rl"))`.
+From Python, with an engine that is already open: `RlvrDirLM(engine=engine, decoding=Decoding(mode="rl"))`.
 """
 
 import atexit
@@ -35,11 +35,11 @@ from rlvr_dir.tiny import TINY_TASKS, WEIGHTS
 
 
 class RlvrDirLM(LM):
-    """Decodes lm-eval's requests with one engine, each sample with noise of its own, and counts what was replaced.
+    """Decode lm-eval's requests with one engine, each sample with its own noise, and count flagged and changed tokens.
 
-    Prompts go through the pair's chat template as with lm-eval's `--apply_chat_template`, which `chat=auto` stands for
-    (`rlvr_dir_autoload` tells lm-eval), or not at all (`chat=off`); `get_model_info` says through which. Prompts that
-    lm-eval made without a template become one turn of the user.
+    Prompts use the pair's chat template as with lm-eval's `--apply_chat_template`, which `chat=auto` implies
+    (`rlvr_dir_autoload` passes it to lm-eval), or not at all (`chat=off`). `get_model_info` reports the template.
+    Prompts that lm-eval made without a template become one user message.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class RlvrDirLM(LM):
         self.args = args or parse_model_args(model_args)
         self.decoding, self.own, self.progress = decoding or self.args.decoding, self.args.own, progress
         self.records = RecordStore(self.own.records) if self.own.records else None
-        self.tasks: dict[str, LmEvalBenchmark] = {}  # those of others, where it is known what identifies them
-        self.done: list[CompletedJob] = []  # what the last call of `generate_until` has completed
+        self.tasks: dict[str, LmEvalBenchmark] = {}  # other tasks, if they can be identified
+        self.done: list[CompletedJob] = []  # the jobs that the last call of `generate_until` completed
         self._owned = engine is None
         if engine is None:
             if args is None:
@@ -71,21 +71,22 @@ class RlvrDirLM(LM):
 
     @classmethod
     def create_from_arg_string(cls, arg_string: str, additional_config: dict | None = None) -> "RlvrDirLM":
-        """Make it from `k=v,k2=v2`, with lm-eval's own options behind the user's."""
+        """Make it from `k=v,k2=v2`, with lm-eval's own options after the user's."""
         return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
 
     @classmethod
     def create_from_arg_obj(cls, arg_dict: dict[str, Any], additional_config: dict | None = None) -> "RlvrDirLM":
-        """Make it from a dict; an option given in it (device, batch_size) wins over lm-eval's of the same name."""
-        if isinstance(arg_dict, CheckedArgs):  # of the stock command, which has read lm-eval's options too
+        """Make it from a dict. An option in it (device, batch_size) overrides lm-eval's of the same name."""
+        if isinstance(arg_dict, CheckedArgs):  # from the `lm_eval` command, which has read lm-eval's options too
             return cls(args=arg_dict.read)
         return cls(**((additional_config or {}) | arg_dict))
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        """Return one response an entry, in order. lm-eval lists a request once a sample: the n-th time is sample n.
+        """Return one response per entry, in order. lm-eval lists a request once per sample, and the n-th time is sample
+        n.
 
         Raises:
-            UserError: a request that cannot be served; nothing has been decoded then.
+            UserError: A request is not supported; nothing has been decoded then.
         """
         start, self.done = time.perf_counter(), []
         seen: Counter[int] = Counter()
@@ -116,7 +117,7 @@ class RlvrDirLM(LM):
                     counts, verdict = row.counts(), done.verdicts.get(key)
                     self._totals += Counter({name: n for name, n in counts.items() if isinstance(n, int)})
                     info = {**counts, "given": verdict} if verdict else counts
-                    # Facts ride along to our own tasks; others get a plain text, which lm-eval may make anew.
+                    # Our own tasks receive the facts; others get plain text, which lm-eval may recreate.
                     responses[places[done.job.task, key]] = Response(row.text, info) if done.job.golds else row.text
         self._totals["responses"] += len(requests)
         self._seconds += time.perf_counter() - start
@@ -128,7 +129,7 @@ class RlvrDirLM(LM):
         sampling, stop = sampling_of(gen_kwargs, samples=instance.repeats, seed=self.args.seed)
         if self.own.samples is not None and self.own.samples != instance.repeats:
             raise UserError(
-                f"but {instance.task_name} draws {instance.repeats}: set its repeats",
+                f"but {instance.task_name} draws {instance.repeats}. Set its repeats",
                 argument="samples",
                 value=self.own.samples,
             )
@@ -140,7 +141,7 @@ class RlvrDirLM(LM):
         return Request(prompt=prompt, problem=problem, sample=sample, **kwargs)
 
     def _job(self, task: str, pairs: Sequence[tuple[Request, Mapping[str, Any]]], like: Job | None) -> Job:
-        """Return the job of a task. Gold answers are known of our own benchmarks; lm-eval grades the others."""
+        """Return the job of a task. Gold answers are known for our own benchmarks; lm-eval grades the others."""
         requests, lm_eval_task = [request for request, _ in pairs], self.tasks.get(task)
         golds, facts = {}, lm_eval_task.facts if lm_eval_task else BenchmarkFacts()
         if ours := pairs[0][1].get(OURS):
@@ -152,12 +153,11 @@ class RlvrDirLM(LM):
         return replace(job, lm_eval_task=lm_eval_task, chat=self._chat)
 
     def _remark(self, requests: Sequence[Any], tasks: Sequence[str]) -> None:
-        """Describe what a user may not expect: a length that no task names, and benchmarks that the tiny pair
-        cannot do."""
+        """Print what a user may not expect: a default length, and benchmarks that the tiny pair cannot solve."""
         hard, pair = sorted({*tasks} & {*SOURCES, *TWINS}), self.engine.info().get("pair")
         if hard and isinstance(pair, Mapping) and Path(str(pair.get("rl"))).parent == WEIGHTS:
             print(
-                f"rlvr_dir: the tiny pair cannot do {', '.join(hard)}; with it this run only checks the pipeline "
+                f"rlvr_dir: the tiny pair cannot solve {', '.join(hard)}; with it this run only checks the pipeline "
                 f"(its own tasks are {', '.join(TINY_TASKS)})",
                 file=sys.stderr,
             )
@@ -166,43 +166,47 @@ class RlvrDirLM(LM):
         }
         if short and "max_tokens" not in self.args.sampling:
             print(
-                f"rlvr_dir: {', '.join(sorted(short))} does not say how long a response may be; {NO_LENGTH} new "
+                f"rlvr_dir: {', '.join(sorted(short))} sets no maximum length of a response, so it is {NO_LENGTH} new "
                 "tokens, as in lm-eval's own models (the model argument max_tokens=N says otherwise)",
                 file=sys.stderr,
             )
 
     @property
     def _chat(self) -> str:
-        """Describe through which template prompts go."""
+        """Describe the chat template of the prompts."""
         return "off" if self.own.chat == "off" else template_name(self.engine)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """Put messages through the pair's template; remember the prompt, so that it is not put through twice."""
+        """Write messages with the pair's template, and remember the prompt, so that the template is not applied
+        twice."""
         if self.own.chat == "off":
-            raise UserError("contradicts --apply_chat_template; drop one of them", argument="chat", value="off")
+            raise UserError("contradicts --apply_chat_template. Remove one of them", argument="chat", value="off")
         prompt = self.engine.chat_prompt(chat_history, add_generation_prompt=add_generation_prompt)
         self._templated.add(prompt)
         return prompt
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Return the template's text, which lm-eval stores with its digest; a pair has one: a name cannot choose."""
+        """Return the template's text, which lm-eval stores with its digest. A pair has one template, so a name is an
+        error."""
         if isinstance(chat_template, str):
-            raise UserError(f"--apply_chat_template {chat_template!r}: the pair has one chat template, give no name")
+            raise UserError(
+                f"--apply_chat_template {chat_template!r} names a template", hint="The pair has one, so give no name."
+            )
         template = getattr(self.engine.tokenizer, "chat_template", None)
         return str(template) if chat_template and template else None
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer both models share."""
+        """Return the tokenizer that both models share."""
         return self.engine.tokenizer
 
     @property
     def tokenizer_name(self) -> str:
-        """What lm-eval's request cache knows the tokenizer by."""
+        """Return the tokenizer's name for lm-eval's request cache."""
         return str(getattr(self.engine.tokenizer, "name_or_path", "rlvr_dir")).replace("/", "__")
 
     def get_model_info(self) -> dict[str, Any]:
-        """Describe what was run and what it counted; lm-eval merges this into the `config` of its results file."""
+        """Describe what was run and counted; lm-eval merges this into the `config` of its results file."""
         totals = {name: self._totals[name] for name in ("n_tokens", "n_replaced", "n_changed", "responses")}
         ratios = {f"{name}_ratio": totals[f"n_{name}"] / max(1, totals["n_tokens"]) for name in ("replaced", "changed")}
         return {
@@ -221,14 +225,16 @@ class RlvrDirLM(LM):
         }
 
     def set_cache_hook(self, cache_hook: Any) -> None:
-        """Refuse lm-eval's response cache; `rlvr_dir` runs under the stock command refuse it earlier still."""
+        """Reject lm-eval's response cache. The `lm_eval` command rejects it even earlier."""
         if getattr(cache_hook, "dbdict", None) is not None:
             raise UserError(f"use_cache {CACHE_REFUSAL}", argument="use_cache")
         super().set_cache_hook(cache_hook)
 
     def loglikelihood(self, requests: list[Any]) -> NoReturn:
-        """Refuse: a rule for decoding with two models assigns no likelihood to a given text."""
-        raise UserError("--model rlvr_dir answers generate_until tasks only; this task asks for likelihoods")
+        """Raise an error, because decoding with two models assigns no likelihood to a given text."""
+        raise UserError(
+            "--model rlvr_dir cannot compute likelihoods, which this task needs", accepted="generate_until tasks"
+        )
 
     loglikelihood_rolling = loglikelihood
 
@@ -239,4 +245,4 @@ class RlvrDirLM(LM):
             self.engine.close()
 
 
-register_model("rlvr_dir")(RlvrDirLM)  # as a decorator it would hide the class behind LM from a type checker
+register_model("rlvr_dir")(RlvrDirLM)  # as a decorator it would hide the class from a type checker

@@ -1,7 +1,7 @@
-"""What the stock `lm_eval` command keeps by default: rollouts in a record store, results in MLflow.
+"""Store what the `lm_eval` command produces: rollouts in a record store, results in MLflow.
 
-`rlvr_dir_autoload` puts `evaluated` around lm-eval's `evaluate`. Which places are meant is said by the model arguments
-`records` and `tracking`, which `rlvr_dir.lm_eval_model.args` fills in for the command; `off` declines.
+`rlvr_dir_autoload` wraps lm-eval's `evaluate` in `evaluated`. The model arguments `records` and `tracking` set the
+places; `rlvr_dir.lm_eval_model.args` fills them in for the command, and `off` turns them off.
 """
 
 import sys
@@ -19,21 +19,21 @@ from rlvr_dir.text import visible
 
 
 def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[str, Any]) -> Any:
-    """Run lm-eval's `evaluate` of our model: prompts through its chat template; keep and log what came of it.
+    """Run lm-eval's `evaluate` for our model with its chat template, and store and log the results.
 
-    Of tasks that are not ours, samples are logged for their scores by problem, and taken out again where the user has
-    not asked for them. Nothing depends on the log in MLflow: what fails there is a warning.
+    For tasks that are not ours, samples are logged to get their scores by problem, and removed again if the user did
+    not request them. Logging to MLflow is optional, so a failure is a warning.
 
     Raises:
-        UserError: a task that asks for likelihoods, before anything is decoded.
+        UserError: A task needs likelihoods; nothing has been decoded then.
     """
     from rlvr_dir.tracking import log_result, resolve_store
     from rlvr_dir.tracking.store import ui_command
 
     own, call = lm.own, dict(arguments)
-    store = resolve_store(own.tracking, own.tracking) if own.tracking else None  # refused before any weights load
+    store = resolve_store(own.tracking, own.tracking) if own.tracking else None  # checked before any weights load
     if not call.get("apply_chat_template") and own.chat != "off" and has_template(lm.engine):
-        turns = call.get("fewshot_as_multiturn") is not False  # lm-eval's default beside a template
+        turns = call.get("fewshot_as_multiturn") is not False  # lm-eval's default with a template
         call |= {"apply_chat_template": True, "fewshot_as_multiturn": turns}
     loaded, chosen = (call.get("task_dict") or {}).get("tasks", {}), call.get("samples") or {}
     for name, task in loaded.items():
@@ -45,7 +45,7 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
         evaluation = evaluate(**{**call, "log_samples": bool(log_samples or others)})
     except KeyboardInterrupt:
         if own.records:
-            _say(f"interrupted; what was decoded is kept in {own.records}, and run the same command again to resume")
+            _say(f"interrupted; finished responses are stored in {own.records}: run the same command again to resume")
         raise
     if evaluation is None:
         return None
@@ -68,16 +68,16 @@ def evaluated(evaluate: Callable[..., Any], lm: RlvrDirLM, arguments: Mapping[st
         _say(sentence)
     if not log_samples:
         evaluation.pop("samples", None)
-    places = [f"rollouts are kept in {own.records}"] if own.records else []
+    places = [f"responses are stored in {own.records}"] if own.records else []
     if logged and store is not None:
         places.append(f"results are in MLflow (`{ui_command(store)}` shows them)")
     if places:
-        _say(f"{'; '.join(places)}; the model arguments records=off and tracking=off decline")
+        _say(f"{'; '.join(places)}; the model arguments records=off and tracking=off turn this off")
     return evaluation
 
 
 def _mark_limited(reported: Mapping[str, Any]) -> None:
-    """Describe in lm-eval's tables, beside the name, of how many problems a score is, where that is not all of them."""
+    """Add the number of problems to a score's name in lm-eval's tables, if these are not all of them."""
     sizes = {task: (n["effective"], n["original"]) for task, n in reported.get("n-samples", {}).items()}
     for group, tasks in reported.get("group_subtasks", {}).items():
         if tasks and all(task in sizes for task in tasks):

@@ -26,7 +26,7 @@ from rlvr_dir.policy.trace import traced
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision at one position of each row; all fields are (n,)."""
+    """Hold the decision at one position of each row; all fields are (n,)."""
 
     token: Tensor  # int64, the token to write
     proposed: Tensor  # int64, the token that the primary proposed
@@ -77,11 +77,11 @@ def decide(
         written = decided.put(noise, rows.of(requests.noise(REWRITE))) if decided.rows else noise
         drawn = draw(weights(writer, own), own.top_p, written)
         if decided.rows:
-            decider, theirs = decided.of(rows.of(policies.decider)), own.of(decided)
+            decider, decided_rules = decided.of(rows.of(policies.decider)), own.of(decided)
             flagged, u = decided.of(rows.of(proposed)), decided.of(noise)
-            kept = draw(weights(decider, theirs), theirs.top_p, u) == flagged
-            if theirs.coins.rows:  # a smaller u draws a more likely token; a coin keeps tokens there, too
-                theirs.coins.write(kept, theirs.coins.of(u < 1 - theirs.rate))
+            kept = draw(weights(decider, decided_rules), decided_rules.top_p, u) == flagged
+            if decided_rules.coins.rows:  # a smaller u draws a more likely token; a coin keeps tokens there, too
+                decided_rules.coins.write(kept, decided_rules.coins.of(u < 1 - decided_rules.rate))
             decided.write(drawn, torch.where(kept, flagged, decided.of(drawn)))
         rows.write(redrawn, torch.where(own.draws_target, drawn, rows.of(redrawn)))
     token = torch.where(replaced, redrawn, proposed)

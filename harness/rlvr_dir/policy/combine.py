@@ -20,7 +20,7 @@ def cut(x: Tensor, width: int | None) -> Tensor:
 
 @dataclass(frozen=True)
 class Combination:
-    """Base and RL unchanged; if RL is paired with itself, RL twice.
+    """Use base and RL unchanged; if RL is paired with itself, RL twice.
 
     Columns from `vocab` on are padding. Columns that not all models have are dropped, too.
     """
@@ -62,7 +62,7 @@ class TransferredPair(Combination):
 
 @dataclass(frozen=True)
 class AddedTokens(Combination):
-    """Tokens from `shared` to `vocab` belong to RL only, so only rows that RL writes by itself may contain them.
+    """Allow the tokens from `shared` to `vocab`, which only RL has, only in rows that RL writes by itself.
 
     Base has no probability for these tokens. In rows that compare the two models, neither can write them.
     """

@@ -43,7 +43,7 @@ def fused_available(device: torch.device | str) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that torch decides together. On a GPU there are always `AT_ONCE` of them, and only the first `meant` count.
+    """Hold rows that torch decides together. On a GPU there are always `AT_ONCE`, and only the first `meant` count.
 
     The last bits of a sum depend on how many rows are summed at once. With a varying number, a token would depend on
     the other requests in the batch.
@@ -60,7 +60,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Work:
-    """The work for a batch of rules. It is prepared once, so that no step copies anything to the device."""
+    """Prepare the work for a batch of rules once, so that no step copies anything to the device."""
 
     table: Tensor  # (n, COLUMNS) float64
     parts: Sequence[Part]

@@ -112,13 +112,13 @@ def draw_by_mass(mass: torch.Tensor, top_p: torch.Tensor, u: torch.Tensor) -> to
         bits = (1 << _PLACES) - 1 - position + (_LEAST - 1)
         return position, bits.int().view(torch.float32).long().clamp(min=1), before + within
 
-    _, each, before = find(limit - 1)
+    _, token_mass, before = find(limit - 1)
     # As many of the equal tokens as are needed. If all are needed, also those below 1, whose mass is 0.
-    nucleus = torch.where(limit < total, before + ((limit - 1 - before) // each + 1) * each, total)
+    nucleus = torch.where(limit < total, before + ((limit - 1 - before) // token_mass + 1) * token_mass, total)
     point = _times(u, nucleus)
-    position, each, before = find(point)
+    position, token_mass, before = find(point)
     rank = (place == position[:, None].int()).int().cumsum_(1)  # among equal tokens, by id
-    index = ((point - before) // each + 1).int()
+    index = ((point - before) // token_mass + 1).int()
     return torch.searchsorted(rank, index[:, None])[:, 0].clamp(max=mass.shape[1] - 1)
 
 

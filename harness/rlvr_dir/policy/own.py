@@ -99,10 +99,10 @@ def imported(criterion: str, source: str | None = None) -> type[Gate] | None:
 
 
 class NotLoaded(Gate, frozen=True):
-    """A user-defined criterion that a record or a result names but that is not imported. It can be compared, not
-    computed.
+    """Represent a user-defined criterion that a record or a result names but that is not imported.
 
-    Its text from a file of unknown origin appears in tables, figures and pages, so only short plain values are allowed.
+    It can be compared, but not computed. Its text from a file of unknown origin appears in tables, figures and pages,
+    so only short plain values are allowed.
     """
 
     model_config = ConfigDict(extra="allow")

@@ -22,7 +22,7 @@ from rlvr_dir.policy.own import imported
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one request is decoded. Without a gate the primary writes alone."""
+    """Describe how one request is decoded. Without a gate the primary writes alone."""
 
     gate: Gate | None = None
     primary: str = "base"  # the model that proposes: "base" or "rl"
@@ -79,7 +79,7 @@ def _columns(rule: Rule) -> tuple[float, ...]:
 
 
 class Rows:
-    """A subset of a batch's n rows, known on the host: all of them, none, or those at an index on the device."""
+    """Select some of a batch's n rows, known on the host: all of them, none, or those at an index on the device."""
 
     def __init__(self, rows: Sequence[int], n: int, device: torch.device | str) -> None:
         self.rows, self.n, self.device = rows, n, device
@@ -87,7 +87,7 @@ class Rows:
 
     @cached_property
     def index(self) -> Tensor:
-        """(rows,) int64, on the device."""
+        """Return the rows' index, (rows,) int64, on the device."""
         return to_device(self.rows, torch.long, torch.device(self.device))
 
     def of(self, x: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ _ROWS = (
 
 @dataclass(eq=False)
 class Rules:
-    """The rules of n rows: their numbers as tensors, (n,) unless noted, and the rows that use each feature."""
+    """Hold the rules of n rows: their numbers as tensors, (n,) unless noted, and the rows that use each feature."""
 
     rules: Sequence[Rule]  # of these rows
     table: Tensor  # (n, COLUMNS) float64

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StepView(Protocol):
-    """What a criterion sees of one step of its rows. `policy.step` implements it for a batch.
+    """Show a criterion one step of its rows. `policy.step` implements it for a batch.
 
     Nothing in it may be changed in place. `lb` and `lr` are log-probabilities over the whole vocabulary at the sampling
     temperature, (rows, vocab) float32, not truncated. `primary` is the proposing model's; for greedy rows it contains

@@ -15,7 +15,7 @@ from rlvr_dir.policy.target import Policies, weights
 
 @dataclass(frozen=True)
 class Requests:
-    """The position of each row; all (rows,) int64. An engine describes a request only by this and a `Rule`."""
+    """Hold the position of each row; all (rows,) int64. An engine describes a request only by this and a `Rule`."""
 
     keys: Tensor  # of the noise
     positions: Tensor  # absolute, of the token to be drawn
@@ -36,7 +36,7 @@ class Requests:
 
 
 class Step:
-    """One step of some rows of a batch. Values are computed only when a gate uses them.
+    """Represent one step of some rows of a batch. Values are computed only when a gate uses them.
 
     `lb`, `lr` and `primary` are log-probabilities over the whole vocabulary, (rows, vocab) float32, not truncated;
     `token` (rows,) is the proposed token; `rho` (rows,) float64 is uniform.
@@ -104,9 +104,9 @@ class Step:
     def law(self, name: str) -> Tensor:
         """Return the `proposal` or `target` distribution that is sampled, truncated and normalised: (rows, vocab)
         float64."""
-        return self._once(f"law of {name}", lambda: self._law(name))
+        return self._once(f"law of {name}", lambda: self._distribution(name))
 
-    def _law(self, name: str) -> Tensor:
+    def _distribution(self, name: str) -> Tensor:
         policies = self._policies
         if name == "target":
             policy, rules = policies.target(self._rows, self._token)

@@ -8,7 +8,8 @@ from rlvr_dir.policy.statistics import at
 
 
 class Policies:
-    """Both models' log-probabilities at the rules' temperatures, `lb` and `lr`, (n, vocab) float32, and what follows.
+    """Compute both models' log-probabilities at the rules' temperatures, `lb` and `lr`, (n, vocab) float32, and what
+    follows.
 
     Greedy rows compare the logits themselves, because normalising could make two of them equal. So in the primary and
     the target, a greedy row contains logits where others contain log-probabilities.

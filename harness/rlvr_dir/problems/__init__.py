@@ -1,6 +1,6 @@
-"""What is asked: benchmarks, ours, lm-eval's and one's own, and the prompts that are made of them.
+"""Load problems (our benchmarks, lm-eval's, and users' own), and make prompts from them.
 
-Names are resolved on first use, so that importing this package costs nothing.
+Names are imported on first use, so that importing this package is fast.
 """
 
 from importlib import import_module

@@ -1,10 +1,10 @@
-"""A benchmark as its files say it: the problems of a JSONL, and how they are put to a model by a YAML beside it.
+"""Read a benchmark from its files: problems from a JSONL, and how to present them from a YAML beside it.
 
-    rlvr-dir eval --tasks sums.jsonl            # the benchmark `sums`; sums.prompt.yaml may say how it is put
+    rlvr-dir eval --tasks sums.jsonl            # the benchmark `sums`, with sums.prompt.yaml if it exists
     rlvr-dir eval --tasks held_out=sums.jsonl   # the same problems, called `held_out`
 
-A line of the JSONL has `problem`, `answer` and, if it likes, `id` and `family`; other keys are ignored.
-docs/benchmarks.md has both files by example.
+A line of the JSONL has `problem`, `answer` and, optionally, `id` and `family`; other keys are ignored.
+docs/benchmarks.md has examples of both files.
 """
 
 import json
@@ -29,11 +29,11 @@ from rlvr_dir.grading import Gold
 from rlvr_dir.tiny import TINY_TASKS
 from rlvr_dir.tiny.problems import BENCHMARK_SIZE
 
-Problem = dict[str, Any]  # id, problem, answer (text, or several of which any one counts) and, of all or none, family
+Problem = dict[str, Any]  # id, problem, answer (text, or several of which any one counts) and, for all or none, family
 
-ACCEPTED = "PATH.jsonl or NAME=PATH, one object a line with problem, answer and, if you like, id"
-LM_EVAL = "lm-eval"  # the grader of a task of lm-eval's: its own `evaluate`
-OURS = "rlvr_dir"  # in lm-eval's documents: the facts of their benchmark, which tasks of others do not have
+ACCEPTED = "PATH.jsonl or NAME=PATH, one object per line with problem, answer and, optionally, id"
+LM_EVAL = "lm-eval"  # the grader of an lm-eval task: its own `evaluate`
+OURS = "rlvr_dir"  # a key in our lm-eval documents with the facts of their benchmark
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)  # of a benchmark: it names folders, runs and figures
 _E_NOTATION = re.compile(r"([+-]?[0-9]*\.?[0-9]+)[eE]([+-]?[0-9]+)", re.ASCII)
 MARKS = "####"  # before the final answer in GSM8K
@@ -43,7 +43,8 @@ AS_SHIPPED = Presentation()
 
 @dataclass(frozen=True)
 class HubSource:
-    """Where a benchmark is on the hub, and how many problems it must have. `fields` maps our names to the hub's."""
+    """Describe where a benchmark is on the hub, and how many problems it must have. `fields` maps our names to the
+    hub's."""
 
     rows: int
     hub: str
@@ -58,13 +59,14 @@ SOURCES: dict[str, HubSource] = {
     "amc": HubSource(83, "AI-MO/aimo-validation-amc", "train"),
     "minerva": HubSource(272, "math-ai/minervamath", "test", {"problem": "question", "answer": "answer"}),
 }
-# The responses to a benchmark by other answers: of lists `answers` in <name>_answers.jsonl any one counts.
+# Benchmarks that grade another one's responses by other answers; of the `answers` in <name>_answers.jsonl any one
+# counts.
 TWINS: dict[str, str] = {"minerva_r1zero": "minerva"}
 BENCHMARKS: tuple[str, ...] = (*SOURCES, *TWINS, *TINY_TASKS)
 
 
 class _GroupLoader(yaml.SafeLoader):
-    """Reads the file of a group of lm-eval's, without the functions that it names."""
+    """Read the file of an lm-eval group, without the functions that it names."""
 
 
 _GroupLoader.add_constructor("!function", lambda loader, node: None)
@@ -81,19 +83,19 @@ TASKS: tuple[str, ...] = (*BENCHMARKS, *GROUPS)
 
 
 def benchmark_size(name: str) -> int | None:
-    """Return how many problems a shipped benchmark has, without reading them; None for another one."""
+    """Return the number of problems in a shipped benchmark, without reading them; None for another one."""
     source = SOURCES.get(TWINS.get(name, name))
     return BENCHMARK_SIZE if name in TINY_TASKS else source.rows if source else None
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFacts:
-    """Hold what records and results say of a benchmark.
+    """Hold what records and results store of a benchmark.
 
-    A digest of its content, its size, its own file, how it is put to the models otherwise than by default (as plain
-    values), and who grades it. Of a task of lm-eval's none of these are known. One that grades the responses to another
-    benchmark, by other answers, names that one and has the digest of its content. `families` are those of its problems,
-    by their ids, where its file names them.
+    These are a digest of its content, its size, its own file, how it is presented to the models if not by default (as
+    plain values), and its grader. For an lm-eval task none of these are known. A benchmark that grades the responses to
+    another one, by other answers, names that one and has the digest of its content. `families` are those of its
+    problems, by their ids, if its file defines them.
     """
 
     data: str | None = None
@@ -106,7 +108,7 @@ class BenchmarkFacts:
     families: dict[str, str] | None = None
 
     def provenance(self) -> dict[str, Any]:
-        """Return what a result says of it; how many examples are shown, of a benchmark of ours alone."""
+        """Return what a result stores of it. Only for our own benchmarks this includes the number of examples."""
         size = {"benchmark_size": self.problems} if self.problems else {}
         examples = (
             {"examples": len((self.presentation or {}).get("examples", ()))}
@@ -118,10 +120,11 @@ class BenchmarkFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Benchmark:
-    """The problems of a benchmark, in order, and how they are put to a model.
+    """Hold the problems of a benchmark, in order, and how they are presented to a model.
 
-    `file` is the JSONL of a benchmark that is not shipped, where the answers to its records are found again. `of` is
-    another one with the same questions, whose responses it grades by answers of its own: they share their records.
+    `file` is the JSONL of a benchmark that is not shipped, in which the answers to its records are found later. `of` is
+    another benchmark with the same questions, whose responses this one grades by its own answers; both share their
+    records.
     """
 
     name: str
@@ -137,10 +140,10 @@ class Benchmark:
 
     @property
     def data(self) -> str:
-        """Return 16 hexadecimal digits: equal digests, equal questions, put alike.
+        """Return 16 hexadecimal digits that are equal for equal questions with the same presentation.
 
-        They are the first of the SHA-256 over ids, problems and answers, and over how they are shown to the models
-        where that is not the default. Who grades the responses is no part of it.
+        They are the first digits of the SHA-256 over ids, problems and answers, and over a presentation that is not the
+        default. The grader is not part of it.
         """
         rows: list[Any] = [[row["id"], row["problem"], row["answer"]] for row in self.problems]
         presentation = self.presentation.non_default()
@@ -148,7 +151,7 @@ class Benchmark:
 
     @property
     def grader(self) -> str:
-        """Return who grades the responses."""
+        """Return the name of the grader."""
         return self.presentation.grader or DEFAULT_GRADER
 
     @property
@@ -165,10 +168,10 @@ class Benchmark:
 
 
 def named(task: str) -> tuple[str, str | None]:
-    """Return the name of a benchmark and, where `task` is `NAME=PATH` or `PATH.jsonl`, its file.
+    """Return the name of a benchmark and, for `NAME=PATH` or `PATH.jsonl`, its file.
 
     Raises:
-        UserError: the file does not exist, or its name cannot be a benchmark's.
+        UserError: The file does not exist, or its name cannot be a benchmark's.
     """
     name, equals, path = task.partition("=")
     if not equals and not task.endswith(".jsonl"):
@@ -190,31 +193,30 @@ def named(task: str) -> tuple[str, str | None]:
 
 
 def read_benchmark(name: str, file: str) -> Benchmark:
-    """Read a benchmark from its JSONL, `NAME.jsonl`, and `NAME.prompt.yaml` where that is beside it.
+    """Read a benchmark from its JSONL, `NAME.jsonl`, and from `NAME.prompt.yaml` beside it, if it exists.
 
     Raises:
-        UserError: naming the file, the line and what would be accepted.
+        UserError: A file is not valid; the error names the file, the line and what is accepted.
     """
     path = Path(file)
     return Benchmark(name, read_problems(path), presentation_beside(path), file)
 
 
 def read_problems(path: Path) -> tuple[Problem, ...]:
-    """Return the problems of a JSONL: `id`, `problem` and `answer` as text. Without an id, a line's place is its id.
+    """Return the problems of a JSONL: `id`, `problem` and `answer` as text. Without an id, a line's number is its id.
 
     Raises:
-        UserError: naming the file, the line and what would be accepted.
+        UserError: The file is not valid; the error names the file, the line and what is accepted.
     """
     rows = read_jsonl(path, ("problem", "answer"))
     return problems_of([(f"{path} line {number}", row) for number, row in rows], path)
 
 
 def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[Problem, ...]:
-    """Return rows, each with the place that a sentence names, as problems.
+    """Return rows, each with its place for messages, as problems.
 
     Raises:
-        UserError: there are none, two have one id, one has no text where text must be, or some name their family and
-            others do not.
+        UserError: There are no rows, two have the same id, a value is not text, or only some have a family.
     """
     if not rows:
         raise UserError(
@@ -227,7 +229,10 @@ def problems_of(rows: list[tuple[str, dict[str, Any]]], where: object) -> tuple[
             raise UserError(f"{place} has id={str(row['id'])[:80]!r}", accepted="text or a number")
         key = str(len(problems)) if row.get("id") is None else str(row["id"])
         if key in problems:
-            raise UserError(f"{place} has the id {key!r} of an earlier problem; ids must be unique, they key the noise")
+            raise UserError(
+                f"{place} has the id {key!r} of an earlier problem",
+                accepted="unique ids, because they seed the sampling",
+            )
         for name in ("problem", "answer"):
             value = row[name]
             if not (is_text(value) or is_number(value)) or not str(value).strip():
@@ -257,7 +262,7 @@ def _warn_of_two_answers(problems: Iterable[Problem]) -> None:
         earlier = first.setdefault(problem["problem"], problem)
         if earlier["answer"] != problem["answer"]:
             warnings.warn(
-                f"{earlier['id']} and {problem['id']} are one problem with two answers, {earlier['answer']!r} and "
+                f"{earlier['id']} and {problem['id']} are the same problem with two answers, {earlier['answer']!r} and "
                 f"{problem['answer']!r}: no response is right in both",
                 stacklevel=4,
             )
@@ -265,10 +270,11 @@ def _warn_of_two_answers(problems: Iterable[Problem]) -> None:
 
 
 def presentation_beside(jsonl: Path) -> Presentation:
-    """Read the YAML beside a JSONL, where there is one; files that it names are beside it, too.
+    """Read the YAML beside a JSONL, if it exists. Files that it names are relative to it.
 
     Raises:
-        UserError: another key, a template that is invalid or leaves the problem out, or an example without an answer.
+        UserError: A key is unknown, a template is not valid or does not contain the problem, or an example has no
+            answer.
     """
     path = jsonl.with_suffix(".prompt.yaml")
     if not path.is_file():
@@ -280,15 +286,14 @@ def presentation_beside(jsonl: Path) -> Presentation:
     try:
         return parse(Presentation, fields)
     except UserError as error:
-        raise UserError(f"{path}, which says how the JSONL beside it is put to a model: {error}") from None
+        raise UserError(f"{path}, the presentation of the JSONL beside it: {error}") from None
 
 
 def gold(answer: object) -> str:
-    r"""Return an answer as text a grader can read: `142.0` is `142`, and `1.6e-19` is `1.6 \times 10^{-19}`.
+    r"""Return an answer as text that a grader can read: `142.0` is `142`, and `1.6e-19` is `1.6 \times 10^{-19}`.
 
-    Of an answer in the form of GSM8K, a worked solution and `#### 5`, it is what follows the last marks.
-
-    math-verify takes the `e` of e-notation for Euler's number, so a gold left that way could never be matched.
+    For an answer in the form of GSM8K, a worked solution and `#### 5`, it is the text after the last marks. math-verify
+    would read the `e` of e-notation as Euler's number, so such a gold could never be matched.
     """
     text = str(answer).strip()
     if after := text.rpartition(MARKS)[2].strip():

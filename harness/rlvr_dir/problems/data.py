@@ -1,11 +1,12 @@
-"""Benchmarks by name: the shipped ones, from the tiny generator, a folder or the hub, and a user's own, from its file.
+"""Find benchmarks by name: shipped ones from the tiny generator, a folder or the hub, and users' own from their files.
 
-`find_benchmark` gives one of them; `preflight` checks all that are asked for before a model loads. Minerva has two
-published versions of its answers; the second one is a benchmark of its own (`TWINS`, docs/evaluate.md).
+`find_benchmark` returns one of them. `preflight` checks all requested ones before a model loads. Minerva's answers were
+published in two versions; the second one is a separate benchmark (`TWINS`, docs/evaluate.md).
 
-A `task` is a shipped name, or `PATH.jsonl` or `NAME=PATH` (`rlvr_dir.problems.benchmark`). Order of places of a name:
-`data_dir` (a setting: `--metadata '{"data_dir": "DIR"}'`, or `data_dir=` in the model arguments), then the environment
-variable RLVR_DIR_DATA, then the Hugging Face hub. A folder holds one `<task>.jsonl` a benchmark, of any name.
+A `task` is a shipped name, or `PATH.jsonl` or `NAME=PATH` (`rlvr_dir.problems.benchmark`). A name is searched in this
+order: `data_dir` (a setting: `--metadata '{"data_dir": "DIR"}'`, or `data_dir=` in the model arguments), then the
+environment variable RLVR_DIR_DATA, then the Hugging Face Hub. A folder contains one `<task>.jsonl` per benchmark, of
+any name.
 """
 
 import os
@@ -46,11 +47,11 @@ if TYPE_CHECKING:
     from rlvr_dir.config.sweep import SweepSpec
 
 DATA_VARIABLE = "RLVR_DIR_DATA"
-_TABLE = re.compile(r"\.(?:parquet|csv|tsv|json|jsonl\.gz|arrow|xlsx|txt)$")  # files of problems in other forms
+_TABLE = re.compile(r"\.(?:parquet|csv|tsv|json|jsonl\.gz|arrow|xlsx|txt)$")  # files of problems in other formats
 
 
 class NoDataError(UserError):
-    """The problems of a shipped benchmark are not available; how many there are is known all the same."""
+    """Report that the problems of a shipped benchmark are not available. Their number is known nevertheless."""
 
 
 def tasks_dir() -> Path:
@@ -59,9 +60,9 @@ def tasks_dir() -> Path:
 
 
 def task_config(task: str, benchmark: Benchmark) -> str | dict[str, Any]:
-    """Return what lm-eval's `TaskManager` loads: a shipped name, whose file it finds, or a task of your own.
+    """Return what lm-eval's `TaskManager` loads: a shipped name, whose file it finds, or a user's own task.
 
-    Both are `_math.yaml` with the name and the problems of a benchmark; `SampledMathTask` knows how they are put.
+    Both are `_math.yaml` with the name and the problems of a benchmark; `SampledMathTask` presents them.
     """
     from lm_eval.tasks._yaml_loader import load_yaml
 
@@ -77,17 +78,17 @@ def preflight(
     presentation: Presentation = AS_SHIPPED,
     include_path: str | None = None,
 ) -> dict[str, Benchmark]:
-    """Check names and data before any model loads; return each benchmark by what was asked, groups expanded.
+    """Check names and data before any model loads. Return each benchmark by its requested name, with groups expanded.
 
-    A name that is no benchmark's is that of a task of lm-eval's, out of `include_path` or its own: only here, where a
-    command or a spec asks, since its code is run.
+    A name that is not a benchmark's is searched among lm-eval tasks, in `include_path` or shipped with lm-eval. Only
+    commands and specs do this, because the task's code is run.
 
     Raises:
-        UserError: an unknown or doubled task, or a benchmark without data (the sentence says what to set).
+        UserError: A task is unknown or repeated, or a benchmark has no data (the message explains what to set).
     """
     if not tasks:
         raise UserError(
-            f"tasks is empty; give some, such as {mention('tasks', 'tiny_easy')}",
+            f"tasks is empty. Name some, such as {mention('tasks', 'tiny_easy')}",
             argument="tasks",
             accepted=f"{', '.join(TASKS)}, or {ACCEPTED}",
         )
@@ -108,7 +109,7 @@ def preflight(
 
 
 def preflight_of(spec: "EvalSpec | SweepSpec") -> dict[str, Benchmark]:
-    """Check what an evaluation or a sweep asks for, as `preflight` does."""
+    """Check the tasks of an evaluation or a sweep, as `preflight` does."""
     return preflight(spec.tasks, spec.data_dir, spec, spec.include_path if isinstance(spec, EvalSpec) else None)
 
 
@@ -118,22 +119,23 @@ def find_benchmark(
     presentation: Presentation = AS_SHIPPED,
     task_file: Callable[[str], str] | None = None,
 ) -> Benchmark:
-    """Return a benchmark, read once a process and place.
+    """Return a benchmark, which is read once per process and place.
 
     Args:
-        task: a shipped name, a file of `data_dir` by its name, `PATH.jsonl`, `NAME=PATH`, or the YAML of a task of
-            lm-eval's.
-        presentation: what is asked of how it is put and graded.
-        task_file: returns the YAML of a task of lm-eval's by its name; None where no other names are accepted.
+        task: A shipped name, a file of `data_dir` by its name, `PATH.jsonl`, `NAME=PATH`, or the YAML of an lm-eval
+            task.
+        presentation: The requested presentation and grader.
+        task_file: Returns the YAML of an lm-eval task by its name; None if no other names are accepted.
 
     Raises:
-        UserError: no such benchmark or file, no data (the sentence says what to set), a bad file, a file under a name
-            that is shipped, or a shipped one with a wrong number of problems.
+        UserError: There is no such benchmark or file, no data (the message explains what to set), a file is not valid
+            or has a shipped name, or a shipped benchmark has the wrong number of problems.
     """
     if is_task_file(task):
         if field := next(iter(presentation.non_default()), None):
             raise UserError(
-                f"{field} is not allowed with task={task!r}: a task of lm-eval says it itself", accepted="benchmarks"
+                f"{field} is not allowed with task={task!r}, because the task defines it",
+                accepted="benchmarks",
             )
         benchmark = read_task(task)
         if benchmark.name in TASKS:
@@ -164,17 +166,17 @@ def find_benchmark(
 
 
 def _local(name: str, data_dir: str | None) -> Path | None:
-    """Return the file of a benchmark that is not shipped, by its name alone."""
+    """Return the file of a benchmark that is not shipped, by its name only."""
     place = data_dir or os.environ.get(DATA_VARIABLE)
     local = Path(place or "").expanduser() / f"{name}.jsonl"
     return local if place and NAME.fullmatch(name) and name not in GROUPS and local.is_file() else None
 
 
 def _declared(name: str, include_path: str | None) -> str:
-    """Return the YAML file of a task of lm-eval's by its name: out of `include_path`, else of those that it ships.
+    """Return the YAML file of an lm-eval task by its name, from `include_path`, or else from those that lm-eval ships.
 
     Raises:
-        UserError: there is none, or there are several.
+        UserError: There is none, or there are several.
     """
     tasks = declared(include_path)
     if name not in tasks:
@@ -187,7 +189,7 @@ def _declared(name: str, include_path: str | None) -> str:
 
 
 def unknown_task(task: str, near: Sequence[str] = ()) -> UserError:
-    """Return the error for a task that nobody knows; `near` are tasks of lm-eval with similar names."""
+    """Return the error for an unknown task; `near` are lm-eval tasks with similar names."""
     if suffix := _TABLE.search(task):
         lines = Path(task).expanduser().with_suffix(".jsonl")
         meant = f"; {lines} is there" if lines.is_file() else ""
@@ -211,7 +213,7 @@ def _own(name: str, file: str) -> Benchmark:
     try:
         return read_benchmark(name, file)
     except OSError as error:
-        raise UserError(f"{name} needs {file}, which cannot be read ({error.strerror})") from None
+        raise UserError(f"{name} needs {file}, which is not readable ({error.strerror})") from None
 
 
 @lru_cache(maxsize=32)
@@ -243,7 +245,7 @@ def _twin(name: str, other: Benchmark, place: str | None) -> Benchmark:
     """Return a benchmark's problems with other answers.
 
     Raises:
-        UserError: their file is not available, or has not answers to each problem.
+        UserError: Their file is not available, or does not have answers to each problem.
     """
     path = Path(place or ".").expanduser() / f"{name}_answers.jsonl"
     if place is None or not path.is_file():

@@ -1,8 +1,8 @@
-"""What lm-eval asks of a model: prompts through the chat template, and generation arguments as a `Sampling`.
+"""Convert lm-eval's requests: prompts through the chat template, and generation arguments to a `Sampling`.
 
-A task's description is the system's turn and each of its examples a turn of the user and one of the assistant, as with
-lm-eval's `--apply_chat_template`, unless `--fewshot_as_multiturn false` asks for a single one of the user. Without a
-template (or with `chat=off`) a prompt is the text that lm-eval makes without that option.
+A task's description becomes the system message, and each of its examples a user and an assistant message, as with
+lm-eval's `--apply_chat_template`; with `--fewshot_as_multiturn false` all are one user message. Without a template (or
+with `chat=off`) a prompt is the text that lm-eval makes without that option.
 """
 
 import io
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 DRAWS = ("temperature", "top_p")
 ACCEPTED = (*DRAWS, "do_sample", "until", *LENGTHS)
-NO_LENGTH = 256  # new tokens where a task names no number: what every model of lm-eval gives then
-# What no engine of ours honours, greedy decoding has no use for, and what cuts here.
+NO_LENGTH = 256  # new tokens if a task gives no number, as in all models of lm-eval
+# Arguments that no engine of ours supports, which greedy decoding ignores, and what to use instead.
 INSTEAD = {
     "top_k": "top_p=…, since no engine here cuts by a number of tokens",
     "min_p": "top_p=…, since no engine here cuts by a share of the most likely token",
     "typical_p": "top_p=…, since no engine here cuts by how typical a token is",
 }
-_NO_EFFECT = {"num_beams": 1, "min_p": 0, "typical_p": 1}  # values that ask for nothing
+_NO_EFFECT = {"num_beams": 1, "min_p": 0, "typical_p": 1}  # values without an effect
 
 
 def has_template(engine: "Engine") -> bool:
-    """Return whether there is a chat template to be applied."""
+    """Return whether there is a chat template to apply."""
     return bool(getattr(engine.tokenizer, "chat_template", None))
 
 
 def template_name(engine: "Engine") -> str:
-    """Return which template is applied, for results: where it is from, and the digest of its text."""
+    """Describe the chat template for results: where it is from, and the digest of its text."""
     if not has_template(engine):
         return "none: the tokenizer has no chat template"
     info = engine.info()
@@ -46,22 +46,22 @@ def template_name(engine: "Engine") -> str:
 
 
 def build_requests(task: Any, engine: "Engine", limit: int | None = None) -> list[Any]:
-    """Return lm-eval's instances of a task, their prompts through the template where there is one."""
+    """Return lm-eval's instances of a task, with prompts in the chat template if there is one."""
     turns = {"apply_chat_template": True, "fewshot_as_multiturn": True, "chat_template": engine.chat_prompt}
-    with redirect_stderr(io.StringIO()):  # its bar
+    with redirect_stderr(io.StringIO()):  # hides its bar
         task.build_all_requests(limit=limit, rank=0, world_size=1, **(turns if has_template(engine) else {}))
     return task.instances
 
 
 def sampling_of(gen_kwargs: Mapping[str, Any], *, samples: int, seed: int) -> tuple[Sampling, tuple[str, ...]]:
-    """Return the sampling and the stop strings of one request: each argument is honoured or refused, never ignored.
+    """Return the sampling and the stop strings of one request. Each argument is used or rejected, never ignored.
 
-    As in lm-eval's own models, `do_sample=false` and `temperature=0` are greedy, and so is a task that names neither;
-    `do_sample=true` without a temperature draws at 1. Task files write `max_gen_toks`; an alias beside it therefore
-    came from `--gen_kwargs` and wins.
+    As in lm-eval's own models, `do_sample=false` and `temperature=0` are greedy, and so is a task without either;
+    `do_sample=true` without a temperature samples at 1. Task files contain `max_gen_toks`, so an alias beside it came
+    from `--gen_kwargs` and has priority.
 
     Raises:
-        UserError: an argument that no engine of ours honours (`top_k`, ...), or several samples of greedy decoding.
+        UserError: An argument is not supported by our engines (`top_k`, ...), or several greedy samples are requested.
     """
     settings = {name: value for name, value in gen_kwargs.items() if value is not None}
     draws = (
@@ -108,7 +108,7 @@ def check_gen_kwargs(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]
     """Check lm-eval's `--gen_kwargs` against the model `arguments`, before anything loads.
 
     Raises:
-        UserError: an argument that is refused, or one that says something else than a model argument.
+        UserError: An argument is not supported, or contradicts a model argument.
     """
     alone = {name: value for name, value in gen_kwargs.items() if value is not None}
     if alone:
@@ -117,7 +117,7 @@ def check_gen_kwargs(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]
         for same in LENGTHS if name == "max_tokens" else (name,):
             if same in alone and alone[same] != value:
                 raise UserError(
-                    f"(a model argument) and --gen_kwargs {same}={alone[same]} say different things",
+                    f"(a model argument) and --gen_kwargs {same}={alone[same]} contradict each other",
                     argument=name,
                     value=value,
                     accepted="one of them",
@@ -128,7 +128,7 @@ def check_gen_kwargs(gen_kwargs: Mapping[str, Any], arguments: Mapping[str, Any]
         and bool(alone["do_sample"]) != (arguments["temperature"] > 0)
     ):
         raise UserError(
-            f"(a model argument) and --gen_kwargs do_sample={alone['do_sample']} say different things",
+            f"(a model argument) and --gen_kwargs do_sample={alone['do_sample']} contradict each other",
             argument="temperature",
             value=arguments["temperature"],
             accepted="one of them",

@@ -1,14 +1,14 @@
-"""Tasks of lm-eval that are not ours: loaded from a YAML that the user names, identified, and scored as lm-eval does.
+"""Load tasks of lm-eval that are not ours from a YAML that the user names, identify them, and score like lm-eval.
 
     rlvr-dir eval --tasks path/to/task.yaml
     rlvr-dir eval --tasks gsm8k,mine --include-path path/to
 
-Functions that the YAML names (`!function judge.distance`) are run, as under `lm_eval --include_path`: a path comes from
+Functions that the YAML names (`!function judge.distance`) are run, as under `lm_eval --include_path`. A path comes from
 a command line or a spec, never from a record.
 
 A score is what lm-eval's own `evaluate` computes from the responses: its filters, `process_results`, metrics and
-aggregation, in its own units. It is in the result's file and in MLflow; the record keeps the responses. Such scores are
-compared with nothing, so a sweep, a training and a report refuse the task (`rlvr_dir.results.result.lm_eval_refusal`).
+aggregation, in its own units. It is stored in the result's file and in MLflow; the record contains the responses. Such
+scores are not compared, so sweeps, trainings and reports reject the task (`rlvr_dir.results.result.lm_eval_refusal`).
 """
 
 import inspect
@@ -38,31 +38,31 @@ from rlvr_dir.records import Key, Row
 from rlvr_dir.stats import standard_error
 
 if TYPE_CHECKING:
-    from rlvr_dir.decode import Engine  # which imports torch; code that reads results needs none
+    from rlvr_dir.decode import Engine  # importing it imports torch, which reading results does not need
 
-# What of a task's configuration makes a score of a response. Its documents and prompts identify the record.
+# The part of a task's configuration that determines a score. Its documents and prompts identify the record.
 _SCORES_BY = ("doc_to_target", "doc_to_choice", "process_results", "metric_list", "filter_list")
-# A task's name in its YAML; lm-eval's own index, which reads 14,000 files as YAML for it, takes 25 s.
+# A task's name in its YAML. lm-eval's own index parses 14,000 files as YAML, which takes 25 s.
 _DECLARES = re.compile(r"""^["']?task["']?:[ \t]*["']?([A-Za-z0-9][A-Za-z0-9_.-]*)["']?[ \t]*(?:#.*)?$""", re.MULTILINE)
-_SEEDS = {"python": 0, "numpy": 1234, "fewshot": 1234}  # those of the `lm_eval` command
+_SEEDS = {"python": 0, "numpy": 1234, "fewshot": 1234}  # as in the `lm_eval` command
 _NUMBERS = (int, float, np.number, np.bool_)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LmEvalBenchmark(Benchmark):
-    """A task of lm-eval's in the place of a benchmark; its problems are documents, of which only the ids are told.
+    """Present an lm-eval task as a benchmark; its problems are documents, of which only the ids are known.
 
-    `of_documents` identifies these, and `graded_with` what the task scores by.
+    `of_documents` identifies these, and `graded_with` how the task scores.
     """
 
     task: Any
     of_documents: BenchmarkFacts
     graded_with: dict[str, str] = field(default_factory=dict)
-    repeats: int = 1  # samples a document, as its file says: scoring changes the task's own
+    repeats: int = 1  # samples per document in its file; scoring changes the task's own
 
     @classmethod
     def of_task(cls, task: Any, chosen: Sequence[int] | None = None) -> "LmEvalBenchmark":
-        """Identify a task of lm-eval's; `chosen` are the documents of `--samples`, None is all."""
+        """Identify an lm-eval task. `chosen` are the documents of `--samples`; None means all."""
         docs = [json.dumps(doc, sort_keys=True, default=str) for doc in task.eval_docs]
         by = {name: _plain(getattr(task.config, name, None)) for name in _SCORES_BY}
         graded_with = {
@@ -83,7 +83,7 @@ class LmEvalBenchmark(Benchmark):
 
     @property
     def grader(self) -> str:
-        """Return who grades the responses: lm-eval, by the task's own metrics."""
+        """Return the grader: lm-eval, with the task's own metrics."""
         return LM_EVAL
 
     @property
@@ -92,12 +92,12 @@ class LmEvalBenchmark(Benchmark):
         return str(self.of_documents.data)
 
     def sampling(self, explicit: Sampling | None) -> tuple[Sampling, tuple[str, ...]]:
-        """Return how its responses are drawn, and where they stop: as it says, but for what `given` says by name."""
+        """Return how its responses are sampled, and where they stop: its own settings, overridden by `explicit`."""
         own, stop = sampling_of(self.task.config.generation_kwargs, samples=self.repeats, seed=0)
         return own if explicit is None else own.replace(**{"seed": explicit.seed, **explicit.explicit()}), stop
 
     def requests(self, engine: "Engine", limit: int | None) -> list[Any]:
-        """Return lm-eval's requests, one a document, with the prompts that the `lm_eval` command makes."""
+        """Return lm-eval's requests, one per document, with the prompts of the `lm_eval` command."""
         if self.task.config.num_fewshot is None:
             self.task.set_config(key="num_fewshot", value=0)
         self.task.set_fewshot_seed(seed=_SEEDS["fewshot"])
@@ -105,20 +105,20 @@ class LmEvalBenchmark(Benchmark):
 
 
 def instance_key(instance: Any) -> str:
-    """Name the problem of a request of lm-eval's within its task."""
+    """Name the problem of an lm-eval request within its task."""
     return f"{instance.doc_id}.{instance.idx}"
 
 
 def score_name(metric: str, named: str) -> str:
-    """Name a metric of the responses that a filter of that name gives."""
+    """Name a metric of the responses that a filter returns."""
     return metric if named == "none" else f"{metric}/{named}"
 
 
 def declared(include_path: str | None = None) -> dict[str, tuple[str, ...]]:
-    """Return the YAML files of tasks by the names that they declare; those in `include_path` hide lm-eval's own.
+    """Return the YAML files of tasks by their declared names; those in `include_path` hide lm-eval's own.
 
     Raises:
-        UserError: `include_path` is no folder.
+        UserError: `include_path` is not a folder.
     """
     if include_path is not None and not Path(include_path).expanduser().is_dir():
         raise UserError(
@@ -140,10 +140,10 @@ def _declared(folder: str) -> dict[str, tuple[str, ...]]:
 
 
 def read_task(path: str) -> LmEvalBenchmark:
-    """Load a task from its YAML, once a process; its code is run and its data read.
+    """Load a task from its YAML, once per process. Its code is run and its data read.
 
     Raises:
-        UserError: no such file, lm-eval cannot load it, or it is no task whose responses are generated text.
+        UserError: There is no such file, lm-eval cannot load it, or its responses are not generated text.
     """
     file = Path(path).expanduser()
     if not file.is_file():
@@ -155,14 +155,14 @@ def read_task(path: str) -> LmEvalBenchmark:
 
 @lru_cache(maxsize=32)
 def _loaded(path: str, file: str) -> LmEvalBenchmark:
-    """Load the task in `file`, which is called `path` in what is said of it."""
+    """Load the task in `file`. Messages call it `path`."""
     from lm_eval.tasks import TaskManager
 
     try:
         with _seeded(), redirect_stderr(io.StringIO()):
             loaded = TaskManager(include_defaults=False, metadata={}).load([file])
             benchmarks = [LmEvalBenchmark.of_task(task) for task in loaded["tasks"].values()]
-    except Exception as error:  # of lm-eval, of the data's library, of the user's own code
+    except Exception as error:  # from lm-eval, the data's library, or the user's own code
         reason = " ".join(str(error).split())[:300]
         raise UserError(
             f"cannot be loaded by lm-eval ({type(error).__name__}: {reason})", argument="task", value=path
@@ -206,7 +206,7 @@ def refuse_likelihoods(task: Any, name: object) -> None:
 
 @contextmanager
 def _seeded() -> Iterator[None]:
-    """Seed what a task may draw from when it is loaded, as the `lm_eval` command does, and restore it."""
+    """Set the random seeds for loading a task, as the `lm_eval` command does, and restore them."""
     state, numpy_state = random.getstate(), np.random.get_state()
     random.seed(_SEEDS["python"])
     np.random.seed(_SEEDS["numpy"])
@@ -218,7 +218,7 @@ def _seeded() -> Iterator[None]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a part of a task's configuration as plain values; of code, its name and a digest of its whole file."""
+    """Return a part of a task's configuration as plain values; for code, its name and a digest of its whole file."""
     if callable(value):
         code = getattr(value, "func", value)
         try:
@@ -233,13 +233,13 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-# Its scores
+# Scores
 
 
 def task_scores(task: Any, reported: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return `scores` and `lower_is_better` of a task: its entry in `results` of lm-eval's `evaluate`, and its samples.
 
-    The error of a metric that is a mean over problems is computed where lm-eval was not asked for it.
+    The error of a metric that is a mean over problems is computed if lm-eval did not compute it.
     """
     from lm_eval.api.metrics import mean
 
@@ -261,10 +261,10 @@ def task_scores(task: Any, reported: Mapping[str, Any], samples: Sequence[Mappin
 
 
 def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) -> dict[str, Any]:
-    """Let lm-eval score the responses to some documents of a task, as many samples of each as there are.
+    """Let lm-eval score the responses to some documents of a task, with all of their samples.
 
     Raises:
-        UserError: what the task's own code raised; the rollouts are safe.
+        UserError: The task's own code failed; the rollouts are safe.
     """
     from lm_eval.api.model import LM
     from lm_eval.evaluator import evaluate
@@ -273,12 +273,12 @@ def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) ->
     documents = sorted({int(problem.removeprefix(f"{name}/").partition(".")[0]) for problem, _ in responses})
 
     class StoredResponses(LM):
-        """Gives the responses that are there, each as often as it is asked for."""
+        """Return stored responses, each as often as it is requested."""
 
         def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
             seen: Counter[int] = Counter()
             texts = []
-            for request in requests:  # lm-eval numbers the documents that it was given
+            for request in requests:  # lm-eval numbers the documents that it received
                 key = f"{name}/{documents[request.doc_id]}.{request.idx}"
                 texts.append(responses[key, seen[id(request)]].text)
                 seen[id(request)] += 1
@@ -293,7 +293,7 @@ def computed_scores(benchmark: LmEvalBenchmark, responses: Mapping[Key, Row]) ->
     first = documents == list(range(len(documents)))
     part: dict[str, Any] = {"limit": len(documents)} if first else {"samples": {name: documents}}
     try:
-        with redirect_stderr(io.StringIO()):  # its bar
+        with redirect_stderr(io.StringIO()):  # hides its bar
             kwargs = {**part, "bootstrap_iters": 0, "log_samples": True}
             reported: Any = evaluate(lm=StoredResponses(), task_dict={"tasks": {name: task}}, **kwargs)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""A benchmark as it is put to the models: the prompts that our lm-eval task makes, through the pair's chat template."""
+"""Make the prompts of a benchmark with our lm-eval task, through the pair's chat template."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, instance_key
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """The prompts of a benchmark, by problem id, in order."""
+    """Hold the prompts of a benchmark, by problem id, in order."""
 
     benchmark: Benchmark
     sampling: Sampling
@@ -22,11 +22,13 @@ class PromptSet:
 
 
 def prompt_sets(spec: EvalSpec, engine: Engine, benchmarks: Mapping[str, Benchmark] | None = None) -> list[PromptSet]:
-    """Return the prompts of each benchmark of an evaluation, groups expanded; a task of lm-eval's as its command puts
-    it, with its own sampling where the spec does not say another. `benchmarks` are those that `preflight_of` found.
+    """Return the prompts of each benchmark of an evaluation, with groups expanded.
+
+    A task of lm-eval has the prompts of lm-eval's command, and its own sampling unless the spec sets another.
+    `benchmarks` are those that `preflight_of` returned.
 
     Raises:
-        UserError: what `preflight` refuses.
+        UserError: As for `preflight`.
     """
     from lm_eval.tasks._yaml_loader import load_yaml
 

@@ -1,4 +1,5 @@
-"""Our task of lm-eval: a math benchmark with n samples a problem, graded all at once, its metrics named after the n."""
+"""Define our lm-eval task: a math benchmark with n samples per problem, graded together, with n in its metrics'
+names."""
 
 import io
 import logging
@@ -19,14 +20,14 @@ from rlvr_dir.problems.data import find_benchmark
 from rlvr_dir.stats import Responses, problem_metrics, ratio
 from rlvr_dir.stats.metrics import METRICS
 
-MAX_NAMED = 256  # groups name their metrics in advance: avg@1 .. avg@256
+MAX_NAMED = 256  # groups list their metrics in advance: avg@1 .. avg@256
 
 
 class Response(str):
-    """A `str` with `info`: what the engine counted (tokens, replacements) and later the verdict.
+    """Extend `str` with `info`: the engine's counts (tokens, replacements) and later the verdict.
 
-    lm-eval's return type is text; a subclass passes its filters, JSON and pickle. Any string operation gives a plain
-    `str` again, so facts that a foreign filter dropped are absent, never wrong.
+    lm-eval's return type is text, and a subclass passes its filters, JSON and pickle. Any string operation returns a
+    plain `str`, so facts may be missing after another filter, but are never wrong.
     """
 
     __slots__ = ("info",)
@@ -42,16 +43,16 @@ class Response(str):
 
 
 def facts(response: str) -> dict[str, Any]:
-    """Copy the response's facts; empty for a plain string."""
+    """Return a copy of the response's facts; empty for a plain string."""
     return dict(getattr(response, "info", {}))
 
 
 class SampledMathTask(ConfigurableTask):
-    """A `ConfigurableTask` that shows a benchmark to the models as its files, and a run, say.
+    """Present a benchmark to the models according to its files and the run's settings.
 
     `repeats`, `prompt`, `examples` and `grader` can be set for a run: `--metadata '{"repeats": 8}'` or
-    `samples=8,grader=plain` in the model arguments (lm-eval hands both to the task as metadata), where `temperature=0`
-    is one sample. Everything else is in the YAML.
+    `samples=8,grader=plain` in the model arguments (lm-eval passes both to the task as metadata). With `temperature=0`
+    there is one sample. Everything else is in the YAML.
     """
 
     def __init__(self, config: dict[str, Any], benchmark: Benchmark | None = None, **kwargs: Any) -> None:
@@ -61,7 +62,7 @@ class SampledMathTask(ConfigurableTask):
         repeats = config.get("repeats", 1) if requested is None else requested
         if isinstance(repeats, bool) or not str(repeats).isdecimal() or int(repeats) < 1:
             raise UserError(
-                argument="repeats", value=repeats, accepted="a whole number of samples a problem, 1 or more"
+                argument="repeats", value=repeats, accepted="a whole number of samples per problem, 1 or more"
             )
         if benchmark is None:
             fields = {name: metadata[name] for name in Presentation.model_fields if metadata.get(name) is not None}
@@ -79,7 +80,8 @@ class SampledMathTask(ConfigurableTask):
         super().__init__(config={**config, "metric_list": metric_list(int(repeats))}, **kwargs)
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Take the problems, each with the facts of the whole: the model is told by them alone what they are of."""
+        """Load the problems, each with the facts of the benchmark, because the model learns these only from the
+        problems."""
         from datasets import Dataset, DatasetDict
 
         facts = asdict(self.benchmark.facts) | {"families": None}  # a row names its own
@@ -88,16 +90,17 @@ class SampledMathTask(ConfigurableTask):
         )
 
     def build_all_requests(self, **kwargs: Any) -> None:
-        """Do as lm-eval does, without its bar over what takes milliseconds: a sweep would print hundreds of them."""
+        """Build the requests like lm-eval, without its bar for a few milliseconds, which a sweep would print hundreds
+        of times."""
         with redirect_stderr(io.StringIO()):
             super().build_all_requests(**kwargs)
 
 
 class BoxedAnswers(Filter):
-    """Replaces each response by its boxed answer (empty where it has none), the verdict riding along.
+    """Replace each response by its boxed answer (empty if it has none), which carries the verdict.
 
-    Our model has graded its responses already; those of other models are graded here, all of a task at once. Answers
-    instead of texts keep the samples file small; the texts stay in `resps`.
+    Our model has graded its responses already. Those of other models are graded here, all of a task together. Answers
+    instead of texts keep the samples file small; the texts are in `resps`.
     """
 
     def __init__(self, grader: str = DEFAULT_GRADER, **kwargs: Any) -> None:
@@ -105,7 +108,7 @@ class BoxedAnswers(Filter):
         self.grader = grader_name(grader)
 
     def apply(self, resps: Iterable[Sequence[str]], docs: Sequence[dict[str, Any]]) -> list[list[Response]]:
-        """Return one row of answers a problem, in the order of its samples."""
+        """Return one row of answers per problem, in the order of its samples."""
         rows = [[*row] for row in resps]
         texts = [(text, doc, facts(text)) for row, doc in zip(rows, docs, strict=True) for text in row]
         given_verdicts: list[Verdict | None] = [info.pop("given", None) for _, _, info in texts]
@@ -130,7 +133,7 @@ class BoxedAnswers(Filter):
 
 
 def process_results(doc: dict[str, Any], results: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return the metrics of one problem; put the facts of its samples into `doc["samples"]`, for their file."""
+    """Return the metrics of one problem, and store the facts of its samples in `doc["samples"]`, for their file."""
     doc["samples"] = [facts(answer) for answer in results[0]]
     return problem_metrics(responses_of(doc["samples"]))
 
@@ -144,7 +147,7 @@ def gold_of(doc: Mapping[str, Any]) -> Gold:
 def responses_of(samples: Sequence[Mapping[str, Any]]) -> Responses:
     """Return the responses to one problem from objects as in lm-eval's samples file.
 
-    They have `verdict` and `answer`; where the model is ours also counts of tokens, and `finish_reason`.
+    They have `verdict` and `answer`; for our model also counts of tokens, and `finish_reason`.
     """
     counted = all(sample.get("n_tokens") is not None for sample in samples)
     counts = {name: [sample[name] for sample in samples] for name in ("n_tokens", "n_replaced", "n_changed") if counted}
@@ -159,9 +162,9 @@ def responses_of(samples: Sequence[Mapping[str, Any]]) -> Responses:
 
 
 def metric_list(n: int) -> list[dict[str, Any]]:
-    """Return lm-eval's `metric_list` for n samples a problem: names that say how many samples were really drawn.
+    """Return lm-eval's `metric_list` for n samples per problem, with names that contain the number of samples.
 
-    Scores alone are better where they are higher; lengths and shares are facts, which get no arrow in its table.
+    Only scores are better if they are higher. Lengths and shares are facts, which have no arrow in its table.
     """
     made_up = {"verdict": "", "answer": None, "finish_reason": "", "n_tokens": 0, "n_replaced": 0, "n_changed": 0}
     responses = responses_of([made_up] * n)
@@ -176,8 +179,8 @@ def metric_list(n: int) -> list[dict[str, Any]]:
     ]
 
 
-# The metrics of a group: the paper's average, each benchmark counting once. A group cannot know the number of samples
-# in advance, so every name it could meet is listed.
+# The metrics of a group: the paper's average, in which each benchmark counts once. A group does not know the number of
+# samples in advance, so every possible name is listed.
 GROUP_METRICS = [
     {"metric": name, "aggregation": "mean", "weight_by_size": False}
     for metric in METRICS
@@ -185,5 +188,5 @@ GROUP_METRICS = [
 ]
 
 
-# Of a group lm-eval remarks on each of these that it does not meet.
+# For a group, lm-eval warns about each of these that does not occur.
 logging.getLogger("lm_eval.api.group").addFilter(lambda record: "no values found for metric" not in record.getMessage())

@@ -320,7 +320,7 @@ class Row:
 
     def _column(self, name: str) -> bytes:
         """Read and decompress one column, up to the number of bytes that its tokens can have."""
-        start, size, checksum = next(place for known, *place in self._places() if known == name)
+        start, size, checksum = next(place for key, *place in self._places() if key == name)
         least, most = self._bytes(name)
         stream, packed = zlib.decompressobj(), self._read(start, size)
         if zlib.crc32(packed) != checksum:

@@ -58,9 +58,9 @@ class RecordStore:
 
         The first of `earlier`, by which the previous version would have named it, is preferred to its own.
         """
-        for known in (*earlier[:1], config, *earlier):
-            if (self.folder / known.hash() / task / JOURNAL).is_file():
-                return known
+        for candidate in (*earlier[:1], config, *earlier):
+            if (self.folder / candidate.hash() / task / JOURNAL).is_file():
+                return candidate
         return config
 
     def names(self) -> list[tuple[str, str]]:

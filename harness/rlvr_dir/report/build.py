@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rlvr_dir.errors import UserError
-from rlvr_dir.report import difference_figures, figures, lead, tables
+from rlvr_dir.report import difference_figures, figures, first_lines, tables
 from rlvr_dir.report.groups import Group, grouped
+from rlvr_dir.report.layouts import benchmark_title
 from rlvr_dir.report.model import Chapter, Report, Section
 from rlvr_dir.report.paper import against_paper
 from rlvr_dir.report.parts import parts_table
 from rlvr_dir.report.replacements import replacements_chapter
-from rlvr_dir.report.shapes import benchmark_title
 from rlvr_dir.report.trained import trained_chapter, with_unique_names
 from rlvr_dir.results.answer import READING
 from rlvr_dir.results.compare import Comparison, comparison_kind, comparisons
@@ -63,16 +63,16 @@ def build(
     front += [tables.picked(rows)]
     first_page = [section for section in front if section is not None]
     chapters: list[Chapter] = []
-    if warnings := [*lead.caveats(rows), *_apart(groups), *_in_families(results, more)]:
+    if warnings := [*first_lines.caveats(rows), *_apart(groups), *_in_families(results, more)]:
         chapters.append(Chapter("What to know before reading on", tuple(warnings)))
     chapters += [trained] if trained else []
     for group in groups:
         chapters.append(tables.group_chapter(group, rows, several=len(groups) > 1))
     if rows:
         drawn, listed = difference_figures.differences(rows), tables.differences(rows, groups)
-        shown = sum(len(section.frame) for section in first_page if section.name == "main-differences")
+        n_shown = sum(len(section.frame) for section in first_page if section.name == "main-differences")
         parts = [part for part in [parts_table(rows)] if part is not None]
-        chapters.append(Chapter("Differences", (), (*parts, drawn, *([] if shown == len(rows) else [listed]))))
+        chapters.append(Chapter("Differences", (), (*parts, drawn, *([] if n_shown == len(rows) else [listed]))))
     if (changed := replacements_chapter(replaced)) is not None:
         chapters.append(changed)
     if (against := against_paper(results, paper_base)) is not None:
@@ -92,7 +92,7 @@ def build(
         for source in [tables.source(result, group, runs or {})]
     }
     names = {id(setting): group.pair for group in groups for setting in group.settings} if len(groups) > 1 else {}
-    lines = lead.first_lines(rows, names) or list(trained.paragraphs[:1] if trained else ())
+    lines = first_lines.first_lines(rows, names) or list(trained.paragraphs[:1] if trained else ())
     nothing = NOTHING if groups else "; ".join(chapter.title for chapter in chapters)  # of analyses only
     headline, *below = lines or [nothing]
     below += [f"{sentence}." for sentence in shortfalls(results)]
@@ -100,7 +100,7 @@ def build(
     first = [setting for group in groups[:1] for setting in group.settings if setting.task == group.tasks[0]]
     return Report(
         name, headline, tuple(below), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers),
-        tiles=tuple(lead.tiles(first)),
+        tiles=tuple(first_lines.tiles(first)),
         reading=READING if any(comparison_kind(row) == "token" for row in rows) else (),
     )  # fmt: skip
 

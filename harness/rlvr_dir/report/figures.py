@@ -25,7 +25,7 @@ from rlvr_dir.report.model import Section, frame
 from rlvr_dir.results.settings import Setting
 from rlvr_dir.stats import Estimate
 
-SHARES = {
+TOKEN_SHARES = {
     "changed": (
         "changed tokens",
         "positions where the written token differs from the proposed one, mean over problems",
@@ -56,9 +56,10 @@ def _scaled(setting: Setting) -> Estimate:
 
 
 def _row(setting: Setting, label: str, score: Estimate) -> dict[str, Any]:
-    ratios = [setting.share(f"n_{name}") for name in SHARES] if setting.decoding.gated else [Estimate(0, 0, 0)] * 2
-    row: dict[str, Any] = {"line": label, "tau": setting.decoding.tau if setting.decoding.gated else None}
-    for name, share in zip(SHARES, ratios, strict=True):
+    gated = setting.decoding.gated
+    ratios = [setting.share(f"n_{name}") if gated else Estimate(0, 0, 0) for name in TOKEN_SHARES]
+    row: dict[str, Any] = {"line": label, "tau": setting.decoding.tau if gated else None}
+    for name, share in zip(TOKEN_SHARES, ratios, strict=True):
         ends = (None if end is None else 100 * end for end in (share.value, share.low, share.high))
         row |= dict(zip((f"{name}_percent", f"{name}_low", f"{name}_high"), ends, strict=True))
     return {**row, "avg": score.value, "low": score.low, "high": score.high, "samples": setting.samples}
@@ -91,7 +92,7 @@ def against_share(settings: Sequence[Setting], name: str, title: str, share: str
     settings = _of_one_kind(settings)
     ways = ways_of(settings)
     several = len({number for number, *_ in ways}) > 1  # criteria; with one, the legend names only the modes
-    axis_title, meaning = SHARES[share]
+    axis_title, meaning = TOKEN_SHARES[share]
     rows = []
     ungated = [setting for setting in settings if not setting.decoding.gated]
     with drawing(name, height_of(len(ways) + len(ungated))) as canvas:

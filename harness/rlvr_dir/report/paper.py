@@ -14,12 +14,12 @@ import numpy as np
 from rlvr_dir import stats
 from rlvr_dir.config import Sampling
 from rlvr_dir.config.pair import preset
-from rlvr_dir.config.published import KNOWN
+from rlvr_dir.config.published import PUBLISHED
 from rlvr_dir.errors import unknown
 from rlvr_dir.files import shipped
 from rlvr_dir.policy.reweighting import reweightings
+from rlvr_dir.report.layouts import Method, Score, anchor, benchmark_title, grid, methods_table
 from rlvr_dir.report.model import Cell, Chapter, Section, cell, frame
-from rlvr_dir.report.shapes import Method, Score, anchor, benchmark_title, grid, methods_table
 from rlvr_dir.results.result import EvalResult
 from rlvr_dir.results.trainings import called, of_training, run_of
 from rlvr_dir.stats import Estimate
@@ -173,7 +173,7 @@ def model_called(base: str, name: str | None = None) -> str | None:
     Raises:
         UserError: The paper has no model of that name.
     """
-    hubs = {model: next(hub for hub in KNOWN if hub.endswith(f"/{model}")) for model in MODELS.values()}
+    hubs = {model: next(hub for hub in PUBLISHED if hub.endswith(f"/{model}")) for model in MODELS.values()}
     for model, hub in hubs.items():
         if (name or "").lower() in (model.lower(), hub.lower()) or (name is None and repository(base) == hub):
             return model

@@ -14,13 +14,13 @@ def parts_table(rows: Sequence[Comparison]) -> Section | None:
     others = False
     for parts in five_parts(rows):
         replaced, base = parts["cut of other"].result, parts["second draw"].reference
-        about = {"Replacement": f"{replaced.label}, {replaced.benchmark}"}
-        table += [about | {"Part": words, "Points": _points(parts[name])} for name, words in PARTS.items()]
+        identity = {"Replacement": f"{replaced.label}, {replaced.benchmark}"}
+        table += [identity | {"Part": words, "Points": _points(parts[name])} for name, words in PARTS.items()]
         whole = cell(replaced.avg - base.avg, 1, plus=True)
-        table.append(about | {"Part": "replace − base: the sum", "Points": whole})
+        table.append(identity | {"Part": "replace − base: the sum", "Points": whole})
         more = other_contrasts(parts, rows)
         others = others or bool(more)
-        table += [about | {"Part": OTHERS[name], "Points": _points(row)} for name, row in more.items()]
+        table += [identity | {"Part": OTHERS[name], "Points": _points(row)} for name, row in more.items()]
     if not table:
         return None
     note = (

@@ -6,7 +6,7 @@ from typing import Any
 from rlvr_dir.report.model import Chapter, Section, cell, frame
 from rlvr_dir.results.replacements import Replacements, quoted
 
-SHOWN = 20  # rows of a table
+MOST_ROWS = 20  # rows of a table
 AROUND = 30  # characters of an example's text on either side
 
 
@@ -37,7 +37,7 @@ def replacements_table(replaced: Replacements, name: str) -> Section:
             **({} if replaced.right is None else {"Responses right": cell(row["right"], 1, suffix=" %")}),
             "First example": _example(row),
         }
-        for row in replaced.frame[:SHOWN].to_dict("records")
+        for row in replaced.frame[:MOST_ROWS].to_dict("records")
     ]
     first, *notes = replaced.sentences()
     notes.append(

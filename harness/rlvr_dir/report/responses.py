@@ -47,9 +47,9 @@ def token_chapter(analysis: Analysis, slug: str = "") -> Chapter:
     return Chapter(title, (text,), limited(analysis, sections))
 
 
-def _steps(axes: Any, shares: Frame, fact: str) -> None:
+def _steps(axes: Any, histograms: Frame, fact: str) -> None:
     """Draw both generations' histograms of a statistic as steps on a logarithmic axis."""
-    of_fact = shares[shares["fact"] == fact]
+    of_fact = histograms[histograms["fact"] == fact]
     for model in OWNERS:
         of_model = of_fact[of_fact["generation"] == model]
         for start, end, share in zip(of_model["from"], of_model["to"], of_model["share"], strict=True):
@@ -64,10 +64,10 @@ def _histogram(data: Frame) -> Frame:
     return data[["generation", "fact", "from", "to", "share"]].reset_index(drop=True)
 
 
-def _delta_histogram(shares: Frame, near: str, name: str) -> Section:
+def _delta_histogram(histograms: Frame, near: str, name: str) -> Section:
     """Draw delta log p of both generations, with the edges of its tails."""
     with drawing(name, 2.6) as canvas:
-        _steps(canvas.one, shares, "delta_logp")
+        _steps(canvas.one, histograms, "delta_logp")
         for edge in (-0.5, 0.5):
             canvas.one.axvline(edge, color="#808080", linewidth=0.8, linestyle=":")
         canvas.one.set_ylabel("share of tokens")
@@ -75,22 +75,22 @@ def _delta_histogram(shares: Frame, near: str, name: str) -> Section:
     title = "Δ log p = log π_RL − log π_Base of every token, by who wrote it"
     note = f"Bins of 0.1 nats, logarithmic. |Δ| < 0.001: {near}. Dotted: where the audit's tails begin."
     alt = "Step histogram of Δ log p for base's and RL's responses."
-    return Section(name, title, _histogram(shares), (note,), canvas.svg, alt, "fig:teaser (b), fig:hist_logp_diffs")
+    return Section(name, title, _histogram(histograms), (note,), canvas.svg, alt, "fig:teaser (b), fig:hist_logp_diffs")
 
 
-def _magnitudes(shares: Frame, name: str) -> Section:
+def _magnitudes(histograms: Frame, name: str) -> Section:
     """Draw entropies and divergences of both generations, and the mean of both divergences."""
     with drawing(name, 1.9, 5) as canvas:
         for axes, fact in zip(
             canvas.axes, ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl"), strict=True
         ):
-            _steps(axes, shares, fact)
+            _steps(axes, histograms, fact)
             axes.set_ylabel("share of tokens")
         canvas.one.legend()
     title = "The magnitudes: entropies, divergences and their mean at every position, by who wrote the response"
     alt = "Five step histograms, of both entropies, both KL divergences and their mean, for base's and RL's responses."
     paper = "fig:teaser (b), fig:hist_unireason_magnitudes, fig:hist_dapo_magnitudes, fig:hist_orz_magnitudes"
-    return Section(name, title, _histogram(shares), (), canvas.svg, alt, paper)
+    return Section(name, title, _histogram(histograms), (), canvas.svg, alt, paper)
 
 
 def _by_delta(data: Frame, name: str) -> Section:
@@ -217,7 +217,7 @@ def _positions(data: Frame, name: str) -> Section:
         above.set_xlabel("from this token of the response on")
         below.set_xlabel("% of the response")
         for axes in (above, below):
-            axes.set_ylabel("redrawn tokens")
+            axes.set_ylabel("flagged tokens")
             axes.set_ylim(bottom=0)
             percent_axis(axes.yaxis)
         above.legend()
@@ -269,7 +269,7 @@ def _gates(decodings: Frame, name: str) -> Section:
                 "by chance": cell(1 - (row["share"] or 0.0), 1, suffix=" %"),
             }
         )
-    alike = [row["Decoding"] for row, told in zip(rows, decodings.to_dict("records"), strict=True) if are_alike(told)]
+    alike = [row["Decoding"] for row, facts in zip(rows, decodings.to_dict("records"), strict=True) if are_alike(facts)]
     note = (
         "Other tokens differ: the total variation (0 to 1) of base and RL, each without the flagged token, mean over "
         "these positions"
@@ -279,7 +279,7 @@ def _gates(decodings: Frame, name: str) -> Section:
             if alike
             else ". "
         )
-        + "Entropies in nats, of base at the position, means. A run is redrawn tokens side by side; by chance: if as "
-        "many were redrawn anywhere, independently. Brackets: 95 % intervals over problems."
+        + "Entropies in nats, of base at the position, means. A run is a sequence of adjacent flagged tokens; "
+        "by chance: if as many were flagged independently. Brackets: 95 % intervals over problems."
     )
     return Section(name, "Gates: how much they redraw, at what entropy, in what runs.", frame(rows), (note,))

@@ -9,9 +9,7 @@ from rlvr_dir import stats
 from rlvr_dir.analysis.problems import problems
 from rlvr_dir.report import difference_figures, figures
 from rlvr_dir.report.groups import Group
-from rlvr_dir.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
-from rlvr_dir.report.paper import model_called
-from rlvr_dir.report.shapes import (
+from rlvr_dir.report.layouts import (
     REJECT,
     VETO,
     Method,
@@ -22,6 +20,8 @@ from rlvr_dir.report.shapes import (
     grid,
     methods_table,
 )
+from rlvr_dir.report.model import KIND, Cell, Chapter, Section, Source, cell, frame
+from rlvr_dir.report.paper import model_called
 from rlvr_dir.results.compare import Comparison, comparison_kind, evidence
 from rlvr_dir.results.matching import describe
 from rlvr_dir.results.result import EvalResult
@@ -192,7 +192,7 @@ def _grid(
     taus, own = {tau for tau, _ in cells}, 0.0 if on_rl else -1.0
     for mode, place in (("reject", REJECT), ("veto", VETO)):
         of_mode = cells_of(settings, primary, (mode,)).items()
-        cells = {(tau, place): each for (tau, gamma), each in of_mode if gamma == own and tau in taus} | cells
+        cells = {(tau, place): control for (tau, gamma), control in of_mode if gamma == own and tau in taus} | cells
     beside = {key: text for key, setting in cells.items() if (text := _over_control(setting, rows))}
     printed = {
         key: Score.of(setting, beside=[] if on_rl else [beside.get(key, "")]).cell(among)

@@ -12,9 +12,9 @@ import numpy as np
 from rlvr_dir import stats
 from rlvr_dir.config.pair import model_name
 from rlvr_dir.errors import UserError
+from rlvr_dir.report.layouts import Method, Score, anchor, benchmark_title, in_points, methods_table
 from rlvr_dir.report.model import Chapter, Section, frame
 from rlvr_dir.report.paper import model_called
-from rlvr_dir.report.shapes import Method, Score, anchor, benchmark_title, in_points, methods_table
 from rlvr_dir.report.tables import compared_seeds, difference_rows
 from rlvr_dir.results.compare import evidence
 from rlvr_dir.results.matching import comparable_groups, distinguish
@@ -167,11 +167,11 @@ class _Row:
         """Describe its difference from another."""
         d, seeds = mean_difference_over_runs(compared), len(compared_seeds(compared))
         alone = seeds == 1 and all(len(other.units) == 1 for _, other in compared)
-        one = "of these two models" if not d.seeds else SEEDS_OF_OTHERS if alone else "one seed against several"
+        population = "of these two models" if not d.seeds else SEEDS_OF_OTHERS if alone else "one seed against several"
         titles = ", ".join(benchmark_title(result.task) for result, _ in compared)
         words = [
             f"mean over {titles}" if len(compared) > 1 else titles,
-            f"{seeds} seeds" if seeds > 1 else one,
+            f"{seeds} seeds" if seeds > 1 else population,
         ]
         words += ["95 %"] if d.low == d.low else []
         words += [f"p {p_value(d.p, d.at_most)}"] if d.p == d.p else []

@@ -7,9 +7,9 @@ import numpy as np
 
 from rlvr_dir.analysis.result import Analysis, Frame
 from rlvr_dir.report.draw import BASE, COLOURS, drawing, percent_axis
+from rlvr_dir.report.layouts import benchmark_title
 from rlvr_dir.report.model import Chapter, Section, cell, frame
 from rlvr_dir.report.rows import estimate
-from rlvr_dir.report.shapes import benchmark_title
 from rlvr_dir.stats import SPLITS, Estimate
 from rlvr_dir.text import visible
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rlvr_dir.files import make_folder, write_file
-from rlvr_dir.report import html, latex, markdown, sheet
+from rlvr_dir.report import html, latex, markdown, spreadsheet
 from rlvr_dir.report.model import Report, Section
 
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n'
@@ -20,7 +20,7 @@ def write(report: Report, out: Path) -> Path:
         make_folder(folder)
     for section in report.sections:
         where = out / ("figures" if section.svg else "tables") / section.name
-        write_file(where.with_suffix(".csv"), sheet.render(section))
+        write_file(where.with_suffix(".csv"), spreadsheet.render(section))
         drawn, ending = (figure_file(section), ".svg") if section.svg else (latex.table(section), ".tex")
         write_file(where.with_suffix(ending), drawn)
     write_file(out / "report.md", markdown.render(report))

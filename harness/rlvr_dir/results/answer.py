@@ -74,8 +74,8 @@ def scores(settings: Sequence[Setting]) -> str:
         rows.append([of_task[0].benchmark, "", ""])
         for setting in of_task:
             other = f" (Avg@{setting.samples})" if setting.samples != settings[0].samples else ""
-            shares = [setting.replacement_ratio, setting.changed_ratio] if setting.decoding.gated else []
-            tokens = [percent(share) + " of tokens" * (i == 0) for i, share in enumerate(shares)]
+            ratios = [setting.replacement_ratio, setting.changed_ratio] if setting.decoding.gated else []
+            tokens = [percent(share) + " of tokens" * (i == 0) for i, share in enumerate(ratios)]
             rows.append([f"  {setting.label}{other}", percent(setting.avg), interval(*setting.interval), *tokens])
     return _columns([head, *rows])
 
@@ -89,13 +89,13 @@ def differences(rows: Sequence[Comparison]) -> str:
     cells = []
     for row in rows:
         d = row.difference
-        known = row.holm_p == row.holm_p
-        verdict = ("significant" if row.holm_p < SIGNIFICANT else "not significant") if known else ""
+        has_p = row.holm_p == row.holm_p
+        verdict = ("significant" if row.holm_p < SIGNIFICANT else "not significant") if has_p else ""
         if row.nothing_differs:
             verdict = "no problem differs"
         name = f"{row.result.label} − {row.reference.label}" + (f" on {row.task}" if several else "")
         points = f"{100 * d.mean:+.1f} points"
-        p = f"p {row.holm_text}" if known and not row.nothing_differs else ""
+        p = f"p {row.holm_text}" if has_p and not row.nothing_differs else ""
         cells.append([name, points, interval(d.low, d.high, sign=True), p, verdict])
     corrected = f"p is corrected for these {len(rows)} comparisons (Holm); the 95 % intervals are not."
     return "\n".join([_columns(cells), *([corrected] if len(rows) > 1 else []), *filter(None, [detectable(rows)])])

@@ -76,10 +76,10 @@ def five_parts(rows: Sequence[Comparison]) -> list[dict[str, Comparison]]:
             last = [*parts.values()][-1].reference
             of_base = name == "second draw"  # resample - base, which is not a contrast of deciders
             matching = [
-                each
-                for each in rows
-                if each.result is last
-                and (each.reference.decoding.mode == "base" if of_base else contrast_name(each) == name)
+                candidate
+                for candidate in rows
+                if candidate.result is last
+                and (candidate.reference.decoding.mode == "base" if of_base else contrast_name(candidate) == name)
             ]
             if matching:
                 parts[name] = matching[0]

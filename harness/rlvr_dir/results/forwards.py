@@ -22,7 +22,7 @@ from rlvr_dir.results.compare import Comparison, comparison_kind, comparisons, m
 from rlvr_dir.results.matching import conflicting_weights
 from rlvr_dir.results.settings import Setting
 
-SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of all responses are no longer than a budget
+BUDGET_SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of all responses are no longer than a budget
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,8 +186,10 @@ def equal_forwards(settings: Sequence[Setting], across: Collection[str] = ()) ->
             groups.append(MatchedGroup(tuple(group), tuple(_verdicts(group)), _crossing(group)))
     if not groups:
         raise UserError(
-            "equal forwards need results of one pair and benchmark that are alike: one of base or rl at least, "
-            "and one with a gate, as replace or extrapolate (--across temperature,top_p lets other samplings meet)"
+            "No results can be compared at equal forwards",
+            accepted="results of one pair and benchmark that differ in nothing else: at least one of base or rl, and "
+            "at least one of replace or extrapolate",
+            hint="--across temperature,top_p also compares settings that are sampled differently.",
         )
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     corrected = dict(zip(verdicts, stats.holm([verdict.difference.p for verdict in verdicts]), strict=True))
@@ -254,7 +256,7 @@ def crossings(rows: Sequence[Comparison]) -> str:
     pairs = [(row.result, row.reference) for row in rows if comparison_kind(row) == "trained"]
     pairs = [(rl, base) for rl, base in pairs if min(rl.samples, base.samples) > 1]
     if not pairs:
-        raise UserError("a crossing needs RL compared with its base, with two samples a problem at least")
+        raise UserError("A crossing needs RL compared with its base, with at least two samples per problem")
     crossed = [(rl, base, _crossed(rl, base)) for rl, base in pairs]
     return "\n".join(
         f"- {rl.benchmark}, {base.label} and {rl.label}: {crossing_sentence(k)}" for rl, base, k in crossed
@@ -313,9 +315,9 @@ def correct_within(setting: Setting, tokens: int) -> np.ndarray:
 
 
 def budgets(settings: Sequence[Setting]) -> list[int]:
-    """Return the token budgets to show: quantiles (`SHARES`) of the lengths of all responses."""
+    """Return the token budgets to show: quantiles (`BUDGET_SHARES`) of the lengths of all responses."""
     tokens = np.concatenate([setting.all("n_tokens").ravel() for setting in settings])
-    return sorted({int(length) for length in np.quantile(tokens, SHARES, method="higher")})
+    return sorted({int(length) for length in np.quantile(tokens, BUDGET_SHARES, method="higher")})
 
 
 def within(settings: Sequence[Setting]) -> str:

@@ -71,7 +71,10 @@ def _of_trainings(place: str, name: str, options: dict[str, Any]) -> list[EvalRe
     if name and len(trainings) > 1:
         names = ", ".join(training.name for training in trainings)
         raise UserError(
-            f"results: {f'{name}={place}'!r} gives one name to several trainings ({names}). Leave the name out"
+            f"gives one name to several trainings ({names})",
+            argument="results",
+            value=f"{name}={place}",
+            hint="Leave the name out.",
         )
     several = len(trainings) > 1
     return [

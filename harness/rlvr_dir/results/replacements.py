@@ -219,8 +219,8 @@ class Places:
 
 def _mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the known values; None if there are none."""
-    known = [value for value in values if value is not None and value == value]
-    return float(np.mean(known)) if known else None
+    numbers = [value for value in values if value is not None and value == value]
+    return float(np.mean(numbers)) if numbers else None
 
 
 def ends_of(rows: Sequence[Row]) -> set[int]:

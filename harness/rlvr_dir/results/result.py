@@ -1,6 +1,7 @@
 """Represent one finished evaluation: a decoding on a benchmark, sample by sample, and its metrics.
 
-result = result_of_record(record) result.avg, result.metrics()["pass@8"]; read_result(result.write(folder))
+result = result_of_record(record)
+result.avg, result.metrics()["pass@8"]; read_result(result.write(folder))
 """
 
 import json
@@ -131,8 +132,8 @@ class TaskResult(Stored, frozen=True):
         """Return the task, marked if only some problems were used or they have families. Print it next to every
         number."""
         marks = [self.limited, f"over {stats.count_families(self.families)} families" if self.families else None]
-        said = ", ".join(filter(None, marks))
-        return self.task + (f" ({said})" if said else "")
+        note = ", ".join(filter(None, marks))
+        return self.task + (f" ({note})" if note else "")
 
     @property
     def engine(self) -> dict[str, Any]:

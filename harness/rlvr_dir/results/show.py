@@ -55,9 +55,9 @@ def shortfalls(results: Sequence[TaskResult]) -> list[str]:
     sentences = []
     for name, fault, advice in cases:
         by_label = {f"{result.label} on {result.benchmark}": result.metrics().get(name, 0.0) for result in results}
-        shares = sorted(((share, label) for label, share in by_label.items() if share >= 0.5), key=lambda row: -row[0])
-        if words := [f"{share:.0%} ({label})" for share, label in shares[:NAMED]]:
-            further = f" (and half or more in {len(shares) - NAMED} further results)" if len(shares) > NAMED else ""
+        largest = sorted(((share, label) for label, share in by_label.items() if share >= 0.5), key=lambda row: -row[0])
+        if words := [f"{share:.0%} ({label})" for share, label in largest[:NAMED]]:
+            further = f" (and half or more in {len(largest) - NAMED} further results)" if len(largest) > NAMED else ""
             sentences.append(f"{', '.join(words)} of the responses{further} {fault}: {advice}")
     return sentences
 

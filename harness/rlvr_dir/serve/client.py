@@ -1,7 +1,7 @@
-"""Stand between vLLM's server and its engine: what the server asks for is decoded by the pair, under the asked rule.
+"""Connect vLLM's server to the pair: decode its requests with the requested decoding.
 
-vLLM's handlers see an engine like any other. Each of a request's n samples becomes a request of its own, with its own
-noise key; what comes back carries RL's log-probabilities where the engine's have the channel's numbers.
+To vLLM's handlers this looks like any other engine. Each of a request's n samples becomes a separate request, with its
+own noise key. The result contains RL's log-probabilities instead of the channel's numbers in the engine's output.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from rlvr_dir.policy.trace import FACTS, TOP_FACTS
 from rlvr_dir.serve.engine import ServedPair
 from rlvr_dir.serve.request_parser import ServeRequest
 
-REQUEST_KEY = "rlvr_asked"  # where a handler leaves what was asked, in SamplingParams.extra_args
-LEAST = -9999.0  # what stands for a log-probability that is not known: OpenAI's number for it
-# What a request's settings may have that vLLM would draw by: what is asked of a pair is in `extra_args`.
+REQUEST_KEY = "rlvr_asked"  # where a handler stores the parsed request, in SamplingParams.extra_args
+LEAST = -9999.0  # OpenAI's value for an unknown log-probability
+# Settings of a request that vLLM would sample by; those for a pair are in `extra_args`.
 _PLAIN = SamplingParams()
 READ = {
     "n", "max_tokens", "logprobs", "flat_logprobs", "detokenize", "output_kind", "stream_interval", "extra_args",
     "skip_clone", "output_text_buffer_length", *(name for name in SamplingParams.__struct_fields__ if name[0] == "_"),
 }  # fmt: skip
-OFF = {"top_k": -1}  # what switches a setting off beside its default
-LAST_WORDS = 5.0  # seconds that clients have to take the answer that their request was ended
-ENDED = "the server is ending, and its time for running requests is over; nothing of this response is kept"
+OFF = {"top_k": -1}  # other values that switch a setting off
+LAST_WORDS = 5.0  # seconds for clients to receive the message that their request was ended
+ENDED = "the server is shutting down, and this request was cancelled; nothing of its response is kept"
 
 
 EXTENDED = (
@@ -47,12 +47,12 @@ EXTENDED = (
 
 @dataclass
 class TokenFacts(Logprob):
-    """The log p that RL gives the written token, with the facts of its decision.
+    """Hold the log p that RL gives the written token, with the facts of its decision.
 
-    `base_logprob` is base's log p of the written token; it is None if the token changed and is not among base's most
-    likely ones. `delta_logp` is of the proposed token, which the criterion looked at, and `delta_logp_written` of the
+    `base_logprob` is base's log p of the written token. It is None if the token changed and is not among base's most
+    likely ones. `delta_logp` is for the proposed token, which the criterion used, and `delta_logp_written` for the
     written one. `proposed` is the text of the proposed token, and `proposed_id` its id. `most_likely` lists the most
-    likely tokens of `base` and `rl` as [id, text, log p]; it is there if a request asks for `top_logprobs`.
+    likely tokens of `base` and `rl` as [id, text, log p], if the request has `top_logprobs`.
     """
 
     base_logprob: float | None = None
@@ -65,19 +65,19 @@ class TokenFacts(Logprob):
     most_likely: dict[str, list[tuple[int, str, float]]] | None = None
 
     def extension(self) -> dict[str, Any]:
-        """Return what OpenAI's answer has no field for."""
+        """Return what has no field in OpenAI's API."""
         facts = {name: getattr(self, name) for name in EXTENDED}
         return facts if self.most_likely is None else {**facts, "most_likely": self.most_likely}
 
 
 class PairClient:
-    """An `EngineClient` of vLLM's around a pair's engine; what is not ours is the engine's own."""
+    """Implement vLLM's `EngineClient` with a pair's engine; everything else is passed to that engine."""
 
     def __init__(self, pair: ServedPair) -> None:
         self.pair = pair
         self.inner = pair.async_llm
         vocab_size = pair.checkpoints.vocab_size
-        room = vocab_size - 1 - channel.PROPOSAL - len(FACTS)  # a small vocabulary has less than others
+        room = vocab_size - 1 - channel.PROPOSAL - len(FACTS)  # a small vocabulary has fewer than others
         self.most_top = min(MAX_TOP, room // len(TOP_FACTS))
         self.ending = False
         self._running: set[str] = set()
@@ -88,15 +88,15 @@ class PairClient:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    # What vLLM's handlers ask for ----------------------------------------------------------------------------------
+    # The methods that vLLM's handlers call ---------------------------------------------------------------------------
 
     def generate(
         self, prompt: Any, sampling_params: SamplingParams, request_id: str, **_: Any
     ) -> AsyncGenerator[RequestOutput, None]:
-        """Decode one prompt's n samples; what cannot be served is refused here, before a response has begun.
+        """Decode one prompt's n samples. A request that cannot be served is rejected before its response begins.
 
         Raises:
-            UserError: the prompt leaves no room, or the request has no rule.
+            UserError: The prompt leaves no room, or the request has no decoding.
         """
         completion = (sampling_params.extra_args or {}).get(REQUEST_KEY)
         if self.ending:
@@ -116,9 +116,9 @@ class PairClient:
         return self._merged(plans, params, request_id)
 
     def plans(self, served: ServeRequest, prompt_token_ids: tuple[int, ...]) -> list[Plan]:
-        """Plan the samples of a request's prompt; a problem that is not named is the digest of its prompt.
+        """Plan the samples of a request's prompt. The problem of an unnamed one is the digest of its prompt.
 
-        What the response has `begun` with stands at the prompt's end, and is none of it.
+        The given tokens of the response (`begun`) are at the prompt's end, but not part of it.
         """
         if served.begun >= len(prompt_token_ids):
             raise UserError(
@@ -149,9 +149,9 @@ class PairClient:
     async def _merged(
         self, plans: list[Plan], params: list[SamplingParams], request_id: str
     ) -> AsyncGenerator[RequestOutput, None]:
-        """Yield the outputs of all samples as they come, each under its own index; the last one only is `finished`.
+        """Yield the outputs of all samples as they arrive, each with its own index; only the last one is `finished`.
 
-        A caller that wants final outputs only gets one, with all of them.
+        A caller that wants only final outputs receives a single one with all of them.
         """
         final_only = params[0].output_kind.name == "FINAL_ONLY"
         parts = [
@@ -175,7 +175,7 @@ class PairClient:
         self, index: int, plan: Plan, params: SamplingParams, request_id: str
     ) -> AsyncGenerator[RequestOutput, None]:
         prompt = {"type": "token", "prompt_token_ids": list(plan.token_ids)}
-        name, written = f"{request_id}-{next(self._numbers)}", 0  # a client may have named two requests alike
+        name, written = f"{request_id}-{next(self._numbers)}", 0  # a client may have given two requests the same name
         self._running.add(name)
         self._idle.clear()
         try:
@@ -193,10 +193,10 @@ class PairClient:
                 self._idle.set()
 
     def _facts(self, plan: Plan, completion: Any, before: int) -> list[dict[int, Logprob]] | None:
-        """Return the log-probabilities of a piece of a response that has `before` tokens before it.
+        """Return the log-probabilities of a part of a response that has `before` tokens before it.
 
         Raises:
-            GenerationError: a model's logits are no distribution.
+            GenerationError: A model's logits do not form a distribution.
         """
         token_ids, flat = list(completion.token_ids), completion.logprobs
         if not token_ids or flat is None:
@@ -245,7 +245,7 @@ class PairClient:
         return list(convert_ids_list_to_tokens(self.pair.tokenizer, ids.tolist()))
 
     def _listed(self, ids: np.ndarray, logp: np.ndarray, top: int) -> list[list[tuple[int, str, float]]]:
-        """Return a model's `top` most likely tokens at each position, as `TokenFacts.most_likely` has them."""
+        """Return a model's `top` most likely tokens at each position, in the form of `TokenFacts.most_likely`."""
         rows = zip(ids[:, :top], logp[:, :top], strict=True)
         return [
             [*zip(of_row.tolist(), self._texts(of_row), values.round(4).tolist(), strict=True)]
@@ -253,18 +253,18 @@ class PairClient:
         ]
 
     def _name(self, positions: Iterable[dict[int, Logprob]]) -> None:
-        """Write each token's text beside its number."""
+        """Add each token's text to its number."""
         for position in positions:
             words = convert_ids_list_to_tokens(self.pair.tokenizer, list(position))
             for word, entry in zip(words, position.values(), strict=True):
                 entry.decoded_token = word
 
-    # The end -------------------------------------------------------------------------------------------------------
+    # Shutdown -------------------------------------------------------------------------------------------------------
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Let running requests end for `timeout` seconds, then end the others with a word, and the engine.
+        """Let running requests finish for `timeout` seconds, then end the others with a message, and the engine.
 
-        vLLM's server calls it, in a thread, when it is told to end.
+        vLLM's server calls it in a thread when it shuts down.
         """
         self.ending = True
         if not self._idle.wait(timeout):

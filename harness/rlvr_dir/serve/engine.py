@@ -1,6 +1,6 @@
-"""The pair on vLLM's asynchronous engine, whose core has a process of its own, as vLLM's server uses it.
+"""Run the pair on vLLM's asynchronous engine, whose core has its own process, as vLLM's server does.
 
-The rest of `VllmPair` stays what it is, the self-test included: a `Bridge` gives it the engine as it knows it.
+The rest of `VllmPair` is unchanged, including the self-test. A `Bridge` presents the asynchronous engine as it expects.
 """
 
 import asyncio
@@ -21,21 +21,21 @@ from rlvr_dir.errors import UserError
 
 
 class ServedPair(VllmPair):
-    """A pair that requests may join at any time; `start` it from another thread than that of its event loop."""
+    """Let requests join a running pair at any time. Call `start` from another thread than that of its event loop."""
 
     def __init__(self, pair: Pair, spec: EngineSpec, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
-        """Check the settings and the checkpoints, as `VllmPair`.
+        """Check the settings and the checkpoints, as `VllmPair` does.
 
         Args:
-            loop: runs the engine's client.
-            limits: the tokens of a stream's chunk, and the seconds that its core lets requests go on where it is told
-                to end by itself (Ctrl-C).
+            loop: Runs the engine's client.
+            limits: The tokens of a stream's chunk, and the seconds that requests may continue if the core shuts down by
+                itself (Ctrl-C).
 
         Raises:
-            UserError: as `VllmPair`.
+            UserError: As for `VllmPair`.
         """
         super().__init__(pair, spec)
-        self.work = 0  # who tries a pair on a CPU waits for the start, not for the tokens
+        self.work = 0  # on a CPU, users wait for the start rather than for tokens
         self.loop, self._limits = loop, limits
 
     def make_llm(self, **arguments: Any) -> "Bridge":
@@ -43,23 +43,23 @@ class ServedPair(VllmPair):
         arguments.pop("use_tqdm_on_load", None)
         if on_cpu() and self.spec.tensor_parallel_size == 1:
             _leave_a_core()
-        arguments["disable_log_stats"] = False  # /metrics has them
+        arguments["disable_log_stats"] = False  # needed by /metrics
         arguments["served_model_name"] = model_name(self.pair.rl)  # in them: no path of this machine
         arguments |= {"shutdown_timeout": self._limits.grace, "stream_interval": self._limits.stream_interval}
         return Bridge({**arguments, "generation_config": "vllm"}, self.loop)
 
     @property
     def async_llm(self) -> Any:
-        """vLLM's `AsyncLLM`."""
+        """Return vLLM's `AsyncLLM`."""
         return self._llm.async_llm
 
     def plans(self, requests: Iterable[Request]) -> list[Plan]:
-        """Plan requests; raises UserError for what cannot be served."""
+        """Plan requests. Raises UserError for those that cannot be served."""
         return plan_requests(requests, self.checkpoints)
 
 
 class Bridge:
-    """vLLM's asynchronous engine as `VllmPair` knows `vllm.LLM` and its `llm_engine`, for a thread beside the loop."""
+    """Present vLLM's asynchronous engine like `vllm.LLM` and its `llm_engine`, for a thread beside the loop."""
 
     def __init__(self, arguments: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._outputs = loop, Queue[Any]()
@@ -74,11 +74,11 @@ class Bridge:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def reset_prefix_cache(self) -> bool:
-        """Empty the prefix cache; return whether that was done."""
+        """Empty the prefix cache, and return whether that was possible."""
         return self._wait(self.async_llm.reset_prefix_cache())
 
     def collective_rpc(self, method: str, args: tuple[Any, ...] = ()) -> Any:
-        """Return what a method of the workers answers."""
+        """Return the results of a method of the workers."""
         return self._wait(self.async_llm.collective_rpc(method, args=args))
 
     def add_request(self, name: str, prompt: Any, params: Any) -> None:
@@ -135,7 +135,7 @@ async def _open(arguments: dict[str, Any]) -> Any:
 
 
 def _leave_unnamed(processor: Any) -> None:
-    """Have vLLM write no token's text beside its log-probability: what carries our numbers is no text of a response."""
+    """Stop vLLM from adding texts to tokens' log-probabilities, because our numbers are not tokens of a response."""
     add = processor.add_request
 
     def add_request(request: Any, *args: Any, **kwargs: Any) -> None:
@@ -146,7 +146,7 @@ def _leave_unnamed(processor: Any) -> None:
 
 
 def _leave_a_core() -> None:
-    """Leave one core of a CPU to the server, as vLLM does where it starts a worker, unless the user says otherwise."""
+    """Leave one core of a CPU to the server, as vLLM does when it starts a worker, unless the user sets it."""
     import torch
 
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, torch.get_num_threads() - 1)))  # of what is started from here

@@ -1,6 +1,6 @@
-"""ASGI middleware before vLLM's application: which paths are served, to whom, and until when.
+"""Guard vLLM's application with ASGI middleware: which paths are served, to whom, and until when.
 
-How large a body may be, and how many may ask at once, is for a reverse proxy to say.
+Limits on the size of a body and on concurrent requests are left to a reverse proxy.
 """
 
 import json
@@ -12,7 +12,7 @@ from rlvr_dir.config.serving import is_loopback
 from rlvr_dir.errors import UserError
 from rlvr_dir.serve.client import PairClient
 
-OPEN = ("/health", "/ping", "/version", "/v1/models", "/metrics")  # paths that ask the engine for nothing
+OPEN = ("/health", "/ping", "/version", "/v1/models", "/metrics")  # paths that do not use the engine
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/models")
 Scope: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
@@ -20,14 +20,14 @@ Send: TypeAlias = Callable[[Any], Awaitable[None]]
 
 
 class Guard:
-    """Passes a request on, or answers it with an error of one sentence."""
+    """Pass a request on, or reply with an error of one sentence."""
 
     def __init__(self, app: Any) -> None:
-        """Stand before `app`; the engine is that of its state."""
+        """Wrap `app`. The engine is in its state."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
+        """Handle a request; see ASGI."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -44,19 +44,19 @@ class Guard:
         elif path not in PATHS:
             await _refuse(send, 404, str(UserError(f"{scope['path']} is not served", accepted=", ".join(PATHS))))
         elif client.ending:
-            await _refuse(send, 503, "the server is ending and takes no more requests")
+            await _refuse(send, 503, "the server is shutting down and accepts no more requests")
         else:
             await self._app(scope, receive, send)
 
 
 def _host(scope: Scope) -> str:
-    """Return the host that a request names; another site's page may have pointed its own name at this machine."""
+    """Return the host in a request. Another site's page may have pointed its own name at this machine."""
     named = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
     return urlsplit(f"//{named}").hostname or ""
 
 
 async def _refuse(send: Send, status: int, sentence: str) -> None:
-    """Send an error as OpenAI's clients read it."""
+    """Send an error in the form that OpenAI's clients read."""
     kind = {403: "PermissionDeniedError", 404: "NotFoundError"}.get(status, "ServiceUnavailableError")
     body = json.dumps({"error": {"message": sentence, "type": kind, "param": None, "code": status}}).encode()
     await _send(send, status, body, b"application/json", [(b"retry-after", b"1")] if status == 503 else [])

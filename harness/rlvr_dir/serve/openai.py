@@ -1,7 +1,7 @@
-"""vLLM's handlers for chats and for completions, which read a request's decoding and add its facts to the response.
+"""Extend vLLM's handlers for chats and completions: read a request's decoding, and add its facts to the response.
 
-A handler reads the decoding, leaves it where `PairClient.generate` finds it, and continues as vLLM's own: templates,
-streams, stop strings and usage are vLLM's. What a pair cannot serve is an error of one sentence, and is not ignored.
+A handler reads the decoding, stores it where `PairClient.generate` finds it, and continues as vLLM's own: templates,
+streams, stop strings and usage are vLLM's. A request that a pair cannot serve gets an error of one sentence.
 """
 
 import json
@@ -22,8 +22,8 @@ from rlvr_dir.errors import UserError, mention, nearest, unknown
 from rlvr_dir.serve.client import REQUEST_KEY, TokenFacts
 from rlvr_dir.serve.request_parser import FIELDS, RequestParser, ServeRequest
 
-_NO_TOOLS = "a pair writes text and calls no tools"
-_NO_FORMAT = "the decoding draws every token, so no format can be forced"
+_NO_TOOLS = "a pair generates text and calls no tools"
+_NO_FORMAT = "the decoding samples every token, so no format can be forced"
 # Fields that vLLM's models have and a pair does not, with the reason.
 UNSERVED = {
     "tools": _NO_TOOLS,
@@ -31,23 +31,24 @@ UNSERVED = {
     "functions": _NO_TOOLS,
     "response_format": _NO_FORMAT,
     "structured_outputs": _NO_FORMAT,
-    "echo": "a response holds only the tokens that the pair draws",
-    "prompt_logprobs": "only drawn tokens have log-probabilities; `rlvr-dir analyse texts` scores given text",
-    "min_tokens": "the decoding draws every token, so the end cannot be put off",
+    "echo": "a response contains only tokens that the pair samples",
+    "prompt_logprobs": "only sampled tokens have log-probabilities; `rlvr-dir analyse texts` scores given text",
+    "min_tokens": "the decoding samples every token, so the end cannot be delayed",
 }
-# Fields of OpenAI's API that change no response. vLLM does not know them; a pair accepts them, as clients send them.
+# Fields of OpenAI's API that change no response. vLLM does not know them, but clients send them, so a pair accepts
+# them.
 IGNORED = ("metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier")
-EXTENSION = "rlvr"  # the field of a response for what OpenAI's API has no field for
+EXTENSION = "rlvr"  # the response's field for what OpenAI's API has no field for
 
 
 def given_fields(request: Any) -> dict[str, Any]:
-    """Return which of FIELDS a request has, in itself or in `vllm_xargs`. Other fields of OpenAI's API are vLLM's.
+    """Return which of FIELDS a request has, directly or in `vllm_xargs`. Other fields of OpenAI's API are vLLM's.
 
     Raises:
-        UserError: a field is not known, or is given twice.
+        UserError: A field is not known, or is given twice.
     """
     fields: dict[str, Any] = {}
-    for name in sorted(request.model_fields_set):  # max_completion_tokens comes before max_tokens, and counts
+    for name in sorted(request.model_fields_set):  # max_completion_tokens comes before max_tokens, and has priority
         value, called = getattr(request, name), "max_tokens" if name == "max_completion_tokens" else name
         if called in FIELDS:
             fields |= {} if value is None or called in fields else {called: value}
@@ -68,12 +69,12 @@ def given_fields(request: Any) -> dict[str, Any]:
 
 
 async def misread(_: Any, error: Any) -> Any:
-    """Answer a request whose fields have wrong types with one sentence, where vLLM prints pydantic's report."""
+    """Reply with one sentence to a request whose fields have wrong types; vLLM would print pydantic's report."""
     first = error.errors()[0]
     first = first if isinstance(first, dict) else {"loc": (), "msg": str(first)}
     if first.get("type") == "json_invalid":
         detail = f": {(first.get('ctx') or {}).get('error', first['msg'])} at character {first['loc'][-1]}"
-        answer = create_error_response(f"the body is no JSON{detail}", "BadRequestError", HTTPStatus.BAD_REQUEST)
+        answer = create_error_response(f"the body is not JSON{detail}", "BadRequestError", HTTPStatus.BAD_REQUEST)
         return JSONResponse(answer.model_dump(), status_code=400)
     field = ".".join(
         str(part) for part in first["loc"] if part not in ("body", "function-wrap[__log_extra_fields__()]")
@@ -88,7 +89,7 @@ async def misread(_: Any, error: Any) -> Any:
 
 
 async def refused(_: Any, error: Any) -> Any:
-    """Answer a request that vLLM refuses, in our words if it has a field that a pair does not serve."""
+    """Reply to a request that vLLM rejects, in our words if it has a field that a pair does not support."""
     name = error.parameter
     sentence = str(_unserved(name)) if name in UNSERVED else str(error)
     answer = create_error_response(sentence, "BadRequestError", HTTPStatus.BAD_REQUEST, name)
@@ -99,9 +100,9 @@ def _unserved(name: str) -> UserError:
     return UserError(f"{mention(name)} is not served, because {UNSERVED[name]}", argument=name, hint="Leave it out.")
 
 
-def read_chat(desk: RequestParser, request: ChatCompletionRequest) -> ServeRequest:
-    """Return what a chat asks for; raises UserError."""
-    completion = _read(desk, request, (request.top_logprobs or 0) if request.logprobs else None)
+def read_chat(parser: RequestParser, request: ChatCompletionRequest) -> ServeRequest:
+    """Read a chat request; raises UserError."""
+    completion = _read(parser, request, (request.top_logprobs or 0) if request.logprobs else None)
     if completion.begun:
         raise UserError(
             "is not allowed in a chat",
@@ -110,13 +111,13 @@ def read_chat(desk: RequestParser, request: ChatCompletionRequest) -> ServeReque
             hint="Use /v1/completions with the prompt as token ids.",
         )
     return replace(
-        completion, chat_template_kwargs={**desk.chat_template_kwargs, **(request.chat_template_kwargs or {})}
+        completion, chat_template_kwargs={**parser.chat_template_kwargs, **(request.chat_template_kwargs or {})}
     )
 
 
-def read_completion(desk: RequestParser, request: CompletionRequest) -> ServeRequest:
-    """Return what a completion asks for; raises UserError."""
-    completion = _read(desk, request, request.logprobs)
+def read_completion(parser: RequestParser, request: CompletionRequest) -> ServeRequest:
+    """Read a completion request; raises UserError."""
+    completion = _read(parser, request, request.logprobs)
     many = isinstance(request.prompt, list) and len(request.prompt) > 1 and not isinstance(request.prompt[0], int)
     if many and completion.problem is not None:
         raise UserError(
@@ -128,11 +129,11 @@ def read_completion(desk: RequestParser, request: CompletionRequest) -> ServeReq
     return completion
 
 
-def _read(desk: RequestParser, request: Any, top: int | None) -> ServeRequest:
+def _read(parser: RequestParser, request: Any, top: int | None) -> ServeRequest:
     for name in UNSERVED:
         value = getattr(request, name, None)
-        given = name in request.model_fields_set and value not in (None, "none", False, 0)
-        if given and getattr(value, "type", None) != "text":
+        is_set = name in request.model_fields_set and value not in (None, "none", False, 0)
+        if is_set and getattr(value, "type", None) != "text":
             raise _unserved(name)
     stop = request.stop or ()
     stop = (stop,) if isinstance(stop, str) else tuple(stop)
@@ -144,12 +145,14 @@ def _read(desk: RequestParser, request: Any, top: int | None) -> ServeRequest:
         ).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start]
-        raise UserError(f"The prompt has {half!r}, half a surrogate pair, which no UTF-8 text has") from None
+        raise UserError(
+            f"The prompt has {half!r}, half a surrogate pair", accepted="text that UTF-8 can write"
+        ) from None
     n = 1 if request.n is None else request.n
-    completion = desk.read(request.model, given_fields(request), n=n, stop=stop, top=top)
-    # From here on vLLM's handler is told nothing of it but what shapes the answer.
-    request.model, request.vllm_xargs = desk.name, {REQUEST_KEY: completion}
-    request.max_tokens = 1  # what is left of the context decides, as offline; here a placeholder for vLLM's checks
+    completion = parser.read(request.model, given_fields(request), n=n, stop=stop, top=top)
+    # From here on vLLM's handler receives only what determines the form of the response.
+    request.model, request.vllm_xargs = parser.name, {REQUEST_KEY: completion}
+    request.max_tokens = 1  # as offline, the rest of the context is the limit; this placeholder passes vLLM's checks
     request.stop = []
     for name in {*FIELDS} & type(request).model_fields.keys() - {"max_tokens"}:
         setattr(request, name, None)
@@ -162,34 +165,34 @@ def asked_of(request: Any) -> ServeRequest:
 
 
 class _Adopted:
-    """A handler that takes over the state of vLLM's handler."""
+    """Take over the state of vLLM's handler."""
 
-    desk: RequestParser
+    parser: RequestParser
 
     @classmethod
-    def of(cls, handler: Any, desk: RequestParser) -> Any:
-        """Return our handler in place of vLLM's `handler`."""
+    def of(cls, handler: Any, parser: RequestParser) -> Any:
+        """Return our handler as a replacement for vLLM's `handler`."""
         adopted = cls.__new__(cls)
-        vars(adopted).update(vars(handler), desk=desk)
+        vars(adopted).update(vars(handler), parser=parser)
         return adopted
 
     def stranger(self, model: str | None) -> Any:
         """Return the error for a model that is not ours; None if it is ours."""
-        if self.desk.knows(model):
+        if self.parser.knows(model):
             return None
-        sentence = str(unknown("model", model, self.desk.models))
+        sentence = str(unknown("model", model, self.parser.models))
         return create_error_response(sentence, "NotFoundError", HTTPStatus.NOT_FOUND, "model")
 
 
 class PairChat(_Adopted, OpenAIServingChat):
-    """`/v1/chat/completions`."""
+    """Handle `/v1/chat/completions`."""
 
     async def create_chat_completion(self, request: ChatCompletionRequest, raw_request: Any = None) -> Any:
-        """Answer a chat; see vLLM's."""
+        """Reply to a chat; see vLLM's method."""
         if unknown_model := self.stranger(request.model):
             return unknown_model
         try:
-            completion = read_chat(self.desk, request)
+            completion = read_chat(self.parser, request)
             if error := unread(request.chat_template_kwargs or {}, self.renderer.tokenizer):
                 raise error
             request.max_completion_tokens = None
@@ -215,17 +218,17 @@ class PairChat(_Adopted, OpenAIServingChat):
 
 
 class PairCompletion(_Adopted, OpenAIServingCompletion):
-    """`/v1/completions`."""
+    """Handle `/v1/completions`."""
 
     async def create_completion(self, request: CompletionRequest, raw_request: Any = None) -> Any:
-        """Answer a completion; see vLLM's."""
+        """Reply to a completion; see vLLM's method."""
         if unknown_model := self.stranger(request.model):
             return unknown_model
         try:
-            completion = read_completion(self.desk, request)
+            completion = read_completion(self.parser, request)
             bos = getattr(self.renderer.tokenizer, "bos_token", None)
             if bos and isinstance(request.prompt, str) and request.prompt.startswith(bos):
-                request.add_special_tokens = False  # as offline: it is written already
+                request.add_special_tokens = False  # as offline: the prompt already contains them
             answer = await super().create_completion(request, raw_request)
         except UserError as error:
             return self.create_error_response(str(error), param=error.argument or None)
@@ -255,18 +258,18 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
         return logprobs
 
 
-def _annotated(answer: Any, asked: ServeRequest) -> Any:
-    """Add the request's model name, and the fields that give the same tokens again, to a response or its chunks."""
+def _annotated(answer: Any, request: ServeRequest) -> Any:
+    """Add the request's model name, and the fields that reproduce its tokens, to a response or its chunks."""
     if isinstance(answer, AsyncGenerator):
-        return _told_chunks(answer, asked)
+        return _told_chunks(answer, request)
     if hasattr(answer, "choices"):
-        answer.model = asked.model
-        setattr(answer, EXTENSION, asked.describe())
+        answer.model = request.model
+        setattr(answer, EXTENSION, request.describe())
     return answer
 
 
 async def _told_chunks(chunks: AsyncGenerator[str, None], request: ServeRequest) -> AsyncGenerator[str, None]:
-    """Add the fields that give the same tokens again to the first chunk."""
+    """Add the fields that reproduce the tokens to the first chunk."""
     sent = False
     try:
         async for chunk in chunks:

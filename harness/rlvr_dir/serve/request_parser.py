@@ -1,7 +1,7 @@
-"""Read what a request asks for: its decoding, its sampling and its noise key, from its model's name and its fields.
+"""Read a request's decoding, sampling and noise key, from its model's name and its fields.
 
 The decoding is that of the model's name (`tiny:replace,tau=-0.1`), changed by the fields of the request. The command
-line has the defaults. What a pair cannot serve and what is not known is an error of one sentence.
+line has the defaults. Unknown or unsupported fields are an error of one sentence.
 """
 
 import secrets
@@ -23,26 +23,26 @@ SAMPLING = tuple(SamplingSettings.options())
 
 
 class NoiseKey(Spec, frozen=True):
-    """Name the response that is asked for (its noise hashes seed, problem and sample) and how much of it exists."""
+    """Identify the requested response (its noise hashes seed, problem and sample) and how much of it is given."""
 
     called: ClassVar[str] = "request"
 
     problem: str | None = Field(default=None, min_length=1, max_length=500, description="As `tiny_medium/007`.")
-    sample: int = Field(default=0, ge=0, lt=2**31, description="The first sample; n counts on from it.")
-    begun: int = Field(default=0, ge=0, description="How many of the prompt's last tokens are the response's first.")
+    sample: int = Field(default=0, ge=0, lt=2**31, description="The first of n samples.")
+    begun: int = Field(default=0, ge=0, description="How many of the prompt's last tokens begin the response.")
 
 
-FIELDS = ("decoding", *Decoding.options(), *SAMPLING, *NoiseKey.model_fields)  # fields of a request that are ours
+FIELDS = ("decoding", *Decoding.options(), *SAMPLING, *NoiseKey.model_fields)  # our fields of a request
 
 
 @dataclass(frozen=True, slots=True)
 class ServeRequest:
-    """Hold what one request asks for.
+    """Hold the parsed content of one request.
 
     Attributes:
         top: How many of RL's most likely tokens to list; None without `logprobs`.
         chat_template_kwargs: Arguments of the chat template.
-        most_tokens: `max_tokens`, if the request names it. There must be room for that many.
+        most_tokens: `max_tokens`, if the request sets it. There must be room for that many.
         planned: How many samples the prompts of each problem have so far. A prompt that occurs twice in a request gets
             other samples the second time, as `n` would count them.
     """
@@ -61,15 +61,15 @@ class ServeRequest:
     planned: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
 
     def samples(self, problem: str) -> range:
-        """Return the samples to draw for a prompt of this problem, those after the ones it had before."""
+        """Return the samples for a prompt of this problem, after those that it had before."""
         first = self.sample + self.planned[problem]
         self.planned[problem] += self.n
         return range(first, first + self.n)
 
     def describe(self) -> dict[str, Any]:
-        """Return the fields that give the same response again if they are sent with the same prompt."""
+        """Return the fields that reproduce the response if they are sent with the same prompt."""
         sampling = self.sampling.per_response.model_dump(mode="json")
-        if self.most_tokens is None:  # what the context leaves; named, it would have to fit
+        if self.most_tokens is None:  # the rest of the context; a given number would have to fit
             del sampling["max_tokens"]
         key = {"problem": self.problem, "sample": self.sample, "begun": self.begun or None}
         fields = {name: value for name, value in key.items() if value is not None}
@@ -80,13 +80,13 @@ class ServeRequest:
 
 @dataclass(frozen=True)
 class RequestParser:
-    """Reads requests to one server.
+    """Read the requests to one server.
 
     Attributes:
         name: The pair's name as a model.
         decoding: The default decoding.
         sampling: The sampling fields of the command line. Without a seed, each request without one gets a fresh one.
-        limits: What a request may ask for at most.
+        limits: The limits of a request.
         listed: The decodings that are listed as models.
         chat_template_kwargs: Arguments of the chat template, which a request may change.
     """
@@ -100,7 +100,7 @@ class RequestParser:
 
     @property
     def models(self) -> list[str]:
-        """The models that are listed: the pair with the default decoding, and with each listed one."""
+        """Return the listed models: the pair with the default decoding, and with each listed one."""
         return [self.name, *(f"{self.name}:{rule}" for rule in self.listed)]
 
     def read(
@@ -115,7 +115,7 @@ class RequestParser:
         """Return the parsed request. `body` has those of its fields in FIELDS that are not None.
 
         Raises:
-            UserError: a model or a field that is not known, or a value that is refused.
+            UserError: A model or a field is unknown, or a value is not valid.
         """
         decoding = self._rule(model)
         for name in body:
@@ -155,7 +155,7 @@ class RequestParser:
         )
 
     def knows(self, model: str | None) -> bool:
-        """Return whether a model's name is the pair's, whatever decoding it names."""
+        """Return whether a model's name is the pair's, with any decoding."""
         return not model or model == self.name or model.startswith(f"{self.name}:")
 
     def _rule(self, model: str | None) -> Decoding:
@@ -166,10 +166,10 @@ class RequestParser:
 
 
 def _decoding(value: Any) -> Decoding:
-    """Read a decoding from its text (`replace,tau=-0.1`) or from its fields, as a response has them.
+    """Read a decoding from its text (`replace,tau=-0.1`) or from its fields, as in a response.
 
     Raises:
-        UserError: it is neither, or an unknown one.
+        UserError: It is neither, or is unknown.
     """
     if isinstance(value, Mapping):
         return parse(Decoding, dict(value))

@@ -1,4 +1,4 @@
-"""Start vLLM's server on a pair, and end it: what is asked, its engine, its handlers, its guard."""
+"""Start vLLM's server on a pair, and end it."""
 
 import asyncio
 import errno
@@ -19,14 +19,14 @@ from rlvr_dir.errors import UserError, mention
 from rlvr_dir.serve.request_parser import SHIPPED, RequestParser
 from rlvr_dir.watch import APART
 
-EXAMPLE = 13  # of tiny_medium: what the playground begins with; base answers wrongly, and one redrawn token is enough
+EXAMPLE = 13  # the playground's first problem, of tiny_medium: base answers wrongly, and one changed token is enough
 
 
 @dataclass(frozen=True)
 class Served:
-    """What is served: an evaluation's pair, first decoding and engine; where; within which limits.
+    """Describe what is served: an evaluation's pair, first decoding and engine; the address; and the limits.
 
-    `sampling` has what the user says of it; what is not said there, a request may.
+    `sampling` contains the settings that the user gave. A request may set the others.
     """
 
     spec: EvalSpec
@@ -37,14 +37,14 @@ class Served:
 
     @property
     def guarded(self) -> bool:
-        """Whether clients need a key."""
+        """Return whether clients need a key."""
         return bool(self.address.api_key or os.environ.get("VLLM_API_KEY"))
 
-    def desk(self, name: str) -> RequestParser:
-        """Return who reads the requests.
+    def parser(self, name: str) -> RequestParser:
+        """Return the request parser.
 
         Raises:
-            UserError: a listed rule is none.
+            UserError: A listed decoding is not valid.
         """
         for rule in self.listed:
             parse_decoding(rule)
@@ -53,10 +53,10 @@ class Served:
 
 
 def check(served: Served) -> None:
-    """Refuse what cannot be served, before anything loads.
+    """Check the settings before anything loads.
 
     Raises:
-        UserError: naming the setting and what would be accepted.
+        UserError: A setting is not supported; the error names it and what is accepted.
     """
     from importlib.util import find_spec
 
@@ -80,15 +80,15 @@ def check(served: Served) -> None:
             accepted="a loopback host, or any host with a key",
             hint="Set the environment variable VLLM_API_KEY.",
         )
-    served.desk("pair")
+    served.parser("pair")
     _listen_once(address.host, address.port)
 
 
 def _listen_once(host: str, port: int) -> None:
-    """Listen at an address for a moment: whether that can be done is known before a library is imported.
+    """Listen on an address for a moment, to check that this is possible before libraries are imported.
 
     Raises:
-        UserError: it cannot.
+        UserError: It is not.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -102,13 +102,13 @@ def _listen_once(host: str, port: int) -> None:
 
 def _not_listening(host: str, port: int, error: OSError) -> UserError:
     taken = error.errno == errno.EADDRINUSE
-    free = "another --port; 0 takes a free one" if taken else "an address of this machine"
+    free = "another --port; 0 selects a free one" if taken else "an address of this machine"
     problem = f"Cannot listen on {mention('host', host)} {mention('port', port)}: {error.strerror}"
     return UserError(problem, argument="port" if taken else "host", accepted=free)
 
 
 def pair_name(spec: EvalSpec, named: str | None) -> str:
-    """Return what the pair is called as a model: as the user says, `tiny`, or its RL model's name."""
+    """Return the pair's name as a model: the user's, `tiny`, or its RL model's."""
     if named:
         return named
     if spec.pair == TINY:
@@ -122,27 +122,27 @@ def serve(served: Served, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. `announce` is called with the address as soon as requests are accepted.
 
     Raises:
-        UserError: the pair cannot be served, or the address cannot be had.
+        UserError: The pair cannot be served, or the address is not available.
     """
     check(served)
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # also on a CPU: the core has a process of its own
-    os.environ[APART] = "1"  # Ctrl-C in a terminal would end the core under the requests that it decodes
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # also on a CPU, so that the core has its own process
+    os.environ[APART] = "1"  # otherwise Ctrl-C in a terminal would end the core while it decodes requests
     quiet_resource_tracker()
-    for number in (signal.SIGTERM, signal.SIGINT):  # until vLLM's server takes them over
+    for number in (signal.SIGTERM, signal.SIGINT):  # until vLLM's server handles them
         signal.signal(number, _end_at_once)
-    import uvloop  # vLLM's own server runs on it, too
+    import uvloop  # vLLM's own server also uses it
 
     uvloop.run(_serve(served, announce))
 
 
 def quiet_resource_tracker() -> None:
-    """Have Python's resource tracker remove semaphores of a core that vLLM killed, at the end, without a warning."""
+    """Make Python's resource tracker remove semaphores of a core that vLLM killed, at the end, without a warning."""
     rules = (os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker:UserWarning")
     os.environ["PYTHONWARNINGS"] = ",".join(rule for rule in rules if rule)
 
 
 def _end_at_once(signum: int, _: object) -> None:
-    """End while the models load: a thread waits for them that nothing else would end. The core ends with its parent."""
+    """End while the models load, which a waiting thread would prevent. The core ends with its parent."""
     os._exit(128 + signum)
 
 
@@ -158,8 +158,8 @@ async def _serve(served: Served, announce: Callable[[str], None]) -> None:
     listening, sock = _bind(arguments)
     try:
         await asyncio.to_thread(pair.start)
-        logging.getLogger("vllm").setLevel(os.environ[LEVEL])  # which vLLM sets up anew while it starts
-        stopped = await _answer(served, served.desk(name), pair, arguments, sock, lambda: announce(listening()))
+        logging.getLogger("vllm").setLevel(os.environ[LEVEL])  # vLLM sets it again while it starts
+        stopped = await _answer(served, served.parser(name), pair, arguments, sock, lambda: announce(listening()))
     except BaseException:
         pair.close()
         raise
@@ -167,9 +167,9 @@ async def _serve(served: Served, announce: Callable[[str], None]) -> None:
         await stopped
     finally:
         sock.close()
-    if pair.started:  # nobody has closed it
+    if pair.started:  # it is not closed yet
         pair.close()
-        raise UserError("vLLM's core ended by itself while it served, so the server ends", hint="Start it again.")
+        raise UserError("vLLM's core ended unexpectedly, so the server shuts down", hint="Start it again.")
 
 
 def _arguments(served: Served, name: str, model: str) -> Any:
@@ -181,7 +181,7 @@ def _arguments(served: Served, name: str, model: str) -> Any:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     address, limits = served.address, served.limits
-    words = ["--host", address.host, "--port", str(address.port), "--served-model-name", *served.desk(name).models]
+    words = ["--host", address.host, "--port", str(address.port), "--served-model-name", *served.parser(name).models]
     words += ["--model", model, "--uvicorn-log-level", "warning", "--disable-uvicorn-access-log", "--disable-log-stats"]
     words += ["--disable-fastapi-docs", "--shutdown-timeout", str(limits.grace), "--generation-config", "vllm"]
     arguments: Any = make_arg_parser(FlexibleArgumentParser()).parse_args(words)
@@ -189,12 +189,12 @@ def _arguments(served: Served, name: str, model: str) -> Any:
     arguments.default_chat_template_kwargs = served.spec.engine.chat_template_kwargs or None
     arguments.model = name  # no path of this machine in the list of models
     arguments.middleware = ["rlvr_dir.serve.guard.Guard"]
-    arguments.allowed_origins = []  # a page from elsewhere in the user's browser may not ask
+    arguments.allowed_origins = []  # pages of other sites in the user's browser may not send requests
     return arguments
 
 
 def _bind(arguments: Any) -> tuple[Callable[[], str], Any]:
-    """Take the address before the models load; return how it is reached, and the socket."""
+    """Reserve the address before the models load; return its URL and the socket."""
     from vllm.entrypoints.launchers.launcher import create_server_socket
 
     try:
@@ -208,9 +208,9 @@ def _bind(arguments: Any) -> tuple[Callable[[], str], Any]:
 
 
 async def _answer(
-    served: Served, desk: RequestParser, pair: Any, arguments: Any, sock: Any, ready: Callable[[], None]
+    served: Served, parser: RequestParser, pair: Any, arguments: Any, sock: Any, ready: Callable[[], None]
 ) -> Any:
-    """Run vLLM's application with our handlers behind our guard until it is told to end."""
+    """Run vLLM's application with our handlers and guard until it is shut down."""
     from fastapi.exceptions import RequestValidationError
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
     from vllm.entrypoints.launchers.app import build_app
@@ -227,13 +227,13 @@ async def _answer(
     app.add_exception_handler(VLLMValidationError, refused)
     app.middleware_stack = app.build_middleware_stack()  # `build_app` has built one, with vLLM's handler in it
     await init_app_state(client, app.state, arguments, tasks)
-    app.state.openai_serving_chat = PairChat.of(app.state.openai_serving_chat, desk)
-    app.state.openai_serving_completion = PairCompletion.of(app.state.openai_serving_completion, desk)
+    app.state.openai_serving_chat = PairChat.of(app.state.openai_serving_chat, parser)
+    app.state.openai_serving_completion = PairCompletion.of(app.state.openai_serving_completion, parser)
     app.state.rlvr_client = client
     app.state.rlvr_local = not served.guarded
-    app.state.rlvr_pages = _pages(served, desk) if served.address.ui else {}
+    app.state.rlvr_pages = _pages(served, parser) if served.address.ui else {}
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    sock.listen()  # what asks from here on waits until it is answered
+    sock.listen()  # requests from now on wait until they are answered
     ready()
     return await serve_http(
         app, sock=sock, host=arguments.host, port=arguments.port, log_level="warning", access_log=False,
@@ -241,7 +241,7 @@ async def _answer(
     )  # fmt: skip
 
 
-def _pages(served: Served, desk: RequestParser) -> dict[str, bytes]:
+def _pages(served: Served, parser: RequestParser) -> dict[str, bytes]:
     """Return the pages beside the API, by path: the playground, and the empty viewer in which it saves a view."""
     from rlvr_dir.report.viewer import playground_html, viewer_html
     from rlvr_dir.tiny import benchmark
@@ -255,9 +255,9 @@ def _pages(served: Served, desk: RequestParser) -> dict[str, bytes]:
             "42",
         )
     )
-    most = served.limits.most_tokens or desk.sampling.get("max_tokens", 512)
+    most = served.limits.most_tokens or parser.sampling.get("max_tokens", 512)
     config = {
-        "name": desk.name,
+        "name": parser.name,
         "rules": ["base", "rl", "replace", "extrapolate,gamma=0.1"],
         "problem": problem,
         "gold": str(gold),

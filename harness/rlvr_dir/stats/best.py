@@ -16,7 +16,7 @@ DRAWS = 4000
 
 @dataclass(frozen=True, slots=True)
 class BestDifference:
-    """The best of `ones` minus the best of `others`, as fractions, with its interval (`low`, `high`) and `p`.
+    """Hold the best of `ones` minus the best of `others`, as fractions, with its interval (`low`, `high`) and `p`.
 
     `one` and `other` are the places of the best ones on these data; `contrasts` is the number of differences.
     """

@@ -13,7 +13,7 @@ LAST, SPLITS = 5, 2000
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Scores of a training that was validated `validations` times, as fractions.
+    """Hold the scores of a training that was validated `validations` times, as fractions.
 
     `best` is the largest of all, at the validation `at`. `elsewhere` is the score of a checkpoint on other problems
     than those by which it was chosen. So `best - elsewhere` measures the optimism of choosing on the test set.

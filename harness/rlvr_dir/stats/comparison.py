@@ -17,7 +17,7 @@ from rlvr_dir.stats.tables import holm
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """One side of a comparison: the scores of one setting on one benchmark.
+    """Hold one side of a comparison: the scores of one setting on one benchmark.
 
     `values` has a row for each of `units`, which are problems or seeds of a training: (units, samples), or (units,).
     `seeds` are the sampling seeds if `values` contains samples. `families` has the family of each problem if the
@@ -82,7 +82,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunScores(Scores):
-    """Scores of one method's trainings on one benchmark: `units` are their seeds, `values` a score for each.
+    """Hold the scores of one method's trainings on one benchmark: `units` are their seeds, `values` a score for each.
 
     `runs` has the scores of each seed by problem, (problems, samples), if they were kept; otherwise there is no
     interval. `families` are those of the problems. `seed_spread` is how much a seed changes such a score, as measured

@@ -15,7 +15,7 @@ from rlvr_dir.stats.passk import pass_at_k_per_problem
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Where Pass@k of one model exceeds that of another, for k up to `n`, the number of samples that both have.
+    """Store where Pass@k of one model exceeds that of another, for k up to `n`, the number of samples that both have.
 
     `k` is the first at which the lower bound of the difference is above 0; these bounds hold jointly for all k.
     `estimate` is the first k at which the difference itself is above 0, which happens by chance more often than not.

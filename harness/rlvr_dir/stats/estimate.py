@@ -12,7 +12,7 @@ from rlvr_dir.markdown import interval
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and its 95 % interval; None if it, or the interval, is not known.
+    """Hold a number and its 95 % interval; None if it, or the interval, is not known.
 
     With a `low` and no `high` there is only a lower bound, which is printed as `≥ 3.20`.
     """

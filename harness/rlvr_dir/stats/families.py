@@ -21,7 +21,7 @@ FEW = 10  # with fewer families, tables add a note about the interval
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Families:
-    """The family of each problem, (problems,), and the number of problems in each family, (families,)."""
+    """Hold the family of each problem, (problems,), and the number of problems in each family, (families,)."""
 
     codes: np.ndarray
     sizes: np.ndarray

@@ -17,7 +17,7 @@ from rlvr_dir.stats.passk import pass_at_k_per_problem
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """The responses to one problem, an entry per sample. Metrics that need a field that is None are left out.
+    """Hold the responses to one problem, an entry per sample. Metrics that need a field that is None are left out.
 
     `votes` are the answers for Maj@n. Equal answers vote together, and None does not vote.
     """
@@ -42,7 +42,7 @@ Value = float | tuple[float, float]  # a ratio stays a pair (numerator, denomina
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric, and how tables show it.
+    """Define a metric, and how tables show it.
 
     `of` computes it from the responses to one problem, and returns None if these are not sufficient. A score has `ks`,
     the k for which it is reported given n samples, and its name ends in `@k`; `of` then takes k as well. `unit` is 100

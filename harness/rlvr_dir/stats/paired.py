@@ -17,7 +17,8 @@ UNKNOWN = (float("nan"), float("nan"))
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """`mean` of a - b, its standard `error`, the interval (`low`, `high`) over problems, and `p`, for `n` problems.
+    """Hold the `mean` of a - b, its standard `error`, the interval (`low`, `high`) over problems, and `p`, for `n`
+    problems.
 
     `sampling` is the interval for the same problems and other samples; NaN if it is not known. `at_most` means that p
     is the least value that this number of random sign patterns can return, so the true p may be smaller. `families` is

@@ -15,7 +15,7 @@ from rlvr_dir.stats.passk import _matrix
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Variance components of a paired difference of accuracies (fractions, not percent)."""
+    """Hold the variance components of a paired difference of accuracies (fractions, not percent)."""
 
     between: float  # of the true gain over problems
     within: float  # of one sample of each of the two, without the noise that they share: k samples leave within / k

@@ -38,9 +38,9 @@ def problem_share(hits: ArrayLike, tokens: ArrayLike, families: Labels | None = 
     """
     hits, tokens = np.asarray(hits, dtype=float), np.asarray(tokens, dtype=float)
     is_known = tokens > 0
-    each = np.where(is_known, tokens, 1.0)
-    floor = float((is_known / each).sum() / max(1, is_known.sum()) ** 2)
-    return _share(np.where(is_known, hits / each, 0.0), is_known.astype(float), floor, families)
+    divisors = np.where(is_known, tokens, 1.0)
+    floor = float((is_known / divisors).sum() / max(1, is_known.sum()) ** 2)
+    return _share(np.where(is_known, hits / divisors, 0.0), is_known.astype(float), floor, families)
 
 
 def _share(hits: np.ndarray, sizes: np.ndarray, floor: float, families: Labels | None) -> Estimate:

@@ -16,7 +16,7 @@ R = TypeVar("R", bound=RunScores)
 
 @dataclass(frozen=True, eq=False)
 class TrainingScores(Generic[R]):
-    """Scores of the seeds of one training, by benchmark, with those of the base that they were trained from.
+    """Hold the scores of the seeds of one training, by benchmark, with those of the base that they were trained from.
 
     The base was sampled once, so its scores are the same for every seed. Summaries, sweeps and reports take means,
     pairs and differences from here. The pairs of one printed table belong in one call of `family`.

@@ -1,8 +1,8 @@
-"""Do the best point and its controls again with fresh seeds, on problems that did not choose it where there are any.
+"""Run the best point and its controls again with new seeds, on problems that did not select it if there are any.
 
-A sweep picks the luckiest of its points. Its luck was with the samples, which new seeds replace, and with the problems,
-which only other problems do: those that a declared split held out, those beyond the sweep's limit, or other benchmarks.
-Where there are no others, the row says that they are the same.
+The best of several points is partly lucky. New seeds replace the samples that it was lucky with, but only other
+problems replace its problems: those that a declared split held out, those beyond the sweep's limit, or other
+benchmarks. If there are no others, the row states that the problems are the same.
 """
 
 import json
@@ -23,12 +23,13 @@ from rlvr_dir.sweep.track import SweepRun
 
 
 def confirm(sweep: Sweep, seeds: Sequence[int], tasks: Sequence[str] | None = None, *, limit: int | None = None) -> str:
-    """Compare the winner of each pair with its controls on new seeds; write `confirm.md`, returned, and `confirm.json`.
+    """Compare the best point of each pair with its controls on new seeds; return `confirm.md`, and also write
+    `confirm.json`.
 
-    Interrupted, the same call goes on.
+    After an interruption, the same call resumes.
 
     Raises:
-        UserError: a seed is the sweep's own, every seed is alike (greedy), or there is no winner yet.
+        UserError: A seed is the sweep's own, all seeds are alike (greedy), or there is no best point yet.
     """
     option, spec, folder = {"argument": "seeds", "value": ",".join(map(str, seeds))}, sweep.spec, sweep.folder
     if getattr(getattr(spec, "sampling", None), "greedy", False):
@@ -83,7 +84,7 @@ def confirm(sweep: Sweep, seeds: Sequence[int], tasks: Sequence[str] | None = No
 
 
 def _key(scores: stats.Scores) -> tuple[Any, ...]:
-    """Return what is the same of a setting in the sweep and anew: all but its seeds."""
+    """Return what a setting has in common in the sweep and in the confirmation: everything but its seeds."""
     if not isinstance(scores, Setting):
         return scores.task, scores.label
     s = scores.first.sampling

@@ -1,4 +1,4 @@
-"""Decode the points of a sweep: a list of decodings given to the loop, pair by pair, in one stream of one engine."""
+"""Decode the points of a sweep: a list of decodings, pair by pair, in one stream of one engine."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -34,38 +34,38 @@ from rlvr_dir.sweep.points import Point, listed_points
 from rlvr_dir.sweep.taus import find_taus, stored_taus, wanted
 from rlvr_dir.sweep.track import SweepRun
 
-if TYPE_CHECKING:  # which brings torch, and a sweep that is only looked at does not wait for it
+if TYPE_CHECKING:  # importing it imports torch, which commands that only show a sweep do not need
     from rlvr_dir.decode import Engine
 
 _ORDER = ("base", "rl", "replace", "reject", "veto", "extrapolate", "resample")  # of references
 Complete = Callable[[Entry[Drawn], Sequence[EvalResult]], None]
 Fail = Callable[[Entry[Drawn], str], None]
-_ERROR = re.compile(r"avg_at_\d+_se(_sampling)?")  # standard errors, of benchmarks that share no problem
+_ERROR = re.compile(r"avg_at_\d+_se(_sampling)?")  # standard errors, for benchmarks without common problems
 
 
 class DecodingObjective:
-    """Gives the loop lists of decodings, in an engine that is changed only with the pair."""
+    """Run lists of decodings with one engine, which is only replaced when the pair changes."""
 
     def __init__(self, spec: SweepSpec, places: Places, *, progress: bool = False) -> None:
         self.spec, self.places, self.progress = spec, places, progress
         self.store, self.folder = places.records, SweepFolder.of(spec, places.out)
         self._engine: Engine | None = None
-        self._loaded = ""  # the pair of the engine
+        self._loaded = ""  # the engine's pair
         self._results: list[EvalResult] | None = None
 
     def check(self) -> None:
-        """Refuse tasks that cannot be had, and those of lm-eval's.
+        """Reject tasks that are not available, and those of lm-eval.
 
         Raises:
-            UserError: naming the task and what would be accepted.
+            UserError: A task is not accepted; the error names it.
         """
         refuse_lm_eval_tasks(preflight_of(self.spec), "swept")
 
     def estimate(self, *, gpus: Gpus | None = None, memory: bool = False) -> SweepPlan:
-        """Plan it from the records; if benchmarks are not on this machine, without them.
+        """Plan the sweep from the records, or without them if benchmarks are not on this machine.
 
         Raises:
-            UserError: a task is lm-eval's.
+            UserError: A task is one of lm-eval's.
         """
         benchmarks: dict[str, Benchmark] = {}
         with suppress(UserError):
@@ -74,7 +74,7 @@ class DecodingObjective:
         return estimate(self.spec, self.places.out, self.places.records, gpus=gpus, memory=memory)
 
     def probe(self) -> None:
-        """Generate responses of the first entries of each pair for two minutes, and keep them and the speed."""
+        """Generate responses of the first entries of each pair for two minutes, and store them and the speed."""
         from rlvr_dir.evals.loop import probe
 
         own = self.spec.sampling
@@ -87,7 +87,7 @@ class DecodingObjective:
     # What there is to run
 
     def prepare(self, points: Sequence[Point]) -> None:
-        """Find the thresholds for the wanted ratios of some points, unless they have been found already."""
+        """Find the thresholds for the requested ratios of some points, unless they have been found already."""
         for pair in dict.fromkeys(point["pair"] for point in points):
             if not wanted(self.spec).keys() <= stored_taus(self.spec, self.folder, pair).keys():
                 find_taus(self.spec, self.folder, pair, self._open(pair), self.store, progress=self.progress)
@@ -103,7 +103,7 @@ class DecodingObjective:
         Its result files are written together, when it is complete.
 
         Raises:
-            UserError: what the engine or the record store refuses; what was complete before stays complete.
+            UserError: The engine or the record store reports an error. Complete entries stay complete.
         """
         from rlvr_dir.evals import evaluate
 
@@ -118,8 +118,8 @@ class DecodingObjective:
                 results = of_decoding[result.decoding]
                 results.append(result)
                 if len(results) == tasks:
-                    for each in results:
-                        each.write(self.folder.results)
+                    for complete_result in results:
+                        complete_result.write(self.folder.results)
                     for entry in own[result.decoding]:
                         complete(entry, results)
 
@@ -128,7 +128,7 @@ class DecodingObjective:
                 engine = self._open(pair)
                 evaluate(evaluation, engine=engine, records=self.store, progress=self.progress, on_result=done)
             except UserError:
-                self.close()  # it may be in the middle of other responses
+                self.close()  # it may be decoding other responses
                 raise
 
     def stored(self, entry: Entry[Drawn], *, current: bool) -> list[EvalResult] | None:
@@ -160,7 +160,7 @@ class DecodingObjective:
     # The summary
 
     def trial(self, entry: Entry[Drawn], results: Sequence[EvalResult]) -> CompleteTrial:
-        """Return a complete point or reference, with its label and how it is drawn otherwise than the sweep."""
+        """Return a complete point or reference, with its label and how its sampling differs from the sweep's."""
         drawn = entry.item[1].difference_from(self.spec.sampling)
         label = results[0].decoding.label() + (f" ({drawn})" if drawn else "")
         facts = {
@@ -192,7 +192,7 @@ class DecodingObjective:
         )
 
     def _matched(self, entry: CompleteTrial) -> dict[str, Any] | None:
-        """Return the threshold of a point that names a ratio, and the ratio that it reached."""
+        """Return the threshold of a point that gives a ratio, and the ratio that it reached."""
         if RATIO not in (point := entry.point or {}):
             return None
         taus = stored_taus(self.spec, self.folder, entry.pair)
@@ -237,7 +237,7 @@ class DecodingObjective:
         make_folder(self.folder.path / "confirm")
         for seed, part in product(seeds, dict.fromkeys(parts.values())):
             chosen = tuple(task for task, benchmark in benchmarks.items() if parts[benchmark.name] == part)
-            same = spec.limit if part == spec.part else None  # nothing new is left, so no more than the sweep had
+            same = spec.limit if part == spec.part else None  # no problem is left, so use as many as the sweep had
             changes = {"tasks": chosen, "part": part, "limit": limit or same}
             evaluation = spec.evaluation(best.pair, decodings, sampling=spec.sampling.replace(seed=seed), **changes)
             results += evaluate(evaluation, engine=self._open(best.pair), records=self.store)
@@ -264,7 +264,7 @@ class DecodingObjective:
             self._engine = None
 
     def _open(self, pair: str) -> "Engine":
-        """Return the pair's engine; its weights are loaded when something has to be decoded."""
+        """Return the pair's engine; its weights are loaded when something must be decoded."""
         if self._engine is None or self._loaded != pair:
             from rlvr_dir.decode import open_engine
 
@@ -275,13 +275,13 @@ class DecodingObjective:
 
 
 def _names(tasks: Sequence[str]) -> list[str]:
-    """Return the names of the benchmarks of some tasks, whose files need not be here."""
+    """Return the names of the benchmarks of some tasks, whose files need not exist here."""
     names = [name for task in tasks for name in GROUPS.get(task, (task,))]
     return list(dict.fromkeys(Path(name.partition("=")[0]).stem if name.endswith(".jsonl") else name for name in names))
 
 
 def _is_of(result: EvalResult, benchmark: Benchmark) -> bool:
-    """Return whether a result is of a benchmark and a grader as they are now."""
+    """Return whether a result has the current benchmark and grader."""
     provenance = result.provenance
     if provenance.get("data") not in (None, benchmark.data):
         return False
@@ -289,7 +289,7 @@ def _is_of(result: EvalResult, benchmark: Benchmark) -> bool:
 
 
 def _cut(result: EvalResult, context: int | None) -> bool:
-    """Return whether another context than `context` ended a response before its maximum of tokens."""
+    """Return whether a context other than `context` ended a response before its maximum of tokens."""
     cut = result.truncated & (result.n_tokens < result.sampling.max_tokens)
     return bool(cut.any()) and result.engine.get("max_model_len") != context
 
@@ -297,7 +297,7 @@ def _cut(result: EvalResult, context: int | None) -> bool:
 def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
     """Return every metric of a trial by its name in sweeps: the unweighted mean over its benchmarks, and its errors.
 
-    Metrics of more samples than there are have no value: greedy decoding has one.
+    Metrics of more samples than there are have no value; greedy decoding has one sample.
     """
     by_benchmark: list[dict[str, Any]] = []
     for result in results:
@@ -315,7 +315,8 @@ def metrics(spec: SweepSpec, results: Sequence[EvalResult]) -> dict[str, float]:
 
 
 def unused(spec: SweepSpec, benchmark: Benchmark) -> ProblemPart:
-    """Return the problems of a benchmark on which the winner was not chosen; the sweep's own where there are none."""
+    """Return the problems of a benchmark on which the best point was not selected; if there are none, the sweep's
+    own."""
     if benchmark.name not in {swept.name for swept in preflight_of(spec).values()}:
         return ProblemPart()
     part = spec.part.replace(held_out=True) if spec.confirm is not None else ProblemPart(skip=spec.limit or 0)

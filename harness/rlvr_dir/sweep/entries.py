@@ -1,4 +1,4 @@
-"""The entries of a sweep, as one list: its points and the references that they are compared with, each once."""
+"""List the entries of a sweep: its points and the references that they are compared with, each once."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ from rlvr_dir.sweep.matched import is_uniform, tau_for
 from rlvr_dir.sweep.points import Point, key
 from rlvr_dir.sweep.taus import Taus, gate_of
 
-Item = TypeVar("Item")  # of a sweep of decodings `Drawn`, of a sweep of trainings a `TrainSpec`
+Item = TypeVar("Item")  # `Drawn` for a sweep of decodings, a `TrainSpec` for a sweep of trainings
 Drawn = tuple[Decoding, Sampling]
 
 
 @dataclass(frozen=True)
 class Entry(Generic[Item]):
-    """A point or, with `point` None, a reference: the decoding and its sampling, or the training, that it stands for.
+    """Describe a point or, with `point` None, a reference: its decoding and sampling, or its training.
 
     `number` is its place among the points, or among the references, in tables. In a search the number of a reference
     changes with every batch, so it is not compared.
@@ -45,11 +45,12 @@ def decoding_of(spec: SweepSpec, point: Point, taus: Taus) -> Decoding | None:
 
 @cache
 def _controls(spec_controls: tuple[str, ...] | bool, decoding: Decoding) -> tuple[Decoding, ...]:
-    return tuple(each for each in decoding.controls() if spec_controls is True or each.mode in (spec_controls or ()))
+    modes = spec_controls or ()
+    return tuple(control for control in decoding.controls() if modes is True or control.mode in modes)
 
 
 def controls_of(spec: SweepSpec, decoding: Decoding) -> tuple[Decoding, ...]:
-    """Return the controls of a decoding that the sweep asks for, the decoding's own control last."""
+    """Return the controls of a decoding that the sweep requests, the decoding's own control last."""
     return _controls(spec.controls, decoding)
 
 

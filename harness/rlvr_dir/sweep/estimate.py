@@ -1,4 +1,4 @@
-"""The plan of a sweep of decodings, from its spec, the records and what is known of the pairs."""
+"""Plan a sweep of decodings from its spec, the records and what is known of the pairs."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,7 +30,7 @@ from rlvr_dir.sweep.taus import EVENTS, Taus, gate_of, stored_taus, wanted
 
 
 class SweepPlan(Plan):
-    """What a sweep of decodings takes."""
+    """Estimate what a sweep of decodings needs."""
 
     @property
     def total(self) -> Cost:
@@ -40,14 +40,14 @@ class SweepPlan(Plan):
 
 
 def estimate(spec: SweepSpec, out: Path, records: Path, *, gpus: Gpus | None = None, memory: bool = False) -> SweepPlan:
-    """Plan a sweep from the records, with the `memory` of its models if that is asked for; load no weights.
+    """Plan a sweep from the records, with the `memory` of its models if requested. Load no weights.
 
     If the problems of a shipped benchmark or the checkpoints are not on this machine, nothing counts as cached.
 
     Raises:
-        UserError: an unknown benchmark, or points that contradict themselves.
+        UserError: A benchmark is unknown, or points contradict themselves.
     """
-    responses, folder = _responses(spec), SweepFolder.of(spec, out)  # to one decoding
+    responses, folder = _responses(spec), SweepFolder.of(spec, out)  # for each decoding
     rows: list[PlanRow] = []
     notes: list[str] = []
     refining = 0
@@ -58,7 +58,7 @@ def estimate(spec: SweepSpec, out: Path, records: Path, *, gpus: Gpus | None = N
         try:
             store = _PairRecords(spec, pair, records)
             speed = speed_of(records, store.weights, spec.engine) or speed
-        except UserError as error:  # checkpoints or problems that are on another machine
+        except UserError as error:  # the checkpoints or problems are on another machine
             store = None
             notes.append(f"{pair}: it is not known here which responses are cached ({str(error)[:160]})")
         decodings, without_threshold = _decodings(spec, pair, taus)
@@ -102,9 +102,8 @@ def estimate(spec: SweepSpec, out: Path, records: Path, *, gpus: Gpus | None = N
 
 
 def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decoding, Sampling]], list[str]]:
-    """List what is known to be decoded and how it is drawn, references first; and labels of points without a threshold
-    as yet.
-    """
+    """List the decodings that are known and their sampling, references first, and labels of points without a
+    threshold."""
     points = [point for point in listed_points(spec) if point["pair"] == pair]
     entries = entries_of(spec, points, dict.fromkeys(spec.pairs, taus))
     labels: list[str] = []
@@ -112,12 +111,12 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
         if decoding_of(spec, point, taus) is None:
             decoding = spec.decoding(point, 0.0)
             flagged = f"at {100 * point[RATIO]:g} % flagged"
-            labels += [each.label(flagged) for each in (decoding, *controls_of(spec, decoding)[::-1])]
+            labels += [setting.label(flagged) for setting in (decoding, *controls_of(spec, decoding)[::-1])]
     return list(dict.fromkeys(entry.item for entry in entries if entry.pair == pair)), list(dict.fromkeys(labels))
 
 
 def _responses(spec: SweepSpec) -> int:
-    """Return how many responses a decoding needs; of shipped benchmarks that are not here by their known sizes."""
+    """Return how many responses a decoding needs; shipped benchmarks that are not here have known sizes."""
     try:
         read = [(benchmark.golds, benchmark.facts.families) for benchmark in preflight_of(spec).values()]
     except NoDataError:
@@ -129,10 +128,10 @@ def _responses(spec: SweepSpec) -> int:
 
 
 class _PairRecords:
-    """The responses of a pair in the records, told without its engine.
+    """Find the responses of a pair in the records without its engine.
 
-    A record counts where its weights, decoding, sampling and problems are those of the sweep, and its engine is the one
-    that would run here, as far as the settings and the installed versions say it. Whether the prompts are the same is
+    A record is used if its weights, decoding, sampling and problems are those of the sweep, and its engine is the one
+    that would run here, according to the settings and the installed versions. Whether the prompts are the same is only
     known when it runs.
     """
 
@@ -140,11 +139,11 @@ class _PairRecords:
         """Find the records of a pair.
 
         Raises:
-            UserError: the checkpoints or the problems are not on this machine.
+            UserError: The checkpoints or the problems are not on this machine.
         """
         self.weights = weights = {role: fingerprint(*m) for role, m in resolve(spec.pairs[pair]).models.items()}
         if missing := [name for name in weights.values() if not name.startswith("weights:") and "@" not in name]:
-            raise UserError(f"{missing[0]} is not here")
+            raise UserError(f"The checkpoint {missing[0]} is not on this machine")
         self._problems: dict[tuple[str, str | None], list[str]] = {}
         for benchmark in preflight_of(spec).values():
             facts, names = benchmark.facts, spec.part.select([*benchmark.golds], benchmark.facts.families)[: spec.limit]
@@ -161,7 +160,7 @@ class _PairRecords:
                     self._records.setdefault(name, []).append(record)
 
     def lengths(self, decoding: Decoding, sampling: Sampling) -> list[int]:
-        """Return the lengths of the responses that are there of what a decoding needs."""
+        """Return the lengths of the cached responses for a decoding."""
         lengths: list[int] = []
         for (task, data), problems in self._problems.items():
             names, samples = {*problems}, sampling.samples
@@ -175,7 +174,7 @@ class _PairRecords:
 
 
 def _would_run(engine: Mapping[str, Any], spec: EngineSpec) -> bool:
-    """Return whether an engine's facts are those of the one that would run here, as far as that is known beforehand."""
+    """Return whether an engine's facts match the engine that would run here, as far as that can be predicted."""
     backend = ("vllm" if find_spec("vllm") else "transformers") if spec.backend == "auto" else spec.backend
     stated = {"backend": backend, "dtype": spec.dtype, "max_model_len": spec.max_model_len}
     versions = {name: installed(name, f"{name}-cpu").values() for name in ("vllm", "transformers", "torch")}
@@ -187,7 +186,7 @@ def _would_run(engine: Mapping[str, Any], spec: EngineSpec) -> bool:
 
 
 class _Speed(Stored, frozen=True):
-    """What is read of another sweep's summary."""
+    """Hold what is read from another sweep's summary."""
 
     tokens_per_second: Annotated[Number, Field(ge=0)] | None = None
     mean_tokens: Plain = Field(default_factory=dict)
@@ -198,7 +197,7 @@ def _speed(out: Path, spec: SweepSpec) -> Speed | None:
     for path in sorted(out.glob("sweeps/*/summary.json"), key=lambda path: -path.lstat().st_mtime):
         try:
             summary = _Speed.from_file(path)
-        except DamagedError:  # of another kind of sweep, say
+        except DamagedError:  # such as another kind of sweep
             continue
         if summary.tokens_per_second and set(spec.pairs) <= set(summary.mean_tokens):
             return Speed(weights="", backend="an earlier sweep", tokens=0, tokens_per_second=summary.tokens_per_second)

@@ -1,11 +1,11 @@
-"""The folder of a sweep, `OUT/sweeps/NAME`: what was asked for, and what came out.
+"""Manage the folder of a sweep, `OUT/sweeps/NAME`, with its settings and results.
 
 sweep.yaml       the sweep with every key; `sweep resume` reads it
 study.journal    Optuna's trials, which are written from the results
-results/         one JSON file an evaluation, references included; made again from the records if it is missing
-matched.json     the thresholds found for wanted replacement ratios
+results/         one JSON file per evaluation, including references; made again from the records if it is missing
+matched.json     the thresholds found for requested replacement ratios
 summary.md, summary.json, *.svg    the tables and figures
-lock             which process runs the sweep
+lock             locked by the process that runs the sweep
 failed.json      what failed in the last run, and why
 """
 
@@ -32,20 +32,20 @@ from rlvr_dir.results import EvalResult
 from rlvr_dir.results.result import read_result
 from rlvr_dir.sweep.specs import load
 
-# What may change between two runs of one sweep. The first change no token and no point; the others change which points
-# and references there are, and a sweep may have others tomorrow: what was decoded is kept, and is read again.
+# Settings that may change between two runs of a sweep. The first changes no token and no point. The others change which
+# points and references there are: what was decoded is kept and used.
 FREE = ("workers", "batch", "equal_forwards")
 POINTS = ("parameters", "method", "metric", "run_cap", "seed", "decode", "references", "samplings", "controls")
 FREE_ENGINE = (
     "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_gib", "self_test", "workers",
     "ray_address", "enforce_eager", "tensor_parallel_size", "draft",
 )  # fmt: skip
-# Keys that older versions wrote. Engines are started by Ray now (`engine.workers`), and trials are kept in the folder.
+# Keys that older versions wrote. Now Ray starts the engines (`engine.workers`), and trials are stored in the folder.
 REMOVED = ("storage", "retries")
 
 
 class Failure(Stored, frozen=True):
-    """A point or a reference that failed, in `failed.json`; `number` is its place."""
+    """Store a point or a reference that failed, in `failed.json`; `number` is its place."""
 
     number: Count
     reference: Flag
@@ -53,13 +53,13 @@ class Failure(Stored, frozen=True):
 
 
 class Failures(Stored, frozen=True):
-    """The content of `failed.json`."""
+    """Store the content of `failed.json`."""
 
     failed: tuple[Failure, ...] = ()
 
 
 class SweepFolder:
-    """The files of one sweep."""
+    """Manage the files of one sweep."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,11 +77,11 @@ class SweepFolder:
             make_folder(folder)
 
     def stored(self) -> Search | None:
-        """Return the sweep that this folder belongs to; None for a new one. Keys of older versions are left out.
+        """Return the sweep of this folder; None for a new one. Keys of older versions are left out.
 
         Raises:
-            UserError: its `sweep.yaml` cannot be read, names a criterion of the user's own that is not loaded, or is
-                of a sweep that was begun when trials had files of their own.
+            UserError: Its `sweep.yaml` cannot be read, names a user-defined criterion that is not imported, or is from
+                a version in which trials had their own files.
         """
         if not self.spec.is_file():
             return None
@@ -104,17 +104,17 @@ class SweepFolder:
         return load({name: value for name, value in data.items() if name not in removed})
 
     def create_or_verify(self, spec: Search, say: Callable[[str], None]) -> Search:
-        """Write the sweep down, or check it against the one that is here; return it, with pairs named as they were.
+        """Store the sweep, or check it against the stored one. Return it, with pairs named as stored.
 
-        A sweep that has other points now is continued; `say` is told what changed.
+        A sweep whose points have changed is continued, and `say` is called with the changes.
 
         Raises:
-            UserError: it is another sweep than the one that was begun here.
+            UserError: The stored sweep is another one.
         """
         old = self.stored()
         if old is not None:
             self._check(old, spec)
-            if changed := _difference(*(_identity(each, (*FREE, "engine")) for each in (old, spec))):
+            if changed := _difference(*(_identity(search, (*FREE, "engine")) for search in (old, spec))):
                 lines = "\n".join(changed)
                 say(f"the points of this sweep have changed; what was decoded before is kept, and read again:\n{lines}")
         if isinstance(old, SweepSpec):
@@ -124,7 +124,7 @@ class SweepFolder:
 
     def _check(self, old: Search, new: Search) -> None:
         """Raise UserError, with the lines that differ, if more than the points of the sweep have changed."""
-        begun, now = (_identity(each, (*FREE, *POINTS)) for each in (old, new))
+        begun, now = (_identity(search, (*FREE, *POINTS)) for search in (old, new))
         if "engine" in begun and _context(now) >= _context(begun):  # what the old one cut is decoded again
             begun["engine"]["max_model_len"] = now["engine"]["max_model_len"]
         changed = _difference(begun, now)
@@ -138,14 +138,14 @@ class SweepFolder:
             )
 
     def tidy(self, trials: Iterable[CompleteTrial]) -> None:
-        """Remove the result files of points that the sweep does not have any more. Their responses are kept."""
+        """Remove the result files of points that the sweep no longer has. Their responses are kept."""
         names = {result.file_name for trial in trials for result in trial.results if isinstance(result, EvalResult)}
         for path in self.results.glob("*.json"):
             if path.name not in names:
                 path.unlink()
 
     def read_results(self) -> list[EvalResult]:
-        """Return all results, the newest last. A damaged file is left out; the next run makes it again."""
+        """Return all results, the newest last. A damaged file is left out, and the next run makes it again."""
         results: list[EvalResult] = []
         for path in sorted(self.results.glob("*.json"), key=lambda path: path.stat().st_mtime):
             with suppress(DamagedError):
@@ -169,7 +169,7 @@ def _identity(spec: Search, free: Sequence[str]) -> dict[str, Any]:
         data["engine"] = {name: value for name, value in data["engine"].items() if name not in FREE_ENGINE}
         own = data["engine"]["vllm_args"]
         data["engine"]["vllm_args"] = {name: value for name, value in own.items() if name not in PLACING_ARGS}
-    if "pair" in data:  # what a pair is called changes no token
+    if "pair" in data:  # the name of a pair changes no token
         data["pair"] = [{**pair, "name": None} if isinstance(pair, dict) else pair for pair in data["pair"]]
     if "grader" in data:  # results of another grader are made again from the records
         data["grader"] = data["grader"] or DEFAULT_GRADER
@@ -182,7 +182,7 @@ def _context(identity: dict[str, Any]) -> float:
 
 
 def _difference(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return the lines in which two sweeps differ, as a diff without its context. The order of keys does not count."""
+    """Return the lines in which two sweeps differ, as a diff without context. The order of keys is ignored."""
     if old == new:
         return []
     lines = difflib.unified_diff(_lines(old), _lines(new), "begun", "now", lineterm="", n=0)

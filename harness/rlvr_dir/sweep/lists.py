@@ -1,4 +1,4 @@
-"""A list of several sweeps, such as the whole paper: what each makes, and what all of them cost, in one table."""
+"""Read a list of several sweeps, such as the whole paper, and show what each makes and what all of them cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -12,11 +12,11 @@ from rlvr_dir.markdown import markdown_table
 
 
 class SweepList(Spec, frozen=True):
-    """The file of a list of sweeps: what each of them makes, by its name or file."""
+    """Store a list of sweeps, with a description of each by its name or file."""
 
     called: ClassVar[str] = "sweeps"
 
-    name: str = Field(description="What they are together.")
+    name: str = Field(description="What the sweeps have in common.")
     sweeps: Annotated[dict[str, str], Field(min_length=1)] = Field(description="NAME: what it makes.")
 
 
@@ -26,12 +26,12 @@ class Cost:
 
     jobs: int  # decodings, or seeds of trainings
     responses: int
-    thresholds: int  # responses from which thresholds are refined, beside these
+    thresholds: int  # additional responses to refine thresholds
     tokens: int
 
 
 def cost_table(costs: Mapping[str, tuple[str, Cost]]) -> str:
-    """Write what each sweep makes and what is left to do of it, and their sum."""
+    """Return what each sweep makes, what is left to do of it, and their sum, as a table."""
     names = [field.name for field in fields(Cost)]
     rows: list[Sequence[Any]] = [
         [name, makes, *(f"{getattr(cost, count):,}" for count in names)] for name, (makes, cost) in costs.items()
@@ -47,7 +47,7 @@ def cost_table(costs: Mapping[str, tuple[str, Cost]]) -> str:
 
 
 def check_options(changes: Sequence[str]) -> None:
-    """Refuse changes of one sweep for a list of them; raises UserError."""
+    """Reject changes of one sweep for a list of them. Raises UserError."""
     if changes:
         raise UserError(
             "changes one sweep, and this file names several",

@@ -1,10 +1,10 @@
-"""Matched ratios: the threshold at which a criterion replaces a wanted share of tokens, a quantile of its values.
+"""Find the threshold at which a criterion flags a requested share of tokens, a quantile of its values.
 
     matched = tau_for(gate, values, 0.05)     # matched.tau, and matched.expected: the share of `values` beyond it
 
-Criteria can only be compared fairly where they replace as much as each other. Replacing changes the text that follows:
-`rlvr_dir.sweep.taus` takes a first threshold from the values on base's own text and refines it once on the text that it
-leads to. What the ratio that is reached still misses is reported beside it.
+Criteria can only be compared fairly if they replace equally many tokens. Replacing changes the text that follows. So
+`rlvr_dir.sweep.taus` takes a first threshold from the values on base's own text, and refines it once on the text that
+results. The ratio that is reached is reported as well.
 """
 
 from typing import Annotated
@@ -19,13 +19,13 @@ from rlvr_dir.policy.gates import Gate, Threshold
 
 
 class MatchedTau(Stored, frozen=True):
-    """A threshold, the ratio that was wanted, and the one it gives on the values it was found from.
+    """Store a threshold, the ratio that was requested, and the ratio on the values that it was found from.
 
-    `criterion` is a decoding's, in words. `first` is the threshold that base's own text gave, before it was refined;
-    None where it was not.
+    `criterion` is a decoding's, in words. `first` is the threshold from base's own text, before it was refined; None if
+    it was not.
     """
 
-    criterion: Annotated[Name, Field(pattern="^[^ ]{1,99}( [^ ]{1,40}){0,2}$")]  # perhaps a side, a window
+    criterion: Annotated[Name, Field(pattern="^[^ ]{1,99}( [^ ]{1,40}){0,2}$")]  # optionally with a side and a window
     tau: Number
     wanted: Number
     expected: Number
@@ -33,20 +33,20 @@ class MatchedTau(Stored, frozen=True):
 
 
 def is_uniform(gate: Gate) -> bool:
-    """Return whether a criterion compares a uniform number. Its threshold is then the ratio, whatever the values."""
+    """Return whether a criterion uses a uniform random number. Its threshold is then the ratio."""
     return gate.statistic == "random"
 
 
 def tau_for(gate: Threshold, values: ArrayLike, ratio: float) -> MatchedTau:
-    """Find the threshold whose share of values strictly beyond it is nearest to `ratio`.
+    """Find the threshold whose share of values strictly beyond it is closest to `ratio`.
 
-    Infinite values, of tokens whose Δ log p has another sign than the gate asks for, are beyond none. Values that are
-    equal are on one side together, so that share may miss the wanted one. Of all thresholds in the gap
-    between two neighbouring values, the one with the fewest digits is taken. `random` needs no values: its threshold is
-    the ratio. The gate's own threshold is not looked at.
+    Infinite values, of tokens whose Δ log p does not have the gate's sign, are beyond no threshold. Equal values are on
+    the same side, so the share may differ from the requested one. Of all thresholds between two adjacent values, the
+    one with the fewest digits is chosen. `random` needs no values, because its threshold is the ratio. The gate's own
+    threshold is ignored.
 
     Raises:
-        UserError: no values, values that are not numbers, or a ratio outside (0, 1).
+        UserError: There are no values, a value is not a number, or the ratio is outside (0, 1).
 
     >>> from rlvr_dir.policy.gates import gate_of
     >>> tau_for(gate_of({"criterion": "kl", "tau": 0}), [0.0, 0.0, 0.1, 0.5], 0.25)
@@ -67,7 +67,7 @@ def tau_for(gate: Threshold, values: ArrayLike, ratio: float) -> MatchedTau:
             f"No threshold of {criterion} can be found, because no token has that sign of Δ log p.",
             hint="Use another criterion.",
         )
-    edges, counts = np.unique(sign * finite, return_counts=True)  # f holds where sign * value < sign * tau
+    edges, counts = np.unique(sign * finite, return_counts=True)  # tokens are flagged where sign * value < sign * tau
     cumulated = np.concatenate([[0.0], np.cumsum(counts) / x.size])  # beyond none, one, ... all of the different values
     i = int(np.argmin(np.abs(cumulated - ratio)))
     low = edges[i - 1] if i else edges[0] - 1.0
@@ -77,7 +77,7 @@ def tau_for(gate: Threshold, values: ArrayLike, ratio: float) -> MatchedTau:
 
 
 def _between(low: float, high: float) -> float:
-    """Return the number of fewest digits in the middle half of a gap, or its middle where floats are too coarse."""
+    """Return the number with the fewest digits in the middle half of a gap, or its middle if floats are too coarse."""
     middle, quarter = (low + high) / 2, (high - low) / 4
     for digits in range(1, 17):
         value = float(f"{middle:.{digits}g}")

@@ -1,4 +1,4 @@
-"""What a sweep and its objective hand to each other: where files are kept, and confirmations."""
+"""Define what a sweep and its objective exchange: the places of files, and confirmations."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 from rlvr_dir import stats
 from rlvr_dir.tracking import tracking_place
 
-BUSY = 75  # exit status (EX_TEMPFAIL) of a process that would train what another process is training
+BUSY = 75  # exit status (EX_TEMPFAIL) of a process whose training is already run by another process
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where a sweep's files, responses, trainings and MLflow runs are kept; `tracking` None logs nothing."""
+    """Locate where a sweep's files, responses, trainings and MLflow runs are kept; `tracking` None logs nothing."""
 
     out: Path
     records: Path
@@ -30,7 +30,8 @@ class Places:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The winner and a control on one benchmark, run again; `problems` says whether they chose the winner."""
+    """Hold the best point and a control on one benchmark, run again; `problems` is whether they selected the best
+    point."""
 
     winner: stats.Scores
     control: stats.Scores

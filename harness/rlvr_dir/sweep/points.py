@@ -1,4 +1,4 @@
-"""The points of a sweep: which values are tried together, and the name each point is known by."""
+"""List the points of a sweep, the values that are tried together, and name each point."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ import numpy as np
 
 from rlvr_dir.config.search import Parameter, Range, Search
 
-Point = dict[str, Any]  # pair, and a value by parameter name; `decode.tau.ratio` where the threshold is to be found
+Point = dict[str, Any]  # pair, and a value by parameter name; `decode.tau.ratio` if the threshold must be found
 
 
 def key(point: Mapping[str, Any]) -> str:
@@ -18,7 +18,7 @@ def key(point: Mapping[str, Any]) -> str:
 
 
 def listed_points(spec: Search) -> list[Point]:
-    """Return all points of a grid, or of a random draw from the sweep's seed; none for a search.
+    """Return all points of a grid, or of a random draw from the sweep's seed; empty for a search.
 
     A longer draw begins with the shorter one, so a sweep can be extended.
     """
@@ -51,7 +51,7 @@ def _draw(spec: Search) -> list[Point]:
 
 
 def _at(parameter: Parameter, unit: float) -> Any:
-    """Return the value at a place between 0 and 1; of a range with four significant digits, which is enough."""
+    """Return the value at a place between 0 and 1, for a range with four significant digits."""
     if not isinstance(parameter, Range):
         return parameter.listed[int(unit * len(parameter.listed))]
     low, high = parameter.min, parameter.max

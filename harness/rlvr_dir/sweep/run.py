@@ -1,10 +1,10 @@
-"""A sweep from its spec to its summary.
+"""Run a sweep from its spec to its summary.
 
     from rlvr_dir.sweep.specs import load
     run_sweep(load(yaml.safe_load(text)), Places.under(Path("runs")))
 
-A sweep is a list over a store. What is cached is read, what is not is computed, and running the sweep again resumes it,
-at whatever moment it was killed. Optuna's study is written from the results.
+A sweep is a list over a store. Cached entries are read, and others are computed. Running the sweep again resumes it, at
+whatever moment it was killed. Optuna's study is written from the results.
 """
 
 import time
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from rlvr_dir.sweep.decoding import DecodingObjective
     from rlvr_dir.sweep.training import TrainingObjective
 
-PAUSE = 0.3  # seconds after which a store that another process was writing is asked again
-_RECENT = 6  # completions from which the time that the rest takes is estimated
+PAUSE = 0.3  # seconds before another attempt at a store that another process is writing
+_RECENT = 6  # completions that are used to estimate the remaining time
 
 
 class Sweep:
-    """A sweep of decodings or of trainings: what there is to run, and what came of it.
+    """Run a sweep of decodings or of trainings, with its entries and results.
 
-    `objective` runs entries and keeps what it did in a store of its own, so that running one again costs nothing.
-    `trials` has what is complete, `failures` what failed in this run and why.
+    `objective` runs entries and stores the results in its own store, so that running one again costs nothing. `trials`
+    are the complete entries, and `failures` those that failed in this run, with the reason.
     """
 
     def __init__(
@@ -60,15 +60,15 @@ class Sweep:
         self.on_complete: Callable[[CompleteTrial], None] = lambda trial: None
         self._waited: set[str] = set()
         self._listed: list[Entry[Any]] = []
-        self._known: int | None = None  # points of which the list is made
+        self._n_points: int | None = None  # number of points in the current list
 
     # What there is to run
 
     def entries(self) -> list[Entry[Any]]:
-        """Return all points and references that are known by now, in the order in which they are run."""
+        """Return all points and references that are known so far, in the order in which they run."""
         points = self.study.points
-        if len(points) != self._known:
-            self._listed, self._known = self.objective.entries(points), len(points)
+        if len(points) != self._n_points:
+            self._listed, self._n_points = self.objective.entries(points), len(points)
         return self._listed
 
     def todo(self) -> list[Entry[Any]]:
@@ -76,9 +76,9 @@ class Sweep:
         return [entry for entry in self.entries() if entry not in self.trials and entry not in self.failures]
 
     def look(self, *, current: bool = False) -> None:
-        """Read what is complete of all that is known by now. Changes nothing.
+        """Read the complete entries of all that are known so far. Nothing is changed.
 
-        With `current`, results of a benchmark, grader or criterion that has changed since do not count.
+        With `current`, results by an earlier version of the benchmark, grader or criterion are not used.
         """
         for entry in self.entries():
             if entry in self.trials:
@@ -92,52 +92,52 @@ class Sweep:
                 self.say(f"trial {entry.number} is made again, because {why}")
 
     def run(self) -> None:
-        """Complete what is not complete. What fails is named, and the rest is run all the same.
+        """Complete all entries. Those that fail are named, and the others run nevertheless.
 
         Raises:
-            UserError: everything is refused, so it is not the points' fault.
+            UserError: Everything is rejected, so the points are not the cause.
         """
         for points in self.study.batches():
             self.objective.prepare(points)
-            self._known = None  # thresholds may have been found
+            self._n_points = None  # thresholds may have been found
             self.look(current=True)
             self._run(self.todo())
             failed = {key(entry.point) for entry in self.failures if entry.point is not None}
             self.study.tell_batch(self.trials.values(), failed)
 
     def _run(self, entries: Sequence[Entry[Any]]) -> None:
-        """Run entries together. If they are refused, run each half of them, so that only what is wrong fails."""
-        while left := [each for each in entries if each not in self.trials and each not in self.failures]:
+        """Run entries together. If they are rejected, run each half of them, so that only the wrong ones fail."""
+        while pending := [item for item in entries if item not in self.trials and item not in self.failures]:
             try:
-                self.objective.run(left, self.complete, self.fail)
+                self.objective.run(pending, self.complete, self.fail)
                 return
-            except Busy as error:  # another process writes one of the records, or trains the same
+            except Busy as error:  # another process writes one of the records, or runs the same training
                 if str(error) not in self._waited:
                     self._waited.add(str(error))
                     self.say(f"waiting: {error}")
                 time.sleep(PAUSE)
             except UserError as error:
-                left = [entry for entry in left if entry not in self.trials]
-                if len(left) == 1:
-                    self.fail(left[0], str(error))
+                pending = [entry for entry in pending if entry not in self.trials]
+                if len(pending) == 1:
+                    self.fail(pending[0], str(error))
                     if len(self.failures) > 1 and not self.trials:
                         raise
                     return
-                self._run(left[: len(left) // 2])
-                self._run(left[len(left) // 2 :])
+                self._run(pending[: len(pending) // 2])
+                self._run(pending[len(pending) // 2 :])
                 return
 
-    # What came of an entry
+    # The outcome of an entry
 
     def complete(self, entry: Entry[Any], results: Sequence[Any]) -> None:
-        """Keep an entry that is complete, and call `on_complete`. Without the sweep's metric it has failed."""
+        """Store an entry that is complete, and call `on_complete`. Without the sweep's metric it has failed."""
         if reason := self._keep(entry, results):
             self.fail(entry, reason)
         else:
             self.on_complete(self.trials[entry])
 
     def _keep(self, entry: Entry[Any], results: Sequence[Any]) -> str:
-        """Keep a complete entry; return why it is none."""
+        """Store a complete entry; if that is not possible, return why."""
         trial, name = self.objective.trial(entry, results), self.spec.metric.name
         if entry.point is not None and not isfinite(trial.metrics.get(name, float("nan"))):
             return f"metric={name!r} has no finite value for {trial.label}"
@@ -146,7 +146,7 @@ class Sweep:
         return ""
 
     def fail(self, entry: Entry[Any], reason: str) -> None:
-        """Keep that an entry failed, also for `sweep status`."""
+        """Store that an entry failed, also for `sweep status`."""
         self.say(f"failed: {reason}")
         self.failures[entry] = reason[:300]
         failed = [
@@ -155,7 +155,7 @@ class Sweep:
         ]
         self.folder.write_failures(failed)
 
-    # What can be said of it
+    # Descriptions
 
     def best(self, pair: str | None = None) -> CompleteTrial | None:
         """Return the best complete point (of a pair), the first of equal ones; None if no point is complete."""
@@ -184,7 +184,7 @@ class Sweep:
         return {name: sum(entry.point is not None for entry in entries) for name, entries in states.items()}
 
     def summary(self) -> SweepSummary:
-        """Return the summary of everything that is complete."""
+        """Return the summary of all complete entries."""
         places = {entry: entry.number for entry in self.entries()}
         trials = [replace(trial, number=places.get(entry, trial.number)) for entry, trial in self.trials.items()]
         trials.sort(key=lambda trial: _place(trial.point, trial.number))
@@ -194,7 +194,7 @@ class Sweep:
 
 
 def _place(point: Point | None, number: int) -> tuple[bool, int]:
-    """Return the sort key of tables, in which references come first."""
+    """Return the sort key for tables, in which references come first."""
     return point is not None, number
 
 
@@ -213,11 +213,11 @@ def open_sweep(spec: Search, places: Places, say: Callable[[str], None] = print,
 def run_sweep(
     spec: Search, places: Places, *, say: Callable[[str], None] = print, progress: bool = True
 ) -> SweepSummary:
-    """Run what is left of a sweep to its end, and write its summary, which is returned.
+    """Run the rest of a sweep, write its summary, and return the summary.
 
     Raises:
-        UserError: the sweep was begun with other settings, another process runs it, its folders cannot be written to
-            (then nothing was begun), or an engine refuses everything.
+        UserError: The stored sweep has other settings, another process runs it, its folders cannot be written to (then
+            nothing was begun), or an engine rejects everything.
     """
     sweep = open_sweep(spec, places)
     sweep.objective.check()
@@ -257,20 +257,21 @@ def run_sweep(
 
 
 def pace(times: Sequence[float]) -> float:
-    """Return the seconds that an entry takes, from the times of the start and of the completions until now.
+    """Return the seconds per entry, from the times of the start and of the completions so far.
 
-    A cached entry is only scored, and quick: if the last few entries were quicker than all of them on average, the rest
-    is expected to be as quick.
+    A cached entry is only scored, which is fast. If the last few entries were faster than all of them on average, the
+    rest is expected to be as fast.
     """
     recent = times[-_RECENT - 1 :]
     return min((times[-1] - times[0]) / (len(times) - 1), (recent[-1] - recent[0]) / (len(recent) - 1))
 
 
-# To look at one
+# Reading
 
 
 def status(folder: SweepFolder, spec: Search) -> str:
-    """Return how many points are in which state, what failed in the last run, and the best so far. Changes nothing."""
+    """Return how many points are in which state, what failed in the last run, and the best so far. Nothing is
+    changed."""
     sweep, failed = begun(folder, spec), folder.read_failures()
     states = {**sweep.states, "failed": sum(not failure.reference for failure in failed)}
     counts = ", ".join(f"{count} {name}" for name, count in states.items() if count) or "no trial yet"
@@ -283,12 +284,12 @@ def status(folder: SweepFolder, spec: Search) -> str:
 
 
 def best(folder: SweepFolder, spec: Search) -> str:
-    """Return the verdicts of the summary as it would be now."""
+    """Return the verdicts of the summary in its current state."""
     return "\n".join(begun(folder, spec).summary().verdicts)
 
 
 def begun(folder: SweepFolder, spec: Search) -> Sweep:
-    """Return a sweep with what is complete of it. Changes nothing."""
+    """Return a sweep with its complete entries. Nothing is changed."""
     sweep = open_sweep(spec, Places.under(folder.path.parents[1], track=False))
     sweep.look()
     return sweep

@@ -1,9 +1,9 @@
-"""What a sweep's file is read into, by the `kind` that it names; and a sweep of trainings, beside that of decodings.
+"""Read a sweep's file by its `kind`, and describe a sweep of trainings.
 
     spec = load(read_yaml("sweep.yaml"))
 
-Of a sweep of trainings `train` is a file of `rlvr-dir train` without its seeds; parameters are keys of its `dapo`, as
-`train.alpha`.
+In a sweep of trainings `train` is a file of `rlvr-dir train` without its seeds. Parameters are keys of its `dapo`, such
+as `train.alpha`.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ from rlvr_dir.train.defaults import complete
 from rlvr_dir.train.settings import DapoSettings
 from rlvr_dir.train.spec import TrainSpec
 
-REWEIGHTING = ("method", "alpha", "pi_source", "ppl_scope")  # what plain DAPO has none of
+REWEIGHTING = ("method", "alpha", "pi_source", "ppl_scope")  # settings that plain DAPO does not have
 SHARED = ("truncated_share", "mean_tokens")
 
 
 def _read_train(value: Any) -> dict[str, Any]:
-    """Read what all points have in common: a file of `rlvr-dir train` without its seeds."""
+    """Read the settings that all points share: a file of `rlvr-dir train` without its seeds."""
     if not isinstance(value, Mapping):
         raise UserError(
             "is not a mapping", argument="train", value=value, accepted="the keys of a file of `rlvr-dir train`"
@@ -44,7 +44,7 @@ def _read_train(value: Any) -> dict[str, Any]:
 
 
 class Workers(Spec, frozen=True):
-    """How many trainings run at the same time, with how many GPUs each, and on which machines."""
+    """Set how many trainings run at the same time, with how many GPUs each, and on which machines."""
 
     count: int = Field(default=1, ge=1, description="Trainings that run at the same time.")
     gpus_each: int = Field(default=0, ge=0, description="GPUs of each.")
@@ -54,35 +54,35 @@ class Workers(Spec, frozen=True):
 
 
 class TrainingSweep(Search, frozen=True):
-    """A whole sweep of trainings.
+    """Describe a whole sweep of trainings.
 
-    Plain DAPO with everything else as `train` says it is always trained, with the same seeds, as the reference.
+    Plain DAPO with the other settings of `train` is always trained, with the same seeds, as the reference.
     """
 
     kind: Literal["train"] = Field(default="train", description="train.")
     train: Annotated[dict[str, Any], BeforeValidator(_read_train)] = Field(
-        default_factory=dict, description="A training's file, without seeds."
+        default_factory=dict, description="The keys of a training's file, without seeds."
     )
-    seeds: tuple[int, ...] = Field(default=(0,), description="A point is the mean over these.")
+    seeds: tuple[int, ...] = Field(default=(0,), description="Seeds of each training; a point is the mean over them.")
     workers: Workers = Field(default_factory=Workers)
 
     @classmethod
     def parameter_fields(cls) -> Mapping[str, FieldInfo]:
-        """Return DAPO's settings but for what a sweep has itself."""
+        """Return DAPO's settings, except those that a sweep has itself."""
         fields = DapoSettings.model_fields
         return {f"train.{name}": info for name, info in fields.items() if name not in ("seed", "grader")}
 
     @cached_property
     def plain_dapo(self) -> TrainSpec:
-        """The reference. A `clip_high` that `train` names is kept."""
+        """Return the reference. A `clip_high` in `train` is kept."""
         dapo = {name: value for name, value in self._dapo.items() if name not in REWEIGHTING}
         return self._complete({**dapo, "method": "none"})
 
     def training(self, point: Point) -> TrainSpec:
-        """Return what is trained at a point, or as a reference.
+        """Return the training of a point, or of a reference.
 
         Raises:
-            UserError: the point contradicts itself.
+            UserError: The point contradicts itself.
         """
         if "reference" in point:
             return self.plain_dapo
@@ -102,32 +102,32 @@ class TrainingSweep(Search, frozen=True):
 
     @property
     def pairs(self) -> Mapping[str, None]:
-        """The base that all trainings start from."""
+        """Return the base that all trainings start from."""
         return {self.plain_dapo.base.rstrip("/").split("/")[-1]: None}
 
     @property
     def at_once(self) -> int:
-        """One point is trained after the other."""
+        """Return 1, because points are trained one after the other."""
         return 1
 
     @property
     def run_params(self) -> dict[str, str]:
-        """The base and the benchmarks."""
+        """Return the base and the benchmarks."""
         return {"base": self.plain_dapo.base, "tasks": ", ".join(self.plain_dapo.validation.tasks)}
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics there are, Avg@k of the validation first: means over benchmarks, then over seeds."""
+        """Return the metrics, Avg@k of the validation first: means over benchmarks, then over seeds."""
         samples = self.plain_dapo.validation.sampling.samples
         return (f"avg_at_{samples}", f"pass_at_{max(1, samples // 2)}", *SHARED)
 
     def check(self) -> None:
-        """Refuse what one field alone cannot tell.
+        """Check what a single field cannot.
 
         Raises:
-            UserError: naming the first thing that does not fit.
+            UserError: Fields do not fit together; the error names the first.
         """
-        self._complete(self._dapo)  # its own mistakes first, under its own names
+        self._complete(self._dapo)  # check its own keys first, by their own names
         super().check()
         for name in self.parameters:
             if (key := name.removeprefix("train.")) in self._dapo:
@@ -164,7 +164,7 @@ def load(data: Mapping[str, Any]) -> Search:
     """Make a sweep of either kind from its YAML.
 
     Raises:
-        UserError: there is no such kind, or what `parse` refuses.
+        UserError: The kind is unknown, or `parse` does not accept the data.
     """
     if not isinstance(data, Mapping):
         raise UserError("is not a mapping of keys to values", argument="sweep", value=data)

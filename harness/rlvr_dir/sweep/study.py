@@ -1,9 +1,9 @@
-"""Optuna's study of a sweep: what people look at, and the memory of a search. It is written from the results.
+"""Write Optuna's study of a sweep from the results: for users to look at, and as the memory of a search.
 
-The study of a grid is written anew by every run. A search is a function of its study: the sampler is made anew, is
-asked for every batch again and told what came of it, so the points of a batch that a killed process was decoding are
-proposed again. A trial of a search carries the number and the size of its batch; a batch that was only partly written
-when the process was killed is proposed, and told, to its end.
+The study of a grid is written anew by every run. A search is a function of its study. The sampler is created again, and
+all batches are requested from it again with their results, so the points of a batch that a killed process was decoding
+are proposed again. A trial of a search stores the number and the size of its batch. A batch that was only partly
+written when the process was killed is proposed and reported to its end.
 """
 
 import warnings
@@ -28,25 +28,25 @@ from rlvr_dir.sweep.points import Point, key, listed_points
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
-# What Optuna raises when it reads a journal that it did not write.
+# Optuna's errors for a journal that it did not write.
 _UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
-_ASKED = (
+_IDENTITY = (
     "parameters",
     "method",
     "metric",
     "seed",
     "decode",
     "train",
-)  # a search that differs in one begins a new study
-_DOUBLES = 25  # points in a row that were proposed before, after which a search ends
+)  # a search with other settings begins a new study
+_DOUBLES = 25  # a search ends after this many repeated proposals in a row
 
 
 class Study:
-    """The points of a sweep, and Optuna's trials of them.
+    """Manage the points of a sweep, and Optuna's trials of them.
 
-    It is only read until `open` is called.
+    It is read-only until `open` is called.
     """
 
     def __init__(self, spec: Search, folder: SweepFolder) -> None:
@@ -55,13 +55,13 @@ class Study:
         self._study: optuna.Study | None = None
         self._writes = False
         self.complete_before: set[str] = set()  # keys of the points that were complete when the study was opened
-        self._batch: tuple[int, list[Point]] = 0, []  # proposed, and not told yet
+        self._batch: tuple[int, list[Point]] = 0, []  # proposed, but not reported yet
 
     def open(self) -> None:
-        """Create the study. That of a search is continued, unless the search asks for something else now.
+        """Create the study. That of a search is continued, unless the search's settings have changed.
 
         Raises:
-            DamagedError: the journal cannot be read.
+            DamagedError: The journal cannot be read.
         """
         _cut_torn_end(self._folder.journal)
         storage, name = _storage(self._folder.journal), self.spec.name
@@ -71,25 +71,25 @@ class Study:
             stored = [trial for trial in study.get_trials(deepcopy=False) if "point" in trial.user_attrs]
             complete = (trial.user_attrs["point"] for trial in stored if trial.state == TrialState.COMPLETE)
             self.complete_before = set(map(key, complete))
-            asked = {name: value for name, value in self.spec.plain().items() if name in _ASKED}
-            if self.spec.method in LISTED or study.user_attrs.get("sweep", asked) != asked:
+            identity = {name: value for name, value in self.spec.plain().items() if name in _IDENTITY}
+            if self.spec.method in LISTED or study.user_attrs.get("sweep", identity) != identity:
                 for old in optuna.get_all_study_names(storage):
                     optuna.delete_study(study_name=old, storage=storage)
                 study = optuna.create_study(**kwargs)
-            study.set_user_attr("sweep", asked)
+            study.set_user_attr("sweep", identity)
             study.set_metric_names([self.spec.metric.name])
             self._study, self._writes = study, True
 
     @property
     def points(self) -> list[Point]:
-        """Return the points that are known by now: those that are listed, or that were proposed."""
+        """Return the points that are known so far, because they are listed or were proposed."""
         proposed = [] if self.spec.method in LISTED else [trial.user_attrs["point"] for trial in self._trials()]
         return list({key(point): point for point in (*self._listed, *proposed, *self._batch[1])}.values())
 
     def batches(self) -> Iterator[list[Point]]:
-        """Yield the points that are run together: first all that are known, then batch by batch what a search proposes.
+        """Yield the points that run together: first all known ones, then the proposals of a search, batch by batch.
 
-        After each batch of a search `tell_batch` has to be called.
+        After each batch of a search, call `tell_batch`.
         """
         if points := self.points:
             yield points
@@ -118,7 +118,7 @@ class Study:
             self._add(trial.point, trial, {})
 
     def tell_batch(self, complete: Iterable[CompleteTrial], failed: Collection[str]) -> None:
-        """Write what came of the proposed points of a search, in the order in which they were proposed.
+        """Report the results of a search's proposed points to Optuna, in the order in which they were proposed.
 
         `failed` has the keys of points. A point that failed in an earlier run and is complete now is written, too.
         """
@@ -174,7 +174,7 @@ class Study:
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
-        """Raise one DamagedError for whatever Optuna raises when it reads a journal that it did not write."""
+        """Raise one DamagedError for any error of Optuna's about a journal that it did not write."""
         try:
             yield
         except UserError:
@@ -190,58 +190,59 @@ class Study:
 
 
 class _Replay:
-    """A search that proposes its points batch by batch. The same answers make it propose the same points."""
+    """Propose points batch by batch. The same results lead to the same proposals."""
 
     def __init__(self, spec: Search, distributions: Mapping[str, BaseDistribution]) -> None:
         startup = min(10, max(2, (spec.run_cap or 0) // 3))
         sampler = optuna.samplers.TPESampler(seed=spec.seed, n_startup_trials=startup)
         self._study = optuna.create_study(direction=spec.metric.goal, sampler=sampler)
         self._kinds, self._pair, self._most = dict(distributions), next(iter(spec.pairs)), spec.run_cap or 0
-        self._known: set[str] = set()
+        self._proposed: set[str] = set()
         self._learned: set[int] = set()
-        self._asked: dict[str, optuna.Trial] = {}
+        self._open_trials: dict[str, optuna.Trial] = {}
         self.batch = 0
 
     def ask(self, count: int) -> list[Point]:
-        """Return new points: `count`, or fewer where the search has proposed as many as it may or all there are."""
+        """Return new points: `count`, or fewer if the search is exhausted or has reached its limit."""
         points, doubles = list[Point](), 0
-        while len(points) < count and len(self._known) < self._most and doubles < _DOUBLES:
+        while len(points) < count and len(self._proposed) < self._most and doubles < _DOUBLES:
             trial = self._study.ask(self._kinds)
             point: Point = {"pair": self._pair, **trial.params}
-            if key(point) in self._known:  # nothing can be learned from it
+            if key(point) in self._proposed:  # nothing can be learned from it
                 self._study.tell(trial, state=TrialState.FAIL)
                 doubles += 1
                 continue
             doubles = 0
-            self._asked[key(point)] = trial
-            self._known.add(key(point))
+            self._open_trials[key(point)] = trial
+            self._proposed.add(key(point))
             points.append(point)
         return points
 
     def learn(self, trials: Iterable[FrozenTrial]) -> None:
-        """Tell the search what came of points, once each; of those too that another version of Optuna proposed."""
+        """Report the results of points to the sampler, once each, including those proposed by another version of
+        Optuna."""
         for stored in trials:
             if stored.number in self._learned:
                 continue
             self._learned.add(stored.number)
             name = key(stored.user_attrs["point"])
-            if (trial := self._asked.pop(name, None)) is not None:
+            if (trial := self._open_trials.pop(name, None)) is not None:
                 self._study.tell(trial, stored.value, state=stored.state)
             else:
-                self._known.add(name)
+                self._proposed.add(name)
                 self._study.add_trial(stored)
 
     def next_batch(self) -> None:
-        """Begin another batch. What was asked for and never tried may be proposed again."""
-        for name, trial in self._asked.items():
+        """Begin another batch. Points that were requested but never tried may be proposed again."""
+        for name, trial in self._open_trials.items():
             self._study.tell(trial, state=TrialState.FAIL)
-            self._known.discard(name)
-        self._asked = {}
+            self._proposed.discard(name)
+        self._open_trials = {}
         self.batch += 1
 
 
 class _NoLock:
-    """Locks nothing, because the process that writes a study holds the sweep's own lock."""
+    """Do not lock anything, because the process that writes a study has locked the sweep."""
 
     def acquire(self) -> bool:
         """Return at once."""
@@ -252,7 +253,7 @@ class _NoLock:
 
 
 def _cut_torn_end(journal: Path) -> None:
-    """Cut off what a full disk or a power cut left of an entry; Optuna would continue in the same line."""
+    """Cut off the rest of an entry after a full disk or a power failure, because Optuna would continue its line."""
     if journal.is_file() and not (text := journal.read_bytes()).endswith(b"\n"):
         write_file(journal, text[: text.rfind(b"\n") + 1])
 

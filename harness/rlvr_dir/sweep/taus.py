@@ -1,4 +1,4 @@
-"""The thresholds of a pair for the ratios that a sweep wants: found once and written down, then read."""
+"""Find the thresholds of a pair for the ratios of a sweep once, store them, and read them later."""
 
 import json
 import math
@@ -21,14 +21,14 @@ from rlvr_dir.sweep.points import listed_points
 if TYPE_CHECKING:
     from rlvr_dir.decode import Engine
 
-EVENTS = 400  # replaced tokens by which a threshold is refined: their number is known to 5 %
-Taus = dict[tuple[str, float], MatchedTau]  # by criterion, in a decoding's words, and wanted ratio
+EVENTS = 400  # flagged tokens needed to refine a threshold: their number is then known to 5 %
+Taus = dict[tuple[str, float], MatchedTau]  # by criterion, in a decoding's words, and requested ratio
 
 
 def wanted(spec: SweepSpec) -> dict[tuple[str, float], Decoding]:
-    """Return the criteria and ratios that thresholds are needed for, each with the first decoding that asks for it.
+    """Return the criteria and ratios that need thresholds, each with the first decoding that uses it.
 
-    None where thresholds are given as they are.
+    The result is None if thresholds are given directly.
     """
     if not spec.matched:
         return {}
@@ -49,7 +49,7 @@ def stored_taus(spec: SweepSpec, folder: SweepFolder, pair: str) -> Taus:
 
 
 class MatchedRows(Stored, frozen=True):
-    """The thresholds of a pair in `matched.json`."""
+    """Store the thresholds of a pair in `matched.json`."""
 
     rows: tuple[MatchedTau, ...]
 
@@ -58,7 +58,7 @@ def _stored(folder: SweepFolder) -> dict[str, tuple[MatchedTau, ...]]:
     """Return the thresholds of every pair.
 
     Raises:
-        DamagedError: the file is none of thresholds.
+        DamagedError: The file does not contain thresholds.
     """
     if not folder.matched.is_file():
         return {}
@@ -72,10 +72,10 @@ def _stored(folder: SweepFolder) -> dict[str, tuple[MatchedTau, ...]]:
 def find_taus(
     spec: SweepSpec, folder: SweepFolder, pair: str, engine: "Engine", records: Path, *, progress: bool
 ) -> Taus:
-    """Return all thresholds of a pair; those that are not known yet are found from what the pair writes.
+    """Return all thresholds of a pair; those that are not known yet are found from the pair's responses.
 
-    First from base's own generation; then each once more from a run that replaces with that threshold, since replacing
-    changes the text that follows (the criterion's values there are those of base's text no more).
+    The first estimate uses base's own generation. Each threshold is then refined on a run that replaces with it,
+    because replacing changes the text that follows, and so the criterion's values.
     """
     from rlvr_dir.evals.traces import criterion_values
 
@@ -114,7 +114,7 @@ def gate_of(decoding: Decoding) -> Threshold:
     """Return the criterion of a decoding, which has a threshold.
 
     Raises:
-        UserError: it has none.
+        UserError: It has none.
     """
     if not isinstance(decoding.gate, Threshold):
         raise UserError(
@@ -127,7 +127,7 @@ def gate_of(decoding: Decoding) -> Threshold:
 
 
 def probe(decoding: Decoding, tau: float) -> Decoding:
-    """Return the replacement on whose text a threshold is refined: the first decoding that asks for it, without gamma.
+    """Return the replacement whose text is used to refine a threshold: the first decoding with it, without gamma.
 
     The gate's own threshold is `tau`.
     """
@@ -136,11 +136,11 @@ def probe(decoding: Decoding, tau: float) -> Decoding:
 
 
 def probe_samples(samples: int, tokens: int, ratio: float) -> int:
-    """Return how many samples a problem are worth decoding to refine a threshold: those that promise `EVENTS`.
+    """Return how many samples per problem to decode to refine a threshold: as many as should contain `EVENTS`.
 
     Args:
-        samples: of the sweep, which are the most.
-        tokens: of base's generation, in all samples.
+        samples: Those of the sweep, which are the most.
+        tokens: Those of base's generation, in all samples.
 
     >>> probe_samples(32, 4_800_000, 0.002), probe_samples(8, 12_000, 0.01)
     (2, 8)

@@ -1,6 +1,6 @@
-"""What a sweep logs to MLflow: a run for each result, findable on its own, under one run for the sweep.
+"""Log a sweep to MLflow: a run for each result, which can be found by itself, under one run for the sweep.
 
-Nothing depends on it: what fails is a warning, and `sweep run` again writes what is missing.
+The sweep does not depend on it. Failures are warnings, and `sweep run` logs again what is missing.
 """
 
 import re
@@ -18,7 +18,7 @@ _REFUSED = re.compile(r"[^\w. -]")  # in a part of a metric's name
 
 
 class SweepRun:
-    """The run of a sweep in MLflow: `id` of `experiment` at `where`, a folder or a URI; None logs nothing."""
+    """Represent the run of a sweep in MLflow: `id` of `experiment` at `where`, a folder or a URI; None logs nothing."""
 
     def __init__(self, spec: Search, folder: SweepFolder, where: Path | str | None) -> None:
         self._spec, self._folder, self.where, self.id = spec, folder, where, None
@@ -29,7 +29,7 @@ class SweepRun:
             self._try(self._open)
 
     def child(self, result: Any) -> None:
-        """Log a result, or a seed of a training, under the sweep, unless it is there."""
+        """Log a result, or a seed of a training, under the sweep, unless it is already logged."""
         if self.id is not None:
             self._try(lambda: self._log(result) if isinstance(result, EvalResult) else result.log(self))
 
@@ -49,7 +49,7 @@ class SweepRun:
             self._try(lambda: self._close(summary))
 
     def attach(self, *files: Path, status: str = "FINISHED") -> None:
-        """Add files to the sweep's run and end it; the next run of a sweep that was KILLED goes on in it."""
+        """Add files to the sweep's run and end it. The next run of a sweep that was KILLED continues it."""
 
         def end() -> None:
             for file in files:
@@ -80,7 +80,7 @@ class SweepRun:
             with store.locked():
                 experiment = store.experiment_id(client, self.experiment)
                 runs = client.search_runs([experiment], f"tags.kind = 'sweep' and tags.sweep = '{self.name}'")
-                if runs:  # an interrupted sweep goes on in its own run
+                if runs:  # an interrupted sweep continues in its own run
                     self.id = runs[0].info.run_id
                     client.update_run(self.id, status="RUNNING")
                     return

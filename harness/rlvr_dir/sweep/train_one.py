@@ -1,6 +1,6 @@
-"""One training of a sweep, in a process of its own: `python -m rlvr_dir.sweep.train_one SPEC STORE PARENT_PID`.
+"""Run one training of a sweep in its own process: `python -m rlvr_dir.sweep.train_one SPEC STORE PARENT_PID`.
 
-It ends with status `BUSY` of `rlvr_dir.sweep.outcome` if another process is at this training, and with 1 if it fails.
+It ends with status `BUSY` of `rlvr_dir.sweep.outcome` if another process runs this training, and with 1 if it fails.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ _SET_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel end this process when its parent ends (Linux); end it now if the parent has ended already."""
+    """Make the kernel end this process when its parent ends (Linux); end it now if the parent has ended already."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
@@ -23,7 +23,7 @@ def end_with_parent(parent: int) -> None:
 
 
 def main(spec: str, store: str) -> None:
-    """Train what is not trained yet of a training."""
+    """Train the rest of a training."""
     from rlvr_dir.errors import Busy, UserError
     from rlvr_dir.sweep.outcome import BUSY
     from rlvr_dir.sweep.training import train_seeds
@@ -40,5 +40,5 @@ def main(spec: str, store: str) -> None:
 
 
 if __name__ == "__main__":
-    end_with_parent(int(sys.argv[3]))  # before torch and all else is imported, which takes seconds
+    end_with_parent(int(sys.argv[3]))  # before the import of torch and other libraries, which takes seconds
     main(sys.argv[1], sys.argv[2])

@@ -1,7 +1,7 @@
-"""Train the points of a sweep: a point is trained once with each seed, and is the mean over its seeds.
+"""Train the points of a sweep: a point is trained once with each seed, and its score is the mean over its seeds.
 
-Trainings are kept beside the sweeps, in a folder that is a function of what was asked: sweeps share them, and a point
-that was interrupted goes on from its checkpoint.
+Trainings are stored beside the sweeps, in a folder that is a function of their settings. So sweeps share them, and an
+interrupted point continues from its checkpoint.
 """
 
 import hashlib
@@ -43,13 +43,13 @@ Complete = Callable[[Entry[TrainSpec], Sequence["SeedResult"]], None]
 Fail = Callable[[Entry[TrainSpec], str], None]
 
 
-_PAUSE = 1.0  # seconds after which a training that another process was at is tried again
-RETRIES = 3  # of a training whose machine was lost
+_PAUSE = 1.0  # seconds before another attempt at a training that another process was running
+RETRIES = 3  # attempts at a training whose machine was lost
 
 
 @dataclass(frozen=True, eq=False)
 class SeedResult:
-    """A finished seed of a training, as its files have it."""
+    """Hold a finished seed of a training, as stored in its files."""
 
     spec: TrainSpec
     seed: int
@@ -62,7 +62,7 @@ class SeedResult:
         return self.facts["scores"]
 
     def log(self, run: SweepRun) -> None:
-        """Log it to MLflow, as a run of its own under the sweep's."""
+        """Log it to MLflow, as its own run under the sweep's."""
         from rlvr_dir.tracking import Training
 
         folder, run_facts = self.folder, {"experiment": run.experiment, "parent": run.id, "tags": {"sweep": run.name}}
@@ -71,9 +71,9 @@ class SeedResult:
 
 
 def folder_of(spec: TrainSpec, store: Path) -> Path:
-    """Return the folder of a training in a store: a name to be read, and a digest of what was asked except the seeds.
+    """Return the folder of a training in a store: a readable name, and a digest of its settings except the seeds.
 
-    Only what differs from a default is in the digest, so that a new setting leaves the old trainings where they are.
+    Only settings that differ from a default are in the digest, so that a new setting does not move old trainings.
     """
     settings = spec.model_dump(mode="json", exclude_defaults=True, exclude={"seeds"})
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:8]
@@ -81,7 +81,7 @@ def folder_of(spec: TrainSpec, store: Path) -> Path:
 
 
 def seeds_of(spec: TrainSpec, store: Path) -> list[SeedResult] | None:
-    """Return the results of all seeds of a training; None where one is not finished."""
+    """Return the results of all seeds of a training; None if one is not finished."""
     folder, results = TrainingFolder(folder_of(spec, store)), []
     for seed in spec.seeds:
         if (facts := folder.seed(seed).facts()) is None:
@@ -91,7 +91,7 @@ def seeds_of(spec: TrainSpec, store: Path) -> list[SeedResult] | None:
 
 
 def train_seeds(training: TrainSpec, store: Path, say: Callable[[str], None]) -> list[SeedResult]:
-    """Train what is not trained yet of a training in the store; the results of its seeds."""
+    """Train the rest of a training in the store, and return the results of its seeds."""
     from rlvr_dir.train.training import run
 
     run(training, folder_of(training, store), bases=store / "bases", say=say)
@@ -107,10 +107,10 @@ def metrics(spec: TrainingSweep, results: Sequence[SeedResult]) -> dict[str, flo
 
 @dataclass(frozen=True, slots=True)
 class TrainingEstimate:
-    """What a sweep of trainings will cost. `seconds` of a seed is measured on finished ones; None without any."""
+    """Estimate the cost of a sweep of trainings. `seconds` per seed are measured on finished ones; None without any."""
 
     size: str
-    rows: list[tuple[TrainSpec, int]]  # each training, and how many of its seeds are done
+    rows: list[tuple[TrainSpec, int]]  # each training, and the number of finished seeds
     seconds: float | None
     store: Path
 
@@ -126,7 +126,7 @@ class TrainingEstimate:
         )
 
     def text(self, *, rows: bool = True) -> str:
-        """Return it as a person reads it; without `rows` only the sums."""
+        """Return the estimate as text; without `rows` only the sums."""
         seeds = len(self.rows[0][0].seeds)
         lines = [f"{self.size}; with plain DAPO {len(self.rows)} trainings x {seeds} seed{'s' * (seeds > 1)}"]
         if rows:
@@ -149,21 +149,21 @@ class TrainingEstimate:
 
 
 class TrainingObjective:
-    """Trains one point after the other."""
+    """Train one point after the other."""
 
     def __init__(self, spec: TrainingSweep, places: Places, say: Callable[[str], None]) -> None:
         self.spec, self.say, self.store = spec, say, places.trainings
 
     def check(self) -> None:
-        """Refuse benchmarks that cannot be had, and what this machine cannot train; raises UserError."""
+        """Reject benchmarks that are not available, and what this machine cannot train. Raises UserError."""
         plain_dapo = self.spec.plain_dapo
         benchmarks(plain_dapo, plain_dapo.validation.tasks)
         check_machine(plain_dapo)
 
     def estimate(self, *, gpus: object = None, memory: bool = False) -> TrainingEstimate:
-        """Estimate from the trainings that are there; load no weights, write nothing.
+        """Estimate the cost from the finished trainings. Load no weights, and write nothing.
 
-        A search shows plain DAPO and as many times the file's own training as it may propose points.
+        A search shows plain DAPO, and the file's own training as often as it may propose points.
         """
         spec = self.spec
         points = [spec.training(point) for point in listed_points(spec)]
@@ -183,23 +183,23 @@ class TrainingObjective:
         """Do nothing: the seconds of a step are measured by the training itself."""
 
     def entries(self, points: Sequence[Point]) -> list[Entry[TrainSpec]]:
-        """Return plain DAPO, unless a point is just that, and the points."""
+        """Return plain DAPO, unless a point equals it, and the points."""
         pair, plain_dapo = next(iter(self.spec.pairs)), self.spec.plain_dapo
         entries = [Entry(pair, point, self.spec.training(point), number) for number, point in enumerate(points)]
         among = any(entry.item.same == plain_dapo.same for entry in entries)
         return [*([] if among else [Entry(pair, None, plain_dapo, 0)]), *entries]
 
     def prepare(self, points: Sequence[Point]) -> None:
-        """Refuse to go on if a file's content has changed since points were trained; raises UserError."""
+        """Raise UserError if a file's content has changed since points were trained."""
         for entry in self.entries(points):
             TrainingFolder(folder_of(entry.item, self.store)).check(inputs(self.spec.plain_dapo))
 
     def run(self, entries: Sequence[Entry[TrainSpec]], complete: Complete, fail: Fail) -> None:
-        """Train one after the other, or `workers` at a time in processes of their own, here or on a Ray cluster.
+        """Train one after the other, or `workers` at a time in their own processes, here or on a Ray cluster.
 
         Raises:
-            UserError: this machine cannot do it, or Ray cannot be reached or has too few GPUs.
-            Busy: another process trains the same.
+            UserError: This machine cannot train it, or Ray is unreachable or has too few GPUs.
+            Busy: Another process trains the same.
         """
         workers = self.spec.workers
         if workers.count == 1 and workers.ray_address is None:
@@ -224,10 +224,11 @@ class TrainingObjective:
 
     @contextmanager
     def _trainer(self) -> Iterator[Callable[[str], str]]:
-        """Give what trains one training, as JSON, in a process of its own, and returns the last line it printed."""
+        """Yield a function that trains one training, given as JSON, in its own process, and returns its last printed
+        line."""
         workers, store = self.spec.workers, str(self.store.resolve())
         if workers.ray_address is None:
-            slots = SimpleQueue[dict[str, str]]()  # the environments of workers, each with GPUs of its own
+            slots = SimpleQueue[dict[str, str]]()  # the environments of workers, each with its own GPUs
             for number in range(workers.count):
                 slots.put(gpus(self.spec, number))
 
@@ -284,7 +285,7 @@ class TrainingObjective:
         return replace(trial, scores=[*trial.trained.runs.values()])
 
     def summary(self, entries: list[CompleteTrial], **counts: Any) -> TrainingSummary:
-        """Return the summary, every training beside plain DAPO."""
+        """Return the summary, with every training compared with plain DAPO."""
         plain_dapo = self.spec.plain_dapo
         dapo, reference = plain_dapo.dapo, next((e for e in entries if e.results[0].spec.same == plain_dapo.same), None)
 
@@ -309,7 +310,7 @@ class TrainingObjective:
         self, best: CompleteTrial, summary: Any, seeds: Sequence[int], tasks: Sequence[str] | None, limit: int | None,
         run: SweepRun, say: Callable[[str], None],
     ) -> Iterator[Confirmation]:  # fmt: skip
-        """Train the winner and plain DAPO with new seeds; they are validated on the sweep's problems."""
+        """Train the best point and plain DAPO with new seeds, and validate them on the sweep's problems."""
         if tasks or limit:
             argument, value = ("tasks", ",".join(tasks)) if tasks else ("limit", limit)
             raise UserError(
@@ -335,11 +336,11 @@ class TrainingObjective:
             yield Confirmation(winner, control, "the same, on which it was chosen")
 
     def close(self) -> None:
-        """Do nothing: a training ends what it starts."""
+        """Do nothing, because a training ends what it starts."""
 
 
 def _train_on_node(training: str, store: str) -> str:
-    """Train in a process of its own on the machine that Ray chose; return the last line that it printed."""
+    """Train in a separate process on the machine that Ray selected; return the last line that it printed."""
     if not Path(store).is_dir():
         return (
             f"{store} does not exist on {socket.gethostname()}: all machines need the folder of trainings at the same "
@@ -349,10 +350,10 @@ def _train_on_node(training: str, store: str) -> str:
 
 
 def _train_apart(training: str, store: str, own: Mapping[str, str]) -> str:
-    """Train in a process of its own, with `own` added to its environment; return the last line that it printed.
+    """Train in a separate process, with `own` added to its environment; return the last line that it printed.
 
-    The process ends with the thread that started it, so the thread waits for it. If another process is at the same
-    training, it is waited for, too.
+    The process ends with the thread that started it, so the thread waits for it. If another process runs the same
+    training, this waits for it, too.
     """
     worker = program("rlvr_dir.sweep.train_one", training, store, os.getpid())
     kwargs: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "check": False}
@@ -366,7 +367,7 @@ def gpus(spec: TrainingSweep, number: int) -> dict[str, str]:
     """Return the environment that gives worker `number` its own GPUs, of those that this process may see.
 
     Raises:
-        UserError: there are not so many.
+        UserError: There are not enough.
     """
     count = spec.workers.gpus_each
     if not count:

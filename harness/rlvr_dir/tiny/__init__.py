@@ -1,10 +1,10 @@
-"""The embedded pair: a base and its DAPO-trained successor, both trained by this project from nothing on a CPU.
+"""Provide the tiny pair: a base and its DAPO-trained successor, both trained by this project from scratch on a CPU.
 
     tiny_pair()                      # paths of the shipped weights
-    checkpoint("tiny@4")             # path of the RL model as it was after 4 of its 8 steps
+    checkpoint("tiny@4")             # path of the RL model after 4 of its 8 steps
     benchmark("tiny_medium")         # 240 rows of id, problem, answer
 
-None of it needs torch. `examples/tiny`, in a checkout, made the weights, and makes other pairs.
+None of it needs torch. `examples/tiny`, in a checkout, made the weights, and can make other pairs.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ def tiny_pair() -> Pair:
     """Return the shipped pair, by absolute paths.
 
     Raises:
-        UserError: this installation came without the weights.
+        UserError: This installation has no tiny weights.
     """
     for name in ("base", "rl"):
         if not (WEIGHTS / name / "model.safetensors").is_file():
@@ -35,10 +35,10 @@ def tiny_pair() -> Pair:
 
 
 def checkpoint(name: str) -> str:
-    """Return the path of `tiny@base` or `tiny@STEP`; any other name as it is.
+    """Return the path of `tiny@base` or `tiny@STEP`; other names are returned unchanged.
 
     Raises:
-        UserError: this installation came without these weights.
+        UserError: This installation does not have these weights.
     """
     if name not in (TINY_BASE, *TINY_RL):
         return name
@@ -46,6 +46,7 @@ def checkpoint(name: str) -> str:
     folder = WEIGHTS / {TINY_BASE: "base", TINY_RL[-1]: "rl"}.get(name, f"step-{kept}")
     if not (folder / "model.safetensors").is_file():
         raise UserError(
-            f"{name!r} is not in this installation: {folder} has no weights; in a checkout examples/tiny makes them"
+            f"{name!r} is not in this installation: {folder} has no weights",
+            hint="In a checkout, examples/tiny makes them.",
         )
     return str(folder)

@@ -1,6 +1,6 @@
-"""Problems of the tiny pair, and its three benchmarks: pure Python, deterministic, no torch.
+"""Generate the problems of the tiny pair, and its three benchmarks: pure Python, deterministic, no torch.
 
-A problem is a start value and labelled clauses; some clauses change the value, distractors do not:
+A problem is a start value and labelled clauses. Some clauses change the value, and distractors do not:
 
 >>> problem = WordProblem("Ann", " pens", 45, (Clause(" gets ", 7), Clause(" sees ", 3), Clause(" sells ", 9)))
 >>> problem.text
@@ -19,27 +19,27 @@ from rlvr_dir.tiny import vocabulary as v
 
 TINY_TASKS = ("tiny_easy", "tiny_medium", "tiny_hard")
 BENCHMARK_SIZE = 240
-DISTRACTORS = (0, 1, 1, 2, 2, 3)  # how often a corpus problem has how many
+DISTRACTORS = (0, 1, 1, 2, 2, 3)  # numbers of distractors in a corpus problem, by frequency
 RL_OPERATIONS = (2, 6)
 RL_PROBLEMS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """`label verb amount`; the verb says whether the amount is added, taken away or beside the point."""
+    """Represent `label verb amount`; the verb determines whether the amount is added, subtracted or irrelevant."""
 
     verb: str
     amount: int
 
     @property
     def sign(self) -> int:
-        """+1, -1, or 0 for a distractor."""
+        """Return +1, -1, or 0 for a distractor."""
         return 1 if self.verb in v.GAIN else -1 if self.verb in v.LOSE else 0
 
 
 @dataclass(frozen=True, slots=True)
 class WordProblem:
-    """A start value from 10 to 89 and clauses under which the value stays within 0..99."""
+    """Represent a start value from 10 to 89 and clauses under which the value stays within 0..99."""
 
     name: str
     thing: str
@@ -48,12 +48,12 @@ class WordProblem:
 
     @property
     def answer(self) -> int:
-        """The value after all clauses."""
+        """Return the value after all clauses."""
         return self.start + sum(clause.sign * clause.amount for clause in self.clauses)
 
     @property
     def words(self) -> list[str]:
-        """The text, word by word."""
+        """Return the text, word by word."""
         words = [self.name, v.HAS, *v.two_digits(self.start), self.thing]
         for label, clause in zip(v.LABELS, self.clauses, strict=False):
             words += [label, clause.verb, str(clause.amount)]
@@ -61,19 +61,19 @@ class WordProblem:
 
     @property
     def text(self) -> str:
-        """The problem as a person reads it."""
+        """Return the problem as text."""
         return "".join(self.words)
 
 
 @dataclass(frozen=True, slots=True)
 class Difficulty:
-    """Inclusive ranges of how many clauses change the value and how many do not."""
+    """Set inclusive ranges of how many clauses change the value and how many do not."""
 
     operations: tuple[int, int]
     distractors: tuple[int, int]
 
 
-# Chosen on tuning problems (`tuning_problems`), so that the shipped base scores about 50-65, 25-40 and 10-20 Avg@32.
+# Tuned on separate problems (`tuning_problems`), so that the shipped base has Avg@32 of about 50-65, 25-40 and 10-20.
 DIFFICULTY: dict[str, Difficulty] = {
     "tiny_easy": Difficulty((2, 3), (0, 1)),
     "tiny_medium": Difficulty((4, 5), (1, 2)),
@@ -101,12 +101,12 @@ def draw_problem(random: Random, operations: int, distractors: int) -> WordProbl
 
 
 def draw_of(random: Random, difficulty: Difficulty) -> WordProblem:
-    """Draw a random problem of a difficulty."""
+    """Draw a random problem with this difficulty."""
     return draw_problem(random, random.randint(*difficulty.operations), random.randint(*difficulty.distractors))
 
 
 def distinct(random: Random, difficulty: Difficulty, count: int) -> list[WordProblem]:
-    """Draw `count` different problems of a difficulty."""
+    """Draw `count` different problems with this difficulty."""
     problems: dict[str, WordProblem] = {}
     while len(problems) < count:
         problem = draw_of(random, difficulty)
@@ -125,7 +125,7 @@ def benchmark(task: str) -> list[dict[str, str]]:
     """Return the problems of a benchmark as rows of `id`, `problem` and `answer`; the same on every machine.
 
     Raises:
-        UserError: no tiny benchmark has that name.
+        UserError: There is no tiny benchmark of that name.
     """
     return [
         {"id": f"{task}-{index:03d}", "problem": problem.text, "answer": str(problem.answer)}
@@ -135,15 +135,15 @@ def benchmark(task: str) -> list[dict[str, str]]:
 
 @cache
 def benchmark_texts() -> frozenset[str]:
-    """Return the texts of all benchmark problems: what nothing may be trained or tuned on."""
+    """Return the texts of all benchmark problems, which nothing may be trained or tuned on."""
     return frozenset(problem.text for task in TINY_TASKS for problem in _problems(task))
 
 
 def tuning_problems(task: str, count: int, seed: int = 0) -> list[WordProblem]:
-    """Draw problems of a benchmark's difficulty that are in no benchmark, for calibration and early looks.
+    """Draw problems with a benchmark's difficulty that are in no benchmark, for calibration and first tests.
 
     Raises:
-        UserError: no tiny benchmark has that name.
+        UserError: There is no tiny benchmark of that name.
     """
     if task not in DIFFICULTY:
         raise unknown("task", task, TINY_TASKS)
@@ -152,7 +152,7 @@ def tuning_problems(task: str, count: int, seed: int = 0) -> list[WordProblem]:
 
 
 def rl_problems(seed: int, count: int = RL_PROBLEMS) -> list[dict[str, Any]]:
-    """Draw what DAPO trains on: problems of 2 to 6 operations, as chat prompts with answers, none from a benchmark."""
+    """Draw problems for DAPO: problems of 2 to 6 operations, as chat prompts with answers, none from a benchmark."""
     random, rows = Random(f"rl problems {seed}"), []
     while len(rows) < count:
         problem = draw_problem(random, random.randint(*RL_OPERATIONS), random.choice(DISTRACTORS))

@@ -1,7 +1,7 @@
-"""The words of the task, each one token; joined without separators they are the text (digits therefore join).
+"""List the words of the task, each of which is one token. Joined without separators they are the text (so digits join).
 
-Spaces belong to the words: a verb or an operator owns the space on either side, other words the one before them.
-So `" gets " + "7" + " b"` reads ` gets 7 b` and `" \\boxed{" + "4" + "2" + "}"` reads ` \\boxed{42}`.
+Spaces belong to the words: a verb or an operator includes the space on either side, other words the one before them. So
+`" gets " + "7" + " b"` reads ` gets 7 b` and `" \\boxed{" + "4" + "2" + "}"` reads ` \\boxed{42}`.
 """
 
 import re
@@ -9,7 +9,7 @@ import re
 from rlvr_dir.config.presentation import INSTRUCTION as INSTRUCTION
 
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
-# INSTRUCTION, with its leading newline, is one token as well: every problem ends with it.
+# INSTRUCTION, with its leading newline, is one token as well, because every problem ends with it.
 SPECIALS = (PAD, BOS, EOS)
 
 NAMES = ("Ann", "Bob", "Cy", "Dee", "Eve", "Flo", "Gus", "Hal")
@@ -66,7 +66,7 @@ def two_digits(value: int) -> tuple[str, str]:
 
 
 def ids(words: list[str]) -> list[int]:
-    """Return the token ids of a list of words, without asking the tokenizer (a test holds that it gives the same)."""
+    """Return the token ids of a list of words without the tokenizer (a test checks that both agree)."""
     return [ID[word] for word in words]
 
 
@@ -76,7 +76,7 @@ _PIECES = re.compile(
 
 
 def split(text: str) -> list[str]:
-    """Cut a text into tokens, as the tokenizer does: the task's words where they stand, bytes elsewhere."""
+    """Split a text into tokens like the tokenizer: the task's words where they occur, bytes elsewhere."""
     return [
         token
         for piece in _PIECES.findall(text)

@@ -1,4 +1,4 @@
-"""MLflow beside the work: finished results become runs in a sqlite file or on a server; results never depend on it."""
+"""Log finished results to MLflow, in a sqlite file or on a server. Results never depend on it."""
 
 from rlvr_dir.tracking.describe import metrics_of, params_of
 from rlvr_dir.tracking.log import SyncReport, log_result, result_of_run, sync

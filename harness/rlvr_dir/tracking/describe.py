@@ -1,4 +1,4 @@
-"""What a run says of its result: name, parameters, rounded metrics, tags and a description, for people to read."""
+"""Describe a result in its MLflow run: name, parameters, rounded metrics, tags and a description."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from rlvr_dir.stats.metrics import METRICS
 from rlvr_dir.text import visible
 
 DESCRIPTION = "mlflow.note.content"  # MLflow shows this tag, as Markdown, at the top of a run's page
-COLOUR = "mlflow.runColor"  # of a run in MLflow's charts; by default one drawn from its id
+COLOUR = "mlflow.runColor"  # a run's colour in MLflow's charts; by default derived from its id
 UNITS = {metric.name: metric.unit for metric in METRICS}
 _LONGEST_PARAM, _LONGEST_TAG = 6000, 8000  # characters, MLflow's limits
 _COLOURS = {
@@ -25,18 +25,18 @@ _COLOURS = {
 
 
 def run_name(result: TaskResult) -> str:
-    """Name the run as all pages name its decoding; a partial result is marked before all else."""
+    """Return the run's name: its decoding as on all pages, after a mark for a partial result."""
     words = ["part" if result.partial else "", result.decoding.label()]
     words.append(f"seed {result.sampling.seed}" if result.sampling.seed else "")
     return " ".join(filter(None, words))
 
 
 def metrics_of(result: TaskResult) -> dict[str, float]:
-    """Return MLflow's names and figures: `avg_at_32` (MLflow refuses `@`), in percent; lengths with one decimal.
+    """Return MLflow's names and values: `avg_at_32` (MLflow does not allow `@`), in percent; lengths with one decimal.
 
-    A metric without meaning is left out: an error bar from one problem, and the share of replaced tokens of RL alone
-    (of base alone it is 0, where τ goes to −∞). Neither changes a token of its own, so that both have a place beside
-    what does. What lm-eval computed of other tasks is kept in its units.
+    Metrics without meaning are left out: an error bar from one problem, and the share of flagged tokens of RL alone.
+    (That of base alone is 0, the limit for τ to −∞.) Neither changes a token, so that both have a place next to
+    decodings that do. lm-eval's scores on other tasks are in its units.
     """
     scores = result.scores if isinstance(result, LmEvalResult) else {}
     values = {name: round(value, 6) for name, value in scores.items()}
@@ -51,7 +51,7 @@ def metrics_of(result: TaskResult) -> dict[str, float]:
 
 
 def params_of(result: TaskResult) -> dict[str, str]:
-    """Return what was run, as flat parameters; τ, γ and the criterion only where a criterion was asked."""
+    """Return the settings as flat parameters; τ, γ and the criterion only if there is a criterion."""
     decoding = result.decoding
     gate = {name: getattr(decoding, name) for name in ("primary", "criterion", "tau", "gamma")}
     pair = result.engine.get("pair") or {}
@@ -74,7 +74,7 @@ def params_of(result: TaskResult) -> dict[str, str]:
 
 
 def tags_of(result: TaskResult) -> dict[str, str]:
-    """Return the tags that runs are found by, and the description."""
+    """Return the tags to find runs by, and the description."""
     provenance = result.provenance
     versions = provenance.get("versions") or {}
     tags = {
@@ -91,9 +91,9 @@ def tags_of(result: TaskResult) -> dict[str, str]:
 
 
 def pair_title(result: TaskResult) -> str:
-    """Write `Qwen2.5-32B → DAPO-Qwen-32B`; of two directories side by side also where: `tiny/weights: base → rl`.
+    """Return `Qwen2.5-32B → DAPO-Qwen-32B`; for two folders side by side also their place: `tiny/weights: base → rl`.
 
-    A third model, which the change is carried over to, stands behind it. Empty where the pair is not told.
+    A third model, which the change is applied to, comes last. The text is empty if the pair is unknown.
     """
     models = result.models
     base, rl = (Path(models.pop(role, "")) for role in ("base", "rl"))
@@ -104,9 +104,9 @@ def pair_title(result: TaskResult) -> str:
 
 
 def colour(result: TaskResult) -> str:
-    """Give each method a colour, as `#rrggbb`.
+    """Return a colour for each mode, as `#rrggbb`.
 
-    Replacement is blue, darker at lower thresholds, extrapolation green, darker at larger γ.
+    Replacement is blue, darker at lower thresholds, and extrapolation green, darker at larger γ.
     """
     decoding = result.decoding
     if decoding.mode in _COLOURS:
@@ -118,7 +118,7 @@ def colour(result: TaskResult) -> str:
 
 
 def description(result: TaskResult) -> str:
-    """Write in Markdown what was decoded, what came out with its error bar, and the command that does it again."""
+    """Return a Markdown description of the decoding, its score with the error bar, and the command that repeats it."""
     n, provenance, metrics, s = result.samples, result.provenance, result.metrics(), result.sampling
     problems = len(result.problem_ids)
     scores = ", ".join(f"**{name} {value:.4g}**" for name, value in result.scores_hashed.items())
@@ -139,9 +139,9 @@ def description(result: TaskResult) -> str:
     lines = [
         f"{scores}.",
         f"`{result.decoding.label()}` of {models} on {result.task}: {problems} problems × {n} samples, {drawn}.",
-        f"Only a part: {result.partial}." if result.partial else "",
+        f"A part only: {result.partial}." if result.partial else "",
         f"Only problems {provenance['part']}." if provenance.get("part") else "",
-        f"Only {result.limited}: for a look, not for a score." if result.limited else "",
-        f"To do it again:\n\n    {command}" if command else "",
+        f"Only {result.limited}, for a quick look and not for a score." if result.limited else "",
+        f"To repeat it:\n\n    {command}" if command else "",
     ]
     return "\n\n".join(filter(None, lines))

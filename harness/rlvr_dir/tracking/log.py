@@ -1,6 +1,6 @@
-"""One place that logs: a finished result as one MLflow run, what MLflow missed afterwards, and a run's result again.
+"""Log a finished result as one MLflow run, log results that MLflow missed, and read a run's result.
 
-Where MLflow cannot be written to there is a warning, and the evaluation goes on.
+If MLflow cannot be written to, there is a warning, and the evaluation continues.
 """
 
 import json
@@ -25,11 +25,11 @@ RESULT, TABLE = "result.json", "per_problem.json"
 
 
 def log_result(result: TaskResult, store: Path | str, experiment: str | None = None) -> str | None:
-    """Log a result that has just been made; return the run's id, or None (with a warning) where that failed.
+    """Log a result that was just made. Return the run's id, or None (with a warning) if that failed.
 
-    `store` is a folder with a sqlite store in it, made where it is missing, or a tracking URI. A result whose config
-    hash a finished run of the experiment (default `rlvr-dir-<task>`) has already is not logged again: that run's id is
-    given. Parameters and metrics are plain and rounded, for people to read; the exact numbers are in the artifact
+    `store` is a folder with a sqlite store, which is created if necessary, or a tracking URI. If a finished run of the
+    experiment (default `rlvr-dir-<task>`) has the same config hash, the result is not logged again, and that run's id
+    is returned. Parameters and metrics are plain and rounded, for people to read. The exact numbers are in the artifact
     `result.json`, from which everything can be rebuilt.
     """
     try:
@@ -52,10 +52,10 @@ def write_run(
     ended: float | None = None,
     git: str | None = None,
 ) -> str:
-    """Write the run of a result unless the experiment has it; return its id. `ended` is in seconds since 1970.
+    """Write the run of a result unless the experiment has it, and return its id. `ended` is in seconds since 1970.
 
     Raises:
-        Exception: whatever MLflow, the disk or the network raises; the run is then FAILED, where that can be written.
+        Exception: Any error of MLflow, the disk or the network. The run is then FAILED, if that can be written.
     """
     client, end = store.client(), int(1000 * (ended or time.time()))
     with TemporaryDirectory() as files, store.locked():
@@ -65,19 +65,19 @@ def write_run(
         begun = f"tags.config_hash = '{result.config_hash}' and attributes.status = 'RUNNING'"
         for killed in client.search_runs(
             [experiment_id], begun
-        ):  # a folder is locked; on a server its writer ends it anew
+        ):  # a folder is locked; on a server the writer ends it again
             client.set_terminated(killed.info.run_id, "KILLED")
         for name, text in ((RESULT, result.to_json()), (TABLE, json.dumps(_table(result), ensure_ascii=False))):
             # a lone surrogate becomes JSON's escape
             (Path(files) / name).write_text(text, encoding="utf-8", errors="backslashreplace")
         tags = {**tags_of(result), "mlflow.source.name": "rlvr-dir"}
-        tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])  # as `log_table` would say
+        tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])  # like `log_table`
         tags |= {"git_sha": git, "mlflow.source.git.commit": git} if git else {}
         kind, start = tags.pop("kind"), end - int(1000 * result.seconds)
         run_id = client.create_run(experiment_id, run_name=run_name(result), start_time=start, tags=tags).info.run_id
         try:
             _fill(client, run_id, result, files, end)
-            client.set_tag(run_id, "kind", kind)  # last: no view shows what a killed process has left
+            client.set_tag(run_id, "kind", kind)  # last, so that no view shows the unfinished run of a killed process
         except BaseException:
             with suppress(Exception):
                 client.set_terminated(run_id, "FAILED")
@@ -87,7 +87,8 @@ def write_run(
 
 
 def _fill(client: Any, run_id: str, result: TaskResult, files: str, now: int) -> None:
-    """Log all about a result in three calls. The dataset has our digest of the questions, not one of MLflow's."""
+    """Log everything about a result in three calls. The dataset has our digest of the questions, not one of
+    MLflow's."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
     client.log_batch(
@@ -104,7 +105,8 @@ def _fill(client: Any, run_id: str, result: TaskResult, files: str, now: int) ->
 
 
 def _table(result: TaskResult) -> dict[str, Any]:
-    """Make one row a problem, in the form of MLflow's `log_table`; no model output, for a browser is to show it."""
+    """Return one row per problem, in the form of MLflow's `log_table`, without model output, because a browser shows
+    it."""
     scores: dict[str, np.ndarray] = {}
     if isinstance(result, EvalResult):
         accuracies = np.round(100 * result.correct.mean(axis=1), 2)
@@ -123,7 +125,7 @@ def _table(result: TaskResult) -> dict[str, Any]:
 
 
 def git_sha() -> str | None:
-    """Return the commit of the checkout that this code runs from; None where it is installed otherwise."""
+    """Return the commit of the checkout that this code runs from; None for other installations."""
     root = Path(__file__).parents[3]
     with suppress(OSError, subprocess.SubprocessError):
         command = ["git", "-C", str(root), "rev-parse", "HEAD"]
@@ -133,7 +135,7 @@ def git_sha() -> str | None:
 
 
 def find_run(client: Any, config_hash: str, experiment_ids: list[str]) -> Any | None:
-    """Return the latest FINISHED run of that config hash in some experiments; None where there is none."""
+    """Return the latest FINISHED run with this config hash in some experiments; None if there is none."""
     wanted = f"tags.config_hash = '{config_hash}' and attributes.status = 'FINISHED'"
     return next(iter(client.search_runs(experiment_ids, wanted, max_results=1) if experiment_ids else ()), None)
 
@@ -142,11 +144,11 @@ def result_of_run(run_id: str, store: Path | str) -> EvalResult:
     """Return the exact result of a run, from its artifact.
 
     Raises:
-        UserError: the store or the run is not there, or the run holds no result.
+        UserError: The store or the run does not exist, or the run contains no result.
     """
     place = TrackingStore.at(store)
     if not place.exists:
-        raise UserError(f"run:{run_id} is asked of {str(store)!r}, which has no mlflow.db", accepted="--tracking URI")
+        raise UserError(f"run:{run_id} is not in {str(store)!r}, which has no mlflow.db", accepted="--tracking URI")
     try:
         with patience(), TemporaryDirectory() as folder:
             result = read_any_result(Path(place.client().download_artifacts(run_id, RESULT, folder)))
@@ -159,7 +161,7 @@ def result_of_run(run_id: str, store: Path | str) -> EvalResult:
 
 @dataclass(frozen=True)
 class SyncReport:
-    """What `sync` did: files logged, files whose results had a run, and files that are no results."""
+    """Count what `sync` did: files logged, files whose results had a run, and files that are not results."""
 
     logged: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
@@ -167,9 +169,9 @@ class SyncReport:
 
     def __str__(self) -> str:
         lines = [f"logged: {visible(name)}" for name in self.logged]
-        lines += [f"no result, left alone: {visible(name)}" for name in self.skipped]
+        lines += [f"not a result, skipped: {visible(name)}" for name in self.skipped]
         counts = (
-            f"{len(self.logged)} logged, {len(self.present)} there already, {len(self.skipped)} files are no results"
+            f"{len(self.logged)} logged, {len(self.present)} already there, {len(self.skipped)} files are not results"
         )
         return "\n".join([*lines, counts])
 
@@ -177,10 +179,10 @@ class SyncReport:
 def sync(folder: Path | str, store: Path | str, experiment: str | None = None) -> SyncReport:
     """Log each result file `<folder>/*.json` whose config hash no finished run of the store has.
 
-    Doing it again does nothing more.
+    Running it again does nothing more.
 
     Raises:
-        UserError: the folder does not exist, or MLflow cannot be written to; what was logged until then stays.
+        UserError: The folder does not exist, or MLflow cannot be written to; earlier runs are kept.
     """
     folder = Path(folder)
     if not folder.is_dir():

@@ -1,4 +1,5 @@
-"""The MLflow store: an explicit sqlite file, migrated once under a lock, or a server; a client that gives up soon."""
+"""Open the MLflow store: an explicit sqlite file, migrated once under a lock, or a server; with a client that fails
+fast."""
 
 import logging
 import os
@@ -22,7 +23,7 @@ _SQLITE, _SERVERS = "sqlite:///", ("http://", "https://")
 _OTHERS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|(databricks|databricks-uc|uc)$")  # what MLflow takes, and is no folder
 _SCHEMA = re.compile(r"out-of-date database schema \(found version (\w+)")
 _LOCK_SECONDS = 60.0
-# MLflow's own are seven retries of two minutes each; an evaluation waits for nobody.
+# MLflow's own setting is seven retries of two minutes each, which an evaluation should not wait for.
 _PATIENCE = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
@@ -35,7 +36,7 @@ def resolve_store(folder: Path | str, uri: str | None = None) -> Path | str:
     """Return where runs are: `uri` if given, else the variable RLVR_DIR_TRACKING_URI, else a sqlite file in `folder`.
 
     Raises:
-        UserError: a URI that is neither a server's nor sqlite's, or "off".
+        UserError: The URI is neither a server's nor sqlite's, or is "off".
     """
     if uri == OFF:
         raise UserError(
@@ -50,10 +51,10 @@ def resolve_store(folder: Path | str, uri: str | None = None) -> Path | str:
 
 
 def tracking_place(folder: Path | str, uri: str | None = None, *, track: bool = True) -> Path | str | None:
-    """Return where new runs are logged, as `resolve_store` does; None where that is declined: by `track`, or by "off".
+    """Return where new runs are logged, as `resolve_store` does; None if turned off by `track`, or by "off".
 
     Raises:
-        UserError: a URI that is neither a server's nor sqlite's.
+        UserError: The URI is neither a server's nor sqlite's.
     """
     declined = not track or OFF in (uri, None if uri else os.environ.get(VARIABLE))
     return None if declined else resolve_store(folder, uri)
@@ -61,9 +62,10 @@ def tracking_place(folder: Path | str, uri: str | None = None, *, track: bool = 
 
 @dataclass(frozen=True)
 class TrackingStore:
-    """One place for runs. `database` is its sqlite file, beside which are the lock and `mlartifacts`; None is a server.
+    """Represent one store of runs. `database` is its sqlite file, beside which are the lock and `mlartifacts`; None: a
+    server.
 
-    Never MLflow's default, which follows the working directory.
+    It is never MLflow's default, which depends on the working directory.
     """
 
     uri: str
@@ -71,10 +73,11 @@ class TrackingStore:
 
     @classmethod
     def at(cls, where: Path | str) -> "TrackingStore":
-        """Name the store of a folder (`<folder>/mlflow.db`), a `sqlite:///FILE` or an `http(s)://` server; make none.
+        """Name the store of a folder (`<folder>/mlflow.db`), a `sqlite:///FILE` or an `http(s)://` server. Create
+        nothing.
 
         Raises:
-            UserError: another kind of URI.
+            UserError: The URI is of another kind.
         """
         text = str(where)
         if isinstance(where, str) and text.startswith(_SERVERS):
@@ -92,15 +95,15 @@ class TrackingStore:
 
     @property
     def exists(self) -> bool:
-        """Whether there can be runs in it: a server has to be asked."""
+        """Return whether there can be runs in it. For a server this is always true."""
         return self.database is None or self.database.is_file()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let one process at a time use a sqlite file; servers look after themselves.
+        """Let one process at a time use a sqlite file. Servers handle this themselves.
 
         Raises:
-            TimeoutError: another process held it for a minute.
+            TimeoutError: Another process has locked it for a minute.
         """
         if self.database is None:
             yield
@@ -110,34 +113,35 @@ class TrackingStore:
             yield
 
     def client(self) -> Any:
-        """Return an `MlflowClient` that has met the store; make a missing sqlite file.
+        """Return an `MlflowClient` that has connected to the store. A missing sqlite file is created.
 
-        The first contact with a new file runs all its migrations, and several processes doing so at once crash: hence
-        the lock. A server that does not answer raises within seconds.
+        The first connection to a new file runs all its migrations, and several processes doing so at once crash, so
+        there is a lock. A server that does not answer raises an error within seconds.
         """
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         with self.locked():
             from mlflow.tracking import MlflowClient
 
-            for name in ("mlflow.store.db.utils", "alembic"):  # a page of migration steps for each new file
+            for name in ("mlflow.store.db.utils", "alembic"):  # they print a page of migration steps for each new file
                 logging.getLogger(name).setLevel(logging.WARNING)
             client = MlflowClient(tracking_uri=self.uri)
             client.search_experiments(max_results=1)
             self._follow()
             if self.database is not None and _quoted(self.database) != str(self.database):
-                with suppress(OSError):  # MLflow makes an empty folder of the name as it is in the URI, too
+                with suppress(OSError):  # MLflow also creates an empty folder with the name as in the URI
                     os.removedirs(Path(_quoted(self.database)).parent)
         return client
 
     @property
     def artifacts(self) -> Path | None:
-        """Return where artifacts lie: beside the sqlite file, wherever it was moved or copied to; None of a server."""
+        """Return where artifacts are: beside the sqlite file, even after it was moved or copied; None for a server."""
         return None if self.database is None else self.database.parent / _ARTIFACTS
 
     def _follow(self) -> None:
-        """Have a sqlite file that was moved or copied name its own artifacts: MLflow keeps their absolute place.
+        """Update the artifacts' place in a sqlite file that was moved or copied, because MLflow stores it as an
+        absolute path.
 
-        A run whose artifacts did not come along keeps the place that it has; what was never beside a store is left.
+        A run whose artifacts were not copied keeps its place, and so does one that was never beside a store.
         """
         if self.database is None or self.artifacts is None:
             return
@@ -148,7 +152,7 @@ class TrackingStore:
                     continue
                 old = Path(unquote(str(place).removeprefix("file://")))
                 if old.is_dir() and not (old.parent / self.database.name).is_file():
-                    continue  # it was beside no store of this name: somebody's own place
+                    continue  # it was not beside a store of this name, so the user chose the place
                 database.execute(
                     "UPDATE experiments SET artifact_location = ? WHERE artifact_location = ?", (ours, place)
                 )
@@ -161,16 +165,17 @@ class TrackingStore:
                         )
 
     def experiment_id(self, client: Any, name: str) -> str:
-        """Return the id of the experiment of that name, made where it is missing; a sqlite store must be `locked`."""
+        """Return the id of the experiment with this name, which is created if necessary; a sqlite store must be
+        `locked`."""
         place = self.artifacts and self.artifacts.as_uri()
         if client.get_experiment_by_name(name) is None:
-            with suppress(Exception):  # on a server another process may have been quicker
+            with suppress(Exception):  # on a server another process may have created it
                 return client.create_experiment(name, artifact_location=place)
         return client.get_experiment_by_name(name).experiment_id
 
 
 def _quoted(path: Path) -> str:
-    """Return a path as it stands in a URI: what follows a `?` would be options there, and `%20` a space."""
+    """Return a path as part of a URI, in which the rest after a `?` would be options, and `%20` a space."""
     return str(path).replace("%", "%25").replace("?", "%3F")
 
 
@@ -181,7 +186,7 @@ def ui_command(store: Path | str) -> str:
 
 
 def every(search: Callable[..., Any], *wanted: Any) -> list[Any]:
-    """Return all that a search of MLflow's client finds, page by page."""
+    """Return everything that a search of MLflow's client finds, page by page."""
     items: list[Any] = []
     token = None
     while token or not items:
@@ -193,7 +198,7 @@ def every(search: Callable[..., Any], *wanted: Any) -> list[Any]:
 
 
 def reason(error: Exception, store: Path | str) -> str:
-    """Describe in a line what an exception of MLflow's says of a store, in our words where its own help nobody."""
+    """Describe an exception of MLflow for a store in a line, in our words if MLflow's own are not helpful."""
     text = without_passwords(" ".join(str(error).split()))
     if schema := _SCHEMA.search(text):
         import mlflow
@@ -214,7 +219,7 @@ def reason(error: Exception, store: Path | str) -> str:
 
 @contextmanager
 def patience() -> Iterator[None]:
-    """Make MLflow retry a server once instead of for minutes, and draw no bars; what the user sets stays."""
+    """Make MLflow retry a server once instead of for minutes, and draw no bars. The user's settings are kept."""
     ours = {name: value for name, value in _PATIENCE.items() if name not in os.environ}
     os.environ.update(ours)
     try:

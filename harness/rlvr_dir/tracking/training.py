@@ -1,11 +1,10 @@
-"""A training as MLflow runs, one a seed, logged step by step while it trains; nothing is logged twice.
+"""Log a training as MLflow runs, one per seed, step by step while it trains. Nothing is logged twice.
 
     runs = Training("runs", "DAPO", {"seeds": [0], ...})
     runs.record(0, {"step": 1, "accuracy": 0.3})
     runs.done(0, facts, records, [Path("runs/train/DAPO/seed-0/log.jsonl")])
 
-Nothing depends on it: a failure is a warning, the training continues, and `done`, now or in the next run,
-logs what is missing.
+The training does not depend on it. A failure is a warning, and `done`, now or in the next run, logs what is missing.
 """
 
 import re
@@ -23,17 +22,17 @@ from rlvr_dir.tracking.store import TrackingStore, patience, reason
 EXPERIMENT = "rlvr-dir-train"
 _LONGEST = 6000  # characters of a parameter
 _NAMES = ("accuracy", "reward", "length", "truncated", "entropy", "clip_fraction", "weight", "loss", "grad_norm")
-_BINS = 3  # of ten: tokens of probability below 0.3
-_INVALID = re.compile(r"[^\w./: -]")  # in a metric's name, as verl's `acc/mean@32`
+_BINS = 3  # of ten: tokens with a probability below 0.3
+_INVALID = re.compile(r"[^\w./: -]")  # in a metric's name, such as verl's `acc/mean@32`
 
 
 class Training:
-    """The runs of one training. `where` is a folder or a tracking URI; None logs nothing.
+    """Log the runs of one training. `where` is a folder or a tracking URI; None logs nothing.
 
     Args:
-        label: the run's name, as `low_prob α0.2`; the seed comes behind it.
-        training: everything that was asked, as plain values with `seeds`; without these it identifies the training.
-        parent: the id of a run that these belong under.
+        label: The run's name, such as `low_prob α0.2`; the seed is added.
+        training: All settings as plain values, including `seeds`; without these it identifies the training.
+        parent: The id of a run that these belong under.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class Training:
         self._where, self._label, self._experiment = where, label, experiment
         self._training = {name: value for name, value in training.items() if name != "seeds"}
         self._tags = {**(tags or {}), **({"mlflow.parentRunId": parent} if parent else {})}
-        self._runs: dict[int, tuple[str, int]] = {}  # by seed: the run's id and the last step that it has
+        self._runs: dict[int, tuple[str, int]] = {}  # by seed: the run's id and its last step
         self._failed = where is None
         self._client: Any = None
 
@@ -62,12 +61,12 @@ class Training:
     def done(
         self, seed: int, facts: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
     ) -> None:
-        """Log what is missing of a finished seed, its scores and its files, and end its run."""
+        """Log the missing steps of a finished seed, its scores and its files, and end its run."""
         if self._where is None:
             return
         with self._trying():
             self._log_records(seed, records)
-            if seed not in self._runs:  # finished before
+            if seed not in self._runs:  # finished earlier
                 return
             run, scores = self._runs.pop(seed)[0], facts.get("scores") or {}
             self._log(run, [(name, value, 0) for name, value in scores_of(scores).items()])
@@ -79,7 +78,7 @@ class Training:
             self._client.set_terminated(run, "FINISHED")
 
     def interrupted(self) -> None:
-        """End runs that are not finished as KILLED; the same command resumes in them."""
+        """End unfinished runs as KILLED. The same command continues them."""
         for run, _ in self._runs.values():
             with self._trying():
                 self._client.set_terminated(run, "KILLED")
@@ -94,13 +93,13 @@ class Training:
             self._failed = True
             why = reason(error, self._where or "")
             warnings.warn(
-                f"MLflow at {self._where} was not told of the training ({why}); its folder has everything, and the "
+                f"MLflow at {self._where} missed a part of the training ({why}); its folder has everything, and the "
                 "same command logs what is missing",
                 stacklevel=4,
             )
 
     def _open(self, seed: int) -> None:
-        """Note the run of a seed, made where there is none, and the last step it knows; nothing of a finished one."""
+        """Find the run of a seed, or create it, and its last step. Ignore finished ones."""
         assert self._where is not None
         store, key = TrackingStore.at(self._where), digest_of([self._training, seed])
         self._client = client = self._client or store.client()
@@ -147,7 +146,8 @@ class Training:
 
 
 def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
-    """Turn a line of a training's log into MLflow metrics: fractions stay so, validation scores become percent."""
+    """Convert a line of a training's log into MLflow metrics: fractions stay as they are, validation scores become
+    percent."""
     verl_metrics = {
         f"verl/{_INVALID.sub('_', name)}": float(value) for name, value in (record.get("verl") or {}).items()
     }
@@ -165,7 +165,7 @@ def metrics_of(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Name scores by benchmark as `tiny_medium/avg_at_8`, in percent with two decimals."""
+    """Return scores by benchmark as `tiny_medium/avg_at_8`, in percent with two decimals."""
     metrics: dict[str, float] = {}
     for task, score in scores.items():
         samples = int(score["samples"])

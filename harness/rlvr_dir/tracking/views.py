@@ -1,4 +1,4 @@
-"""Links into MLflow's pages: a saved comparison of one task's runs, and a plain filter that needs nothing saved."""
+"""Link to MLflow's pages: a saved comparison of one task's runs, and a plain filter that needs no saved view."""
 
 import json
 import re
@@ -13,18 +13,19 @@ from rlvr_dir.tracking.store import TrackingStore, every, patience
 
 KIND = 'tags.kind = "eval"'
 FINISHED = "attributes.status = 'FINISHED'"
-SEEN = "3.17"  # MLflow's minor version whose pages the saved view was made for, and tested in a browser
-_SECONDS = 5.0  # that a server is given to tell its version
-_TAG = "mlflow.sharedViewState."  # where MLflow's pages look for a shared view, by its key
-# What tells runs apart beside τ and γ; a column each, where the runs differ in it.
+SEEN = "3.17"  # MLflow's minor version for which the saved view was made and tested in a browser
+_SECONDS = 5.0  # for a server to return its version
+_TAG = "mlflow.sharedViewState."  # where MLflow's pages look up a shared view, by its key
+# What distinguishes runs besides τ and γ: a column each, if the runs differ in it.
 _TELLING = ("criterion", "primary", "base_model", "rl_model", "temperature", "top_p", "n_samples", "n_problems", "seed")
 
 
 class Links(NamedTuple):
-    """`charts` and `table` open the two sides of the saved comparison, between which MLflow's page switches.
+    """Hold three links: `charts` and `table` open the two sides of the saved comparison, between which the page
+    switches.
 
-    `plain` gives the same runs by a filter alone; all three are equal where the view could not be saved, or
-    the pages do not know its form.
+    `plain` shows the same runs by a filter only. All three are equal if the view could not be saved, or the pages do
+    not know its form.
     """
 
     charts: str
@@ -33,9 +34,10 @@ class Links(NamedTuple):
 
 
 def comparison_link(store: Path | str, experiment: str, port: int = 5000, task: str | None = None) -> Links | None:
-    """Save a comparison of an experiment's evaluations in its tags and link to it; None where that cannot be done.
+    """Save a comparison of an experiment's evaluations in its tags and link to it; None if that is not possible.
 
-    `task` narrows an experiment of several tasks to one. `port` is that of `rlvr-dir ui`; a server's links lead to it.
+    `task` restricts an experiment with several tasks to one. `port` is that of `rlvr-dir ui`; links of a server lead to
+    it.
     """
     try:
         place = TrackingStore.at(store)
@@ -49,10 +51,10 @@ def comparison_link(store: Path | str, experiment: str, port: int = 5000, task: 
 
 
 def all_links(store: Path | str, port: int = 5000) -> list[tuple[str, Links]]:
-    """Return a title and the links of each task in each experiment that holds evaluations.
+    """Return a title and the links of each task in each experiment with evaluations.
 
     Raises:
-        Exception: whatever MLflow raises where the store cannot be read.
+        Exception: Any error of MLflow, if the store cannot be read.
     """
     place, titled = TrackingStore.at(store), []
     with patience():
@@ -77,7 +79,7 @@ def _links(client: Any, place: TrackingStore, experiment_id: str, port: int, tas
     order = {"searchFilter": wanted, "orderByKey": view["orderByKey"], "orderByAsc": "false"}
     plain = pages + urlencode(order, quote_via=quote)
     key = re.sub(r"[^\w.-]", "-", f"rlvr-dir-{task}" if task else "rlvr-dir")
-    if _version(place).startswith(f"{SEEN}."):  # the view is MLflow's own, and may change: else the filter has to do
+    if _version(place).startswith(f"{SEEN}."):  # the view is MLflow's own, and may change; then the filter is used
         with suppress(Exception):
             client.set_experiment_tag(experiment_id, _TAG + key, json.dumps(view))
             table = f"{pages}viewStateShareKey={key}"
@@ -86,10 +88,10 @@ def _links(client: Any, place: TrackingStore, experiment_id: str, port: int, tas
 
 
 def run_links(store: Path | str, port: int = 5000) -> dict[str, str]:
-    """Return the address of the latest finished run of each config hash in a store; of a folder's, in `rlvr-dir ui`.
+    """Return the address of the latest finished run of each config hash in a store; for a folder, in `rlvr-dir ui`.
 
     Raises:
-        Exception: whatever MLflow raises where the store cannot be read.
+        Exception: Any error of MLflow, if the store cannot be read.
     """
     place = TrackingStore.at(store)
     if not place.exists:
@@ -105,7 +107,8 @@ def run_links(store: Path | str, port: int = 5000) -> dict[str, str]:
 
 
 def _version(place: TrackingStore) -> str:
-    """Return the version of a store's pages: MLflow's own here, else what the server tells; empty where it does not."""
+    """Return the version of a store's pages: that of MLflow here, or the server's; empty if the server does not return
+    it."""
     if place.database is not None:
         import mlflow
 
@@ -124,8 +127,8 @@ def _home(place: TrackingStore, port: int) -> str:
 def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
     """Return the state of MLflow's runs page (as of 3.17) that shows evaluations as one comparison.
 
-    Columns: Avg@n, its error, Pass@k, changed and replaced shares, τ, γ, and what else tells the runs apart. One chart:
-    Avg@n against the share of changed tokens; base and RL stand at 0 there, at the heights to compare with.
+    Columns: Avg@n, its error, Pass@k, changed and replaced shares, τ, γ, and what else distinguishes the runs. One
+    chart shows Avg@n against the share of changed tokens; base and RL are at 0 there, as levels for comparison.
     """
     average, passing = _scores(evaluations)
     metrics = [name for name in (average, f"{average}_se", passing, "changed_ratio", "replacement_ratio") if name]
@@ -169,7 +172,7 @@ def comparison(evaluations: list[Any], wanted: str) -> dict[str, Any]:
 
 
 def _scores(evaluations: list[Any]) -> tuple[str, str | None]:
-    """Return the names of Avg@n, n that of most runs, and of Pass@k with the largest k up to n/2."""
+    """Return the names of Avg@n, with the n of most runs, and of Pass@k with the largest k up to n/2."""
     names = Counter(name for run in evaluations for name in run.data.metrics)
     averages = [name for name in names if re.fullmatch(r"avg_at_\d+", name)]
     if not averages:

@@ -41,11 +41,11 @@ Sign = Literal["negative", "positive"]  # of delta log p of the proposed token
 
 
 class GateError(UserError):
-    """A user-defined criterion cannot be loaded or computed."""
+    """Report that a user-defined criterion cannot be loaded or computed."""
 
 
 class Gate(BaseModel, frozen=True):
-    """A criterion with its parameters, which are its fields. Rows with equal gates are evaluated together."""
+    """Define a criterion with its parameters, which are its fields. Rows with equal gates are evaluated together."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 
@@ -144,7 +144,7 @@ class Gate(BaseModel, frozen=True):
 
 
 class Threshold(Gate, frozen=True):
-    """A criterion that flags tokens whose value is beyond `tau`. A value equal to `tau` is never flagged."""
+    """Flag tokens whose value is beyond `tau`. A value equal to `tau` is never flagged."""
 
     below: ClassVar[bool] = False  # the usual side
     least: ClassVar[float | None] = None  # the least possible value, in nats
@@ -157,7 +157,7 @@ class Threshold(Gate, frozen=True):
     sign: Sign | None = Field(default=None, description="Flag only tokens whose Δ log p is negative, or positive.")
 
     @model_validator(mode="after")
-    def _settle(self) -> Threshold:
+    def _drop_default_side(self) -> Threshold:
         """Replace the criterion's usual side by None, so that two equivalent ways of writing a gate are equal."""
         if self.side == ("below" if self.below else "above"):
             object.__setattr__(self, "side", None)

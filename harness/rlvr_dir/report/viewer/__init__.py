@@ -5,8 +5,8 @@
     answers = stored_answers(records, common_problems(records)[:3])
     write_file(Path("view.html"), viewer_html(viewer_data(answers, tokenizer)))
 
-`data` makes the numbers, `pieces` the text of tokens, and `page` the HTML; `viewer_fragment` is the part for a larger
-page.
+`data` makes the numbers, `token_texts` the text of tokens, and `page` the HTML; `viewer_fragment` is the part for a
+larger page.
 """
 
 from rlvr_dir.report.viewer.data import (

@@ -19,7 +19,7 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.records import Record, Replay, Row, judge_name
 from rlvr_dir.records.replay import OWN, PROPOSED
 from rlvr_dir.records.row import UNKNOWN
-from rlvr_dir.report.viewer.pieces import Pieces
+from rlvr_dir.report.viewer.token_texts import TokenTexts
 from rlvr_dir.results.tokenizers import decoded
 
 MEASURED = ("entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "kl", "logp_base", "logp_rl")
@@ -61,7 +61,10 @@ def answer_of(
     if key not in record:
         names = ", ".join(problems_of(record)[:5]) or "none"
         raise UserError(
-            f"problem={problem!r}, sample={sample} is not in record {record.name}; its problems begin with: {names}"
+            f"with sample {sample} is not in the record {record.name}",
+            argument="problem",
+            value=problem,
+            hint=f"The record's problems begin with: {names}.",
         )
     judges = (judge_name(judge, task or record.task, record.task) for judge in JUDGES)
     verdicts = (record.latest_verdicts(judge).get(key) for judge in judges)
@@ -144,12 +147,21 @@ def viewer_data(problems: Mapping[str, Sequence[ViewedResponse]], tokenizer: Any
 
     `tokenizer` is the pair's. Without one, responses are plain text and the prompt is left out.
     """
-    pieces = Pieces(tokenizer)
+    texts = TokenTexts(tokenizer)
     responses = [
-        {"id": problem, **_question(answers, tokenizer), "answers": [_answer(answer, pieces) for answer in answers]}
+        {
+            "id": problem,
+            **_question(answers, tokenizer),
+            "answers": [_answer(answer, texts) for answer in answers],
+        }
         for problem, answers in problems.items()
     ]
-    return {"problems": responses, "pieces": pieces.texts, "ids": pieces.ids, "tokenizer": tokenizer is not None}
+    return {
+        "problems": responses,
+        "pieces": texts.texts,
+        "ids": texts.ids,
+        "tokenizer": tokenizer is not None,
+    }
 
 
 def _question(answers: Sequence[ViewedResponse], tokenizer: Any) -> dict[str, Any]:
@@ -158,7 +170,7 @@ def _question(answers: Sequence[ViewedResponse], tokenizer: Any) -> dict[str, An
     return {"gold": gold, "prompt": decoded(tokenizer, ids) if tokenizer is not None and ids else None}
 
 
-def _answer(answer: ViewedResponse, pieces: Pieces) -> dict[str, Any]:
+def _answer(answer: ViewedResponse, token_texts: TokenTexts) -> dict[str, Any]:
     rollout, decoding = answer.rollout, answer.decoding
     gate = None
     if decoding is not None and decoding.gated:
@@ -174,30 +186,31 @@ def _answer(answer: ViewedResponse, pieces: Pieces) -> dict[str, Any]:
         "n_replaced": rollout.n_replaced,
         "n_changed": rollout.n_changed,
     }
-    if not pieces.has_tokenizer:  # flags belong to tokens, and the text of each token is unknown
-        return data | {"words": True, "token": _column(pieces.words(rollout.text), "u4")}
+    if not token_texts.has_tokenizer:  # flags belong to tokens, and the text of each token is unknown
+        return data | {"words": True, "token": _column(token_texts.words(rollout.text), "u4")}
     data |= {
         "words": False,
-        "token": _column(pieces.response(rollout.token_ids), "u4"),
+        "token": _column(token_texts.response(rollout.token_ids), "u4"),
         "replaced": _column(rollout.replaced, "u1"),
         "changed": _column(rollout.changed, "u1"),
         "delta_logp": _column(rollout.delta_logp, "f4"),
         "delta_logp_written": _column(rollout.delta_logp_written, "f4"),
-        "proposed": _column(_proposed(rollout, pieces), "u4"),
+        "proposed": _column(_proposed(rollout, token_texts), "u4"),
     }
     if answer.replays:
-        data["credit"] = _credit(answer, pieces)
-    return data | _traced(rollout.trace, pieces)
+        data["credit"] = _credit(answer, token_texts)
+    return data | _traced(rollout.trace, token_texts)
 
 
-def _proposed(rollout: Row, pieces: Pieces) -> np.ndarray:
+def _proposed(rollout: Row, token_texts: TokenTexts) -> np.ndarray:
     """Return the piece of each proposed token; if it is not known, a piece that is not a token."""
     proposed = rollout.proposed
-    known = pieces.alone(np.maximum(proposed, 0))
-    return np.where(proposed == UNKNOWN, pieces.place(UNKNOWN, "?"), known) if (proposed == UNKNOWN).any() else known
+    proposed_texts = token_texts.alone(np.maximum(proposed, 0))
+    unknown = proposed == UNKNOWN
+    return np.where(unknown, token_texts.place(UNKNOWN, "?"), proposed_texts) if unknown.any() else proposed_texts
 
 
-def _credit(answer: ViewedResponse, pieces: Pieces) -> list[dict[str, Any]]:
+def _credit(answer: ViewedResponse, token_texts: TokenTexts) -> list[dict[str, Any]]:
     """Group replays by the position of the changed token, by who sampled another one, and by which one, in order.
 
     `draws` counts the replays and `right` the right ones; both are 0 if the token did not change.
@@ -211,7 +224,7 @@ def _credit(answer: ViewedResponse, pieces: Pieces) -> list[dict[str, Any]]:
             continue
         key, [token] = (
             (replay.at, model_names.get(replay.by, "the rule's target"), replay.token),
-            pieces.alone(np.array([replay.token])),
+            token_texts.alone(np.array([replay.token])),
         )
         row = {"at": replay.at, "who": key[1], "own": replay.by == OWN, "token": int(token), "draws": 0, "right": 0}
         row = by_token.setdefault(key, row)
@@ -220,7 +233,7 @@ def _credit(answer: ViewedResponse, pieces: Pieces) -> list[dict[str, Any]]:
     return [by_token[key] for key in sorted(by_token)]
 
 
-def _traced(table: np.ndarray | None, pieces: Pieces) -> dict[str, Any]:
+def _traced(table: np.ndarray | None, token_texts: TokenTexts) -> dict[str, Any]:
     if table is None:
         return {}
     trace = Trace(table)
@@ -229,7 +242,7 @@ def _traced(table: np.ndarray | None, pieces: Pieces) -> dict[str, Any]:
     data |= {name: _column(trace.fact(name), "u4") for name in RANKS}
     for model in ("base", "rl") if trace.top else ():
         ids, logp = trace.likeliest(model)
-        data[f"top_{model}"] = _column(pieces.alone(ids), "u4")
+        data[f"top_{model}"] = _column(token_texts.alone(ids), "u4")
         data[f"top_{model}_logp"] = _column(np.rint(np.maximum(logp, -32.0) * 1000), "i2")
     return data
 

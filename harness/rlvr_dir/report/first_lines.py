@@ -7,11 +7,11 @@ import numpy as np
 
 from rlvr_dir.config.decoding import ALONE
 from rlvr_dir.markdown import interval
-from rlvr_dir.report.model import Tile
-from rlvr_dir.report.shapes import (
+from rlvr_dir.report.layouts import (
     benchmark_title,
     in_points,
 )
+from rlvr_dir.report.model import Tile
 from rlvr_dir.results.answer import in_order
 from rlvr_dir.results.compare import Comparison, comparison_kind
 from rlvr_dir.results.settings import Setting, cut_unlike

@@ -13,7 +13,7 @@ _MOST_BYTES = 4  # of a character, so the most tokens it can consist of
 _SEGMENT = re.compile(r"\n|[^\S\n]?[^\s]{1,24}|[^\S\n]+")
 
 
-class Pieces:
+class TokenTexts:
     """Collect token texts in a table that grows as they are used. The page contains indices into it.
 
     Without a tokenizer it contains only the words of a text.
