@@ -1,6 +1,7 @@
 """Statistics against fixtures worked out by hand, closed forms, scipy, enumeration and simulation."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy.special import logit
 
 from rlvr_dir import stats
 from rlvr_dir.errors import UserError
+from rlvr_dir.stats.paired import sign_flips, with_signs
 from tests.facts import refuses
 
 X = np.array([[1, 1, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]])
@@ -116,6 +118,33 @@ def test_sign_flip_limits():
     assert stats.sign_flip_p(np.ones(30)) == many  # a fixed seed
 
 
+def test_sign_flips_count_ties_exactly_at_any_scale():
+    """Sums that are equal on paper differ in their last bits; they count as ties, whatever the unit."""
+    tenths = [1, 2, 3, 3, -2, 5, -1, 4, 2, -3, 1]
+    signs = np.array(np.meshgrid(*[[-1, 1]] * len(tenths))).reshape(len(tenths), -1)
+    exact = float((np.abs(signs.T @ np.abs(tenths)) >= abs(sum(tenths))).mean())
+    for unit in (0.1, 1e-3, 1e5 / 3):
+        assert stats.sign_flip_p(np.array(tenths) * unit) == exact
+
+
+def test_random_signs_are_the_same_in_every_run():
+    """More than 20 differences draw their signs from one seed, which is 0 unless another is given."""
+    d = np.random.default_rng(4).standard_normal(40) + 0.3
+    p = stats.sign_flip_p(d)
+    assert p == stats.sign_flip_p(d, seed=0)
+    assert p != stats.sign_flip_p(d, seed=1) == pytest.approx(p, abs=0.02)
+
+
+def test_the_least_p_that_random_signs_can_give_is_an_upper_bound():
+    """No drawn pattern is as far from 0: p is at most that, also where the t test says exactly the same."""
+    d = 0.5 + np.random.default_rng(5).random(60)
+    p, least = sign_flips(d)
+    assert (p, least) == (1 / 10_001, True)
+    found = stats.paired_difference(d[:, None], np.zeros((60, 1)))
+    for of_t, bound in ((1e-9, True), (p, True), (0.01, False)):
+        assert with_signs(replace(found, p=of_t), d, 0.95).at_most is bound
+
+
 def test_different_problems_are_refused():
     with refuses("a"):
         stats.paired_difference(X, Y[:4])
@@ -143,6 +172,7 @@ def test_majority_refusals(answers, k):
 
 
 def test_holm_by_hand_and_by_definition():
+    assert stats.holm([1.0, 0.0]).tolist() == [1.0, 0.0]
     assert stats.holm([0.01, 0.04, 0.03]).tolist() == pytest.approx([0.03, 0.06, 0.06])
     assert stats.holm([0.9, 0.9]).tolist() == [1.0, 1.0]
     assert stats.holm([]).size == 0
@@ -166,6 +196,23 @@ def test_power_is_what_simulation_finds(gain, problems, samples):
     spread = stats.Spread(between=0.01, within=0.3)
     found = simulate(gain, spread, problems, samples, 4000, np.random.default_rng(0))
     assert stats.power(gain, spread, problems, samples) == pytest.approx(found, abs=0.03)
+
+
+def test_power_of_two_problems_with_a_huge_gain_is_that_of_their_spread_alone():
+    """A gain of 40 errors, one degree of freedom: only the estimate of the error is random."""
+    rng, edge = np.random.default_rng(6), scipy_stats.t.ppf(0.995, 1)
+    found = stats.power(40.0, stats.Spread(between=2.0, within=0.0), 2, 1, level=0.01)
+    t = (rng.standard_normal(400_000) + 40) / np.abs(rng.standard_normal(400_000))
+    assert found == pytest.approx((np.abs(t) > edge).mean(), abs=0.005)
+    assert 0.4 < found < 0.5
+
+
+def test_a_score_of_trainings_without_their_seeds_has_no_interval():
+    table = {seed: np.random.default_rng(seed).integers(0, 2, (12, 4)).astype(float) for seed in range(3)}
+    means = np.array([x.mean() for x in table.values()])
+    kept = stats.RunScores("DAPO", "task", ("0", "1", "2"), means, runs=table)
+    assert 0 <= kept.interval[0] < kept.avg < kept.interval[1] <= 1
+    assert np.isnan(replace(kept, runs={}).interval).all()
 
 
 def test_problems_needed_and_detectable_gain_invert_power():
