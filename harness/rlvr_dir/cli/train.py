@@ -11,7 +11,7 @@ from rlvr_dir.cli.plan import GpuMemory
 from rlvr_dir.cli.track import Tracking
 from rlvr_dir.config import read_yaml
 from rlvr_dir.config.base import set_key
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.policy.reweighting import default_alphas, method_names
 from rlvr_dir.progress import phase, say
 
@@ -84,8 +84,10 @@ def train_command(
         raise
     if against is not None and not spec.validation.tasks:
         raise UserError(
-            f"against={str(against)!r} compares validations, and this training has none; accepted: validate=TASKS, or "
-            "no against"
+            "compares validations, and this training has none",
+            argument="against",
+            value=str(against),
+            accepted=f"{mention('validate', 'TASKS')} beside it",
         )
     if against is not None:
         from rlvr_dir.train.summary import check_against

@@ -53,8 +53,10 @@ class DapoTrainer(GRPOTrainer):
         super().__init__(**trainer)
         if dapo.dynamic_sampling and self.accelerator.num_processes > 1:
             raise UserError(
-                f"dynamic_sampling=True is not allowed with {self.accelerator.num_processes} processes; "
-                "train in one process, or set dynamic_sampling=False"
+                f"is not allowed with {self.accelerator.num_processes} processes",
+                argument="dynamic_sampling",
+                value=True,
+                accepted="False, or one process",
             )
         self.dapo = dapo
         self.tally = Tally()

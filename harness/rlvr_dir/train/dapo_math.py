@@ -43,7 +43,9 @@ def read_rows(path: str | Path) -> Iterator[dict[str, Any]]:
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise UserError(f"source={str(path)!r} is no file; accepted: a .parquet or .jsonl of DAPO-Math-17k")
+        raise UserError(
+            "is not a file", argument="source", value=str(path), accepted="a .parquet or .jsonl of DAPO-Math-17k"
+        )
     if path.suffix == ".jsonl":
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
@@ -61,7 +63,8 @@ def read_rows(path: str | Path) -> Iterator[dict[str, Any]]:
         for batch in file.iter_batches(columns=columns):
             yield from batch.to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"source={str(path)!r} is no Parquet file ({' '.join(str(error).split())[:120]})") from None
+        reason = " ".join(str(error).split())[:120]
+        raise UserError(f"is not a Parquet file ({reason})", argument="source", value=str(path)) from None
 
 
 def dapo_math(rows: Iterable[dict[str, Any]]) -> BuiltData:
@@ -80,8 +83,9 @@ def dapo_math(rows: Iterable[dict[str, Any]]) -> BuiltData:
     problems = [{"problem": text, "answer": next(iter(golds))} for text, golds in answers.items() if len(golds) == 1]
     if not LEAST <= len(answers) <= MOST:
         raise UserError(
-            f"the source has {len(answers):,} different problems in {count:,} rows; DAPO-Math-17k has {LEAST:,} to "
-            f"{MOST:,}: it is a part of it, or another set, which `rlvr-dir train --data` takes as it is"
+            f"The source has {len(answers):,} different problems in {count:,} rows, so it is not all of DAPO-Math-17k",
+            accepted=f"{LEAST:,} to {MOST:,} different problems",
+            hint="`rlvr-dir train --data` reads other sets as they are.",
         )
     return BuiltData(problems, count, len(answers) - len(problems))
 
@@ -102,8 +106,8 @@ def download() -> Path:
     except Exception as error:
         reason = " ".join(str(error).split())[:160] or type(error).__name__
         raise UserError(
-            f"dapo-math-17k is not on this machine and {HUB!r} cannot be loaded from the hub ({reason}); fetch {FILE} "
-            "of it where there is a network and give it as --source PATH"
+            f"dapo-math-17k is not on this machine, and {HUB!r} cannot be loaded from the hub ({reason})",
+            hint=f"Download its file {FILE} on a machine with a network and give it as --source PATH.",
         ) from None
 
 
@@ -118,8 +122,8 @@ def _read(row: Any, number: int) -> tuple[str, str]:
     answer = (row.get("reward_model") or {}).get("ground_truth", row.get("answer"))
     if not isinstance(prompt, str) or not prompt.strip() or not isinstance(answer, str | int) or not str(answer):
         raise UserError(
-            f"row {number} of the source is not one of DAPO-Math-17k's: accepted are its prompt (a message that begins "
-            f"{BEFORE[:50]!r} and ends {AFTER.strip()[-30:]!r}) or a bare problem, with reward_model.ground_truth or "
-            "answer"
+            f"Row {number} of the source is not one of DAPO-Math-17k's",
+            accepted=f"its prompt (a message that begins with {BEFORE[:50]!r} and ends with {AFTER.strip()[-30:]!r}) "
+            "or a bare problem, with reward_model.ground_truth or answer",
         )
     return prompt.strip(), str(answer)

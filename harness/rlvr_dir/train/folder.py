@@ -69,8 +69,9 @@ class TrainingFolder:
             now = inputs.get(name, before)
             if now.digest != before.digest:
                 raise UserError(
-                    f"{name}: the content of {now.file} is {now.digest}, and {self.path} was begun with "
-                    f"{before.digest}; undo the change, or choose another --out"
+                    f"{name}: the content of {now.file} has changed since {self.path} was begun: it is {now.digest} "
+                    f"and was {before.digest}",
+                    hint="Undo the change, or choose another --out.",
                 )
 
     def create_or_verify(self, spec: TrainSpec, inputs: Inputs) -> TrainSpec:
@@ -84,7 +85,11 @@ class TrainingFolder:
             if stored.same != spec.same:
                 name, begun_with, asked_for = next(_differences(plain(stored.same), plain(spec.same)))
                 raise UserError(
-                    f"{name}={asked_for!r} is refused: {self.path} was begun with {begun_with!r}; choose another --out"
+                    f"differs from the training in {self.path}",
+                    argument=name,
+                    value=asked_for,
+                    accepted=repr(begun_with),
+                    hint="Or choose another --out.",
                 )
             self.check(inputs)
             spec = spec.model_copy(update={"seeds": tuple(dict.fromkeys([*stored.seeds, *spec.seeds]))})

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_dir.checkpoints.memory import GIB, VLLM_OWN, ModelShape, gib, vllm_bytes
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.train.spec import TrainSpec, Vllm
 
+SEVERAL_GPUS = "backend: verl, on several GPUs"
 USABLE = 0.9  # of the GPU: the rest is CUDA's own, the allocator's waste and what this estimate does not know
 _LOGIT = 16  # bytes for a logit of the loss: itself in float32, over the temperature, and the gradient of both
 
@@ -64,19 +65,22 @@ def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) ->
     length = prompt_tokens + dapo.max_response_tokens
     if length > shape.context:
         raise UserError(
-            f"dapo.max_response_tokens={dapo.max_response_tokens} is refused: with the longest prompt, {prompt_tokens} "
-            f"tokens, that is beyond the {shape.context} positions of base={spec.base!r}; accepted: up to "
-            f"{max(0, shape.context - prompt_tokens)}"
+            f"with the longest prompt, {prompt_tokens} tokens, is beyond the {shape.context} positions of "
+            f"{mention('base', spec.base)}",
+            argument="dapo.max_response_tokens",
+            value=dapo.max_response_tokens,
+            accepted=f"up to {max(0, shape.context - prompt_tokens)}",
         )
     usable = min(int(USABLE * gpu.total), gpu.free)
     kept, updating = weight_bytes(spec, shape, bf16=bf16)
     if updating > usable:
         weights = "all weights with" if spec.lora is None else "adapters beside the weights, with"
         raise UserError(
-            f"base={spec.base!r} is refused on this GPU: training {weights} gradients and Adam's moments takes "
-            f"{gib(updating)} GiB of its {gib(usable)}; accepted: "
-            + ("lora: {rank: 16}, " if spec.lora is None else "")
-            + "a smaller base, or backend: verl, on several GPUs"
+            f"is too large for this GPU: training {weights} gradients and Adam's moments takes {gib(updating)} GiB of "
+            f"its {gib(usable)}",
+            argument="base",
+            value=spec.base,
+            accepted=("lora: {rank: 16}, " if spec.lora is None else "") + f"a smaller base, or {SEVERAL_GPUS}",
         )
     fit = Fit(bf16, dapo.accumulation, dapo.gradient_checkpointing)
     if spec.vllm is None:
@@ -88,9 +92,11 @@ def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) ->
     validating = kept + 2 * 4 * shape.parameters  # base and the trained model, as they are saved
     if spec.validation.every and spec.validation.engine.device != "cpu" and validating > usable:
         raise UserError(
-            f"validation.every={spec.validation.every} is refused on this GPU: two models more take "
-            f"{gib(validating - kept)} GiB, and {gib(usable - kept)} are left beside the training; accepted: 0, or "
-            "validation.engine.device: cpu"
+            f"does not fit this GPU: two more models take {gib(validating - kept)} GiB, and the training leaves "
+            f"{gib(usable - kept)}",
+            argument="validation.every",
+            value=spec.validation.every,
+            accepted="0, or validation.engine.device: cpu",
         )
     return _pieces(spec, shape, prompt_tokens, usable - updating, fit)
 
@@ -227,9 +233,11 @@ def _pieces(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, room: int, f
                     changes=(*fit.changes, *changes),
                 )
     raise UserError(
-        f"dapo.max_response_tokens={dapo.max_response_tokens} is refused on this GPU: the update of a single response "
-        f"takes {gib(piece(1, True))} GiB and {gib(room)} are left beside the weights; accepted: fewer of them, or "
-        "backend: verl, on several GPUs"
+        f"is too large for this GPU: the update of a single response takes {gib(piece(1, True))} GiB, and the weights "
+        f"leave {gib(room)}",
+        argument="dapo.max_response_tokens",
+        value=dapo.max_response_tokens,
+        accepted=f"fewer tokens, or {SEVERAL_GPUS}",
     )
 
 
@@ -240,8 +248,10 @@ def _beside_vllm(
     context = vllm.max_model_length or length
     if context < length:
         raise UserError(
-            f"vllm.max_model_length={context} is less than the longest prompt and a response, {length} tokens; "
-            "accepted: at least that, or leave it out"
+            f"is less than the longest prompt and a response, {length} tokens",
+            argument="vllm.max_model_length",
+            value=context,
+            accepted=f"at least {length}, or nothing",
         )
     least = (vllm_bytes(shape, 2, context) + VLLM_OWN) / gpu.total  # bfloat16, a single response
     most = (usable - kept) / gpu.total
@@ -253,9 +263,11 @@ def _beside_vllm(
         share = int(1000 * share) / 1000
     if not least <= share <= most:
         raise UserError(
-            f"vllm.gpu_memory_utilization={share:.3g} is refused: vLLM needs {least:.2f} of this GPU for its weights "
-            f"and one response of {context} tokens, and the training leaves it {max(most, 0):.2f}; accepted: "
-            + (f"{least:.2f} to {most:.2f}" if least <= most else "lora, a smaller base, or vllm: {mode: server}")
+            f"does not fit: vLLM needs {least:.2f} of this GPU for its weights and one response of {context} tokens, "
+            f"and the training leaves {max(most, 0):.2f}",
+            argument="vllm.gpu_memory_utilization",
+            value=f"{share:.3g}",
+            accepted=f"{least:.2f} to {most:.2f}" if least <= most else "lora, a smaller base, or vllm: {mode: server}",
         )
     return replace(fit, gpu_memory_utilization=share, max_model_length=context)
 
@@ -266,9 +278,11 @@ def _check_generation(spec: TrainSpec, shape: ModelShape, length: int, room: int
     if spec.dapo.responses * cache > room:
         some = f"up to {room // cache}, " if room >= cache else ""
         raise UserError(
-            f"dapo.prompts x samples={spec.dapo.responses} is refused on this GPU: transformers decodes them at once, "
-            f"which takes {gib(spec.dapo.responses * cache)} GiB, and {gib(room)} are left beside the weights; "
-            f"accepted: {some}fewer max_response_tokens, or vllm: {{}}"
+            "is too large for this GPU: transformers decodes them at once, which takes "
+            f"{gib(spec.dapo.responses * cache)} GiB, and the weights leave {gib(room)}",
+            argument="dapo.prompts x samples",
+            value=spec.dapo.responses,
+            accepted=f"{some}fewer max_response_tokens, or vllm: {{}}",
         )
 
 

@@ -7,6 +7,7 @@ from pydantic.fields import FieldInfo
 
 from rlvr_dir.config import Spec
 from rlvr_dir.config.presentation import DEFAULT_GRADER, Grader
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.policy.reweighting import (
     PLAIN,
     Reweighting,
@@ -109,20 +110,29 @@ class DapoSettings(Spec, frozen=True):
     def _check(self) -> "DapoSettings":
         if self.responses % (self.minibatches * self.accumulation):
             pieces = "minibatches" if self.accumulation == 1 else "minibatches x accumulation"
-            raise ValueError(
-                f"{pieces}={self.minibatches * self.accumulation} does not divide prompts x samples = {self.responses}"
+            raise UserError(
+                f"does not divide prompts x samples = {self.responses}",
+                argument=pieces,
+                value=self.minibatches * self.accumulation,
+                accepted=f"a divisor of {self.responses}",
             )
         if self.overlong_buffer > self.max_response_tokens:
-            raise ValueError(
-                f"overlong_buffer={self.overlong_buffer} is longer than "
-                f"max_response_tokens={self.max_response_tokens}; accepted: at most that"
+            raise UserError(
+                f"is longer than {mention('max_response_tokens', self.max_response_tokens)}",
+                argument="overlong_buffer",
+                value=self.overlong_buffer,
+                accepted=f"at most {self.max_response_tokens}",
             )
-        if (sentence := self.reweighting.refusal()) is not None:
-            raise ValueError(sentence)
+        if (error := self.reweighting.refusal()) is not None:
+            raise error
         if self.pi_source != "old" and (self.is_plain or self.reweighting.whole_batch):
-            raise ValueError(f"pi_source={self.pi_source!r} has no effect with method={self.method!r}")
+            raise UserError(
+                f"has no effect with {mention('method', self.method)}", argument="pi_source", value=self.pi_source
+            )
         if self.ppl_scope != "batch" and not self.reweighting.whole_batch:
-            raise ValueError(f"ppl_scope={self.ppl_scope!r} has no effect with method={self.method!r}")
+            raise UserError(
+                f"has no effect with {mention('method', self.method)}", argument="ppl_scope", value=self.ppl_scope
+            )
         return self
 
     @property

@@ -17,7 +17,7 @@ from rlvr_dir.config.base import Place
 from rlvr_dir.config.evaluation import read_names
 from rlvr_dir.config.presentation import INSTRUCTION, Prompt
 from rlvr_dir.config.sampling import merge_sampling
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.train.settings import DapoSettings
 from rlvr_dir.train.verl.presets import with_preset
 from rlvr_dir.train.verl.spec import Verl
@@ -74,9 +74,11 @@ class Validation(Presentation, frozen=True):
     @model_validator(mode="after")
     def _check_template(self) -> "Validation":
         if kwargs := self.engine.chat_template_kwargs:
-            raise ValueError(
-                f"validation.engine.chat_template_kwargs={kwargs} is refused: the training's own prompts are written "
-                "without; accepted: leave it out, and `rlvr-dir eval --chat-template-kwargs` afterwards"
+            raise UserError(
+                "is not allowed, because the prompts of the training are written without such arguments",
+                argument="validation.engine.chat_template_kwargs",
+                value=kwargs,
+                hint="Leave it out, and use `rlvr-dir eval --chat-template-kwargs` after the training.",
             )
         return self
 
@@ -133,31 +135,52 @@ class TrainSpec(Spec, frozen=True):
     @model_validator(mode="after")
     def _check(self) -> "TrainSpec":
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds={list(self.seeds)} is empty or names one twice")
+            raise UserError(argument="seeds", value=list(self.seeds), accepted="at least one seed, each of them once")
         if bad := [seed for seed in self.seeds if not 0 <= seed < 2**32]:
-            raise ValueError(f"seeds={bad} is refused; accepted: 0 to 2^32 - 1")
+            raise UserError(argument="seeds", value=bad, accepted="0 to 2^32 - 1")
         if self.data == TINY and self.base != TINY:
             if self.base.startswith((".", "/")) and not Path(self.base).exists():
-                raise ValueError(f"base={self.base!r} does not exist; accepted: a checkpoint's directory, or a hub id")
-            raise ValueError(f"data='tiny' is not allowed with base={self.base!r}: only the tiny model can read it")
+                raise UserError(
+                    "does not exist", argument="base", value=self.base, accepted="a checkpoint's directory, or a hub id"
+                )
+            raise UserError(
+                f"is not allowed with {mention('base', self.base)}, because only the tiny model can read it",
+                argument="data",
+                value=self.data,
+            )
         if self.data == TINY and self.prompt:
-            raise ValueError("prompt has no effect with data='tiny', whose problems have their own")
+            raise UserError(
+                f"has no effect with {mention('data', TINY)}, whose problems have their own prompts",
+                argument="prompt",
+                value=self.prompt,
+            )
         if self.prompt and self.instruction != INSTRUCTION:
-            raise ValueError("prompt and instruction are both given; accepted: one of them")
+            raise UserError(
+                f"is given beside {mention('instruction', self.instruction)}",
+                argument="prompt",
+                value=self.prompt,
+                accepted="one of them",
+            )
         if self.lora and self.dapo.beta:
-            raise ValueError(f"beta={self.dapo.beta} is not allowed with lora; accepted: 0")
+            raise UserError("is not allowed with lora", argument="beta", value=self.dapo.beta, accepted="0")
         self._check_checkpoint()
         if self.validation.watch and not self.validation.every:
-            raise ValueError(f"validation.watch={list(self.validation.watch)} has no effect without validation.every")
+            watch = list(self.validation.watch)
+            raise UserError("has no effect without validation.every", argument="validation.watch", value=watch)
         if self.backend == "verl":
             _refuse_what_verl_cannot(self)
             return self
         if self.verl:
-            raise ValueError("verl has no effect with backend='trl'; accepted: backend: verl")
+            raise UserError(
+                f"The section verl has no effect with {mention('backend', 'trl')}",
+                argument="verl",
+                accepted=mention("backend", "verl"),
+            )
         if self.validation.every and not self.validation.tasks:
-            raise ValueError(f"validation.every={self.validation.every} has no effect without validation.tasks")
+            every = self.validation.every
+            raise UserError("has no effect without validation.tasks", argument="validation.every", value=every)
         if self.vllm and self.vllm.mode == "server" and not self.vllm.server_base_url:
-            raise ValueError("vllm.mode='server' needs vllm.server_base_url")
+            raise UserError("needs vllm.server_base_url", argument="vllm.mode", value="server")
         if self.vllm and self.vllm.mode == "colocate":
             self._check_colocated(self.vllm)
         return self
@@ -167,19 +190,30 @@ class TrainSpec(Spec, frozen=True):
         checkpoint = self.checkpoint
         if isinstance(checkpoint, int):
             if not 1 <= checkpoint <= self.dapo.steps:
-                raise ValueError(f"checkpoint={checkpoint} is refused: the training has steps 1 to {self.dapo.steps}")
+                raise UserError(
+                    "is not a step of the training",
+                    argument="checkpoint",
+                    value=checkpoint,
+                    accepted=f"1 to {self.dapo.steps}",
+                )
             if self.backend == "verl" and checkpoint % self.checkpoint_every and checkpoint != self.dapo.steps:
-                raise ValueError(
-                    f"checkpoint={checkpoint} is refused: checkpoint_every={self.checkpoint_every} skips it"
+                raise UserError(
+                    f"is not saved with {mention('checkpoint_every', self.checkpoint_every)}",
+                    argument="checkpoint",
+                    value=checkpoint,
+                    accepted="a step that is saved",
                 )
         elif checkpoint != "last":
             if self.chosen_by is None:
-                raise ValueError(f"checkpoint={checkpoint!r} is refused; accepted: last, a step, best(TASK)")
+                raise UserError(argument="checkpoint", value=checkpoint, accepted="last, a step, best(TASK)")
             if self.verl and self.verl.val_data:
                 self.check_chosen_by([Path(self.verl.val_data).stem])
             if not self.validation.every:
-                raise ValueError(
-                    f"checkpoint={checkpoint!r} needs validations on the way; give validation.every in steps"
+                raise UserError(
+                    "needs validations during the training",
+                    argument="checkpoint",
+                    value=checkpoint,
+                    hint="Give validation.every in steps.",
                 )
 
     @property
@@ -197,20 +231,30 @@ class TrainSpec(Spec, frozen=True):
         tasks = list(tasks)
         if self.chosen_by is not None and self.chosen_by not in tasks:
             accepted = ", ".join(["last", "a step", *(f"best({name})" for name in tasks)])
-            raise UserError(f"checkpoint={self.checkpoint!r} is refused; accepted: {accepted}")
+            raise UserError(
+                "names a benchmark without validations during the training",
+                argument="checkpoint",
+                value=self.checkpoint,
+                accepted=accepted,
+            )
 
     def _check_colocated(self, vllm: Vllm) -> None:
         """Refuse what cannot live in one process with the training's own vLLM."""
         if vllm.tensor_parallel_size != 1:
-            raise ValueError(
-                f"vllm.tensor_parallel_size={vllm.tensor_parallel_size} is not allowed with vllm.mode='colocate', "
-                "which is one process on one GPU; accepted: 1, or vllm.mode: server"
+            raise UserError(
+                f"is not allowed with {mention('vllm.mode', 'colocate')}, which is one process on one GPU",
+                argument="vllm.tensor_parallel_size",
+                value=vllm.tensor_parallel_size,
+                accepted=f"1, or {mention('vllm.mode', 'server')}",
             )
         if self.validation.tasks and self.validation.engine.backend != "transformers":
-            raise ValueError(
-                f"validation.engine.backend={self.validation.engine.backend!r} is refused with vllm.mode='colocate': "
-                "a process can hold one vLLM, and the training has it; accepted: transformers, vllm.mode: server, or "
-                "validation.tasks: [] and `rlvr-dir eval` afterwards"
+            raise UserError(
+                f"is not allowed with {mention('vllm.mode', 'colocate')}, because a process can contain one vLLM, "
+                "which the training uses",
+                argument="validation.engine.backend",
+                value=self.validation.engine.backend,
+                accepted=f"transformers, or {mention('vllm.mode', 'server')}",
+                hint="Or train with validation.tasks: [] and use `rlvr-dir eval` after the training.",
             )
 
     @property
@@ -224,56 +268,70 @@ def _refuse_what_verl_cannot(spec: TrainSpec) -> None:
     """Refuse what the TRL backend can do and verl cannot, and numbers that cannot be said in verl's units.
 
     Raises:
-        ValueError: one sentence that names the key, its value and what would be accepted.
+        UserError: A setting is not allowed; the error names the key, its value and what is accepted.
     """
     dapo, verl, fields = spec.dapo, spec.verl or Verl(), type(spec.dapo).model_fields
-    with_verl = "is not allowed with backend='verl'"
-    for name, reason in (
-        ("lora", "it trains all weights"),
-        ("vllm", "it has its own engine; accepted: verl.tensor_parallel, verl.gpu_memory_utilization"),
+    with_verl = f"is not allowed with {mention('backend', 'verl')}, because verl"
+    for name, reason, accepted in (
+        ("lora", "trains all weights", ""),
+        ("vllm", "has its own engine", "verl.tensor_parallel and verl.gpu_memory_utilization"),
     ):
         if getattr(spec, name):
-            raise ValueError(f"{name} {with_verl}: {reason}")
+            raise UserError(f"The section {name} {with_verl} {reason}", argument=name, accepted=accepted)
     for name, only, reason in (
-        ("device", "auto", "it needs GPUs"),
-        ("bf16", None, "it always computes in bfloat16, on float32 weights"),
-        ("threads", 1, "its processes set their own"),
+        ("device", "auto", "needs GPUs"),
+        ("bf16", None, "always computes in bfloat16, with float32 weights"),
+        ("threads", 1, "sets the threads of its processes itself"),
     ):
         if (value := getattr(spec, name)) not in (only, False):
-            raise ValueError(f"{name}={value!r} {with_verl}: {reason}; leave it out")
+            raise UserError(f"{with_verl} {reason}", argument=name, value=value, hint="Leave it out.")
     for name, reason in (
-        ("accumulation", "verl.tokens_per_gpu sizes the pieces"),
-        ("max_generation_rounds", "it draws until the groups are full"),
+        ("accumulation", "divides an update by verl.tokens_per_gpu"),
+        ("max_generation_rounds", "generates until the groups are full"),
     ):
         if (value := getattr(dapo, name)) != fields[name].default:
-            raise ValueError(f"dapo.{name}={value!r} {with_verl}: {reason}; leave it out")
+            raise UserError(f"{with_verl} {reason}", argument=f"dapo.{name}", value=value, hint="Leave it out.")
     if dapo.delta is None:
-        raise ValueError(f"dapo.delta=None {with_verl}: its loss is always dual-clipped; accepted: a number above 1")
+        raise UserError(
+            f"{with_verl}'s loss is always dual-clipped", argument="dapo.delta", value=None, accepted="a number above 1"
+        )
     if dapo.prompts % dapo.minibatches:
-        raise ValueError(
-            f"dapo.minibatches={dapo.minibatches} {with_verl}: it divides groups and not responses, and there are "
-            f"{dapo.prompts} (dapo.prompts)"
+        raise UserError(
+            f"{with_verl} divides groups, not responses",
+            argument="dapo.minibatches",
+            value=dapo.minibatches,
+            accepted=f"a divisor of {mention('dapo.prompts', dapo.prompts)}",
         )
     if dapo.warmup_updates % dapo.minibatches:
-        raise ValueError(
-            f"dapo.warmup_updates={dapo.warmup_updates} {with_verl}: it warms up by whole steps of "
-            f"{dapo.minibatches} updates; accepted: a multiple of that"
+        raise UserError(
+            f"{with_verl} warms up by whole steps of {dapo.minibatches} updates",
+            argument="dapo.warmup_updates",
+            value=dapo.warmup_updates,
+            accepted=f"a multiple of {dapo.minibatches}",
         )
     longest = verl.max_prompt_tokens + dapo.max_response_tokens
     if verl.tokens_per_gpu and verl.tokens_per_gpu * verl.sequence_parallel < longest:
-        raise ValueError(
-            f"verl.tokens_per_gpu={verl.tokens_per_gpu} on {verl.sequence_parallel} GPUs a sequence is less than a "
-            f"prompt and a response of {longest} tokens; accepted: at least {-(-longest // verl.sequence_parallel)}"
+        raise UserError(
+            f"with {verl.sequence_parallel} GPUs per sequence is less than a prompt and a response, {longest} tokens",
+            argument="verl.tokens_per_gpu",
+            value=verl.tokens_per_gpu,
+            accepted=f"at least {-(-longest // verl.sequence_parallel)}",
         )
     if verl.val_data and not spec.validation.every:
-        raise ValueError(f"verl.val_data={verl.val_data!r} has no effect without validation.every, in steps")
+        raise UserError(
+            "has no effect without validation.every, in steps", argument="verl.val_data", value=verl.val_data
+        )
     if verl.val_data and spec.validation.watch:
-        raise ValueError(
-            f"validation.watch has no effect with verl.val_data={verl.val_data!r}, which verl validates on"
+        raise UserError(
+            f"has no effect with {mention('verl.val_data', verl.val_data)}, on which verl validates",
+            argument="validation.watch",
+            value=list(spec.validation.watch),
         )
     if spec.validation.every and not (verl.val_data or spec.validation.tasks):
-        raise ValueError(
-            f"validation.every={spec.validation.every} has no effect without validation.tasks or verl.val_data"
+        raise UserError(
+            "has no effect without validation.tasks or verl.val_data",
+            argument="validation.every",
+            value=spec.validation.every,
         )
 
 
@@ -285,12 +343,12 @@ def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -
             together.
     """
     if not isinstance(data, Mapping):
-        raise UserError("the training is not a mapping of keys to values")
+        raise UserError("The training is not a mapping of keys to values")
     data = with_preset(data)
     fields: dict[str, Any] = {name: value for name, value in data.items() if value is not None}
     settings = fields.get("dapo") or {}
     if isinstance(settings, Mapping) and "seed" in settings:
-        raise UserError(f"dapo.seed={settings['seed']!r} is refused: a training has seeds; accepted: seeds: [0, 1, 2]")
+        raise UserError(argument="dapo.seed", value=settings["seed"], accepted="the key seeds, as seeds: [0, 1, 2]")
     if isinstance(settings, Mapping):
         fields["dapo"] = {**(dapo or {}), **settings}
     return parse(TrainSpec, fields)
@@ -315,19 +373,33 @@ def check_machine(spec: TrainSpec) -> None:
     if spec.backend == "verl":
         return  # it has machines and an environment of its own, which `rlvr_dir.train.verl` asks
     if find_spec("trl") is None:
-        raise UserError("training needs TRL, which is not installed; install rlvr-dir[train]")
+        raise UserError("Training needs TRL, which is not installed", hint="Install rlvr-dir[train].")
     if spec.lora and find_spec("peft") is None:
-        raise UserError(f"lora.rank={spec.lora.rank} needs peft, which is not installed; pip install peft, or leave it")
+        raise UserError(
+            "needs peft, which is not installed",
+            argument="lora.rank",
+            value=spec.lora.rank,
+            hint="Run pip install peft, or train without lora.",
+        )
     import torch
 
     gpu = torch.cuda.is_available() and spec.device != "cpu"
     if spec.device == "cuda" and not gpu:
-        raise UserError("device='cuda' is refused: this machine has no GPU that torch can use; accepted: cpu")
+        raise UserError(
+            "is not possible here: this machine has no GPU that torch can use",
+            argument="device",
+            value=spec.device,
+            accepted="cpu",
+        )
     if spec.vllm and not gpu:
-        raise UserError("vllm is refused: rollouts by vLLM need a GPU; on a CPU leave it out")
+        raise UserError("Rollouts by vLLM need a GPU", argument="vllm", hint="On a CPU, leave the section vllm out.")
     if spec.vllm and spec.vllm.mode == "colocate" and find_spec("vllm") is None:
-        raise UserError("vllm.mode='colocate' needs vLLM, which is not installed")
+        raise UserError("needs vLLM, which is not installed", argument="vllm.mode", value="colocate")
     if spec.bf16 and not gpu:
-        raise UserError("bf16=True is refused: it needs a GPU; on a CPU leave it out")
+        raise UserError("needs a GPU", argument="bf16", value=True, hint="On a CPU, leave it out.")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError(f"WORLD_SIZE={os.environ['WORLD_SIZE']} is refused: this backend trains in one process")
+        raise UserError(
+            "is not allowed, because this backend trains in one process",
+            argument="WORLD_SIZE",
+            value=os.environ["WORLD_SIZE"],
+        )

@@ -63,7 +63,7 @@ def _check_scored(summary: SummaryFile, where: Path, tasks: Iterable[str]) -> No
 def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[str, Any]:
     steps = [record for record in folder.seed(seed).records() if "validation" not in record]
     if not steps:
-        raise DamagedError(f"{folder.seed(seed).log} has no step, and seed {seed} is said to be finished")
+        raise DamagedError(f"{folder.seed(seed).log} has no step, although seed {seed} is marked as finished")
     learned = [record for record in steps if record["weight"] is not None]
     weighing = facts.get("reweighting_seconds")  # None where the backend does not measure it
 
@@ -98,10 +98,14 @@ def check_against(path: Path, validation: Validation) -> SummaryFile:
     """
     file = path / "summary.json"
     if not file.is_file():
-        raise UserError(f"against={str(path)!r} has no summary.json; accepted: the folder of a finished training")
+        raise UserError(
+            "has no summary.json", argument="against", value=str(path), accepted="the folder of a finished training"
+        )
     other = SummaryFile.from_file(file)
     if parse(Validation, other.training.get("validation", {})).same != validation.same:
-        raise UserError(f"against={str(path)!r} was validated in another way; its scores cannot be compared")
+        raise UserError(
+            "was validated in another way, so its scores cannot be compared", argument="against", value=str(path)
+        )
     return other
 
 
@@ -109,13 +113,20 @@ def _other(path: Path, summary: SummaryFile, folder: TrainingFolder) -> SummaryF
     file = path / "summary.json"
     other = check_against(path, parse(Validation, summary.training.get("validation", {})))
     if (base := other.training.get("base")) != summary.training["base"]:
-        raise UserError(f"against={str(path)!r} started from {base!r}")
+        raise UserError(
+            f"was trained from {base!r}",
+            argument="against",
+            value=str(path),
+            accepted=f"a training from {summary.training['base']!r}",
+        )
     inputs = folder.inputs
     for name, read in TrainingFolder(path).inputs.items():
         if read.judges and name in inputs and inputs[name].digest != read.digest:
             raise UserError(
-                f"against={str(path)!r} was begun with other content of {read.file} ({name}: {read.digest}, here "
-                f"{inputs[name].digest}); its scores cannot be compared"
+                f"was begun with other content of {read.file} ({name}: {read.digest}, here {inputs[name].digest}), so "
+                "its scores cannot be compared",
+                argument="against",
+                value=str(path),
             )
     _check_scored(other, file, summary.base)
     return other

@@ -164,7 +164,7 @@ def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
     watched = benchmarks(spec, watch).values() if watch else validated
     if missing := [benchmark.name for benchmark in watched if benchmark.name not in names]:
         raise UserError(
-            f"validation.watch={missing[0]} is refused; accepted: of validation.tasks, which are {', '.join(names)}"
+            "is not among validation.tasks", argument="validation.watch", value=missing[0], accepted=", ".join(names)
         )
     if not spec.validation.every or (spec.verl and spec.verl.val_data):
         return

@@ -23,8 +23,8 @@ def rows(
     for number, row in enumerate(check_size(problems, spec, name, least)):
         if isinstance(row["prompt"], str):
             raise UserError(
-                f"problem {number} of {name} has a text for a prompt, which verl cannot take; accepted: 'problem', or "
-                "a prompt of messages"
+                f"Problem {number} of {name} has a prompt that is plain text, which verl cannot use",
+                accepted="'problem', or a prompt of messages",
             )
     return list(problems)
 

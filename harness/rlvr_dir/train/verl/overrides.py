@@ -211,15 +211,15 @@ def _settings_for(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[
 def _user_line(text: str, set_by: Mapping[str, str]) -> Line:
     match = _KEY.fullmatch(text)
     if not match or match[1] == "~":
-        raise UserError(f"verl.overrides has {text!r}, which is refused; accepted: KEY=VALUE, or +KEY=VALUE")
+        raise UserError(argument="verl.overrides", value=text, accepted="KEY=VALUE, or +KEY=VALUE")
     sign, key, value = match[1] or "", match[2].strip(), match[3]
     for old, new in LEGACY.items():
         if key == old or key.startswith(old + "."):
             new = f"{'+' if 'reward_kwargs' in new else ''}{new}{key.removeprefix(old)}"
-            raise UserError(f"verl.overrides has {key}, which verl takes and ignores; accepted: {new}")
+            raise UserError("has no effect in verl", argument="verl.overrides", value=key, accepted=new)
     for other, ours in set_by.items():
         if key == other or key.startswith(other + ".") or other.startswith(key + "."):
-            raise UserError(f"verl.overrides has {key}, which is refused: {ours} says it; change that instead")
+            raise UserError(f"is set by {ours}", argument="verl.overrides", value=key, hint=f"Change {ours} instead.")
     return Line(sign + key, _Raw(value), "verl.overrides")
 
 

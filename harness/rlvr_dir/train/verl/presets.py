@@ -74,7 +74,7 @@ def with_preset(data: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping) and isinstance(training.get(key), dict):
             training[key] |= value
         elif isinstance(training.get(key), dict) and value is not None:
-            raise UserError(f"{key}={value!r} is refused; accepted: a mapping")
+            raise UserError(argument=key, value=value, accepted="a mapping of keys to values")
         elif value is not None:
             training[key] = value
     way = reweightings().get(str(training["dapo"].get("method", PLAIN)))

@@ -4,6 +4,7 @@ from pydantic import Field, model_validator
 
 from rlvr_dir.config import Spec
 from rlvr_dir.config.base import Place
+from rlvr_dir.errors import UserError
 
 PYTHON = ".venv-verl/bin/python"  # of `make verl-env`
 
@@ -36,7 +37,12 @@ class Verl(Spec, frozen=True):
     def _check(self) -> "Verl":
         for name in ("tensor_parallel", "sequence_parallel"):
             if self.gpus % (size := getattr(self, name)):
-                raise ValueError(f"verl.{name}={size} does not divide nnodes x gpus_per_node = {self.gpus}")
+                raise UserError(
+                    f"does not divide nnodes x gpus_per_node = {self.gpus}",
+                    argument=f"verl.{name}",
+                    value=size,
+                    accepted=f"a divisor of {self.gpus}",
+                )
         return self
 
     @property

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.grading import code_digest
 from rlvr_dir.hub import hub_or_cache
 from rlvr_dir.train.spec import TrainSpec
@@ -36,8 +36,10 @@ def interpreter(python: str) -> Path:
     path = Path(os.path.abspath(os.path.expanduser(python)))
     if not os.access(path, os.X_OK) or path.is_dir():
         raise UserError(
-            f"verl.python={python!r} is no program; accepted: the Python of an environment with verl, as "
-            "`make verl-env` makes it"
+            "is not a program",
+            argument="verl.python",
+            value=python,
+            accepted="the Python of an environment with verl, as `make verl-env` makes it",
         )
     return path
 
@@ -52,17 +54,31 @@ def check_versions(python: str) -> dict[str, str]:
     done = _run(python, ["-c", _VERSIONS])
     if done.returncode:
         raise UserError(
-            f"verl.python={python!r} is refused: {_error(done.stderr)}; accepted: an environment with verl's "
-            "extras and rlvr-dir"
+            f"fails: {_error(done.stderr)}",
+            argument="verl.python",
+            value=python,
+            accepted="an environment with verl's extras and rlvr-dir",
         )
     versions, grader = json.loads(done.stdout)
     if versions["verl"] not in SpecifierSet(VERL_VERSIONS):
-        raise UserError(f"verl.python={python!r} has verl {versions['verl']}; accepted: {VERL_VERSIONS}")
+        raise UserError(
+            f"has verl {versions['verl']}", argument="verl.python", value=python, accepted=f"verl {VERL_VERSIONS}"
+        )
     for name in _EQUAL_VERSIONS:
         if versions[name] != version(name):
-            raise UserError(f"verl.python={python!r} has {name} {versions[name]}; accepted: {version(name)}, as here")
+            raise UserError(
+                f"has {name} {versions[name]}",
+                argument="verl.python",
+                value=python,
+                accepted=f"{version(name)}, as in this environment",
+            )
     if grader != code_digest():
-        raise UserError(f"verl.python={python!r} grades by other code of rlvr-dir; accepted: the same as here")
+        raise UserError(
+            "grades with different code of rlvr-dir",
+            argument="verl.python",
+            value=python,
+            accepted="the same code as in this environment",
+        )
     return versions
 
 
@@ -74,7 +90,7 @@ def check_arguments(python: str, lines: Sequence[Line]) -> None:
     """
     done = _run(python, ["-m", "verl.trainer.main_ppo", "--cfg", "job", *(line.text for line in lines)])
     if done.returncode:
-        raise UserError(f"verl refuses the training: {_error(done.stderr)}")
+        raise UserError(f"verl does not accept the training: {_error(done.stderr)}")
 
 
 def check_context(spec: TrainSpec, base: str) -> None:
@@ -97,9 +113,12 @@ def check_context(spec: TrainSpec, base: str) -> None:
         positions = getattr(config.get_text_config(), "max_position_embeddings", None)
     if positions is not None and positions < longest:
         raise UserError(
-            f"dapo.max_response_tokens={spec.dapo.max_response_tokens} behind verl.max_prompt_tokens="
-            f"{verl.max_prompt_tokens} is beyond the {positions} positions of base={base!r}; accepted: up to "
-            f"{max(0, positions - verl.max_prompt_tokens)}, or verl.max_position_embeddings={longest} or more"
+            f"with {mention('verl.max_prompt_tokens', verl.max_prompt_tokens)} is beyond the {positions} positions of "
+            f"{mention('base', base)}",
+            argument="dapo.max_response_tokens",
+            value=spec.dapo.max_response_tokens,
+            accepted=f"up to {max(0, positions - verl.max_prompt_tokens)}, or "
+            f"{mention('verl.max_position_embeddings', longest)} or more",
         )
 
 
