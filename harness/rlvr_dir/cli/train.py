@@ -1,4 +1,4 @@
-"""`rlvr-dir train`: DAPO with reweighted advantages."""
+"""Run `rlvr-dir train`: DAPO with reweighted advantages."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rlvr_dir.train.folder import SeedFolder
     from rlvr_dir.train.spec import TrainSpec
 
-OPTION = {"dapo.top_p": "rollout-top-p", "validation.tasks": "validate"}  # of keys that have another name
+OPTION = {"dapo.top_p": "rollout-top-p", "validation.tasks": "validate"}  # # of keys with another name
 
 
 def train_command(
@@ -78,7 +78,7 @@ def train_command(
     given = {name: value for name, value in options.items() if value is not None}
     try:
         spec = read(file, given, change or [])
-    except UserError as error:  # says the key that an option changed: `dapo.steps=0` for `--steps 0`
+    except UserError as error:  # # names the key that an option changed: `dapo.steps=0` for `--steps 0`
         names = {key: f"--{OPTION.get(key, key.removeprefix('dapo.'))}" for key in given}
         error.name_options(names)
         raise
@@ -133,7 +133,7 @@ def train_command(
         tracker.interrupted()
     echo(text(summary), lines=True)
     say(f"written to {where}: summary.md, and for each seed a log, the model (rl) and the pair (pair.json)")
-    if untaught := summary.untaught:  # an exit status for scripts that would go on with the model
+    if untaught := summary.untaught:  # # an exit status for scripts that would continue with the model
         whole: int = summary.training["dapo"]["steps"]
         say(f"error: seed {', '.join(untaught)}: {taught_nothing(whole, whole)}")
         raise typer.Exit(1)
@@ -143,7 +143,7 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
     """Read the training of a file, changed by options and by `a.b=value` changes.
 
     Raises:
-        UserError: no such file, not YAML, or what `load_train` refuses.
+        UserError: There is no such file, it is not YAML, or `load_train` does not accept it.
     """
     from rlvr_dir.train.defaults import complete
 
@@ -154,7 +154,7 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
 
 
 def _show_verl(spec: "TrainSpec", out: Path) -> None:
-    """Print verl's arguments for the first seed, checked by verl where its environment is there, and the work."""
+    """Print verl's arguments for the first seed and the work. verl checks them if its environment exists."""
     from rlvr_dir.train.training import list_obstacles, plan_training
     from rlvr_dir.train.verl.run import arguments
     from rlvr_dir.train.verl.spec import Verl
@@ -174,9 +174,9 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
     if Path(python).expanduser().exists():
         try:
             check_versions(python)
-        except UserError as error:  # the environment of `make verl-env` composes arguments, and trains nothing
+        except UserError as error:  # # the environment of `make verl-env` composes arguments, and trains nothing
             missing = [*missing, str(error)]
     for sentence in missing:
         say(f"not here: {sentence}")
-    with suppress(UserError):  # said above
+    with suppress(UserError):  # # printed above
         say(plan_training(spec, out).text())

@@ -1,4 +1,4 @@
-"""Training problems from a JSONL file: rows of `answer` and `prompt` (text or messages) or `problem`."""
+"""Read training problems from a JSONL file: rows of `answer` and `prompt` (text or messages) or `problem`."""
 
 import re
 import sys
@@ -14,15 +14,15 @@ from rlvr_dir.grading import grade_many
 from rlvr_dir.text import visible
 from rlvr_dir.train.spec import TrainSpec
 
-_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?")  # which every grader reads
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?")  # # every grader reads these
 
 
 def read_problems(path: str | Path, spec: TrainSpec) -> list[dict[str, Any]]:
-    """Read rows of `prompt` and `answer`; a `problem` becomes a user's message by the training's `prompt`, else with
-    its instruction behind it.
+    """Read rows of `prompt` and `answer`. A `problem` becomes a user's message with the training's `prompt`, or its
+    instruction.
 
     Raises:
-        UserError: no such file, or a line that is no such row (the sentence has its number).
+        UserError: There is no such file, or a line is not such a row (the error names its number).
     """
     path = Path(path)
     if not path.is_file():
@@ -43,10 +43,10 @@ def read_problems(path: str | Path, spec: TrainSpec) -> list[dict[str, Any]]:
 
 
 def _check_golds(lines: Sequence[int], golds: Sequence[str], path: Path, spec: TrainSpec) -> None:
-    """Warn of gold answers that no response can be rewarded for: not even one that ends in that very answer.
+    """Warn of gold answers that no response can be rewarded for, not even one that ends in that very answer.
 
     Raises:
-        UserError: all are such.
+        UserError: No answer can be rewarded.
     """
     grader = spec.dapo.grader
     form = "Answer: {}" if grader == "math_dapo" else "\\boxed{{{}}}"
@@ -73,10 +73,10 @@ def _check_golds(lines: Sequence[int], golds: Sequence[str], path: Path, spec: T
 def check_size(
     rows: Sequence[dict[str, Any]], spec: TrainSpec, name: str = "", least: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return the problems of a file (default the training's own), which are as many as a step asks for, or `least`.
+    """Return the problems of a file (by default the training's own). A step needs that many, or `least`.
 
     Raises:
-        UserError: they are fewer.
+        UserError: There are fewer.
     """
     if len(rows) < (spec.dapo.prompts if least is None else least):
         raise UserError(

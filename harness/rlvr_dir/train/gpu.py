@@ -1,8 +1,8 @@
-"""What a training takes of one GPU, worked out before anything loads, and the settings with which it fits.
+"""Compute the GPU memory of a training before anything loads, and the settings with which it fits.
 
     fit = fit_here(spec, base, prompts)
 
-On a CPU nothing of this applies: trainings there are as they were asked for, to the bit.
+Nothing of this applies on a CPU, where trainings run exactly with their own settings.
 """
 
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ from rlvr_dir.errors import UserError, mention
 from rlvr_dir.train.spec import TrainSpec, Vllm
 
 SEVERAL_GPUS = "backend: verl, on several GPUs"
-USABLE = 0.9  # of the GPU: the rest is CUDA's own, the allocator's waste and what this estimate does not know
-_LOGIT = 16  # bytes for a logit of the loss: itself in float32, over the temperature, and the gradient of both
+USABLE = 0.9  # # of the GPU; the rest is for CUDA, for the allocator, and for what this estimate does not include
+_LOGIT = 16  # # bytes per logit of the loss, in float32 before and after the temperature, each with a gradient
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """Hold what there is of a GPU."""
+    """Hold the memory of a GPU."""
 
     total: int  # bytes
     free: int
@@ -29,7 +29,7 @@ class Gpu:
 
     @classmethod
     def here(cls) -> "Gpu":
-        """Ask this machine's first GPU."""
+        """Return this machine's first GPU."""
         import torch
 
         free, total = torch.cuda.mem_get_info()
@@ -43,22 +43,22 @@ class Fit:
     bf16: bool
     accumulation: int
     gradient_checkpointing: bool
-    gpu_memory_utilization: float | None = None  # of vLLM, where it shares the GPU
+    gpu_memory_utilization: float | None = None  # # of vLLM, if it shares the GPU
     max_model_length: int | None = None
     changes: tuple[str, ...] = ()
 
 
 def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) -> Fit:
-    """Return the settings with which `spec` fits a GPU; what was asked for is changed only where it must be.
+    """Return the settings with which `spec` fits a GPU. Its own settings are changed only if they must be.
 
-    An update is computed in more pieces, and in the end without keeping activations (`gradient_checkpointing`): the
-    same update but for the order of its sums.
+    An update is computed in more parts, and as a last resort without storing activations (`gradient_checkpointing`).
+    The update is the same, except for the order of its sums.
 
     Args:
-        prompt_tokens: of the longest prompt.
+        prompt_tokens: Tokens of the longest prompt.
 
     Raises:
-        UserError: it cannot fit. The sentence says what takes how much, and what would.
+        UserError: It cannot fit. The error names what needs how much memory, and what would fit.
     """
     dapo = spec.dapo
     bf16 = gpu.bf16 if spec.bf16 is None else spec.bf16
@@ -89,7 +89,7 @@ def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) ->
         fit = _beside_vllm(spec, spec.vllm, shape, length, kept, usable, gpu, fit)
         if not spec.vllm.enable_sleep_mode:
             usable -= int((fit.gpu_memory_utilization or 0.0) * gpu.total)
-    validating = kept + 2 * 4 * shape.parameters  # base and the trained model, as they are saved
+    validating = kept + 2 * 4 * shape.parameters  # # base and the trained model, as they are saved
     if spec.validation.every and spec.validation.engine.device != "cpu" and validating > usable:
         raise UserError(
             f"does not fit this GPU: two more models take {gib(validating - kept)} GiB, and the training leaves "
@@ -102,7 +102,7 @@ def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) ->
 
 
 def planned_gpu(spec: TrainSpec, gib_of_gpu: float | None) -> Gpu | None:
-    """Return the GPU to plan a training for: one of so many GiB, else this machine's; None for a CPU."""
+    """Return the GPU to plan a training for: one of this many GiB, or this machine's; None for a CPU."""
     import torch
 
     if gib_of_gpu is not None:
@@ -111,10 +111,10 @@ def planned_gpu(spec: TrainSpec, gib_of_gpu: float | None) -> Gpu | None:
 
 
 def weight_bytes(spec: TrainSpec, shape: ModelShape, *, bf16: bool) -> tuple[int, int]:
-    """Return the bytes of all that belongs to the weights: between updates, and while one is made.
+    """Return the bytes of everything that belongs to the weights: between updates, and during an update.
 
-    Between updates these are float32 weights with Adam's two moments, and the reference of the KL term. An update adds
-    gradients and the copies that autocast makes.
+    Between updates, these are float32 weights with Adam's two moments, and the KL term's reference model. An update
+    adds gradients and the copies that autocast makes.
     """
     trained = shape.parameters if spec.lora is None else _adapter(shape, spec.lora.rank)
     kept = 4 * shape.parameters + 8 * trained + (4 * trained if spec.lora else 0)
@@ -125,9 +125,9 @@ def weight_bytes(spec: TrainSpec, shape: ModelShape, *, bf16: bool) -> tuple[int
 def update_bytes(
     spec: TrainSpec, shape: ModelShape, prompt_tokens: int, rows: int, *, bf16: bool, checkpointing: bool
 ) -> int:
-    """Estimate the bytes of the activations and logits of `rows` responses of an update, each of the greatest length.
+    """Estimate the bytes of the activations and logits of `rows` responses of an update, each of maximal length.
 
-    With `checkpointing`, the activations inside a layer are kept for one layer at a time.
+    With `checkpointing`, the activations inside a layer are stored for one layer at a time.
     """
     width = 2 if bf16 else 4
     inside = width * shape.layer_activations
@@ -140,9 +140,9 @@ def describe_memory(spec: TrainSpec, base: str, prompts: Iterable[Any], gpu: Gpu
     """Return sentences on the memory that a training of `base` on these prompts takes, and whether it fits a GPU.
 
     Args:
-        base: a folder; nothing is downloaded.
-        prompts: messages or text.
-        gpu: the GPU to plan for; None plans for a CPU.
+        base: A folder; nothing is downloaded.
+        prompts: Messages or text.
+        gpu: The GPU to plan for; None plans for a CPU.
     """
     if not Path(base).is_dir():
         return [f"Memory: unknown, because the configuration of {base} is not on this machine."]
@@ -183,10 +183,10 @@ def _read_shape(spec: TrainSpec, base: str) -> tuple[ModelShape, Any]:
 def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
     """Return how a training of `base` on these prompts (messages or text) fits this machine's GPU.
 
-    None where it runs on the CPU.
+    It is None if the training runs on the CPU.
 
     Raises:
-        UserError: it does not fit.
+        UserError: It does not fit.
     """
     import torch
 
@@ -197,7 +197,7 @@ def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
 
 
 def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
-    """Count the tokens of the longest prompt; messages through the chat template, as TRL writes them."""
+    """Count the tokens of the longest prompt. Messages pass through the chat template, as in TRL."""
     texts = {
         prompt
         if isinstance(prompt, str)
@@ -208,7 +208,7 @@ def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
 
 
 def _pieces(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, room: int, fit: Fit) -> Fit:
-    """Find the fewest pieces of an update whose activations and logits fit."""
+    """Find the smallest number of parts of an update whose activations and logits fit."""
     dapo = spec.dapo
 
     def piece(rows: int, checkpointing: bool) -> int:
@@ -244,7 +244,7 @@ def _pieces(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, room: int, f
 def _beside_vllm(
     spec: TrainSpec, vllm: Vllm, shape: ModelShape, length: int, kept: int, usable: int, gpu: Gpu, fit: Fit
 ) -> Fit:
-    """Find vLLM's share of the GPU, with a context of a prompt and a response."""
+    """Find vLLM's share of the GPU, with a context for a prompt and a response."""
     context = vllm.max_model_length or length
     if context < length:
         raise UserError(
@@ -253,9 +253,9 @@ def _beside_vllm(
             value=context,
             accepted=f"at least {length}, or nothing",
         )
-    least = (vllm_bytes(shape, 2, context) + VLLM_OWN) / gpu.total  # bfloat16, a single response
+    least = (vllm_bytes(shape, 2, context) + VLLM_OWN) / gpu.total  # # bfloat16, a single response
     most = (usable - kept) / gpu.total
-    # all responses of a step at once, if there is room; without sleep mode vLLM keeps its share while an update is made
+    # # all responses of a step at once, if they fit; without sleep mode vLLM keeps its share during an update
     wanted = least + 2 * shape.kv * context * (spec.dapo.responses - 1) / gpu.total
     share = vllm.gpu_memory_utilization
     if share is None:
@@ -273,8 +273,8 @@ def _beside_vllm(
 
 
 def _check_generation(spec: TrainSpec, shape: ModelShape, length: int, room: int) -> None:
-    """Check that transformers, which decodes all responses of a step at once, has room for their keys and values."""
-    cache = length * shape.kv * 4 * 2 + shape.vocab * 8  # a cache that is copied as it grows
+    """Check that the keys and values of all responses of a step, which transformers decodes at once, fit."""
+    cache = length * shape.kv * 4 * 2 + shape.vocab * 8  # # the cache is copied as it grows
     if spec.dapo.responses * cache > room:
         some = f"up to {room // cache}, " if room >= cache else ""
         raise UserError(
@@ -287,7 +287,7 @@ def _check_generation(spec: TrainSpec, shape: ModelShape, length: int, room: int
 
 
 def _adapter(shape: ModelShape, rank: int) -> int:
-    """Count the parameters of an adapter of all projections, roughly."""
+    """Count the parameters of an adapter of all projections, approximately."""
     keys = shape.kv_heads * shape.head_dim
     inputs_and_outputs = 4 * shape.hidden + 2 * (shape.hidden + keys) + 3 * (shape.hidden + shape.intermediate)
     return rank * shape.layers * inputs_and_outputs

@@ -1,4 +1,4 @@
-"""The settings of a DAPO run, as validated data with the reason for each default beside it."""
+"""Define the settings of a DAPO run as validated data."""
 
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,14 +24,15 @@ else:
 
 
 class DapoSettings(Spec, frozen=True):
-    """DAPO (arXiv 2503.14476). The loss's defaults are the paper's; sizes and rate suit the tiny pair
-    (which is itself stopped earlier: `examples.tiny.recipe.TINY_DAPO`).
+    """Define a DAPO training (arXiv 2503.14476).
 
-    One step generates `prompts` x `samples` responses and then makes `minibatches` optimizer updates on them, each
-    from `accumulation` pieces.
+    The loss's defaults are the paper's. Sizes and the learning rate suit the tiny pair, which is itself stopped earlier
+    (`examples.tiny.recipe.TINY_DAPO`).
 
-    `method` reweights the advantages (`rlvr_dir.policy.reweighting`); `alpha` and `clip_high` follow it where they are
-    not given.
+    One step generates `prompts` x `samples` responses and then makes `minibatches` optimizer updates on them, each in
+    `accumulation` parts.
+
+    `method` reweights the advantages (`rlvr_dir.policy.reweighting`). Its own `alpha` and `clip_high` are the defaults.
     """
 
     steps: int = Field(
@@ -91,19 +92,19 @@ class DapoSettings(Spec, frozen=True):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Return what may be said: the seed is that of the training, which may have several."""
+        """Return the settings that a user can set. The seed is not among them, because a training may have several."""
         return {name: info for name, info in cls.model_fields.items() if name != "seed"}
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
-        """Add what the method implies where nothing is said, so that two ways of writing one run are equal."""
+        """Add what the method implies, so two ways of writing one run are equal."""
         if not isinstance(data, dict):
             return data
         data = {name: value for name, value in data.items() if value is not None or name not in ("alpha", "clip_high")}
         method = data.get("method", PLAIN)
         if not isinstance(method, str) or (way := reweightings().get(method)) is None:
-            return data  # the field refuses it
+            return data  # # the field's own check reports it
         return {"alpha": way.alpha, "clip_high": way.clip_high, **data}
 
     @model_validator(mode="after")
@@ -137,19 +138,19 @@ class DapoSettings(Spec, frozen=True):
 
     @property
     def reweighting(self) -> Reweighting:
-        """The way of reweighting that `method` and `alpha` name."""
+        """Return the method of reweighting that `method` and `alpha` describe."""
         return reweighting(self.method, self.alpha)
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is reweighted: plain DAPO."""
+        """Return whether nothing is reweighted (plain DAPO)."""
         return self.method == PLAIN
 
     def replace(self, **changes: Any) -> "DapoSettings":
-        """Return a validated copy with some fields changed; with another method, also what that method implies.
+        """Return a validated copy with some fields changed. Another method also brings its own defaults.
 
         Raises:
-            UserError: the changed settings are not valid.
+            UserError: The changed settings are not valid.
         """
         if changes.get("method", self.method) != self.method:
             changes = {"alpha": None, "clip_high": None, **changes}
@@ -157,20 +158,20 @@ class DapoSettings(Spec, frozen=True):
 
     @property
     def responses(self) -> int:
-        """Responses a step learns from."""
+        """Return the number of responses from which a step learns."""
         return self.prompts * self.samples
 
     @property
     def step_tokens(self) -> int:
-        """Tokens of the responses a step learns from, at most."""
+        """Return the largest number of tokens of the responses from which a step learns."""
         return self.responses * self.max_response_tokens
 
     @property
     def minibatch(self) -> int:
-        """Responses an optimizer update."""
+        """Return the number of responses per optimizer update."""
         return self.responses // self.minibatches
 
     @property
     def label(self) -> str:
-        """A short name for tables: `DAPO`, `low_prob α0.2`."""
+        """Return a short name for tables: `DAPO`, `low_prob α0.2`."""
         return self.reweighting.label + ("" if self.top_p == 1 else f" top-p {self.top_p:g}")

@@ -1,8 +1,8 @@
-"""What is trained, on what, how often and how it is checked: a training as validated data.
+"""Define a training as validated data: what is trained, with which settings, and how it is validated.
 
     spec = load_train(read_yaml("training.yaml"))
 
-Everything that can be known without loading anything is refused here; `check_machine` asks what the machine has.
+This module checks everything that can be checked without loading anything. `check_machine` checks the machine.
 """
 
 import re
@@ -26,7 +26,8 @@ _BEST = re.compile(r"best\((.+)\)")
 
 
 class Lora(Spec, frozen=True):
-    """Low-rank adapters instead of all weights, saved as PEFT does; with `merge` as whole models. Needs peft."""
+    """Train low-rank adapters instead of all weights, saved in PEFT's format, or with `merge` as whole models. It needs
+    peft."""
 
     rank: int = Field(default=16, ge=1, description="Of the low-rank terms.")
     alpha: float = Field(default=32.0, gt=0, description="The terms are scaled by alpha / rank.")
@@ -36,10 +37,11 @@ class Lora(Spec, frozen=True):
 
 
 class Vllm(Spec, frozen=True):
-    """Rollouts by vLLM instead of transformers: TRL's `vllm_*` settings. Needs a GPU.
+    """Generate rollouts with vLLM instead of transformers, with TRL's `vllm_*` settings. It needs a GPU.
 
-    Where it shares the GPU with the training (`colocate`), `gpu_memory_utilization` is what the training leaves, and
-    `max_model_length` the longest prompt and a response; asleep it holds nothing while an update is made.
+    If vLLM shares the GPU with the training (`colocate`), the default of `gpu_memory_utilization` is what the training
+    leaves, and that of `max_model_length` is the longest prompt and a response. In sleep mode, vLLM occupies no memory
+    during an update.
     """
 
     mode: Literal["colocate", "server"] = Field(default="colocate", description="colocate or server.")
@@ -53,10 +55,13 @@ class Vllm(Spec, frozen=True):
 
 
 class Validation(Presentation, frozen=True):
-    """Avg@k on held-out benchmarks, by the evaluator of `rlvr-dir eval`: of the base, then every `every` steps (0:
-    never), and in the end. On the way only those of `watch` are validated, if any are named there. Drawing is by its
-    own noise: how often it happens changes no weight. Where it names no prompt or grader, the training's prompt and
-    `dapo.grader` hold if they are not the defaults, and then the benchmark's own."""
+    """Validate with Avg@k on held-out benchmarks, with the evaluator of `rlvr-dir eval`.
+
+    Models are validated before the training (the base), after every `every` steps (0: never), and at the end. During
+    the training only the benchmarks of `watch` are validated, if it names some. Validations draw their own random
+    numbers, so their frequency does not change the trained weights. The default of prompt and grader is the training's
+    own if it sets them, and otherwise the benchmark's.
+    """
 
     called: ClassVar[str] = "validation"
 
@@ -90,21 +95,21 @@ class Validation(Presentation, frozen=True):
     @field_validator("sampling", "engine", mode="before")
     @classmethod
     def _over_defaults(cls, value: Any, info: ValidationInfo) -> Any:
-        """Put what is given over this spec's own defaults, which are not those of the section."""
+        """Replace this spec's own defaults, which are not those of the section, by the given values."""
         if not isinstance(value, Mapping):
             return value
         return merge_sampling(cls.model_fields[str(info.field_name)].default.model_dump(), value)
 
 
 class TrainSpec(Spec, frozen=True):
-    """A training: `dapo` once for each of the `seeds`. `load_train` makes it.
+    """Define a training, which runs once with `dapo` for each of the `seeds`. `load_train` returns it.
 
-    `backend` is `trl`, in this process, or `verl`, on a cluster and in an environment of its own, as `verl` says.
+    `backend` is `trl`, in this process, or `verl`, on a cluster and in its own environment, which `verl` describes.
 
-    `data` is `tiny` or a JSONL file of `answer` and `prompt` (text or messages) or `problem`, which is put by the
-    template `prompt`, and without one with `instruction` behind it. `checkpoint_every` counts steps: what is lost when
-    the process is killed. `checkpoint` says which step's model is the trained one: `last`, a step, or `best(TASK)`, the
-    validation that scored best on a benchmark.
+    `data` is `tiny` or a JSONL file of `answer` and `prompt` (text or messages) or `problem`. A problem is inserted
+    into the template `prompt`, or without one it is followed by `instruction`. `checkpoint_every` counts steps, which
+    are the most that a killed process loses. `checkpoint` chooses the step of the trained model: `last`, a step, or
+    `best(TASK)`, the validation with the best score on a benchmark.
     """
 
     called: ClassVar[str] = "training"
@@ -186,7 +191,7 @@ class TrainSpec(Spec, frozen=True):
         return self
 
     def _check_checkpoint(self) -> None:
-        """Refuse a checkpoint that will not be there, or that nothing chooses."""
+        """Check that the checkpoint will exist and that a validation can choose it."""
         checkpoint = self.checkpoint
         if isinstance(checkpoint, int):
             if not 1 <= checkpoint <= self.dapo.steps:
@@ -218,15 +223,15 @@ class TrainSpec(Spec, frozen=True):
 
     @property
     def chosen_by(self) -> str | None:
-        """Return the benchmark whose best validation is the trained model; None where a step is named."""
+        """Return the benchmark whose best validation chooses the trained model; None if `checkpoint` names a step."""
         match = _BEST.fullmatch(str(self.checkpoint))
         return match[1] if match else None
 
     def check_chosen_by(self, tasks: Iterable[str]) -> None:
-        """Refuse a checkpoint that is to be the best by a benchmark that is not validated on the way.
+        """Check that the benchmark which chooses the checkpoint is validated during the training.
 
         Raises:
-            UserError: naming those that are.
+            UserError: It is not; the error names those that are.
         """
         tasks = list(tasks)
         if self.chosen_by is not None and self.chosen_by not in tasks:
@@ -239,7 +244,7 @@ class TrainSpec(Spec, frozen=True):
             )
 
     def _check_colocated(self, vllm: Vllm) -> None:
-        """Refuse what cannot live in one process with the training's own vLLM."""
+        """Check that nothing else needs vLLM in the process of the training's own vLLM."""
         if vllm.tensor_parallel_size != 1:
             raise UserError(
                 f"is not allowed with {mention('vllm.mode', 'colocate')}, which is one process on one GPU",
@@ -259,13 +264,13 @@ class TrainSpec(Spec, frozen=True):
 
     @property
     def same(self) -> "TrainSpec":
-        """Return it without the seeds: what has to be equal for a folder to be gone on with."""
+        """Return it without the seeds and what else may differ between the runs in one folder."""
         free = {"validation": self.validation.same, "verl": self.verl and self.verl.same}
         return self.model_copy(update={"seeds": (0,), "bf16": bool(self.bf16), **free})
 
 
 def _refuse_what_verl_cannot(spec: TrainSpec) -> None:
-    """Refuse what the TRL backend can do and verl cannot, and numbers that cannot be said in verl's units.
+    """Check that verl can do what the training needs.
 
     Raises:
         UserError: A setting is not allowed; the error names the key, its value and what is accepted.
@@ -336,10 +341,10 @@ def _refuse_what_verl_cannot(spec: TrainSpec) -> None:
 
 
 def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -> TrainSpec:
-    """Make a training from its YAML, over a `preset` where it names one; `dapo` has what is used where nothing is said.
+    """Return a training from its YAML, over a `preset` if it names one. `dapo` contains further defaults.
 
     Raises:
-        UserError: an unknown key (the sentence has the nearest one), a value that is refused, or parts that do not fit
+        UserError: A key is unknown (the error has the nearest one), a value is not allowed, or parts do not fit
             together.
     """
     if not isinstance(data, Mapping):
@@ -362,16 +367,16 @@ def plain(spec: TrainSpec) -> dict[str, Any]:
 
 
 def check_machine(spec: TrainSpec) -> None:
-    """Refuse what this machine cannot do, before anything loads.
+    """Check that this machine can run the training, before anything loads.
 
     Raises:
-        UserError: a GPU or a package that is missing, or more than one process.
+        UserError: A GPU or a package is missing, or there is more than one process.
     """
     import os
     from importlib.util import find_spec
 
     if spec.backend == "verl":
-        return  # it has machines and an environment of its own, which `rlvr_dir.train.verl` asks
+        return  # # it has its own machines and environment, which `rlvr_dir.train.verl` checks
     if find_spec("trl") is None:
         raise UserError("Training needs TRL, which is not installed", hint="Install rlvr-dir[train].")
     if spec.lora and find_spec("peft") is None:

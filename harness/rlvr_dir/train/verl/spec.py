@@ -1,4 +1,4 @@
-"""What is asked of verl beyond the training itself: where it runs and how a model is laid over its GPUs."""
+"""Define the settings of verl beyond the training itself: its environment, and how a model is distributed over GPUs."""
 
 from pydantic import Field, model_validator
 
@@ -6,14 +6,15 @@ from rlvr_dir.config import Spec
 from rlvr_dir.config.base import Place
 from rlvr_dir.errors import UserError
 
-PYTHON = ".venv-verl/bin/python"  # of `make verl-env`
+PYTHON = ".venv-verl/bin/python"  # # of `make verl-env`
 
 
 class Verl(Spec, frozen=True):
-    """The section `verl` of a training with `backend: verl`.
+    """Define the section `verl` of a training with `backend: verl`.
 
-    `overrides` are further arguments of verl's, as on its command line; they are checked like ours. `val_data` is a
-    file like `data`, which verl validates on every `validation.every` steps with `validation.sampling`.
+    `overrides` are further arguments of verl, in the syntax of its command line. They are checked like ours. `val_data`
+    is a file in the format of `data`, on which verl validates every `validation.every` steps with
+    `validation.sampling`.
     """
 
     python: str = Field(default=PYTHON, description="Of the environment that has verl and rlvr-dir, on every node.")
@@ -47,10 +48,10 @@ class Verl(Spec, frozen=True):
 
     @property
     def gpus(self) -> int:
-        """GPUs of the whole cluster."""
+        """Return the number of GPUs of the whole cluster."""
         return self.nnodes * self.gpus_per_node
 
     @property
     def same(self) -> "Verl":
-        """Without what may differ between two runs of one training."""
+        """Return it without what may differ between two runs of one training."""
         return self.model_copy(update={"python": PYTHON})

@@ -1,4 +1,4 @@
-"""What is refused before verl starts: an environment that does not fit, arguments, positions that the base lacks."""
+"""Check before verl starts: its environment, its arguments, and the positions of the base."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from rlvr_dir.train.verl.overrides import Line, environment
 from rlvr_dir.train.verl.spec import Verl
 
 VERL_VERSIONS = ">=0.9.1,<0.10"
-_EQUAL_VERSIONS = ("rlvr-dir", "math-verify")  # of one version here and there
+_EQUAL_VERSIONS = ("rlvr-dir", "math-verify")  # # these must have the same version in both environments
 _VERSIONS = f"""
 import json
 from importlib.metadata import version
@@ -28,10 +28,10 @@ print(json.dumps([{{name: version(name) for name in names}}, code_digest()]))
 
 
 def interpreter(python: str) -> Path:
-    """Return the absolute path of verl's Python; not of what it links to, which would be another environment.
+    """Return the absolute path of verl's Python. Links are not resolved, because their target is another environment.
 
     Raises:
-        UserError: there is no such program.
+        UserError: There is no such program.
     """
     path = Path(os.path.abspath(os.path.expanduser(python)))
     if not os.access(path, os.X_OK) or path.is_dir():
@@ -45,11 +45,11 @@ def interpreter(python: str) -> Path:
 
 
 def check_versions(python: str) -> dict[str, str]:
-    """Return the versions of what trains in verl's environment.
+    """Return the versions of the packages that train in verl's environment.
 
     Raises:
-        UserError: a package is missing there, verl is of a version that we do not know, or rlvr-dir or the grader is
-            another one than here.
+        UserError: A package is missing there, verl's version is not supported, or rlvr-dir or the grader differs from
+            the one here.
     """
     done = _run(python, ["-c", _VERSIONS])
     if done.returncode:
@@ -83,10 +83,10 @@ def check_versions(python: str) -> dict[str, str]:
 
 
 def check_arguments(python: str, lines: Sequence[Line]) -> None:
-    """Have verl compose its configuration with these arguments (`--cfg job`) and load our plugins; it starts nothing.
+    """Make verl compose its configuration with these arguments (`--cfg job`) and load our plugins. It starts nothing.
 
     Raises:
-        UserError: verl refuses them, in its own words.
+        UserError: verl does not accept them; the error has verl's own words.
     """
     done = _run(python, ["-m", "verl.trainer.main_ppo", "--cfg", "job", *(line.text for line in lines)])
     if done.returncode:
@@ -94,10 +94,10 @@ def check_arguments(python: str, lines: Sequence[Line]) -> None:
 
 
 def check_context(spec: TrainSpec, base: str) -> None:
-    """Refuse a training whose sequences are longer than the base's positions, where its configuration can be read.
+    """Check that sequences are not longer than the base's positions, if its configuration can be read.
 
     Raises:
-        UserError: they are.
+        UserError: They are longer.
     """
     from transformers import AutoConfig
 
@@ -108,7 +108,7 @@ def check_context(spec: TrainSpec, base: str) -> None:
         try:
             with hub_or_cache():
                 config = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
-        except Exception:  # of many kinds; verl reads it where the models are
+        except Exception:  # # there are many kinds; verl reads the configuration where the models are
             return
         positions = getattr(config.get_text_config(), "max_position_embeddings", None)
     if positions is not None and positions < longest:
@@ -130,7 +130,7 @@ def _run(python: str, arguments: Sequence[str]) -> subprocess.CompletedProcess[s
 
 
 def _error(output: str) -> str:
-    """Return the error of a traceback, else all that a program says but noise, on one line."""
+    """Return the error of a traceback, else everything that a program printed except noise, on one line."""
     noise = ("WARNING", "Set the environment variable HYDRA_FULL_ERROR")
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith(noise)]
     traceback = any(line.startswith("Traceback") for line in lines)
