@@ -23,28 +23,33 @@ OPTION = {"dapo.top_p": "rollout-top-p", "validation.tasks": "validate"}  # # of
 
 
 def train_command(
-    file: Annotated[Path | None, typer.Argument(help="A YAML file; options change what it says.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="A YAML file; options change its values.")] = None,
     backend: Annotated[str | None, typer.Option(help="trl (default, one machine) or verl (a cluster).")] = None,
     preset: Annotated[
         str | None, typer.Option(help="The paper's training, for verl: qwen25-math-7b or qwen3-8b-base.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help=f"How advantages are reweighted, default none: {method_names()}.")
+        str | None, typer.Option(help=f"Reweight the advantages, default none: {method_names()}.")
     ] = None,
     alpha: Annotated[float | None, typer.Option(help=f"Its strength; default {default_alphas()}.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Comma-separated, as 0,1,2.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Of generation; each makes several updates.")] = None,
-    rollout_top_p: Annotated[float | None, typer.Option(help="Of the rollouts; 1 is the policy itself.")] = None,
-    base: Annotated[str | None, typer.Option(help="Directory or hub id; default the tiny pair's base.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, comma-separated, as 0,1,2.")] = None,
+    steps: Annotated[int | None, typer.Option(help="RL steps; each makes several updates.")] = None,
+    rollout_top_p: Annotated[float | None, typer.Option(help="Top-p of the rollouts; 1 is the policy itself.")] = None,
+    base: Annotated[
+        str | None, typer.Option(help="The model to train: a directory or hub id; default the tiny pair's base.")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="JSONL file of problems and answers; default the tiny task.")] = None,
     validate: Annotated[
-        str | None, typer.Option(help="Benchmarks, comma-separated, or none; with the tiny base tiny_medium.")
+        str | None,
+        typer.Option(help="Benchmarks to validate on, comma-separated, or none; with the tiny base tiny_medium."),
     ] = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a key, as dapo.samples=8; give it again for more.")
+        list[str] | None, typer.Option("--set", help="Change a key, as dapo.samples=8; repeat it for several.")
     ] = None,
     against: Annotated[Path | None, typer.Option(help="Folder of a training to compare with, seed by seed.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Default runs/train/NAME, by file or method.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the training; default runs/train/NAME, by file or method.")
+    ] = None,
     track: Annotated[bool, typer.Option(help="Log each seed to MLflow, step by step.")] = True,
     tracking: Tracking = None,
     dry_run: Annotated[

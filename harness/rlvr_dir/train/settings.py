@@ -36,57 +36,64 @@ class DapoSettings(Spec, frozen=True):
     """
 
     steps: int = Field(
-        default=16, ge=1, description="Of generation; each makes `minibatches` updates. With the tiny base 8."
+        default=16, ge=1, description="RL steps; each makes `minibatches` updates. With the tiny base 8."
     )
-    prompts: int = Field(default=16, ge=1, description="Groups a step.")
-    samples: int = Field(default=16, ge=2, description="Responses a group.")
-    minibatches: int = Field(default=4, ge=1, description="Optimizer updates a step.")
+    prompts: int = Field(default=16, ge=1, description="Groups per step.")
+    samples: int = Field(default=16, ge=2, description="Responses per group.")
+    minibatches: int = Field(default=4, ge=1, description="Optimizer updates per step.")
     accumulation: int = Field(
-        default=1, ge=1, description="Forward and backward passes an update: less memory, the same update."
+        default=1,
+        ge=1,
+        description="Forward and backward passes per update; more need less memory for the same update.",
     )
-    learning_rate: float = Field(default=1e-4, gt=0, description="Adam's. With the tiny base 2e-5.")
-    warmup_updates: int = Field(default=0, ge=0, description="Optimizer updates, `minibatches` of them a step.")
-    weight_decay: float = Field(default=0.0, ge=0, description="Adam's.")
+    learning_rate: float = Field(default=1e-4, gt=0, description="Adam's learning rate. With the tiny base 2e-5.")
+    warmup_updates: int = Field(
+        default=0, ge=0, description="Optimizer updates of warm-up, `minibatches` of them per step."
+    )
+    weight_decay: float = Field(default=0.0, ge=0, description="Adam's weight decay.")
     method: Method = Field(default=PLAIN, description=f"{method_names()}.")
     alpha: float = Field(
         default=0.0, ge=0, le=10, description=f"Default {default_alphas()}.", json_schema_extra={"written": None}
     )
     pi_source: Literal["old", "current"] = Field(
-        default="old", description="Whose probability weighs, where the method needs no whole batch."
+        default="old", description="The probability that determines a weight, if the method needs no whole batch."
     )
     ppl_scope: Literal["batch", "group"] = Field(
         default="batch",
-        description="The responses that a method of the whole batch sees together; ppl's authors: group.",
+        description="The responses that a method of the whole batch compares; ppl's authors use group.",
     )
-    clip_low: float = Field(default=0.2, gt=0, lt=1, description="The loss clips the ratio below 1 minus this.")
+    clip_low: float = Field(default=0.2, gt=0, lt=1, description="The loss clips the ratio at 1 minus this.")
     clip_high: float = Field(
         default=Reweighting.clip_high,
         gt=0,
-        description="And above 1 plus this; default the method's own.",
+        description="The loss clips the ratio at 1 plus this; default the method's own.",
         json_schema_extra={"written": None},
     )
     delta: float | None = Field(
-        default=10.0, gt=1, description="Caps the ratio where the advantage is negative (dual clip)."
+        default=10.0, gt=1, description="Largest ratio if the advantage is negative (dual clip)."
     )
     beta: float = Field(default=0.0, ge=0, description="Weight of the KL term.")
-    temperature: float = Field(default=1.0, gt=0, description="Of the rollouts.")
+    temperature: float = Field(default=1.0, gt=0, description="Temperature of the rollouts.")
     top_p: float = Field(
-        default=1.0, gt=0, le=1, description="Of the rollouts, which come from the policy that is trained."
+        default=1.0, gt=0, le=1, description="Top-p of the rollouts, which the trained policy generates."
     )
-    max_response_tokens: int = Field(default=128, ge=1, description="Of a rollout.")
+    max_response_tokens: int = Field(default=128, ge=1, description="Longest rollout, in tokens.")
     overlong_buffer: int = Field(
-        default=0, ge=0, description="The penalty grows over the last so many tokens; 0: no penalty."
+        default=0, ge=0, description="The last so many tokens, over which the penalty grows; 0: no penalty."
     )
     overlong_penalty: float = Field(
-        default=1.0, gt=0, le=1, description="At full length, where right is +1 and wrong is -1."
+        default=1.0, gt=0, le=1, description="Penalty at full length; right is +1 and wrong is -1."
     )
-    grader: Grader = Field(default=DEFAULT_GRADER, description="As in evaluation.")
+    grader: Grader = Field(default=DEFAULT_GRADER, description="The grader, as in evaluation.")
     dynamic_sampling: bool = Field(
-        default=True, description="Only groups with both right and wrong responses teach anything."
+        default=True,
+        description="Replace groups whose responses are all right or all wrong, because they teach nothing.",
     )
-    max_generation_rounds: int = Field(default=4, ge=1, description="A step's attempts at filling its groups.")
+    max_generation_rounds: int = Field(
+        default=4, ge=1, description="A step's largest number of attempts to fill its groups."
+    )
     gradient_checkpointing: bool = Field(
-        default=False, description="Keep no activations: less memory, the same update."
+        default=False, description="Store no activations: less memory, the same update."
     )
     seed: int = Field(default=0, ge=0, lt=2**32)
 

@@ -29,9 +29,9 @@ class Lora(Spec, frozen=True):
     """Train low-rank adapters instead of all weights, saved in PEFT's format, or with `merge` as whole models. It needs
     peft."""
 
-    rank: int = Field(default=16, ge=1, description="Of the low-rank terms.")
-    alpha: float = Field(default=32.0, gt=0, description="The terms are scaled by alpha / rank.")
-    dropout: float = Field(default=0.0, ge=0, lt=1, description="Before the low-rank terms.")
+    rank: int = Field(default=16, ge=1, description="Rank of the adapters.")
+    alpha: float = Field(default=32.0, gt=0, description="The adapters are scaled by alpha / rank.")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout before the adapters.")
     targets: str | tuple[str, ...] = Field(default="all-linear", description="all-linear, or names of projections.")
     merge: bool = Field(default=False, description="Save whole models.")
 
@@ -44,14 +44,18 @@ class Vllm(Spec, frozen=True):
     during an update.
     """
 
-    mode: Literal["colocate", "server"] = Field(default="colocate", description="colocate or server.")
+    mode: Literal["colocate", "server"] = Field(
+        default="colocate", description="colocate: in the training's process; server: a running one."
+    )
     gpu_memory_utilization: float | None = Field(
-        default=None, gt=0, le=1, description="Default what the training leaves."
+        default=None, gt=0, le=1, description="vLLM's share of the GPU; default what the training leaves."
     )
     tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs that share each layer.")
-    max_model_length: int | None = Field(default=None, ge=8, description="Default the longest prompt and a response.")
-    enable_sleep_mode: bool = Field(default=True, description="vLLM holds nothing while an update is made.")
-    server_base_url: str | None = Field(default=None, description="Of a running server.")
+    max_model_length: int | None = Field(
+        default=None, ge=8, description="Positions of a request; default the longest prompt and a response."
+    )
+    enable_sleep_mode: bool = Field(default=True, description="Free vLLM's memory during updates.")
+    server_base_url: str | None = Field(default=None, description="Address of the running server.")
 
 
 class Validation(Presentation, frozen=True):
@@ -66,13 +70,13 @@ class Validation(Presentation, frozen=True):
     called: ClassVar[str] = "validation"
 
     tasks: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
-        default=(), description="Benchmarks of `rlvr-dir eval`; empty: none."
+        default=(), description="Benchmarks to validate on; empty: none."
     )
     sampling: Sampling = Sampling(samples=8, max_tokens=1024)
-    limit: int | None = Field(default=None, ge=1, description="First problems only.")
-    every: int = Field(default=0, ge=0, description="Steps; 0: the base and the end alone.")
+    limit: int | None = Field(default=None, ge=1, description="Use the first so many problems.")
+    every: int = Field(default=0, ge=0, description="Validate after every so many steps; 0: only the base and the end.")
     watch: Annotated[tuple[str, ...], BeforeValidator(read_names)] = Field(
-        default=(), description="Of tasks, those validated on the way; empty: all."
+        default=(), description="The tasks to validate during the training; empty: all."
     )
     engine: EngineSpec = EngineSpec(backend="transformers")
 
@@ -114,28 +118,35 @@ class TrainSpec(Spec, frozen=True):
 
     called: ClassVar[str] = "training"
 
-    backend: Literal["trl", "verl"] = Field(default="trl", description="trl here, verl on a cluster.")
-    base: Place = Field(default=TINY, description="tiny, a directory or a hub id.")
+    backend: Literal["trl", "verl"] = Field(default="trl", description="trl: in this process; verl: on a cluster.")
+    base: Place = Field(default=TINY, description="The model to train: tiny, a directory or a hub id.")
     data: Place = Field(
-        default=TINY, description="tiny, or a JSONL of answer and problem (or prompt: text or messages)."
+        default=TINY,
+        description="Training problems: tiny, or a JSONL of answer and problem (or prompt: text or messages).",
     )
-    instruction: str = Field(default=INSTRUCTION, description="Stands behind each problem.")
-    prompt: Prompt = Field(default=None, description="In place of the instruction: a template, its file, or math_dapo.")
-    seeds: tuple[int, ...] = Field(default=(0,), description="Each is a training of its own; more can be added later.")
+    instruction: str = Field(default=INSTRUCTION, description="Text after each problem.")
+    prompt: Prompt = Field(default=None, description="Instead of the instruction: a template, its file, or math_dapo.")
+    seeds: tuple[int, ...] = Field(
+        default=(0,), description="Each seed is a separate training; more can be added later."
+    )
     dapo: DapoSettings = DapoSettings()
     validation: Validation = Validation()
-    checkpoint_every: int = Field(default=1, ge=1, description="Steps: what a kill loses.")
-    checkpoint: int | str = Field(default="last", description="The trained model: last, a step, or best(TASK).")
-    keep_checkpoints: bool = Field(default=False, description="Keep them when the training is done.")
-    lora: Lora | None = Field(default=None, description="Adapters in place of all weights; needs peft.")
-    vllm: Vllm | None = Field(
-        default=None, description="Rollouts by vLLM on a GPU: {} beside the training, or a server."
+    checkpoint_every: int = Field(
+        default=1, ge=1, description="Steps between checkpoints, which are the most that a killed process loses."
     )
-    verl: Verl | None = Field(default=None, description="For backend: verl.")
+    checkpoint: int | str = Field(default="last", description="The trained model: last, a step, or best(TASK).")
+    keep_checkpoints: bool = Field(default=False, description="Keep the checkpoints when the training is finished.")
+    lora: Lora | None = Field(default=None, description="Train adapters instead of all weights; needs peft.")
+    vllm: Vllm | None = Field(
+        default=None, description="Generate rollouts with vLLM on a GPU: {} beside the training, or a server."
+    )
+    verl: Verl | None = Field(default=None, description="Settings for backend: verl.")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto, cpu or cuda.")
-    bf16: bool | None = Field(default=None, description="Autocast, weights stay float32; None: on a GPU that can.")
-    threads: int = Field(default=1, ge=1, description="Of the CPU: on tiny matrices a second only waits.")
-    trust_remote_code: bool = Field(default=False, description="Run code that the base brings.")
+    bf16: bool | None = Field(
+        default=None, description="Compute in bfloat16; weights stay float32. None: if the GPU can."
+    )
+    threads: int = Field(default=1, ge=1, description="CPU threads; more than one does not help with tiny matrices.")
+    trust_remote_code: bool = Field(default=False, description="Run code that the base contains.")
 
     @model_validator(mode="after")
     def _check(self) -> "TrainSpec":

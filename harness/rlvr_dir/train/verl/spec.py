@@ -17,22 +17,24 @@ class Verl(Spec, frozen=True):
     `validation.sampling`.
     """
 
-    python: str = Field(default=PYTHON, description="Of the environment that has verl and rlvr-dir, on every node.")
+    python: str = Field(default=PYTHON, description="Python of the environment with verl and rlvr-dir, on every node.")
     nnodes: int = Field(default=1, ge=1, description="Machines.")
-    gpus_per_node: int = Field(default=8, ge=1, description="GPUs of each.")
-    tensor_parallel: int = Field(default=1, ge=1, description="GPUs an engine of the rollouts.")
-    sequence_parallel: int = Field(default=1, ge=1, description="GPUs a sequence of the updates (Ulysses).")
-    offload: bool = Field(default=False, description="Weights and optimizer wait in the CPU's memory.")
-    gpu_memory_utilization: float = Field(default=0.5, gt=0, le=1, description="Of the rollouts' engine.")
+    gpus_per_node: int = Field(default=8, ge=1, description="GPUs of each machine.")
+    tensor_parallel: int = Field(default=1, ge=1, description="GPUs per engine of the rollouts.")
+    sequence_parallel: int = Field(default=1, ge=1, description="GPUs per sequence of the updates (Ulysses).")
+    offload: bool = Field(
+        default=False, description="Keep weights and optimizer in CPU memory while they are not used."
+    )
+    gpu_memory_utilization: float = Field(default=0.5, gt=0, le=1, description="The rollout engine's share of a GPU.")
     tokens_per_gpu: int | None = Field(
-        default=None, ge=1, description="Of a micro-batch; default 2 x (prompt + response)."
+        default=None, ge=1, description="Tokens of a micro-batch; default 2 x (prompt + response)."
     )
-    max_prompt_tokens: int = Field(default=2048, ge=1, description="Longer ones are cut.")
+    max_prompt_tokens: int = Field(default=2048, ge=1, description="Longer prompts are cut.")
     max_position_embeddings: int | None = Field(
-        default=None, ge=1, description="Instead of the base's own, to train beyond it."
+        default=None, ge=1, description="Positions instead of the base's own, to train beyond them."
     )
-    val_data: Place | None = Field(default=None, description="A file like data, on which verl validates.")
-    overrides: tuple[str, ...] = Field(default=(), description="Further arguments of verl's.")
+    val_data: Place | None = Field(default=None, description="A file in the format of data, on which verl validates.")
+    overrides: tuple[str, ...] = Field(default=(), description="Further arguments of verl.")
 
     @model_validator(mode="after")
     def _check(self) -> "Verl":
