@@ -80,11 +80,11 @@ def train_command(
         "dapo.steps": steps, "dapo.top_p": rollout_top_p,
         "validation.tasks": None if validate is None else [t for t in validate.split(",") if t not in ("", "none")],
     }  # fmt: skip
-    given = {name: value for name, value in options.items() if value is not None}
+    changed_keys = {name: value for name, value in options.items() if value is not None}
     try:
-        spec = read(file, given, change or [])
+        spec = read(file, changed_keys, change or [])
     except UserError as error:  # # names the key that an option changed: `dapo.steps=0` for `--steps 0`
-        names = {key: f"--{OPTION.get(key, key.removeprefix('dapo.'))}" for key in given}
+        names = {key: f"--{OPTION.get(key, key.removeprefix('dapo.'))}" for key in changed_keys}
         error.name_options(names)
         raise
     if against is not None and not spec.validation.tasks:

@@ -101,7 +101,7 @@ def run_training(
         on_seed: It is called with each of the spec's seeds that is finished, including those finished before.
 
     Raises:
-        UserError: The machine lacks something, the folder belongs to another training or is in use, there are too few
+        UserError: The machine is unsuitable, the folder belongs to another training or is in use, there are too few
             problems, or it is not clear which of the base's files are its weights.
         TrainerError: A trainer's own process crashed, hung or was killed.
     """

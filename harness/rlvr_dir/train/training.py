@@ -37,7 +37,7 @@ def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: A
         bases: A record store for the base's validation, which all trainings from it share.
 
     Raises:
-        UserError: The machine lacks something, there are too few problems, or the folder belongs to another training,
+        UserError: The machine is unsuitable, there are too few problems, or the folder belongs to another training,
             is in use, was begun with other content of a file that is read, or cannot be written to (nothing was begun).
     """
     check_writable(out, *((bases,) if bases else ()), make=False)
@@ -242,13 +242,13 @@ def plan_training(spec: "TrainSpec", out: Path, gpu_memory: float | None = None)
             size, names = _size(spec, validation.tasks)
             add(f"seed {seed}: validation on {names}", size, 0, validation.sampling.max_tokens)
     steps, counts = dapo.steps * len(spec.seeds), ", ".join(f"{n:,}" for n in dict.fromkeys(problems.values()))
-    left = steps - sum(row.cached or 0 for row in rows) // max(1, generated)
+    steps_left = steps - sum(row.cached or 0 for row in rows) // max(1, generated)
     mean = sum(seconds) / len(seconds) if seconds else 0.0
     time = f"Time: unknown until one step has run; {out} has none. Run it for a minute, interrupt it, and ask again."
     if seconds:
         time = (
-            f"Time: about {interval(mean * left)} for {left:,} of {steps:,} steps, at {mean:.1f} s each as measured "
-            f"in {out}, and the validations."
+            f"Time: about {interval(mean * steps_left)} for {steps_left:,} of {steps:,} steps, at {mean:.1f} s each as "
+            f"measured in {out}, and the validations."
         )
     note = (
         f"Each seed makes {dapo.steps * dapo.minibatches:,} updates from {dapo.steps * dapo.responses:,} responses of "

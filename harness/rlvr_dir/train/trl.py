@@ -38,7 +38,7 @@ class TrlBackend(Backend):
         """Check the machine and the data, and fit the settings to a GPU. Changed settings are reported.
 
         Raises:
-            UserError: The machine lacks something, the training does not fit it, or there are too few problems.
+            UserError: The machine is unsuitable, the training does not fit it, or there are too few problems.
         """
         check_machine(spec)
         self.problems = {seed: check_size(source.problems(seed), spec) for seed in spec.seeds}

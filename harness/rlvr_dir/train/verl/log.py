@@ -10,7 +10,7 @@ from rlvr_dir import stats
 from rlvr_dir.train.settings import DapoSettings
 
 _RIGHT = re.compile(r"rlvr_dir/right/(?P<samples>\d+)/(?P<source>.+)/(?P<problem>\d+)")
-_SHARES = ("token_share", "gradient_share")
+_TOKEN_SHARES = ("token_share", "gradient_share")
 
 
 def translate(
@@ -36,7 +36,7 @@ def translate(
 
 
 def _is_from_our_trainer(name: str) -> bool:
-    return bool(_RIGHT.fullmatch(name)) or name.startswith(tuple(f"rlvr_dir/{share}/" for share in _SHARES))
+    return bool(_RIGHT.fullmatch(name)) or name.startswith(tuple(f"rlvr_dir/{share}/" for share in _TOKEN_SHARES))
 
 
 def _validation(numbers: Mapping[str, float], problems: Mapping[str, int]) -> dict[str, dict[str, Any]]:
@@ -79,7 +79,7 @@ def _step(data: dict[str, Any], dapo: DapoSettings) -> dict[str, Any]:
         "grad_norm": data.get("actor/grad_norm"),
         "learning_rate": data.get("actor/lr"),
         "seconds": data.get("timing_s/step"),
-        **{share: bins for share in _SHARES if (bins := _bins(data, share))},
+        **{share: bins for share in _TOKEN_SHARES if (bins := _bins(data, share))},
     }
 
 

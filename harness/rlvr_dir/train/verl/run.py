@@ -68,7 +68,7 @@ class VerlBackend(Backend):
         """Check the arguments in verl's environment, the base's positions and the data.
 
         Raises:
-            UserError: verl's environment lacks something, an argument does not fit, the base has too few positions, or
+            UserError: verl's environment is unsuitable, an argument does not fit, the base has too few positions, or
                 verl cannot use the data.
         """
         self.spec, self.dapo, self.verl = spec, spec.dapo, spec.verl or Verl()
