@@ -30,7 +30,7 @@ class LoggedScore(Stored, frozen=True):
     @model_validator(mode="after")
     def _check_right(self) -> "LoggedScore":
         if self.families and set(self.families) != set(self.right or ()):
-            raise ValueError("families names other problems than right; accepted: one for each of them")
+            raise ValueError("families and right name different problems")
         if too_many := [key for key, count in (self.right or {}).items() if count > self.samples]:
             raise ValueError(f"right has more than {self.samples} samples of {too_many[0]!r}")
         return self
