@@ -7,7 +7,7 @@ from rlvr_dir import stats
 from rlvr_dir.stats import avg_at_k, pass_at_k
 from rlvr_dir.train import load_train
 from rlvr_dir.train.folder import TrainingFolder, write_json
-from rlvr_dir.train.forms import Input, SummaryFile
+from rlvr_dir.train.schemas import Input, SummaryFile
 from rlvr_dir.train.summary import text, validation_scores, write_summary
 from tests.facts import refuses
 

@@ -21,11 +21,11 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.policy.advantages import mixed_groups, unclipped
 from rlvr_dir.policy.reweighting import token_weights
 from rlvr_dir.progress import phase
-from rlvr_dir.train.facts import Tally
 from rlvr_dir.train.reward import Reward, accuracy_by, overlong
 from rlvr_dir.train.run import OnProgress
 from rlvr_dir.train.sampling import Batch, join, take_groups
 from rlvr_dir.train.settings import DapoSettings
+from rlvr_dir.train.tally import Tally
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message=".*TRL currently supports vLLM.*")

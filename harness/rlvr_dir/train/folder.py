@@ -27,7 +27,7 @@ from rlvr_dir.config import read_yaml
 from rlvr_dir.config.stored import Stored, parse_json, read_json, read_mapping
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import disk_error, make_folder, sync_folder, write_file
-from rlvr_dir.train.forms import CheckpointMark, ChosenStep, Input, LogLine, ScoreFile, SeedFile
+from rlvr_dir.train.schemas import CheckpointMark, ChosenStep, Input, LogLine, ScoreFile, SeedFile
 from rlvr_dir.train.spec import TrainSpec, load_train, plain
 
 MARK = "rlvr_dir.json"  # # written last: a checkpoint without it is incomplete
@@ -117,7 +117,7 @@ class SeedFolder:
 
     def facts(self) -> dict[str, Any] | None:
         """Read the facts of a finished seed; None before it is finished."""
-        return read_form(self.done, SeedFile) if self.done.is_file() else None
+        return read_checked(self.done, SeedFile) if self.done.is_file() else None
 
     def last_checkpoint(self) -> tuple[int, Path, list[Any]] | None:
         """Return step, folder and trainer state of the newest complete checkpoint; delete incomplete ones."""
@@ -219,13 +219,13 @@ def chosen_step(spec: TrainSpec, records: Sequence[Mapping[str, Any]], steps: Se
     return max(sorted(scores), key=lambda step: scores[step], default=None)
 
 
-def read_form(path: Path, form: type[Stored]) -> dict[str, Any]:
+def read_checked(path: Path, schema: type[Stored]) -> dict[str, Any]:
     """Read a JSON file of the training as plain values, and check them.
 
     Raises:
-        DamagedError: The file does not have this form.
+        DamagedError: The file does not have this schema.
     """
-    form.from_plain(data := read_json(path), path)
+    schema.from_plain(data := read_json(path), path)
     return data
 
 

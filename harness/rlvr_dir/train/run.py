@@ -24,7 +24,7 @@ from rlvr_dir.progress import phase
 from rlvr_dir.records.lock import Lock
 from rlvr_dir.train.card import write_card
 from rlvr_dir.train.folder import Inputs, SeedFolder, TrainingFolder, write_json
-from rlvr_dir.train.forms import SummaryFile
+from rlvr_dir.train.schemas import SummaryFile
 from rlvr_dir.train.settings import DapoSettings
 from rlvr_dir.train.spec import TrainSpec
 from rlvr_dir.train.summary import taught_nothing, write_summary

@@ -18,7 +18,7 @@ from rlvr_dir.policy.reweighting import PLAIN
 from rlvr_dir.stats import RunScores, TrainingScores, common_families, family, pass_at_k_per_problem, samples_of
 from rlvr_dir.stats.estimate import Estimate, p_value
 from rlvr_dir.train.folder import TrainingFolder, write_json
-from rlvr_dir.train.forms import MetricSummary, OtherTraining, ScoreFile, SummaryFile
+from rlvr_dir.train.schemas import MetricSummary, OtherTraining, ScoreFile, SummaryFile
 from rlvr_dir.train.spec import TrainSpec, Validation, plain
 
 

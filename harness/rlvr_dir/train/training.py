@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rlvr_dir.problems.benchmark import Benchmark
     from rlvr_dir.results import EvalResult
     from rlvr_dir.train.folder import Inputs
-    from rlvr_dir.train.forms import SummaryFile
     from rlvr_dir.train.run import TrainingSource, Validate, ValidationScores
+    from rlvr_dir.train.schemas import SummaryFile
     from rlvr_dir.train.spec import TrainSpec
 
 
@@ -139,7 +139,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
     """
     from rlvr_dir.digest import digest
     from rlvr_dir.records.config import fingerprint
-    from rlvr_dir.train.forms import Input
+    from rlvr_dir.train.schemas import Input
 
     inputs, base = {}, _base(spec)
     if Path(base).is_dir():
