@@ -108,7 +108,9 @@ def read_answers(path: str | Path) -> list[Item]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--answers={str(path)!r} cannot be read ({error}); accepted: a file of JSON lines") from None
+        raise UserError(
+            f"cannot be read ({error})", argument="--answers", value=str(path), accepted="a file of JSON lines"
+        ) from None
     items = []
     for number, line in enumerate(lines, 1):
         try:
@@ -118,7 +120,7 @@ def read_answers(path: str | Path) -> list[Item]:
             gold = response = None
         if not (isinstance(gold, str) and isinstance(response, str)):
             raise UserError(
-                f"{path}, line {number}: {line[:60]!r} is refused; accepted: an object with the texts gold and response"
+                f"{path}, line {number} is {line[:60]!r}", accepted="an object with the texts gold and response"
             )
         items.append(Item("given", gold, response))
     return items

@@ -76,11 +76,15 @@ def bench_records(
     from rlvr_dir.bench.decode import machine
 
     if responses < SAMPLES or responses % SAMPLES:
-        raise UserError(f"responses={responses} is refused; accepted: multiples of {SAMPLES}, the samples of a problem")
+        raise UserError(
+            argument="responses", value=responses, accepted=f"multiples of {SAMPLES}, the samples of a problem"
+        )
     if responses // SAMPLES > (most := len(find_benchmark(TASK).problems)):
-        raise UserError(f"responses={responses} is refused; accepted: up to {most * SAMPLES}")
-    if tokens < 100 or decodings < 2:
-        raise UserError(f"tokens={tokens}, decodings={decodings}: accepted: 100 tokens and 2 decodings at least")
+        raise UserError(argument="responses", value=responses, accepted=f"up to {most * SAMPLES}")
+    if tokens < 100:
+        raise UserError(argument="tokens", value=tokens, accepted="at least 100")
+    if decodings < 2:
+        raise UserError(argument="decodings", value=decodings, accepted="at least 2")
     settings = {"responses": responses, "tokens": tokens, "decodings": decodings}
     with tempfile.TemporaryDirectory(prefix="rlvr-dir-bench-", dir=folder) as directory:
         needed = 6 * responses * tokens * decodings

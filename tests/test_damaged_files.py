@@ -42,7 +42,7 @@ from rlvr_dir.tracking.training import metrics_of, scores_of
 from rlvr_dir.train import TrainSpec
 from rlvr_dir.train.data import read_problems
 from rlvr_dir.train.folder import TrainingFolder
-from rlvr_dir.train.forms import Input
+from rlvr_dir.train.schemas import Input
 from rlvr_dir.train.spec import load_train
 from rlvr_dir.train.summary import write_summary
 from tests.commands import run

@@ -42,7 +42,7 @@ PYDANTIC = (
 
 
 PASSED_ON = "Exception: WorkerProc initialization failed due to an exception in a background process."
-OURS = "base='b' holds no lm_head.weight; accepted: one that does"
+OURS = "base='b' has no lm_head.weight. Accepted: one that has it"
 CASES = {
     "core": (
         logged("EngineCore pid=7", f"EngineCore failed to start.\n{traceback('KeyError: 17')}")

@@ -11,6 +11,7 @@ from rlvr_dir.checkpoints.chat_template import encode_prompt
 from rlvr_dir.config import EngineSpec
 from rlvr_dir.decode import open_engine
 from tests.checkpoints.made import thinking
+from tests.facts import states
 from tests.serve.server import served
 
 pytestmark = pytest.mark.vllm
@@ -68,4 +69,4 @@ def test_a_body_that_is_no_json_is_said_to_be_none(client):
     assert post("text/plain").json()["error"]["message"].count("Unsupported Media Type")
     answer = post("application/json")
     assert answer.status_code == 400
-    assert answer.json()["error"]["message"].startswith("the body is no JSON: Expecting value at character ")
+    states(answer.json()["error"]["message"], "JSON", "character 10")

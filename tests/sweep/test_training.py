@@ -159,7 +159,7 @@ def test_a_sweep_whose_complete_points_read_other_files_is_not_gone_on_with(whol
     before = json.loads(file.read_text())
     assert list(before) == ["base", "validation.tasks tiny_easy"]
     file.write_text(json.dumps({**before, "base": {**before["base"], "digest": "weights:other"}}))
-    with pytest.raises(UserError, match=r"base: the content of .* is weights:\w+, and .* was begun with weights:other"):
+    with pytest.raises(UserError, match=r"base: .*weights:\w+ .*weights:other"):
         run_sweep(sweep(**TRAIN), Places.under(whole, track=False), say=print)
     file.write_text(json.dumps(before))
     assert run_sweep(sweep(**TRAIN), Places.under(whole, track=False), say=print).entries

@@ -16,7 +16,7 @@ from rlvr_dir.train.dapo_math import dapo_math, read_rows
 from rlvr_dir.train.data import read_problems
 from rlvr_dir.train.spec import plain
 from tests.commands import refused, run
-from tests.facts import refuses
+from tests.facts import refuses, states
 
 COUNT = 17_398
 
@@ -102,7 +102,7 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "x.parquet").write_text("no")
     (tmp_path / "x.jsonl").write_text("{}\nno\n")
     for name, message in (
-        ("x.parquet", "Parquet"),
+        ("x.parquet", "source Parquet"),
         ("x.jsonl", "2 JSON"),
         ("none", "source"),
     ):
@@ -117,7 +117,7 @@ def test_the_command_writes_counts_and_digest(parquet, made, tmp_path):
     assert not file.exists()
     for _ in range(2):  # the second finds it
         done = run(*asked, "--digest", digest(made.text))
-        assert "17,397 problems of 34,797 rows, 1 left out that have different answers, digest" in done.stderr
+        states(done.stderr, "17,397", "34,797", digest(made.text))
     assert file.read_text() == made.text
     file.write_text("other")
     assert str(file) in refused(*asked)
@@ -136,11 +136,11 @@ def test_a_benchmark_is_written_as_a_validation_reads_it(tmp_path):
 
 
 def test_a_training_names_what_makes_its_data_and_refuses_prompts_that_no_box_answers(tmp_path):
-    with refuses("rlvr-dir", "dapo-math-17k"):
+    with refuses("data", "dapo-math-17k", "rlvr-dir"):
         read_problems(tmp_path / "dapo-math-17k.jsonl", TrainSpec())
     file = tmp_path / "raw.jsonl"
     file.write_text(json.dumps({"prompt": row(1)["prompt"], "answer": "2"}) + "\n")
-    with refuses("raw.jsonl", "1", "dapo.grader", "robust"):
+    with refuses("dapo.grader", "robust", "raw.jsonl", "1"):
         read_problems(file, TrainSpec())
 
 
@@ -150,12 +150,12 @@ def test_the_authors_prompt_and_grader_go_together(tmp_path):
     bare.write_text(json.dumps({"problem": "What is $1 + 1$?", "answer": "2"}) + "\n")
     raw.write_text(json.dumps({"prompt": row(1)["prompt"], "answer": "2"}) + "\n")
     assert read_problems(bare, spec) == read_problems(raw, spec)  # as the hub has it
-    with refuses("1", "math_dapo"):
+    with refuses("dapo.grader", "math_dapo", "1"):
         read_problems(bare, load_train({**theirs, "prompt": None}))
     assert load_train(plain(spec)) == spec
     for more, message in (
-        ({"instruction": "Think."}, "instruction"),
-        ({"data": "tiny", "base": "tiny"}, "data tiny"),
+        ({"instruction": "Think."}, "prompt instruction"),
+        ({"data": "tiny", "base": "tiny"}, "prompt data tiny"),
     ):
         with refuses(*message.split()):
             load_train({**theirs, **more})

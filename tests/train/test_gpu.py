@@ -94,15 +94,15 @@ def test_what_fits(sizes, model, gpu, changes, facts):
     [
         ("7B", H100, {"vllm": {}}, "base some/base GPU 128"),
         ("1.5B", Gpu(34 * GIB, 33 * GIB), {"vllm": {}, "dapo": {**SHORT, "beta": 0.01}},  # the KL term's reference
-         "GPU"),
-        ("7B", RTX, {"vllm": {}, "lora": {}}, "some/base"),
+         "base GPU"),
+        ("7B", RTX, {"vllm": {}, "lora": {}}, "base some/base"),
         ("1.5B", RTX, {"lora": {}}, "samples 256"),
         ("1.5B", H100, {"vllm": {"gpu_memory_utilization": 0.9}},
          "vllm.gpu_memory_utilization 0.9"),
         ("1.5B", H100, {"vllm": {"max_model_length": 512}},
          "vllm.max_model_length 512 3584"),
         ("1.5B", H100, {"vllm": {}, "dapo": {"max_response_tokens": 4000}},
-         "max_response_tokens 4000 4096 base"),
+         "dapo.max_response_tokens 4000 4096 base"),
         ("7B", Gpu(56 * GIB, 55 * GIB), {"vllm": {}, "lora": {}, "validation": {"tasks": "aime24", "every": 5}},
          "validation.every 5 GPU 56.7"),
     ],

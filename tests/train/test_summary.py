@@ -7,7 +7,7 @@ from rlvr_dir import stats
 from rlvr_dir.stats import avg_at_k, pass_at_k
 from rlvr_dir.train import load_train
 from rlvr_dir.train.folder import TrainingFolder, write_json
-from rlvr_dir.train.forms import Input, SummaryFile
+from rlvr_dir.train.schemas import Input, SummaryFile
 from rlvr_dir.train.summary import text, validation_scores, write_summary
 from tests.facts import refuses
 
@@ -115,7 +115,7 @@ def test_a_training_that_was_validated_on_other_problems_is_refused(tmp_path):
         each.create_or_verify(
             spec, {"data": Input(file="train.jsonl", digest=digest, judges=False), "validation.tasks t": held}
         )
-    with refuses("held.jsonl", "validation.tasks"):
+    with refuses("against", "held.jsonl", "validation.tasks"):
         write_summary(folder, spec, other.path)
 
 
@@ -130,12 +130,12 @@ def test_without_scores_by_problem_there_is_no_interval(tmp_path):
 
 def test_what_cannot_be_compared_is_refused(tmp_path):
     mine = training(tmp_path / "mine", {0: BASE})
-    with refuses("summary.json"):
+    with refuses("against", "summary.json"):
         write_summary(*mine, tmp_path / "none")
     folder, _ = training(tmp_path / "long", {0: BASE})
     longer = load_train({"validation": {"tasks": ["t"], "limit": 5}})
     write_summary(folder, longer)
-    with refuses("validated"):
+    with refuses("against", "validated"):
         write_summary(*mine, folder.path)
 
 

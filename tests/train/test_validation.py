@@ -92,6 +92,6 @@ def test_on_the_way_only_what_is_watched_is_validated(tmp_path, decoded):
 
 def test_a_checkpoint_chosen_by_a_benchmark_that_is_not_validated_is_refused(tmp_path):
     validation = {**SPEC["validation"], "every": 1}
-    with refuses("best(tiny_hard)", "best(tiny_easy)"):
+    with refuses("checkpoint", "best(tiny_hard)", "best(tiny_easy)"):
         training.run(load_train({"validation": validation, "checkpoint": "best(tiny_hard)"}), tmp_path / "out")
     assert not (tmp_path / "out").exists()

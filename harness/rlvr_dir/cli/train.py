@@ -1,4 +1,4 @@
-"""`rlvr-dir train`: DAPO with reweighted advantages."""
+"""Run `rlvr-dir train`: DAPO with reweighted advantages."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +11,7 @@ from rlvr_dir.cli.plan import GpuMemory
 from rlvr_dir.cli.track import Tracking
 from rlvr_dir.config import read_yaml
 from rlvr_dir.config.base import set_key
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.policy.reweighting import default_alphas, method_names
 from rlvr_dir.progress import phase, say
 
@@ -19,32 +19,37 @@ if TYPE_CHECKING:
     from rlvr_dir.train.folder import SeedFolder
     from rlvr_dir.train.spec import TrainSpec
 
-OPTION = {"dapo.top_p": "rollout-top-p", "validation.tasks": "validate"}  # of keys that have another name
+OPTION = {"dapo.top_p": "rollout-top-p", "validation.tasks": "validate"}  # # of keys with another name
 
 
 def train_command(
-    file: Annotated[Path | None, typer.Argument(help="A YAML file; options change what it says.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="A YAML file; options change its values.")] = None,
     backend: Annotated[str | None, typer.Option(help="trl (default, one machine) or verl (a cluster).")] = None,
     preset: Annotated[
         str | None, typer.Option(help="The paper's training, for verl: qwen25-math-7b or qwen3-8b-base.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help=f"How advantages are reweighted, default none: {method_names()}.")
+        str | None, typer.Option(help=f"Reweight the advantages, default none: {method_names()}.")
     ] = None,
     alpha: Annotated[float | None, typer.Option(help=f"Its strength; default {default_alphas()}.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Comma-separated, as 0,1,2.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Of generation; each makes several updates.")] = None,
-    rollout_top_p: Annotated[float | None, typer.Option(help="Of the rollouts; 1 is the policy itself.")] = None,
-    base: Annotated[str | None, typer.Option(help="Directory or hub id; default the tiny pair's base.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, comma-separated, as 0,1,2.")] = None,
+    steps: Annotated[int | None, typer.Option(help="RL steps; each makes several updates.")] = None,
+    rollout_top_p: Annotated[float | None, typer.Option(help="Top-p of the rollouts; 1 is the policy itself.")] = None,
+    base: Annotated[
+        str | None, typer.Option(help="The model to train: a directory or hub id; default the tiny pair's base.")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="JSONL file of problems and answers; default the tiny task.")] = None,
     validate: Annotated[
-        str | None, typer.Option(help="Benchmarks, comma-separated, or none; with the tiny base tiny_medium.")
+        str | None,
+        typer.Option(help="Benchmarks to validate on, comma-separated, or none; with the tiny base tiny_medium."),
     ] = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a key, as dapo.samples=8; give it again for more.")
+        list[str] | None, typer.Option("--set", help="Change a key, as dapo.samples=8; repeat it for several.")
     ] = None,
     against: Annotated[Path | None, typer.Option(help="Folder of a training to compare with, seed by seed.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Default runs/train/NAME, by file or method.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the training; default runs/train/NAME, by file or method.")
+    ] = None,
     track: Annotated[bool, typer.Option(help="Log each seed to MLflow, step by step.")] = True,
     tracking: Tracking = None,
     dry_run: Annotated[
@@ -75,17 +80,19 @@ def train_command(
         "dapo.steps": steps, "dapo.top_p": rollout_top_p,
         "validation.tasks": None if validate is None else [t for t in validate.split(",") if t not in ("", "none")],
     }  # fmt: skip
-    given = {name: value for name, value in options.items() if value is not None}
+    changed_keys = {name: value for name, value in options.items() if value is not None}
     try:
-        spec = read(file, given, change or [])
-    except UserError as error:  # says the key that an option changed: `dapo.steps=0` for `--steps 0`
-        names = {key: f"--{OPTION.get(key, key.removeprefix('dapo.'))}" for key in given}
+        spec = read(file, changed_keys, change or [])
+    except UserError as error:  # # names the key that an option changed: `dapo.steps=0` for `--steps 0`
+        names = {key: f"--{OPTION.get(key, key.removeprefix('dapo.'))}" for key in changed_keys}
         error.name_options(names)
         raise
     if against is not None and not spec.validation.tasks:
         raise UserError(
-            f"against={str(against)!r} compares validations, and this training has none; accepted: validate=TASKS, or "
-            "no against"
+            "compares validations, and this training has none",
+            argument="against",
+            value=str(against),
+            accepted=f"{mention('validate', 'TASKS')} beside it",
         )
     if against is not None:
         from rlvr_dir.train.summary import check_against
@@ -131,7 +138,7 @@ def train_command(
         tracker.interrupted()
     echo(text(summary), lines=True)
     say(f"written to {where}: summary.md, and for each seed a log, the model (rl) and the pair (pair.json)")
-    if untaught := summary.untaught:  # an exit status for scripts that would go on with the model
+    if untaught := summary.untaught:  # # an exit status for scripts that would continue with the model
         whole: int = summary.training["dapo"]["steps"]
         say(f"error: seed {', '.join(untaught)}: {taught_nothing(whole, whole)}")
         raise typer.Exit(1)
@@ -141,7 +148,7 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
     """Read the training of a file, changed by options and by `a.b=value` changes.
 
     Raises:
-        UserError: no such file, not YAML, or what `load_train` refuses.
+        UserError: There is no such file, it is not YAML, or `load_train` does not accept it.
     """
     from rlvr_dir.train.defaults import complete
 
@@ -152,7 +159,7 @@ def read(file: Path | None, options: dict[str, Any], changes: list[str]) -> "Tra
 
 
 def _show_verl(spec: "TrainSpec", out: Path) -> None:
-    """Print verl's arguments for the first seed, checked by verl where its environment is there, and the work."""
+    """Print verl's arguments for the first seed and the work. verl checks them if its environment exists."""
     from rlvr_dir.train.training import list_obstacles, plan_training
     from rlvr_dir.train.verl.run import arguments
     from rlvr_dir.train.verl.spec import Verl
@@ -172,9 +179,9 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
     if Path(python).expanduser().exists():
         try:
             check_versions(python)
-        except UserError as error:  # the environment of `make verl-env` composes arguments, and trains nothing
+        except UserError as error:  # # the environment of `make verl-env` composes arguments, and trains nothing
             missing = [*missing, str(error)]
     for sentence in missing:
         say(f"not here: {sentence}")
-    with suppress(UserError):  # said above
+    with suppress(UserError):  # # printed above
         say(plan_training(spec, out).text())

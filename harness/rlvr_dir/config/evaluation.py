@@ -178,9 +178,10 @@ def load_eval(data: Mapping[str, Any], options: Mapping[str, Any] | None = None)
         first = next(iter(decoding))
         if "decodings" in fields:
             raise UserError(
-                f"and {mention('decoding', fields['decodings'][0])} both say how to decode; give one of them",
+                f"is given beside {mention('decoding', fields['decodings'][0])}",
                 argument=first,
                 value=decoding[first],
+                accepted="one of them",
             )
         decodings = read_decodings(data["decodings"]) if "decodings" in data else ()
         if len(decodings) > 1:

@@ -101,6 +101,7 @@ def build(
     return Report(
         name, headline, tuple(below), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers),
         tiles=tuple(first_lines.tiles(first)),
+        tiles_caption=first_lines.tiles_caption(first),
         reading=READING if any(comparison_kind(row) == "token" for row in rows) else (),
     )  # fmt: skip
 

@@ -7,10 +7,7 @@ import numpy as np
 
 from rlvr_dir.config.decoding import ALONE
 from rlvr_dir.markdown import interval
-from rlvr_dir.report.layouts import (
-    benchmark_title,
-    in_points,
-)
+from rlvr_dir.report.layouts import benchmark_title, in_points
 from rlvr_dir.report.model import Tile
 from rlvr_dir.results.answer import in_order
 from rlvr_dir.results.compare import Comparison, comparison_kind
@@ -94,6 +91,15 @@ def tiles(settings: Sequence[Setting]) -> list[Tile]:
     return large
 
 
+def tiles_caption(settings: Sequence[Setting]) -> str:
+    """Return what the large numbers are; empty if there are none."""
+    if not settings:
+        return ""
+    samples = {setting.samples for setting in settings}
+    avg = f"Avg@{samples.pop()}" if len(samples) == 1 else "Avg"
+    return f"Correct responses on {benchmark_title(settings[0].benchmark)}: {avg}, with 95 % intervals over problems."
+
+
 def _replaced(row: Comparison, rows: Sequence[Comparison], pair: str) -> str:
     """Describe how accurate base is when its flagged tokens are replaced, compared with base and RL."""
     setting = row.result
@@ -104,11 +110,11 @@ def _replaced(row: Comparison, rows: Sequence[Comparison], pair: str) -> str:
         if side.task == setting.task and side.decoding.mode in ALONE and side.first.pair == setting.first.pair
     }
     share = percent(setting.changed_ratio)
-    start = f"from {percent(beside['base'])} " if "base" in beside else ""
+    instead = f" instead of {percent(beside['base'])}" if "base" in beside else ""
     end = f"; RL answers {percent(beside['rl'])}" if "rl" in beside else ""
     return (
-        f"{f'{pair}: ' if pair else ''}Replacing {share} of base's tokens brings {benchmark_title(setting.task)} "
-        f"{start}to {percent(setting.avg)} correct{end}."
+        f"{f'{pair}: ' if pair else ''}With {share} of its tokens replaced, base answers {percent(setting.avg)} of "
+        f"{benchmark_title(setting.task)} correctly{instead}{end}."
     )
 
 

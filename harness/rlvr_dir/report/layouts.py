@@ -127,7 +127,7 @@ def grid(
     name: str,
     title: str,
     cells: Cells,
-    shares: Mapping[str, Mapping[float, float]],
+    token_shares: Mapping[str, Mapping[float, float]],
     *,
     rl: Cell | None = None,
     differences: Mapping[tuple[float, float], str] | None = None,
@@ -144,7 +144,7 @@ def grid(
     taus, gammas, head = sorted({tau for tau, _ in cells}), sorted({gamma for _, gamma in cells}), "Threshold τ"
     first = {} if rl is None else {"RL itself": rl}
     rows: list[dict[str, Any]] = []
-    for share_name, share in shares.items():
+    for share_name, share in token_shares.items():
         by_tau = {f"{tau:g}": f"{100 * share[tau]:.1f} %" if tau in share else "–" for tau in taus}
         rows += [{KIND: "aside", head: share_name, **dict.fromkeys(first, "0.0 %"), **by_tau}] if share else []
     controls = "Replace with π_RL (γ = 0)" if rl is None else "The gate alone (γ = 0)"

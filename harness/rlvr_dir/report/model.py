@@ -161,7 +161,7 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Hold a whole report. `tiles` and `front` are its first page, which answers in a minute; then come the chapters.
+    """Hold a whole report. `tiles` and `front` are its first page. The chapters follow.
 
     `lead` are sentences below the headline. `reading` explains what each pattern means, in pairs. `viewers` are token
     viewers by title, as HTML made by `viewer_fragment`. They are the only text that is not escaped.
@@ -176,6 +176,7 @@ class Report:
     facts: tuple[tuple[str, str], ...] = ()
     viewers: tuple[tuple[str, str], ...] = ()
     tiles: tuple[Tile, ...] = ()
+    tiles_caption: str = ""
     reading: tuple[tuple[str, str], ...] = ()
 
     @property

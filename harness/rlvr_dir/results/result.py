@@ -40,7 +40,7 @@ STROKE = "\u2215"  # replaces / in a name that is not a path
 
 
 class TaskResult(Stored, frozen=True):
-    """Store a decoding's result on a task, whoever scored it. All tables have shape (problems, samples).
+    """Store a decoding's result on a task, from this evaluator or lm-eval. All tables have shape (problems, samples).
 
     Row i belongs to `problem_ids[i]`, column j to sample j. `truncated` marks responses that reached the token limit.
     `families` has the family of each problem if the benchmark defines them. `seconds` is this result's share, by
@@ -359,7 +359,7 @@ def refuse_lm_eval_tasks(benchmarks: Mapping[str, Benchmark], purpose: str) -> N
 
 
 def read_any_result(file: Path) -> EvalResult | LmEvalResult:
-    """Read a result file, whoever scored it.
+    """Read a result file of this evaluator or of lm-eval.
 
     Raises:
         DamagedError: It is not a result; the error names the file, the key, its value and what is accepted.

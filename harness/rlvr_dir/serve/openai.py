@@ -167,20 +167,20 @@ def asked_of(request: Any) -> ServeRequest:
 class _Adopted:
     """Take over the state of vLLM's handler."""
 
-    parser: RequestParser
+    pair_parser: RequestParser
 
     @classmethod
     def of(cls, handler: Any, parser: RequestParser) -> Any:
         """Return our handler as a replacement for vLLM's `handler`."""
         adopted = cls.__new__(cls)
-        vars(adopted).update(vars(handler), parser=parser)
+        vars(adopted).update(vars(handler), pair_parser=parser)
         return adopted
 
     def stranger(self, model: str | None) -> Any:
         """Return the error for a model that is not ours; None if it is ours."""
-        if self.parser.knows(model):
+        if self.pair_parser.knows(model):
             return None
-        sentence = str(unknown("model", model, self.parser.models))
+        sentence = str(unknown("model", model, self.pair_parser.models))
         return create_error_response(sentence, "NotFoundError", HTTPStatus.NOT_FOUND, "model")
 
 
@@ -192,7 +192,7 @@ class PairChat(_Adopted, OpenAIServingChat):
         if unknown_model := self.stranger(request.model):
             return unknown_model
         try:
-            completion = read_chat(self.parser, request)
+            completion = read_chat(self.pair_parser, request)
             if error := unread(request.chat_template_kwargs or {}, self.renderer.tokenizer):
                 raise error
             request.max_completion_tokens = None
@@ -225,7 +225,7 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
         if unknown_model := self.stranger(request.model):
             return unknown_model
         try:
-            completion = read_completion(self.parser, request)
+            completion = read_completion(self.pair_parser, request)
             bos = getattr(self.renderer.tokenizer, "bos_token", None)
             if bos and isinstance(request.prompt, str) and request.prompt.startswith(bos):
                 request.add_special_tokens = False  # as offline: the prompt already contains them

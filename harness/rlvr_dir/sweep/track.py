@@ -65,8 +65,8 @@ class SweepRun:
         except Exception as error:
             reason = " ".join(str(error).split())[:200]
             warnings.warn(
-                f"MLflow at {self.where} was not told of the sweep ({type(error).__name__}: {reason}); its folder has "
-                "everything, and running it again logs it",
+                f"MLflow at {self.where} did not log the sweep ({type(error).__name__}: {reason}). Its folder contains "
+                "everything, and the next run logs it",
                 stacklevel=3,
             )
 

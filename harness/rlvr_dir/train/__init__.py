@@ -1,7 +1,7 @@
-"""Reinforcement learning with verifiable rewards: DAPO with dynamic sampling and reweighted advantages.
+"""Train with reinforcement learning with verifiable rewards: DAPO with dynamic sampling and reweighted advantages.
 
-Through TRL on one machine, or through verl on many. Everything is imported when it is asked for: verl's processes,
-which have another environment, pass through here on their way to `rlvr_dir.train.verl`.
+Trainings run through TRL on one machine, or through verl on many. Nothing is imported before it is used, because verl's
+processes, which have another environment, import this package on their way to `rlvr_dir.train.verl`.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The model card of a trained checkpoint: from what, by what means and with what result."""
+"""Write the model card of a trained checkpoint: its base, its training and its scores."""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def write_card(rl: Path, facts: dict[str, Any], records: list[dict[str, Any]]) -
         + f", {score['tokens']:.0f} tokens a response.\n"
         for task, score in facts["scores"].items()
     )
-    verl = facts["training"]["backend"] == "verl"  # which counts no others
+    verl = facts["training"]["backend"] == "verl"  # # verl counts no other groups
     step, checkpoint = facts.get("step", dapo.steps), facts["training"].get("checkpoint", "last")
     text = TEMPLATE.format(
         library="peft" if (rl / "adapter_config.json").is_file() else "transformers",

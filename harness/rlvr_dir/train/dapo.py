@@ -1,8 +1,8 @@
-"""DAPO through TRL's GRPO trainer, with what it does not have: dynamic sampling, reweighting, an exact resume.
+"""Train with DAPO through TRL's GRPO trainer, and add dynamic sampling, reweighting and an exact resume.
 
     train_dapo(model, tokenizer, [{"prompt": messages, "answer": "43"}, ...], DapoSettings(steps=8))
 
-One process; `DapoSettings` says what is trained how.
+It runs in one process. `DapoSettings` describes the training.
 """
 
 import tempfile
@@ -21,11 +21,11 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.policy.advantages import mixed_groups, unclipped
 from rlvr_dir.policy.reweighting import token_weights
 from rlvr_dir.progress import phase
-from rlvr_dir.train.facts import Tally
 from rlvr_dir.train.reward import Reward, accuracy_by, overlong
 from rlvr_dir.train.run import OnProgress
 from rlvr_dir.train.sampling import Batch, join, take_groups
 from rlvr_dir.train.settings import DapoSettings
+from rlvr_dir.train.tally import Tally
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message=".*TRL currently supports vLLM.*")
@@ -35,31 +35,33 @@ with warnings.catch_warnings():
 __all__ = ["DapoTrainer", "grpo_config", "make_trainer", "train_dapo"]
 
 
-OnStep = Callable[[int, PreTrainedModel], None]  # the number of a step that is done, the model
+OnStep = Callable[[int, PreTrainedModel], None]  # # the number of a finished step, and the model
 
 
 class DapoTrainer(GRPOTrainer):
-    """GRPO with the groups in which every response is right, or every one wrong, replaced by fresh ones.
+    """Train with GRPO, and replace groups in which all responses are right, or all are wrong, by new ones.
 
-    The first reward function is the accuracy that decides; others may shape the advantage only. A step draws
-    further prompts until its groups are full or `max_generation_rounds` are spent; places still empty then hold
-    uniform groups, whose advantages are 0 and whose tokens do not count in the loss's denominator.
+    The first reward function is the accuracy, which decides about groups. Others only change the advantage. A step
+    draws further prompts until its groups are full or it has used `max_generation_rounds`. Places that are still empty
+    then contain uniform groups. Their advantages are 0, and their tokens do not count in the loss's denominator.
 
-    Advantages are reweighted where the loss is computed, from the log-probabilities it has available: no further
-    forward pass. Plain DAPO leaves TRL's arithmetic alone.
+    Advantages are reweighted where the loss is computed, with the log-probabilities that are available there, so no
+    further forward pass is needed. Plain DAPO does not change TRL's arithmetic.
     """
 
     def __init__(self, *, dapo: DapoSettings, **trainer: Any) -> None:
         super().__init__(**trainer)
         if dapo.dynamic_sampling and self.accelerator.num_processes > 1:
             raise UserError(
-                f"dynamic_sampling=True is not allowed with {self.accelerator.num_processes} processes; "
-                "train in one process, or set dynamic_sampling=False"
+                f"is not allowed with {self.accelerator.num_processes} processes",
+                argument="dynamic_sampling",
+                value=True,
+                accepted="False, or one process",
             )
         self.dapo = dapo
         self.tally = Tally()
         self._refill = Random(f"refill {dapo.seed}")
-        self._accuracy = torch.empty(0)  # of the responses that were scored last
+        self._accuracy = torch.empty(0)  # # of the responses that were scored last
         self._loss_inputs: Batch | None = None  # of the loss being computed
 
     # Rewards and dynamic sampling
@@ -68,7 +70,7 @@ class DapoTrainer(GRPOTrainer):
         self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any], completion_ids_list: list[Any]
     ) -> torch.Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)  # (responses, funcs)
-        rewards[rewards[:, 0].isnan()] = torch.nan  # a length penalty alone is no reward
+        rewards[rewards[:, 0].isnan()] = torch.nan  # # a length penalty alone is not a reward
         self._accuracy = rewards[:, 0]
         limit = self.max_completion_length
         cut = sum(len(ids) >= limit and ids[-1] not in self.eos_token_ids for ids in completion_ids_list)
@@ -78,7 +80,7 @@ class DapoTrainer(GRPOTrainer):
         return rewards
 
     def training_step(self, *inputs: Any, **named: Any) -> torch.Tensor:
-        """Make TRL's step of an update, told as the phase it is."""
+        """Run TRL's training step of an update, and report it as a phase."""
         with phase("updating"):
             return super().training_step(*inputs, **named)
 
@@ -139,7 +141,7 @@ class DapoTrainer(GRPOTrainer):
     # Reweighting
 
     def _with_weights(self, batch: Batch) -> Batch:
-        """Add the weights that depend on other responses: a loss sees few of them."""
+        """Add the weights that depend on other responses, because a loss sees few of them."""
         way, rows = self.dapo.reweighting, torch.arange(len(batch["advantages"]))
         if way.whole_batch and len(rows):
             began = time.perf_counter()
@@ -166,7 +168,7 @@ class DapoTrainer(GRPOTrainer):
             self._loss_inputs = None
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
-        """Weigh the advantages on the way: TRL's loss calls this first and reads them afterwards."""
+        """Reweight the advantages here: TRL's loss calls this first and reads them afterwards."""
         logps = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         if self._loss_inputs is not None and self.model.training:
             self._weigh(self._loss_inputs, logps[0].detach())
@@ -175,7 +177,7 @@ class DapoTrainer(GRPOTrainer):
     def _weigh(self, inputs: Batch, logp: torch.Tensor) -> None:
         """Replace the advantages (n,) by reweighted ones (n, tokens), and count what the tokens contribute."""
         dapo, mask, advantages = self.dapo, inputs["completion_mask"], inputs["advantages"][:, None]
-        old = inputs.get("old_per_token_logps", logp)  # left out where the two are the same
+        old = inputs.get("old_per_token_logps", logp)  # # missing if the two are the same
         weight = None
         if not dapo.is_plain:
             began = time.perf_counter()
@@ -202,21 +204,22 @@ class DapoTrainer(GRPOTrainer):
         )
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Do nothing: a checkpoint needs no card, and a finished model gets ours."""
+        """Do nothing: a checkpoint needs no card, and a finished model gets the one of `card`."""
 
     def refill_state(self) -> list[Any]:
-        """Return what TRL's checkpoint lacks, as JSON values: where the draws of further prompts stand."""
+        """Return what TRL's checkpoint does not contain, as JSON values: the state of the draws of further prompts."""
         version, internal, gauss = self._refill.getstate()
         return [version, list(internal), gauss]
 
     def set_refill_state(self, state: list[Any]) -> None:
-        """Go on where `state` was taken."""
+        """Continue from this state."""
         version, internal, gauss = state
         self._refill.setstate((version, tuple(internal), gauss))
 
 
 class _Prompts(RepeatSampler):
-    """TRL's order of prompts, as a function of seed and epoch: TRL's own starts over with epoch 0 in a resumed run."""
+    """Order TRL's prompts as a function of seed and epoch. TRL's own order starts again with epoch 0 in a resumed
+    run."""
 
     epoch = 0
 
@@ -259,17 +262,17 @@ def grpo_config(settings: DapoSettings, output_dir: str | Path, **changes: Any) 
         "gradient_checkpointing": settings.gradient_checkpointing,
         "use_cpu": not torch.cuda.is_available(),
         "bf16": False,
-        "logging_steps": settings.minibatches,  # one record an RL step
+        "logging_steps": settings.minibatches,  # # one record per RL step
         "save_strategy": "no",
         "report_to": [],
         "disable_tqdm": True,
         "seed": settings.seed,
         "data_seed": settings.seed,
-        # Ratios are to pi_old of the model itself, before top-p; vLLM's own probabilities are after it.
+        # # The ratios are to the model's own pi_old, before top-p. vLLM's probabilities are after top-p.
         "vllm_importance_sampling_correction": False,
     }
     if settings.overlong_buffer:
-        # DAPO's rewards are +-1 and ours 0 and 1, so half of its penalty weighs as much.
+        # # DAPO's rewards are +1 and -1, and ours are 1 and 0, so half of its penalty has the same effect.
         arguments["reward_weights"] = [1.0, settings.overlong_penalty / 2]
     return GRPOConfig(**{**arguments, **changes})
 
@@ -286,9 +289,9 @@ def make_trainer(
     reward: Reward | None = None,
     **config: Any,
 ) -> DapoTrainer:
-    """Make a trainer of `model` on rows of `prompt` and `answer`; further keyword arguments go to `GRPOConfig`.
+    """Return a trainer of `model` on rows of `prompt` and `answer`. Further keyword arguments go to `GRPOConfig`.
 
-    `reward`, of 0 and 1, stands in place of the accuracy.
+    `reward`, which returns 0 or 1, replaces the accuracy.
     """
     from datasets import Dataset
 
@@ -310,7 +313,7 @@ def make_trainer(
 
 
 class _Report(TrainerCallback):
-    """Collects TRL's log records and passes each on as progress; gives the model away after each step."""
+    """Collect TRL's log records, report each as progress, and pass on the model after each step."""
 
     def __init__(self, progress: OnProgress | None, on_step: OnStep | None, updates: int, caches: bool) -> None:
         self.progress, self.on_step, self.updates, self.caches = progress, on_step, updates, caches
@@ -345,13 +348,13 @@ def train_dapo(
     reward: Reward | None = None,
     **config: Any,
 ) -> list[dict[str, float]]:
-    """Train `model` in place on rows of `prompt` (messages or text) and `answer`; return one log record a step.
+    """Train `model` in place on rows of `prompt` (messages or text) and `answer`. Return one log record per step.
 
-    `on_step` is called with each finished step and its model. `reward`, of 0 and 1, stands in place of
-    the accuracy. Further keyword arguments go to TRL's `GRPOConfig` as they are.
+    `on_step` is called with each finished step and its model. `reward`, which returns 0 or 1, replaces the accuracy.
+    Further keyword arguments go to TRL's `GRPOConfig`.
     """
     settings = settings or DapoSettings()
-    caches = model.config.use_cache  # TRL switches it off for good; a saved model should decode with its cache
+    caches = model.config.use_cache  # # TRL switches the cache off, and a saved model should decode with it
     report = _Report(progress, on_step, settings.minibatches, caches)
     with tempfile.TemporaryDirectory() as scratch:
         make_trainer(model, tokenizer, problems, settings, scratch, callbacks=[report], reward=reward, **config).train()

@@ -1,10 +1,10 @@
-"""DAPO-Math-17k, the presets' training data, as bare problems: one JSONL row of `problem` and `answer` for each.
+"""Make the presets' training data from DAPO-Math-17k: bare problems, one JSONL row of `problem` and `answer` for each.
 
     made = dapo_math(read_rows("dapo-math-17k.parquet"))
 
-The hub's file has each problem about a hundred times (its own discussion and verl's issue 3065 say so), and each in a
-prompt that asks for "Answer: ...". Here every problem stands once and bare; a training adds its own instruction, which
-may be that one (`prompt: math_dapo`).
+The hub's file has each problem about a hundred times (its own discussion and verl's issue 3065 say so), each in a
+prompt that asks for "Answer: ...". The result has each problem once and without an instruction. A training adds its own
+instruction, which may be that one (`prompt: math_dapo`).
 """
 
 import json
@@ -17,33 +17,35 @@ from rlvr_dir.config.presentation import AFTER, BEFORE
 from rlvr_dir.errors import UserError
 
 HUB, FILE = "BytedTsinghua-SIA/DAPO-Math-17k", "data/dapo-math-17k.parquet"
-LEAST, MOST = 17_000, 17_999  # problems in "17k": a part of them, or another set, is another training
+LEAST, MOST = 17_000, 17_999  # # the numbers of problems that "17k" can mean; other numbers are another training
 _COLUMNS = ("prompt", "source_prompt", "problem", "answer", "reward_model")
 
 
 @dataclass(frozen=True)
 class BuiltData:
-    """The problems, in the order in which they are first met, and what was left out."""
+    """Hold the problems, in the order of their first rows, and the numbers of what was left out."""
 
     problems: list[dict[str, str]]
-    rows: int  # that were read
+    rows: int  # # rows that were read
     ambiguous: int  # problems with several different answers, of which none is kept
 
     @property
     def text(self) -> str:
-        """As a file that `rlvr-dir train --data` reads."""
+        """Return the text of a file that `rlvr-dir train --data` reads."""
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.problems)
 
 
 def read_rows(path: str | Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Parquet or JSONL file, as plain values; of a Parquet file what matters here alone.
+    """Yield the rows of a Parquet or JSONL file as plain values. Of a Parquet file, only the needed columns are read.
 
     Raises:
-        UserError: no such file, of another kind, or a line that is not JSON.
+        UserError: There is no such file, it has another format, or a line is not JSON.
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise UserError(f"source={str(path)!r} is no file; accepted: a .parquet or .jsonl of DAPO-Math-17k")
+        raise UserError(
+            "is not a file", argument="source", value=str(path), accepted="a .parquet or .jsonl of DAPO-Math-17k"
+        )
     if path.suffix == ".jsonl":
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
@@ -61,16 +63,17 @@ def read_rows(path: str | Path) -> Iterator[dict[str, Any]]:
         for batch in file.iter_batches(columns=columns):
             yield from batch.to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"source={str(path)!r} is no Parquet file ({' '.join(str(error).split())[:120]})") from None
+        reason = " ".join(str(error).split())[:120]
+        raise UserError(f"is not a Parquet file ({reason})", argument="source", value=str(path)) from None
 
 
 def dapo_math(rows: Iterable[dict[str, Any]]) -> BuiltData:
-    """Make the training's problems out of rows as the hub has them, or as open-r1's copy without repetitions does.
+    """Make the training's problems from the hub's rows, or from those of open-r1's copy, which has no repetitions.
 
     A row has `prompt` (messages around the problem) and `reward_model.ground_truth`, or a bare `problem` or `prompt`.
 
     Raises:
-        UserError: a row of another form (the sentence has its number), or a number of problems that 17k is not.
+        UserError: A row has another form (the error names its number), or the number of problems is not that of 17k.
     """
     answers: dict[str, set[str]] = {}
     count = 0
@@ -80,17 +83,18 @@ def dapo_math(rows: Iterable[dict[str, Any]]) -> BuiltData:
     problems = [{"problem": text, "answer": next(iter(golds))} for text, golds in answers.items() if len(golds) == 1]
     if not LEAST <= len(answers) <= MOST:
         raise UserError(
-            f"the source has {len(answers):,} different problems in {count:,} rows; DAPO-Math-17k has {LEAST:,} to "
-            f"{MOST:,}: it is a part of it, or another set, which `rlvr-dir train --data` takes as it is"
+            f"The source has {len(answers):,} different problems in {count:,} rows, so it is not all of DAPO-Math-17k",
+            accepted=f"{LEAST:,} to {MOST:,} different problems",
+            hint="`rlvr-dir train --data` reads other sets as they are.",
         )
     return BuiltData(problems, count, len(answers) - len(problems))
 
 
 def download() -> Path:
-    """Return the hub's file, from the cache where it is there.
+    """Return the hub's file, from the cache if it is there.
 
     Raises:
-        UserError: it is not there and the hub cannot be reached.
+        UserError: It is not in the cache, and the hub cannot be reached.
     """
     from huggingface_hub import hf_hub_download
 
@@ -102,8 +106,8 @@ def download() -> Path:
     except Exception as error:
         reason = " ".join(str(error).split())[:160] or type(error).__name__
         raise UserError(
-            f"dapo-math-17k is not on this machine and {HUB!r} cannot be loaded from the hub ({reason}); fetch {FILE} "
-            "of it where there is a network and give it as --source PATH"
+            f"dapo-math-17k is not on this machine, and {HUB!r} cannot be loaded from the hub ({reason})",
+            hint=f"Download its file {FILE} on a machine with a network and give it as --source PATH.",
         ) from None
 
 
@@ -118,8 +122,8 @@ def _read(row: Any, number: int) -> tuple[str, str]:
     answer = (row.get("reward_model") or {}).get("ground_truth", row.get("answer"))
     if not isinstance(prompt, str) or not prompt.strip() or not isinstance(answer, str | int) or not str(answer):
         raise UserError(
-            f"row {number} of the source is not one of DAPO-Math-17k's: accepted are its prompt (a message that begins "
-            f"{BEFORE[:50]!r} and ends {AFTER.strip()[-30:]!r}) or a bare problem, with reward_model.ground_truth or "
-            "answer"
+            f"Row {number} of the source is not one of DAPO-Math-17k's",
+            accepted=f"its prompt (a message that begins with {BEFORE[:50]!r} and ends with {AFTER.strip()[-30:]!r}) "
+            "or a bare problem, with reward_model.ground_truth or answer",
         )
     return prompt.strip(), str(answer)

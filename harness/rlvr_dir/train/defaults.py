@@ -1,4 +1,4 @@
-"""A training as a person wrote it, completed: with the tiny base it is trained and checked as the shipped RL model was.
+"""Complete a training: with the tiny base, it is trained and validated in the same way as the shipped RL model.
 
 spec = complete(yaml.safe_load(text))
 """
@@ -11,14 +11,14 @@ from rlvr_dir.train.spec import TrainSpec, load_train
 
 DAPO = {"steps": 8, "learning_rate": 2e-5}  # examples.tiny.recipe.TINY_DAPO
 TASKS = ("tiny_medium",)
-_TINY = {"base": TINY, "backend": "trl", "preset": None}  # a training that says otherwise is none of ours
+_TINY = {"base": TINY, "backend": "trl", "preset": None}  # # trainings with other values do not get these defaults
 
 
 def complete(data: Mapping[str, Any]) -> TrainSpec:
-    """Call `load_train`, with the defaults of the tiny base where that is what is trained.
+    """Call `load_train`, with the tiny base's defaults if it is trained.
 
     Raises:
-        UserError: what `load_train` refuses.
+        UserError: `load_train` does not accept the training.
     """
     if not isinstance(data, Mapping) or any(data.get(name, value) != value for name, value in _TINY.items()):
         return load_train(data)

@@ -1,15 +1,15 @@
-"""A training's folder: what was asked, and for each seed what came out. Nothing in it is ever half a file.
+"""Read and write a training's folder: its settings, and the results of each seed. No file in it is ever half-written.
 
-train.yaml               the training, everything said; another one in this folder is refused
-inputs.json              digests of the files it reads; changed ones are refused
+train.yaml               the training, with all settings; another training in this folder is an error
+inputs.json              digests of the files it reads; changed files are an error
 base.json                validation of the base
-records/                 rollouts of validations, as `rlvr-dir eval` keeps them
-seed-0/log.jsonl         a line a step, and a line a validation
-seed-0/checkpoints/      the last complete one; gone when the seed is done
-seed-0/chosen/           models that may be the trained one, by step, where that is not the last; gone as well
-seed-0/checkpoint.json   the step of the trained model, where that is not the last
+records/                 rollouts of validations, in the format of `rlvr-dir eval`
+seed-0/log.jsonl         one line per step, and one line per validation
+seed-0/checkpoints/      the last complete one; deleted when the seed is finished
+seed-0/chosen/           models that may be the trained one, by step, if that is not the last; deleted as well
+seed-0/checkpoint.json   the step of the trained model, if that is not the last
 seed-0/rl/               the trained model, with its card
-seed-0/pair.json         base and rl: `rlvr-dir eval` takes them
+seed-0/pair.json         base and rl, for `rlvr-dir eval`
 seed-0/done.json         facts of the finished seed
 summary.md, summary.json over the seeds
 """
@@ -27,17 +27,17 @@ from rlvr_dir.config import read_yaml
 from rlvr_dir.config.stored import Stored, parse_json, read_json, read_mapping
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import disk_error, make_folder, sync_folder, write_file
-from rlvr_dir.train.forms import CheckpointMark, ChosenStep, Input, LogLine, ScoreFile, SeedFile
+from rlvr_dir.train.schemas import CheckpointMark, ChosenStep, Input, LogLine, ScoreFile, SeedFile
 from rlvr_dir.train.spec import TrainSpec, load_train, plain
 
-MARK = "rlvr_dir.json"  # written last: a checkpoint without it is half a one
+MARK = "rlvr_dir.json"  # # written last: a checkpoint without it is incomplete
 
 
-Inputs = Mapping[str, Input]  # by the key of the training that names it
+Inputs = Mapping[str, Input]  # # by the training's key that names it
 
 
 class TrainingFolder:
-    """The files of one training."""
+    """Read and write the files of one training."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,45 +46,50 @@ class TrainingFolder:
 
     @property
     def inputs(self) -> Inputs:
-        """Return what the training was begun with; nothing where that is not known."""
+        """Return the inputs with which the training was begun; empty if they are not known."""
         if not self.read.is_file():
             return {}
         return {name: Input.from_plain(row, self.read) for name, row in read_mapping(self.read).items()}
 
     @property
     def base_scores(self) -> dict[str, Any]:
-        """Return the validation of the base by benchmark; nothing where there was none."""
+        """Return the base's validation by benchmark; empty if there was none."""
         scores = read_mapping(self.base) if self.base.is_file() else {}
         for task, score in scores.items():
             ScoreFile.from_plain(score, f"{self.base}: {task}")
         return scores
 
     def check(self, inputs: Inputs) -> None:
-        """Refuse inputs whose content has changed since the training was begun.
+        """Check that the content of the inputs has not changed since the training was begun.
 
         Raises:
-            UserError: naming the file and both digests.
+            UserError: An input has changed; the error names the file and both digests.
         """
         for name, before in self.inputs.items():
             now = inputs.get(name, before)
             if now.digest != before.digest:
                 raise UserError(
-                    f"{name}: the content of {now.file} is {now.digest}, and {self.path} was begun with "
-                    f"{before.digest}; undo the change, or choose another --out"
+                    f"{name}: the content of {now.file} has changed since {self.path} was begun: it is {now.digest} "
+                    f"and was {before.digest}",
+                    hint="Undo the change, or choose another --out.",
                 )
 
     def create_or_verify(self, spec: TrainSpec, inputs: Inputs) -> TrainSpec:
-        """Write the training down, or check it against the one that is; return the one with all seeds, old and new.
+        """Write the training's settings, or compare them with the stored ones. Return it with all seeds, old and new.
 
         Raises:
-            UserError: the folder belongs to another training, or was begun with other content of the inputs.
+            UserError: The folder belongs to another training, or was begun with other content of the inputs.
         """
         stored = self.stored()
         if stored is not None:
             if stored.same != spec.same:
                 name, begun_with, asked_for = next(_differences(plain(stored.same), plain(spec.same)))
                 raise UserError(
-                    f"{name}={asked_for!r} is refused: {self.path} was begun with {begun_with!r}; choose another --out"
+                    f"differs from the training in {self.path}",
+                    argument=name,
+                    value=asked_for,
+                    accepted=repr(begun_with),
+                    hint="Or choose another --out.",
                 )
             self.check(inputs)
             spec = spec.model_copy(update={"seeds": tuple(dict.fromkeys([*stored.seeds, *spec.seeds]))})
@@ -93,7 +98,7 @@ class TrainingFolder:
         return spec
 
     def stored(self) -> TrainSpec | None:
-        """Read the training this folder belongs to; None for a new one."""
+        """Read the training to which this folder belongs; None for a new folder."""
         return load_train(read_yaml(self.spec)) if self.spec.is_file() else None
 
     def seed(self, seed: int) -> "SeedFolder":
@@ -102,7 +107,7 @@ class TrainingFolder:
 
 
 class SeedFolder:
-    """The files of one seed."""
+    """Read and write the files of one seed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -111,8 +116,8 @@ class SeedFolder:
         self.chosen, self.choice = path / "chosen", path / "checkpoint.json"
 
     def facts(self) -> dict[str, Any] | None:
-        """Read what is known of the seed when it is finished; None before."""
-        return read_form(self.done, SeedFile) if self.done.is_file() else None
+        """Read the facts of a finished seed; None before it is finished."""
+        return read_checked(self.done, SeedFile) if self.done.is_file() else None
 
     def last_checkpoint(self) -> tuple[int, Path, list[Any]] | None:
         """Return step, folder and trainer state of the newest complete checkpoint; delete incomplete ones."""
@@ -126,7 +131,8 @@ class SeedFolder:
         return max(checkpoints, default=None, key=lambda checkpoint: checkpoint[0])
 
     def complete(self, path: Path, step: int, state: list[Any], *, keep: bool) -> None:
-        """Mark a checkpoint as whole once all of it is on the disk; then delete older ones, unless they are kept."""
+        """Mark a checkpoint as complete once all of it is on the disk. Then delete older ones, unless `keep` is
+        true."""
         for file in path.iterdir():
             with file.open("rb") as open_file:
                 os.fsync(open_file.fileno())
@@ -138,9 +144,10 @@ class SeedFolder:
                 shutil.rmtree(other)
 
     def prune_chosen(self, spec: TrainSpec, step: int, *, resumed: bool = False) -> None:
-        """Keep of the models that may be the trained one the best up to a step, whose checkpoint is safe now.
+        """Delete models that can no longer become the trained one, up to a step whose checkpoint is safe.
 
-        Later ones are kept too, unless the training is `resumed` at that step and makes them again.
+        Only the best of them stays. Later ones stay too, unless the training is `resumed` at that step and makes them
+        again.
         """
         steps = self.kept_steps()
         before = [kept for kept in steps if kept <= step]
@@ -150,25 +157,25 @@ class SeedFolder:
                 shutil.rmtree(self.chosen / str(kept))
 
     def kept_steps(self) -> list[int]:
-        """Return the steps whose models are kept and may be the trained one."""
+        """Return the steps whose models are stored and may become the trained one."""
         return sorted(int(path.name) for path in self.chosen.glob("*") if path.name.isdecimal())
 
     def publish(self, spec: TrainSpec, step: int, model: Path) -> None:
-        """Make a step's model the trained one, and write down which it is."""
+        """Make a step's model the trained one, and write its step to a file."""
         if spec.checkpoint != "last":
             write_json(self.choice, ChosenStep(checkpoint=spec.checkpoint, step=step).model_dump())
         os.replace(model, self.rl)
         shutil.rmtree(self.chosen, ignore_errors=True)
 
     def step(self, spec: TrainSpec) -> int:
-        """Return which step's model the trained one is."""
+        """Return the trained model's step."""
         return ChosenStep.from_file(self.choice).step if self.choice.is_file() else spec.dapo.steps
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a line to the log.
 
         Raises:
-            UserError: the file system refused.
+            UserError: The file system does not allow it.
         """
         try:
             with self.log.open("a") as log:
@@ -177,16 +184,16 @@ class SeedFolder:
             raise disk_error(error, self.log, "the last checkpoint is safe") from None
 
     def trim(self, step: int) -> None:
-        """Forget the lines after a step: they are written again. A line that was cut short goes too."""
+        """Remove the lines after a step, which are written again, and a line that is incomplete."""
         if self.log.is_file():
             lines = [json.dumps(record) + "\n" for record in self.records() if record["step"] <= step]
             write_file(self.log, "".join(lines))
 
     def records(self) -> list[dict[str, Any]]:
-        """Read the lines of the log; a last one that was cut short, as its process ended, is left out.
+        """Read the lines of the log, except for a last one that is incomplete because its process ended.
 
         Raises:
-            DamagedError: another line is none of a log.
+            DamagedError: Another line is not a line of a log.
         """
         records, lines = [], self.log.read_bytes().split(b"\n") if self.log.is_file() else [b""]
         for number, line in enumerate(lines[:-1], 1):
@@ -196,9 +203,9 @@ class SeedFolder:
 
 
 def chosen_step(spec: TrainSpec, records: Sequence[Mapping[str, Any]], steps: Sequence[int]) -> int | None:
-    """Return which of some steps is the trained model's as `spec.checkpoint` says, by the validations in a log.
+    """Return which of some steps the trained model is from, by `spec.checkpoint` and the validations in a log.
 
-    Of equally good validations it is the first. None where none of the steps can be it.
+    If several validations are equally good, it is the first. It is None if no step qualifies.
     """
     if isinstance(spec.checkpoint, int):
         return spec.checkpoint if spec.checkpoint in steps else None
@@ -212,18 +219,18 @@ def chosen_step(spec: TrainSpec, records: Sequence[Mapping[str, Any]], steps: Se
     return max(sorted(scores), key=lambda step: scores[step], default=None)
 
 
-def read_form(path: Path, form: type[Stored]) -> dict[str, Any]:
-    """Read a JSON file of the training as plain values, checked.
+def read_checked(path: Path, schema: type[Stored]) -> dict[str, Any]:
+    """Read a JSON file of the training as plain values, and check them.
 
     Raises:
-        DamagedError: it is not one of that form.
+        DamagedError: The file does not have this schema.
     """
-    form.from_plain(data := read_json(path), path)
+    schema.from_plain(data := read_json(path), path)
     return data
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write a JSON file, whole or not at all."""
+    """Write a JSON file as a whole or not at all."""
     make_folder(path.parent)
     write_file(path, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
 

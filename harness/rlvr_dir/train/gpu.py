@@ -1,8 +1,8 @@
-"""What a training takes of one GPU, worked out before anything loads, and the settings with which it fits.
+"""Compute the GPU memory of a training before anything loads, and the settings with which it fits.
 
     fit = fit_here(spec, base, prompts)
 
-On a CPU nothing of this applies: trainings there are as they were asked for, to the bit.
+Nothing of this applies on a CPU, where trainings run exactly with their own settings.
 """
 
 from collections.abc import Iterable
@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_dir.checkpoints.memory import GIB, VLLM_OWN, ModelShape, gib, vllm_bytes
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.train.spec import TrainSpec, Vllm
 
-USABLE = 0.9  # of the GPU: the rest is CUDA's own, the allocator's waste and what this estimate does not know
-_LOGIT = 16  # bytes for a logit of the loss: itself in float32, over the temperature, and the gradient of both
+SEVERAL_GPUS = "backend: verl, on several GPUs"
+USABLE = 0.9  # # of the GPU; the rest is for CUDA, for the allocator, and for what this estimate does not include
+_LOGIT = 16  # # bytes per logit of the loss, in float32 before and after the temperature, each with a gradient
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """Hold what there is of a GPU."""
+    """Hold the memory of a GPU."""
 
     total: int  # bytes
     free: int
@@ -28,7 +29,7 @@ class Gpu:
 
     @classmethod
     def here(cls) -> "Gpu":
-        """Ask this machine's first GPU."""
+        """Return this machine's first GPU."""
         import torch
 
         free, total = torch.cuda.mem_get_info()
@@ -42,41 +43,44 @@ class Fit:
     bf16: bool
     accumulation: int
     gradient_checkpointing: bool
-    gpu_memory_utilization: float | None = None  # of vLLM, where it shares the GPU
+    gpu_memory_utilization: float | None = None  # # of vLLM, if it shares the GPU
     max_model_length: int | None = None
     changes: tuple[str, ...] = ()
 
 
 def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) -> Fit:
-    """Return the settings with which `spec` fits a GPU; what was asked for is changed only where it must be.
+    """Return the settings with which `spec` fits a GPU. Its own settings are changed only if they must be.
 
-    An update is computed in more pieces, and in the end without keeping activations (`gradient_checkpointing`): the
-    same update but for the order of its sums.
+    An update is computed in more parts, and as a last resort without storing activations (`gradient_checkpointing`).
+    The update is the same, except for the order of its sums.
 
     Args:
-        prompt_tokens: of the longest prompt.
+        prompt_tokens: Tokens of the longest prompt.
 
     Raises:
-        UserError: it cannot fit. The sentence says what takes how much, and what would.
+        UserError: It cannot fit. The error names what needs how much memory, and what would fit.
     """
     dapo = spec.dapo
     bf16 = gpu.bf16 if spec.bf16 is None else spec.bf16
     length = prompt_tokens + dapo.max_response_tokens
     if length > shape.context:
         raise UserError(
-            f"dapo.max_response_tokens={dapo.max_response_tokens} is refused: with the longest prompt, {prompt_tokens} "
-            f"tokens, that is beyond the {shape.context} positions of base={spec.base!r}; accepted: up to "
-            f"{max(0, shape.context - prompt_tokens)}"
+            f"with the longest prompt, {prompt_tokens} tokens, is beyond the {shape.context} positions of "
+            f"{mention('base', spec.base)}",
+            argument="dapo.max_response_tokens",
+            value=dapo.max_response_tokens,
+            accepted=f"up to {max(0, shape.context - prompt_tokens)}",
         )
     usable = min(int(USABLE * gpu.total), gpu.free)
     kept, updating = weight_bytes(spec, shape, bf16=bf16)
     if updating > usable:
         weights = "all weights with" if spec.lora is None else "adapters beside the weights, with"
         raise UserError(
-            f"base={spec.base!r} is refused on this GPU: training {weights} gradients and Adam's moments takes "
-            f"{gib(updating)} GiB of its {gib(usable)}; accepted: "
-            + ("lora: {rank: 16}, " if spec.lora is None else "")
-            + "a smaller base, or backend: verl, on several GPUs"
+            f"is too large for this GPU: training {weights} gradients and Adam's moments takes {gib(updating)} GiB of "
+            f"its {gib(usable)}",
+            argument="base",
+            value=spec.base,
+            accepted=("lora: {rank: 16}, " if spec.lora is None else "") + f"a smaller base, or {SEVERAL_GPUS}",
         )
     fit = Fit(bf16, dapo.accumulation, dapo.gradient_checkpointing)
     if spec.vllm is None:
@@ -85,18 +89,20 @@ def fit_gpu(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, gpu: Gpu) ->
         fit = _beside_vllm(spec, spec.vllm, shape, length, kept, usable, gpu, fit)
         if not spec.vllm.enable_sleep_mode:
             usable -= int((fit.gpu_memory_utilization or 0.0) * gpu.total)
-    validating = kept + 2 * 4 * shape.parameters  # base and the trained model, as they are saved
+    validating = kept + 2 * 4 * shape.parameters  # # base and the trained model, as they are saved
     if spec.validation.every and spec.validation.engine.device != "cpu" and validating > usable:
         raise UserError(
-            f"validation.every={spec.validation.every} is refused on this GPU: two models more take "
-            f"{gib(validating - kept)} GiB, and {gib(usable - kept)} are left beside the training; accepted: 0, or "
-            "validation.engine.device: cpu"
+            f"does not fit this GPU: two more models take {gib(validating - kept)} GiB, and the training leaves "
+            f"{gib(usable - kept)}",
+            argument="validation.every",
+            value=spec.validation.every,
+            accepted="0, or validation.engine.device: cpu",
         )
     return _pieces(spec, shape, prompt_tokens, usable - updating, fit)
 
 
 def planned_gpu(spec: TrainSpec, gib_of_gpu: float | None) -> Gpu | None:
-    """Return the GPU to plan a training for: one of so many GiB, else this machine's; None for a CPU."""
+    """Return the GPU to plan a training for: one of this many GiB, or this machine's; None for a CPU."""
     import torch
 
     if gib_of_gpu is not None:
@@ -105,10 +111,10 @@ def planned_gpu(spec: TrainSpec, gib_of_gpu: float | None) -> Gpu | None:
 
 
 def weight_bytes(spec: TrainSpec, shape: ModelShape, *, bf16: bool) -> tuple[int, int]:
-    """Return the bytes of all that belongs to the weights: between updates, and while one is made.
+    """Return the bytes of everything that belongs to the weights: between updates, and during an update.
 
-    Between updates these are float32 weights with Adam's two moments, and the reference of the KL term. An update adds
-    gradients and the copies that autocast makes.
+    Between updates, these are float32 weights with Adam's two moments, and the KL term's reference model. An update
+    adds gradients and the copies that autocast makes.
     """
     trained = shape.parameters if spec.lora is None else _adapter(shape, spec.lora.rank)
     kept = 4 * shape.parameters + 8 * trained + (4 * trained if spec.lora else 0)
@@ -119,9 +125,9 @@ def weight_bytes(spec: TrainSpec, shape: ModelShape, *, bf16: bool) -> tuple[int
 def update_bytes(
     spec: TrainSpec, shape: ModelShape, prompt_tokens: int, rows: int, *, bf16: bool, checkpointing: bool
 ) -> int:
-    """Estimate the bytes of the activations and logits of `rows` responses of an update, each of the greatest length.
+    """Estimate the bytes of the activations and logits of `rows` responses of an update, each of maximal length.
 
-    With `checkpointing`, the activations inside a layer are kept for one layer at a time.
+    With `checkpointing`, the activations inside a layer are stored for one layer at a time.
     """
     width = 2 if bf16 else 4
     inside = width * shape.layer_activations
@@ -134,9 +140,9 @@ def describe_memory(spec: TrainSpec, base: str, prompts: Iterable[Any], gpu: Gpu
     """Return sentences on the memory that a training of `base` on these prompts takes, and whether it fits a GPU.
 
     Args:
-        base: a folder; nothing is downloaded.
-        prompts: messages or text.
-        gpu: the GPU to plan for; None plans for a CPU.
+        base: A folder; nothing is downloaded.
+        prompts: Messages or text.
+        gpu: The GPU to plan for; None plans for a CPU.
     """
     if not Path(base).is_dir():
         return [f"Memory: unknown, because the configuration of {base} is not on this machine."]
@@ -177,10 +183,10 @@ def _read_shape(spec: TrainSpec, base: str) -> tuple[ModelShape, Any]:
 def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
     """Return how a training of `base` on these prompts (messages or text) fits this machine's GPU.
 
-    None where it runs on the CPU.
+    It is None if the training runs on the CPU.
 
     Raises:
-        UserError: it does not fit.
+        UserError: It does not fit.
     """
     import torch
 
@@ -191,7 +197,7 @@ def fit_here(spec: TrainSpec, base: str, prompts: Iterable[Any]) -> Fit | None:
 
 
 def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
-    """Count the tokens of the longest prompt; messages through the chat template, as TRL writes them."""
+    """Count the tokens of the longest prompt. Messages pass through the chat template, as in TRL."""
     texts = {
         prompt
         if isinstance(prompt, str)
@@ -202,7 +208,7 @@ def longest(tokenizer: Any, prompts: Iterable[Any]) -> int:
 
 
 def _pieces(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, room: int, fit: Fit) -> Fit:
-    """Find the fewest pieces of an update whose activations and logits fit."""
+    """Find the smallest number of parts of an update whose activations and logits fit."""
     dapo = spec.dapo
 
     def piece(rows: int, checkpointing: bool) -> int:
@@ -227,25 +233,29 @@ def _pieces(spec: TrainSpec, shape: ModelShape, prompt_tokens: int, room: int, f
                     changes=(*fit.changes, *changes),
                 )
     raise UserError(
-        f"dapo.max_response_tokens={dapo.max_response_tokens} is refused on this GPU: the update of a single response "
-        f"takes {gib(piece(1, True))} GiB and {gib(room)} are left beside the weights; accepted: fewer of them, or "
-        "backend: verl, on several GPUs"
+        f"is too large for this GPU: the update of a single response takes {gib(piece(1, True))} GiB, and the weights "
+        f"leave {gib(room)}",
+        argument="dapo.max_response_tokens",
+        value=dapo.max_response_tokens,
+        accepted=f"fewer tokens, or {SEVERAL_GPUS}",
     )
 
 
 def _beside_vllm(
     spec: TrainSpec, vllm: Vllm, shape: ModelShape, length: int, kept: int, usable: int, gpu: Gpu, fit: Fit
 ) -> Fit:
-    """Find vLLM's share of the GPU, with a context of a prompt and a response."""
+    """Find vLLM's share of the GPU, with a context for a prompt and a response."""
     context = vllm.max_model_length or length
     if context < length:
         raise UserError(
-            f"vllm.max_model_length={context} is less than the longest prompt and a response, {length} tokens; "
-            "accepted: at least that, or leave it out"
+            f"is less than the longest prompt and a response, {length} tokens",
+            argument="vllm.max_model_length",
+            value=context,
+            accepted=f"at least {length}, or nothing",
         )
-    least = (vllm_bytes(shape, 2, context) + VLLM_OWN) / gpu.total  # bfloat16, a single response
+    least = (vllm_bytes(shape, 2, context) + VLLM_OWN) / gpu.total  # # bfloat16, a single response
     most = (usable - kept) / gpu.total
-    # all responses of a step at once, if there is room; without sleep mode vLLM keeps its share while an update is made
+    # # all responses of a step at once, if they fit; without sleep mode vLLM keeps its share during an update
     wanted = least + 2 * shape.kv * context * (spec.dapo.responses - 1) / gpu.total
     share = vllm.gpu_memory_utilization
     if share is None:
@@ -253,27 +263,31 @@ def _beside_vllm(
         share = int(1000 * share) / 1000
     if not least <= share <= most:
         raise UserError(
-            f"vllm.gpu_memory_utilization={share:.3g} is refused: vLLM needs {least:.2f} of this GPU for its weights "
-            f"and one response of {context} tokens, and the training leaves it {max(most, 0):.2f}; accepted: "
-            + (f"{least:.2f} to {most:.2f}" if least <= most else "lora, a smaller base, or vllm: {mode: server}")
+            f"does not fit: vLLM needs {least:.2f} of this GPU for its weights and one response of {context} tokens, "
+            f"and the training leaves {max(most, 0):.2f}",
+            argument="vllm.gpu_memory_utilization",
+            value=f"{share:.3g}",
+            accepted=f"{least:.2f} to {most:.2f}" if least <= most else "lora, a smaller base, or vllm: {mode: server}",
         )
     return replace(fit, gpu_memory_utilization=share, max_model_length=context)
 
 
 def _check_generation(spec: TrainSpec, shape: ModelShape, length: int, room: int) -> None:
-    """Check that transformers, which decodes all responses of a step at once, has room for their keys and values."""
-    cache = length * shape.kv * 4 * 2 + shape.vocab * 8  # a cache that is copied as it grows
+    """Check that the keys and values of all responses of a step, which transformers decodes at once, fit."""
+    cache = length * shape.kv * 4 * 2 + shape.vocab * 8  # # the cache is copied as it grows
     if spec.dapo.responses * cache > room:
         some = f"up to {room // cache}, " if room >= cache else ""
         raise UserError(
-            f"dapo.prompts x samples={spec.dapo.responses} is refused on this GPU: transformers decodes them at once, "
-            f"which takes {gib(spec.dapo.responses * cache)} GiB, and {gib(room)} are left beside the weights; "
-            f"accepted: {some}fewer max_response_tokens, or vllm: {{}}"
+            "is too large for this GPU: transformers decodes them at once, which takes "
+            f"{gib(spec.dapo.responses * cache)} GiB, and the weights leave {gib(room)}",
+            argument="dapo.prompts x samples",
+            value=spec.dapo.responses,
+            accepted=f"{some}fewer max_response_tokens, or vllm: {{}}",
         )
 
 
 def _adapter(shape: ModelShape, rank: int) -> int:
-    """Count the parameters of an adapter of all projections, roughly."""
+    """Count the parameters of an adapter of all projections, approximately."""
     keys = shape.kv_heads * shape.head_dim
     inputs_and_outputs = 4 * shape.hidden + 2 * (shape.hidden + keys) + 3 * (shape.hidden + shape.intermediate)
     return rank * shape.layers * inputs_and_outputs

@@ -1,6 +1,7 @@
-"""The rewards: 1 where the last box of the response is right and 0 where it is not; and DAPO's penalty on length.
+"""Compute the rewards: 1 if the last box of a response is right and 0 if not, and DAPO's penalty on length.
 
-The grader is the one of evaluation: bounded in time, in worker processes of its own, usable in any process.
+The grader is that of evaluation. Its time is bounded, it runs in its own worker processes, and every process can use
+it.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ Reward = Callable[..., list[float | None]]
 
 
 def response_text(completion: Completion) -> str:
-    """Return what the model wrote, whichever way TRL hands it over."""
+    """Return what the model wrote, for both of TRL's formats."""
     return completion if isinstance(completion, str) else "".join(message["content"] for message in completion)
 
 
@@ -25,9 +26,9 @@ def accuracy(
     answer: Sequence[str],
     *,
     grader: str = DEFAULT_GRADER,
-    **_: Any,  # TRL also hands over prompts, ids, the trainer's state
+    **_: Any,  # # TRL also passes prompts, ids and the trainer's state
 ) -> list[float | None]:
-    """Reward right answers with 1, others with 0: for TRL, over a dataset with a column `answer`.
+    """Reward right answers with 1 and others with 0, for TRL and a dataset with a column `answer`.
 
     None is a response on which the grader itself failed.
     """
@@ -36,7 +37,7 @@ def accuracy(
 
 
 def accuracy_by(grader: str) -> Reward:
-    """Return `accuracy` with a grader by name; TRL calls it `accuracy` in its own logs too."""
+    """Return `accuracy` with a grader by name. TRL's logs also name it `accuracy`."""
 
     def reward(completions: Sequence[Completion], answer: Sequence[str], **columns: Any) -> list[float | None]:
         return accuracy(completions, answer, **{**columns, "grader": grader})

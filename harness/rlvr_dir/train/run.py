@@ -1,9 +1,9 @@
-"""One training: every seed trained by its backend, validated and saved; a killed one resumes where it stopped.
+"""Train, validate and save every seed of a training with its backend, and resume a killed one where it stopped.
 
     run_training(spec, Path("runs/train/x"), TrainingSource(base, problems), say=print)
 
-The same call on the same folder finishes whatever was interrupted. What lies in rooms this one may not enter comes in
-as `TrainingSource`; a backend is a class with `fit`.
+The same call on the same folder finishes what was interrupted. `TrainingSource` contains what comes from rooms that
+this one does not import. A backend is a class with `fit`.
 """
 
 import shutil
@@ -24,33 +24,34 @@ from rlvr_dir.progress import phase
 from rlvr_dir.records.lock import Lock
 from rlvr_dir.train.card import write_card
 from rlvr_dir.train.folder import Inputs, SeedFolder, TrainingFolder, write_json
-from rlvr_dir.train.forms import SummaryFile
+from rlvr_dir.train.schemas import SummaryFile
 from rlvr_dir.train.settings import DapoSettings
 from rlvr_dir.train.spec import TrainSpec
 from rlvr_dir.train.summary import taught_nothing, write_summary
 
-# By benchmark: avg, pass, tokens, ...; `right` counts the right samples of each problem.
+# # By benchmark: avg, pass, tokens, ...; `right` counts the right samples of each problem.
 ValidationScores = dict[str, dict[str, Any]]
-# Of base, rl and mode; results are written into the folder, those of base beside those of RL. Without a folder RL is
-# validated on the way, on the benchmarks that are watched.
+# # Arguments: base, rl and mode. Results are written into the folder, base's beside RL's. Without a folder, RL is
+# validated during the training, on the benchmarks that are watched.
 Validate = Callable[[str, str, Mode, Path | None], ValidationScores]
 Say = Callable[[str], None]
-OnRecord = Callable[[int, dict[str, Any]], None]  # seed, a line of its log
-OnProgress = Callable[[float, str], None]  # share done, what to show
-OnSeed = Callable[[int, SeedFolder], None]  # seed, its finished folder
-Keep = Callable[[dict[str, Any]], None]  # writes a line of a seed's log, and tells of it
+OnRecord = Callable[[int, dict[str, Any]], None]  # # seed, a line of its log
+OnProgress = Callable[[float, str], None]  # # fraction done, text to show
+OnSeed = Callable[[int, SeedFolder], None]  # # seed, its finished folder
+Keep = Callable[[dict[str, Any]], None]  # # writes a line of a seed's log and reports it
 
 
 class TrainerError(Exception):
-    """A trainer in a process of its own ended before it was done; one sentence, which says where its output is."""
+    """A trainer's process ended before the training was finished. The message says where its output is."""
 
 
 @dataclass(frozen=True)
 class TrainingSource:
-    """Where a training starts: the base, the problems of a seed (rows of `prompt` and `answer`), and who validates.
+    """Hold what a training needs: its base, the problems of a seed (rows of `prompt` and `answer`), and its validator.
 
-    `watched` gives the problems of the benchmarks that are validated on the way, by name, for a trainer that draws them
-    itself; their answers may be several. `inputs` identify the content of the files that all this is read from.
+    `watched` gives the problems of the benchmarks that are validated during the training, by name, for a trainer that
+    generates responses to them itself. They may have several answers. `inputs` identify the content of the files that
+    all this is read from.
     """
 
     base: str
@@ -61,21 +62,21 @@ class TrainingSource:
 
 
 class Backend(ABC):
-    """Trains a base, one seed at a time. Made, it has checked all that can be known before anything loads."""
+    """Train a base, one seed at a time. The constructor checks everything that can be checked before anything loads."""
 
-    spec: TrainSpec  # as it is trained here
-    dapo: DapoSettings  # the same, as they fit the machine
+    spec: TrainSpec  # # with the settings of this run
+    dapo: DapoSettings  # # the same, as they fit the machine
 
     @abstractmethod
     def fit(self, seed: int, folder: SeedFolder, keep: Keep) -> None:
-        """Train one seed, or go on with it, until its model is in `folder.rl`."""
+        """Train one seed, or resume it, until its model is in `folder.rl`."""
 
     @abstractmethod
     def provenance(self) -> dict[str, Any]:
-        """Return the `versions` that it runs, and on what `machine`."""
+        """Return the `versions` of the libraries, and the `machine`."""
 
     def running(self) -> AbstractContextManager[None]:
-        """Return what all seeds are trained within."""
+        """Return the context in which all seeds are trained."""
         return nullcontext()
 
 
@@ -92,17 +93,17 @@ def run_training(
     on_record: OnRecord = lambda seed, record: None,
     on_seed: OnSeed = lambda seed, folder: None,
 ) -> SummaryFile:
-    """Train what is not trained yet, write the summary over all seeds, and return it.
+    """Train what is not trained yet, write the summary of all seeds, and return it.
 
     Args:
-        on_record: is called with each line of a log once it is written; what it raises ends the training, which can be
-            gone on with.
-        on_seed: is called with each of the spec's seeds that is finished, also of those that were before.
+        on_record: It is called with each line of a log once it is written. An exception ends the training, which can be
+            resumed.
+        on_seed: It is called with each of the spec's seeds that is finished, including those finished before.
 
     Raises:
-        UserError: the machine lacks something, the folder is another training's or in use, the data is too small, or
-            nobody can say which of the base's files are its weights.
-        TrainerError: a trainer in a process of its own crashed, hung or was killed.
+        UserError: The machine is unsuitable, the folder belongs to another training or is in use, there are too few
+            problems, or it is not clear which of the base's files are its weights.
+        TrainerError: A trainer's own process crashed, hung or was killed.
     """
     if (folder_of_base := Path(source.base).expanduser()).is_dir() and has_weights(folder_of_base):
         stored_tensors(f"base={source.base!r}", folder_of_base)
@@ -142,12 +143,12 @@ def _finish(
     say: Say,
     on_record: OnRecord,
 ) -> None:
-    """Train a seed unless that is done, validate it, and write its pair, its card, and that it is done."""
+    """Train a seed unless it is finished, validate it, and write its pair, its card and its facts."""
     spec = backend.spec
 
     def keep(record: dict[str, Any]) -> None:
         folder.append(record)
-        with phase("logging"):  # the first time MLflow's store is made
+        with phase("logging"):  # # the first call creates MLflow's store
             on_record(seed, record)
 
     make_folder(folder.checkpoints)
@@ -162,7 +163,7 @@ def _finish(
         last = {"step": folder.step(spec), "validation": scores}
         if last not in folder.records():
             keep(last)
-    write_json(folder.pair, {"base": base, "rl": folder.rl.name})  # beside it, wherever the folder is moved
+    write_json(folder.pair, {"base": base, "rl": folder.rl.name})  # # relative, so the folder can be moved
     steps = [record for record in folder.records() if "validation" not in record]
     weighing = [record["reweighting_seconds"] for record in steps if "reweighting_seconds" in record]
     facts = {
@@ -175,7 +176,7 @@ def _finish(
         "accuracy": [record["accuracy"] for record in steps],
         "length": [record["length"] for record in steps],
         "seconds": round(sum(record["seconds"] or 0.0 for record in steps), 1),
-        "reweighting_seconds": round(sum(weighing), 3) if weighing else None,  # verl's happens inside its own work
+        "reweighting_seconds": round(sum(weighing), 3) if weighing else None,  # # verl reweights inside its own steps
         **backend.provenance(),
         "date": time.strftime("%Y-%m-%d"),
         "command": " ".join(sys.argv),

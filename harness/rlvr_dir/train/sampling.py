@@ -1,6 +1,6 @@
-"""Dynamic sampling on TRL's batches: how to cut them and how to join them.
+"""Apply dynamic sampling to TRL's batches: take groups of them and join them.
 
-A batch is TRL's dictionary of tensors with one row a response, the `samples` responses of a group adjoining.
+A batch is TRL's dictionary of tensors with one row per response. The `samples` responses of a group are adjacent.
 Prompt tensors are padded on the left, completion tensors on the right.
 """
 
@@ -12,7 +12,7 @@ Batch = dict[str, Any]
 
 
 def take_groups(batch: Batch, groups: torch.Tensor, samples: int) -> Batch:
-    """Return the rows of some groups, in order. Scalars (`num_items_in_batch`) are left for `join` to recompute.
+    """Return the rows of some groups, in order. `join` recomputes the scalars (`num_items_in_batch`).
 
     Args:
         groups: (n,) int64, indices of groups.
@@ -22,7 +22,7 @@ def take_groups(batch: Batch, groups: torch.Tensor, samples: int) -> Batch:
 
 
 def join(batches: list[Batch], pad_token_id: int) -> Batch:
-    """Stack batches one below the other, padded to the longest."""
+    """Stack batches below each other, padded to the longest."""
     joined: Batch = {}
     for key in batches[0]:
         tensors = [batch[key] for batch in batches]

@@ -1,4 +1,4 @@
-"""The settings of a DAPO run, as validated data with the reason for each default beside it."""
+"""Define the settings of a DAPO run as validated data."""
 
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -7,6 +7,7 @@ from pydantic.fields import FieldInfo
 
 from rlvr_dir.config import Spec
 from rlvr_dir.config.presentation import DEFAULT_GRADER, Grader
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.policy.reweighting import (
     PLAIN,
     Reweighting,
@@ -23,123 +24,140 @@ else:
 
 
 class DapoSettings(Spec, frozen=True):
-    """DAPO (arXiv 2503.14476). The loss's defaults are the paper's; sizes and rate suit the tiny pair
-    (which is itself stopped earlier: `examples.tiny.recipe.TINY_DAPO`).
+    """Define a DAPO training (arXiv 2503.14476).
 
-    One step generates `prompts` x `samples` responses and then makes `minibatches` optimizer updates on them, each
-    from `accumulation` pieces.
+    The loss's defaults are the paper's. Sizes and the learning rate suit the tiny pair, which is itself stopped earlier
+    (`examples.tiny.recipe.TINY_DAPO`).
 
-    `method` reweights the advantages (`rlvr_dir.policy.reweighting`); `alpha` and `clip_high` follow it where they are
-    not given.
+    One step generates `prompts` x `samples` responses and then makes `minibatches` optimizer updates on them, each in
+    `accumulation` parts.
+
+    `method` reweights the advantages (`rlvr_dir.policy.reweighting`). Its own `alpha` and `clip_high` are the defaults.
     """
 
     steps: int = Field(
-        default=16, ge=1, description="Of generation; each makes `minibatches` updates. With the tiny base 8."
+        default=16, ge=1, description="RL steps; each makes `minibatches` updates. With the tiny base 8."
     )
-    prompts: int = Field(default=16, ge=1, description="Groups a step.")
-    samples: int = Field(default=16, ge=2, description="Responses a group.")
-    minibatches: int = Field(default=4, ge=1, description="Optimizer updates a step.")
+    prompts: int = Field(default=16, ge=1, description="Groups per step.")
+    samples: int = Field(default=16, ge=2, description="Responses per group.")
+    minibatches: int = Field(default=4, ge=1, description="Optimizer updates per step.")
     accumulation: int = Field(
-        default=1, ge=1, description="Forward and backward passes an update: less memory, the same update."
+        default=1,
+        ge=1,
+        description="Forward and backward passes per update; more need less memory for the same update.",
     )
-    learning_rate: float = Field(default=1e-4, gt=0, description="Adam's. With the tiny base 2e-5.")
-    warmup_updates: int = Field(default=0, ge=0, description="Optimizer updates, `minibatches` of them a step.")
-    weight_decay: float = Field(default=0.0, ge=0, description="Adam's.")
+    learning_rate: float = Field(default=1e-4, gt=0, description="Adam's learning rate. With the tiny base 2e-5.")
+    warmup_updates: int = Field(
+        default=0, ge=0, description="Optimizer updates of warm-up, `minibatches` of them per step."
+    )
+    weight_decay: float = Field(default=0.0, ge=0, description="Adam's weight decay.")
     method: Method = Field(default=PLAIN, description=f"{method_names()}.")
     alpha: float = Field(
         default=0.0, ge=0, le=10, description=f"Default {default_alphas()}.", json_schema_extra={"written": None}
     )
     pi_source: Literal["old", "current"] = Field(
-        default="old", description="Whose probability weighs, where the method needs no whole batch."
+        default="old", description="The probability that determines a weight, if the method needs no whole batch."
     )
     ppl_scope: Literal["batch", "group"] = Field(
         default="batch",
-        description="The responses that a method of the whole batch sees together; ppl's authors: group.",
+        description="The responses that a method of the whole batch compares; ppl's authors use group.",
     )
-    clip_low: float = Field(default=0.2, gt=0, lt=1, description="The loss clips the ratio below 1 minus this.")
+    clip_low: float = Field(default=0.2, gt=0, lt=1, description="The loss clips the ratio at 1 minus this.")
     clip_high: float = Field(
         default=Reweighting.clip_high,
         gt=0,
-        description="And above 1 plus this; default the method's own.",
+        description="The loss clips the ratio at 1 plus this; default the method's own.",
         json_schema_extra={"written": None},
     )
     delta: float | None = Field(
-        default=10.0, gt=1, description="Caps the ratio where the advantage is negative (dual clip)."
+        default=10.0, gt=1, description="Largest ratio if the advantage is negative (dual clip)."
     )
     beta: float = Field(default=0.0, ge=0, description="Weight of the KL term.")
-    temperature: float = Field(default=1.0, gt=0, description="Of the rollouts.")
+    temperature: float = Field(default=1.0, gt=0, description="Temperature of the rollouts.")
     top_p: float = Field(
-        default=1.0, gt=0, le=1, description="Of the rollouts, which come from the policy that is trained."
+        default=1.0, gt=0, le=1, description="Top-p of the rollouts, which the trained policy generates."
     )
-    max_response_tokens: int = Field(default=128, ge=1, description="Of a rollout.")
+    max_response_tokens: int = Field(default=128, ge=1, description="Longest rollout, in tokens.")
     overlong_buffer: int = Field(
-        default=0, ge=0, description="The penalty grows over the last so many tokens; 0: no penalty."
+        default=0, ge=0, description="The last so many tokens, over which the penalty grows; 0: no penalty."
     )
     overlong_penalty: float = Field(
-        default=1.0, gt=0, le=1, description="At full length, where right is +1 and wrong is -1."
+        default=1.0, gt=0, le=1, description="Penalty at full length; right is +1 and wrong is -1."
     )
-    grader: Grader = Field(default=DEFAULT_GRADER, description="As in evaluation.")
+    grader: Grader = Field(default=DEFAULT_GRADER, description="The grader, as in evaluation.")
     dynamic_sampling: bool = Field(
-        default=True, description="Only groups with both right and wrong responses teach anything."
+        default=True,
+        description="Replace groups whose responses are all right or all wrong, because they teach nothing.",
     )
-    max_generation_rounds: int = Field(default=4, ge=1, description="A step's attempts at filling its groups.")
+    max_generation_rounds: int = Field(
+        default=4, ge=1, description="A step's largest number of attempts to fill its groups."
+    )
     gradient_checkpointing: bool = Field(
-        default=False, description="Keep no activations: less memory, the same update."
+        default=False, description="Store no activations: less memory, the same update."
     )
     seed: int = Field(default=0, ge=0, lt=2**32)
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Return what may be said: the seed is that of the training, which may have several."""
+        """Return the settings that a user can set. The seed is not among them, because a training may have several."""
         return {name: info for name, info in cls.model_fields.items() if name != "seed"}
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
-        """Add what the method implies where nothing is said, so that two ways of writing one run are equal."""
+        """Add what the method implies, so two ways of writing one run are equal."""
         if not isinstance(data, dict):
             return data
         data = {name: value for name, value in data.items() if value is not None or name not in ("alpha", "clip_high")}
         method = data.get("method", PLAIN)
         if not isinstance(method, str) or (way := reweightings().get(method)) is None:
-            return data  # the field refuses it
+            return data  # # the field's own check reports it
         return {"alpha": way.alpha, "clip_high": way.clip_high, **data}
 
     @model_validator(mode="after")
     def _check(self) -> "DapoSettings":
         if self.responses % (self.minibatches * self.accumulation):
             pieces = "minibatches" if self.accumulation == 1 else "minibatches x accumulation"
-            raise ValueError(
-                f"{pieces}={self.minibatches * self.accumulation} does not divide prompts x samples = {self.responses}"
+            raise UserError(
+                f"does not divide prompts x samples = {self.responses}",
+                argument=pieces,
+                value=self.minibatches * self.accumulation,
+                accepted=f"a divisor of {self.responses}",
             )
         if self.overlong_buffer > self.max_response_tokens:
-            raise ValueError(
-                f"overlong_buffer={self.overlong_buffer} is longer than "
-                f"max_response_tokens={self.max_response_tokens}; accepted: at most that"
+            raise UserError(
+                f"is longer than {mention('max_response_tokens', self.max_response_tokens)}",
+                argument="overlong_buffer",
+                value=self.overlong_buffer,
+                accepted=f"at most {self.max_response_tokens}",
             )
-        if (sentence := self.reweighting.refusal()) is not None:
-            raise ValueError(sentence)
+        if (error := self.reweighting.refusal()) is not None:
+            raise error
         if self.pi_source != "old" and (self.is_plain or self.reweighting.whole_batch):
-            raise ValueError(f"pi_source={self.pi_source!r} has no effect with method={self.method!r}")
+            raise UserError(
+                f"has no effect with {mention('method', self.method)}", argument="pi_source", value=self.pi_source
+            )
         if self.ppl_scope != "batch" and not self.reweighting.whole_batch:
-            raise ValueError(f"ppl_scope={self.ppl_scope!r} has no effect with method={self.method!r}")
+            raise UserError(
+                f"has no effect with {mention('method', self.method)}", argument="ppl_scope", value=self.ppl_scope
+            )
         return self
 
     @property
     def reweighting(self) -> Reweighting:
-        """The way of reweighting that `method` and `alpha` name."""
+        """Return the method of reweighting that `method` and `alpha` describe."""
         return reweighting(self.method, self.alpha)
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is reweighted: plain DAPO."""
+        """Return whether nothing is reweighted (plain DAPO)."""
         return self.method == PLAIN
 
     def replace(self, **changes: Any) -> "DapoSettings":
-        """Return a validated copy with some fields changed; with another method, also what that method implies.
+        """Return a validated copy with some fields changed. Another method also brings its own defaults.
 
         Raises:
-            UserError: the changed settings are not valid.
+            UserError: The changed settings are not valid.
         """
         if changes.get("method", self.method) != self.method:
             changes = {"alpha": None, "clip_high": None, **changes}
@@ -147,20 +165,20 @@ class DapoSettings(Spec, frozen=True):
 
     @property
     def responses(self) -> int:
-        """Responses a step learns from."""
+        """Return the number of responses from which a step learns."""
         return self.prompts * self.samples
 
     @property
     def step_tokens(self) -> int:
-        """Tokens of the responses a step learns from, at most."""
+        """Return the largest number of tokens of the responses from which a step learns."""
         return self.responses * self.max_response_tokens
 
     @property
     def minibatch(self) -> int:
-        """Responses an optimizer update."""
+        """Return the number of responses per optimizer update."""
         return self.responses // self.minibatches
 
     @property
     def label(self) -> str:
-        """A short name for tables: `DAPO`, `low_prob α0.2`."""
+        """Return a short name for tables: `DAPO`, `low_prob α0.2`."""
         return self.reweighting.label + ("" if self.top_p == 1 else f" top-p {self.top_p:g}")

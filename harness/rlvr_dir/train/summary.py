@@ -1,7 +1,7 @@
-"""The summary of a training: its seeds side by side, what they gained over the base, and over another training.
+"""Summarise a training: its seeds side by side, and the differences from the base and from another training.
 
-Everything is paired by seed, where the same seed means the same training problems in the same order, and by problem of
-the validation. Intervals are over problems and seeds, as reports have them.
+Everything is paired by seed (the same seed means the same training problems in the same order) and by problem of the
+validation. Intervals are over problems and seeds, as in reports.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -18,15 +18,15 @@ from rlvr_dir.policy.reweighting import PLAIN
 from rlvr_dir.stats import RunScores, TrainingScores, common_families, family, pass_at_k_per_problem, samples_of
 from rlvr_dir.stats.estimate import Estimate, p_value
 from rlvr_dir.train.folder import TrainingFolder, write_json
-from rlvr_dir.train.forms import MetricSummary, OtherTraining, ScoreFile, SummaryFile
+from rlvr_dir.train.schemas import MetricSummary, OtherTraining, ScoreFile, SummaryFile
 from rlvr_dir.train.spec import TrainSpec, Validation, plain
 
 
 def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None = None) -> SummaryFile:
-    """Write `summary.json` and `summary.md` over the finished seeds; return what is in the former.
+    """Write `summary.json` and `summary.md` over the finished seeds. Return the content of the former.
 
     Raises:
-        UserError: `against` is no finished training, or one that cannot be compared.
+        UserError: `against` is not a finished training, or cannot be compared with this one.
     """
     finished = {seed: facts for seed in spec.seeds if (facts := folder.seed(seed).facts())}
     summary = SummaryFile.from_plain(
@@ -49,10 +49,10 @@ def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None 
 
 
 def _check_scored(summary: SummaryFile, where: Path, tasks: Iterable[str]) -> None:
-    """Refuse a summary without a score of a benchmark.
+    """Check that a summary has the scores of each benchmark.
 
     Raises:
-        DamagedError: naming the file, the seed and the benchmark.
+        DamagedError: A score is missing; the error names the file, the seed and the benchmark.
     """
     for seed, facts in summary.seeds.items():
         for task in tasks if facts.scores else ():
@@ -63,9 +63,9 @@ def _check_scored(summary: SummaryFile, where: Path, tasks: Iterable[str]) -> No
 def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[str, Any]:
     steps = [record for record in folder.seed(seed).records() if "validation" not in record]
     if not steps:
-        raise DamagedError(f"{folder.seed(seed).log} has no step, and seed {seed} is said to be finished")
+        raise DamagedError(f"{folder.seed(seed).log} has no step, although seed {seed} is marked as finished")
     learned = [record for record in steps if record["weight"] is not None]
-    weighing = facts.get("reweighting_seconds")  # None where the backend does not measure it
+    weighing = facts.get("reweighting_seconds")  # # None if the backend does not measure it
 
     def mean(values: list[float]) -> float | None:
         return float(np.mean(values)) if values else None
@@ -91,17 +91,21 @@ def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[s
 
 
 def check_against(path: Path, validation: Validation) -> SummaryFile:
-    """Return the summary of a finished training that another one, validated so, is to be compared with.
+    """Return the summary of a finished training with which a training with this validation can be compared.
 
     Raises:
-        UserError: it is not one, or was validated in another way.
+        UserError: It is not finished, or was validated in another way.
     """
     file = path / "summary.json"
     if not file.is_file():
-        raise UserError(f"against={str(path)!r} has no summary.json; accepted: the folder of a finished training")
+        raise UserError(
+            "has no summary.json", argument="against", value=str(path), accepted="the folder of a finished training"
+        )
     other = SummaryFile.from_file(file)
     if parse(Validation, other.training.get("validation", {})).same != validation.same:
-        raise UserError(f"against={str(path)!r} was validated in another way; its scores cannot be compared")
+        raise UserError(
+            "was validated in another way, so its scores cannot be compared", argument="against", value=str(path)
+        )
     return other
 
 
@@ -109,20 +113,27 @@ def _other(path: Path, summary: SummaryFile, folder: TrainingFolder) -> SummaryF
     file = path / "summary.json"
     other = check_against(path, parse(Validation, summary.training.get("validation", {})))
     if (base := other.training.get("base")) != summary.training["base"]:
-        raise UserError(f"against={str(path)!r} started from {base!r}")
+        raise UserError(
+            f"was trained from {base!r}",
+            argument="against",
+            value=str(path),
+            accepted=f"a training from {summary.training['base']!r}",
+        )
     inputs = folder.inputs
     for name, read in TrainingFolder(path).inputs.items():
         if read.judges and name in inputs and inputs[name].digest != read.digest:
             raise UserError(
-                f"against={str(path)!r} was begun with other content of {read.file} ({name}: {read.digest}, here "
-                f"{inputs[name].digest}); its scores cannot be compared"
+                f"was begun with other content of {read.file} ({name}: {read.digest}, here {inputs[name].digest}), so "
+                "its scores cannot be compared",
+                argument="against",
+                value=str(path),
             )
     _check_scored(other, file, summary.base)
     return other
 
 
 def _benchmarks(summary: SummaryFile, other: SummaryFile | None) -> dict[str, dict[str, MetricSummary]]:
-    """Average Avg@k and Pass@k over seeds; gains and differences are one family each."""
+    """Average Avg@k and Pass@k over seeds. Gains and differences are one family of comparisons each."""
     seeds, others = _scores(summary), _scores(other) if other else {}
     trained = {metric: validation_scores(summary.label, seeds, metric, summary.base) for metric in METRICS}
     reference = {metric: validation_scores(other.label, others, metric) for metric in METRICS} if other else {}
@@ -142,11 +153,11 @@ def _benchmarks(summary: SummaryFile, other: SummaryFile | None) -> dict[str, di
 
 
 def _scores(summary: SummaryFile) -> dict[Hashable, Mapping[str, ScoreFile]]:
-    """Return the validations of a training by seed; none where there was none."""
+    """Return the validations of a training by seed; empty if there were none."""
     return {seed: facts.scores for seed, facts in summary.seeds.items() if facts.scores}
 
 
-METRICS = {"avg": "avg", "pass": "pass_k"}  # of a validation, by their names in files
+METRICS = {"avg": "avg", "pass": "pass_k"}  # # a validation's metrics, and their names in files
 
 
 def validation_scores(
@@ -155,7 +166,7 @@ def validation_scores(
     metric: str = "avg",
     base: Mapping[str, ScoreFile] | None = None,
 ) -> TrainingScores[RunScores]:
-    """Return one metric of the validations of a training, `seeds` being the `ScoreFile`s by benchmark of each."""
+    """Return one metric of a training's validations. `seeds` are the `ScoreFile`s of each seed by benchmark."""
     tasks = base if base else next(iter(seeds.values()), {})
     trained = {task: _run_scores(label, task, {seed: seeds[seed][task] for seed in seeds}, metric) for task in tasks}
     untrained = {
@@ -165,7 +176,7 @@ def validation_scores(
 
 
 def _run_scores(label: str, task: str, validations: Mapping[Hashable, Any], metric: str) -> RunScores:
-    """Return a metric of a benchmark: by problem where every validation kept that, of the same problems."""
+    """Return a metric of a benchmark, by problem if every validation has values of the same problems."""
     scores = {seed: parse(ScoreFile, score) for seed, score in validations.items()}
     problems = {frozenset(score.right or ()) for score in scores.values()}
     by_problem = len(problems) == 1 and problems != {frozenset()}
@@ -177,13 +188,13 @@ def _run_scores(label: str, task: str, validations: Mapping[Hashable, Any], metr
 
 
 def _by_problem(score: ScoreFile, metric: str) -> np.ndarray:
-    """Return what a validation says of each problem, by their names: (problems, samples) or (problems, 1)."""
+    """Return a validation's values by the problems' names: (problems, samples) or (problems, 1)."""
     right = samples_of([count for _, count in sorted((score.right or {}).items())], score.samples)
     return right if metric == "avg" else pass_at_k_per_problem(right, max(1, score.samples // 2))[:, None]
 
 
 def taught_nothing(untaught: int, steps: int) -> str:
-    """Return the sentence that steps of a training kept no group of responses, and what to look at."""
+    """Return the sentence that steps of a training kept no group of responses, and what to check."""
     whole = "; the model is the base" if untaught == steps else ""
     return (
         f"{untaught} of {steps} steps taught nothing: no group of responses to a problem was partly right, so none had "
@@ -192,7 +203,7 @@ def taught_nothing(untaught: int, steps: int) -> str:
 
 
 def text(summary: SummaryFile) -> str:
-    """Write the summary as plain text with tables, in percent; `summary.md` has it under a heading."""
+    """Return the summary as plain text with tables, in percent. `summary.md` contains it under a heading."""
     training, seeds, other = summary.training, summary.seeds, summary.against
     lines = [
         f"{summary.name}: {summary.label} from {training['base']}, {training['dapo']['steps']} steps",
@@ -230,7 +241,7 @@ def text(summary: SummaryFile) -> str:
         lines += ["", f"Seed {seed}: {taught_nothing(steps := training['dapo']['steps'], steps)}."]
     token_shares = [facts.reweighting_share for facts in seeds.values() if facts.reweighting_share is not None]
     thrown = training["backend"] == "verl" and training["dapo"]["dynamic_sampling"]
-    which = " that were learned from" if thrown else ""  # verl counts no others; mixed groups are half right
+    which = " that were learned from" if thrown else ""  # # verl counts no others; mixed groups are half right
     lines += ["", f"Accuracy, tokens and entropy: of the rollouts of the first and of the last step{which}."]
     if training["dapo"]["method"] != PLAIN and token_shares:
         lines.append(f"Reweighting took {100 * max(token_shares):.2f} % of the time of the steps at most.")

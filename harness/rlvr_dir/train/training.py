@@ -1,8 +1,8 @@
-"""A training with what it needs from other rooms: base, problems, and Avg@k by the evaluator of `rlvr-dir eval`.
+"""Run a training with what it needs from other rooms: base, problems, and the evaluator of `rlvr-dir eval`.
 
     run(spec, Path("runs/train/x"))
 
-`rlvr_dir.train` may import none of them; the commands and the sweeps may.
+`rlvr_dir.train` does not import those rooms; the commands and the sweeps do.
 """
 
 import json
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from rlvr_dir.problems.benchmark import Benchmark
     from rlvr_dir.results import EvalResult
     from rlvr_dir.train.folder import Inputs
-    from rlvr_dir.train.forms import SummaryFile
     from rlvr_dir.train.run import TrainingSource, Validate, ValidationScores
+    from rlvr_dir.train.schemas import SummaryFile
     from rlvr_dir.train.spec import TrainSpec
 
 
 def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: Any) -> "SummaryFile":
-    """Train, or go on; `options` are those of `rlvr_dir.train.run_training`, whose summary this returns.
+    """Train, or resume. `options` are those of `rlvr_dir.train.run_training`, whose summary is returned.
 
-    The rollouts of validations are kept in `out/records`, so that a validation resumes where it was interrupted.
+    The rollouts of validations are stored in `out/records`, so an interrupted validation resumes.
 
     Args:
-        bases: a record store for the validation of the base, which all trainings from it share.
+        bases: A record store for the base's validation, which all trainings from it share.
 
     Raises:
-        UserError: the machine lacks something, the folder is another training's, is in use, was begun with other
-            content of a file that is read or cannot be written to (nothing was begun), or the data is too small.
+        UserError: The machine is unsuitable, there are too few problems, or the folder belongs to another training,
+            is in use, was begun with other content of a file that is read, or cannot be written to (nothing was begun).
     """
     check_writable(out, *((bases,) if bases else ()), make=False)
     start = source(spec, out / "records", bases)
@@ -48,10 +48,10 @@ def run(spec: "TrainSpec", out: Path, *, bases: Path | None = None, **options: A
 
 
 def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "TrainingSource":
-    """Return the base, the problems and the evaluator of a training; `records` and `bases` are record stores.
+    """Return the base, the problems and the validator of a training. `records` and `bases` are record stores.
 
     Raises:
-        UserError: the data cannot be read, or the tiny weights are missing.
+        UserError: The data cannot be read, or the tiny weights are missing.
     """
     from rlvr_dir.train.data import read_problems
 
@@ -69,8 +69,10 @@ def source(spec: "TrainSpec", records: Path | None = None, bases: Path | None = 
 
 
 def watched(spec: "TrainSpec") -> dict[str, list[dict[str, Any]]]:
-    """Return the problems of the benchmarks that are validated on the way, by name: the messages that `rlvr-dir eval`
-    makes of each, its right answers, and who grades the responses."""
+    """Return the problems of the benchmarks that are validated during the training, by name.
+
+    Each has the messages that `rlvr-dir eval` makes of it, its right answers, and the grader of its responses.
+    """
     from rlvr_dir.problems.prompts import prompt_sets
 
     evaluation = _evaluation(spec, _base(spec), _base(spec), "base", on_the_way=True)
@@ -89,7 +91,7 @@ def watched(spec: "TrainSpec") -> dict[str, list[dict[str, Any]]]:
 
 
 class _Messages:
-    """Stands where prompts are made in the place of an engine, and gives the messages themselves, as JSON."""
+    """Replace an engine where prompts are made, and return the messages themselves, as JSON."""
 
     tokenizer = SimpleNamespace(chat_template="messages")
 
@@ -98,8 +100,8 @@ class _Messages:
 
 
 def list_obstacles(spec: "TrainSpec") -> "list[str]":
-    """List what a training through verl would stop at here before it starts: its data, its base's positions, what it is
-    validated on."""
+    """List what would stop a training through verl here before it starts: its data, its base's positions, its
+    validation."""
     from rlvr_dir.train.data import read_problems
     from rlvr_dir.train.verl.data import rows
     from rlvr_dir.train.verl.validate import check_context
@@ -121,7 +123,7 @@ def list_obstacles(spec: "TrainSpec") -> "list[str]":
 
 
 def _base(spec: "TrainSpec") -> str:
-    """Return the base as others find it: an absolute folder, or a hub id."""
+    """Return the base in a form that other programs find: an absolute folder, or a hub id."""
     if spec.base == TINY:
         from rlvr_dir.tiny import tiny_pair
 
@@ -130,14 +132,14 @@ def _base(spec: "TrainSpec") -> str:
 
 
 def inputs(spec: "TrainSpec") -> "Inputs":
-    """Return what identifies the content of all that a training reads: a training of other content is another one.
+    """Return what identifies the content of all files that a training reads. Other content is another training.
 
     Raises:
-        UserError: a benchmark of the validation has no data, or the one that chooses the checkpoint is none of them.
+        UserError: A benchmark of the validation has no data, or the one that chooses the checkpoint is not among them.
     """
     from rlvr_dir.digest import digest
     from rlvr_dir.records.config import fingerprint
-    from rlvr_dir.train.forms import Input
+    from rlvr_dir.train.schemas import Input
 
     inputs, base = {}, _base(spec)
     if Path(base).is_dir():
@@ -151,7 +153,7 @@ def inputs(spec: "TrainSpec") -> "Inputs":
         if benchmark.grader not in (
             _presentation(spec).grader,
             DEFAULT_GRADER,
-        ):  # which the benchmark's file alone says
+        ):  # # only the benchmark's file has it
             content += f", graded by {benchmark.grader}"
         inputs[f"validation.tasks {benchmark.name}"] = Input(file=benchmark.file or task, digest=content, judges=True)
     _check_watched(spec, list(validated.values()))
@@ -159,12 +161,12 @@ def inputs(spec: "TrainSpec") -> "Inputs":
 
 
 def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
-    """Refuse to watch, or to choose by, what is not validated."""
+    """Check that benchmarks that are watched, or that choose the checkpoint, are validated."""
     names, watch = [benchmark.name for benchmark in validated], spec.validation.watch
     watched = benchmarks(spec, watch).values() if watch else validated
     if missing := [benchmark.name for benchmark in watched if benchmark.name not in names]:
         raise UserError(
-            f"validation.watch={missing[0]} is refused; accepted: of validation.tasks, which are {', '.join(names)}"
+            "is not among validation.tasks", argument="validation.watch", value=missing[0], accepted=", ".join(names)
         )
     if not spec.validation.every or (spec.verl and spec.verl.val_data):
         return
@@ -172,10 +174,10 @@ def _check_watched(spec: "TrainSpec", validated: "list[Benchmark]") -> None:
 
 
 def benchmarks(spec: "TrainSpec", tasks: Sequence[str]) -> "dict[str, Benchmark]":
-    """Return some benchmarks of a validation by what was asked; none where there are none.
+    """Return these benchmarks of a validation by name; empty if there are none.
 
     Raises:
-        UserError: what `preflight` refuses, or a task of lm-eval's.
+        UserError: `preflight` does not accept a task, or it is a task of lm-eval.
     """
     from rlvr_dir.problems.data import preflight
     from rlvr_dir.results.result import refuse_lm_eval_tasks
@@ -186,14 +188,14 @@ def benchmarks(spec: "TrainSpec", tasks: Sequence[str]) -> "dict[str, Benchmark]
 
 
 def _presentation(spec: "TrainSpec") -> "Presentation":
-    """Return how the benchmarks of a validation are put and graded: where it does not say it, by the training's prompt,
-    and by `dapo.grader` if that is not the default."""
+    """Return the presentation and the grader of a validation's benchmarks: its own, else the training's prompt, and
+    `dapo.grader` if it is not the default."""
     rewards = None if spec.dapo.grader == DEFAULT_GRADER else spec.dapo.grader
     return spec.validation.applied_to(Presentation(prompt=spec.prompt, grader=rewards))
 
 
 def plan_training(spec: "TrainSpec", out: Path, gpu_memory: float | None = None) -> "Plan":
-    """Return what a training takes: responses and tokens by seed, memory, and the time, from the steps `out` has.
+    """Return what a training takes: responses and tokens by seed, memory, and the time, from the steps in `out`.
 
     No weights are loaded, and nothing is written.
 
@@ -201,7 +203,7 @@ def plan_training(spec: "TrainSpec", out: Path, gpu_memory: float | None = None)
         gpu_memory: GiB of a GPU to plan for; None plans for this machine's GPU, or for its CPU.
 
     Raises:
-        UserError: the data cannot be read, or is too small.
+        UserError: The data cannot be read, or there are too few problems.
     """
     from rlvr_dir.evals.plan import Plan, PlanRow
     from rlvr_dir.progress import interval
@@ -212,7 +214,7 @@ def plan_training(spec: "TrainSpec", out: Path, gpu_memory: float | None = None)
     dapo, start = spec.dapo, source(spec)
     rows_of = {seed: check_size(start.problems(seed), spec) for seed in spec.seeds}
     problems = {seed: len(rows) for seed, rows in rows_of.items()}
-    generated = dapo.responses * (dapo.max_generation_rounds if dapo.dynamic_sampling else 1)  # a step, at most
+    generated = dapo.responses * (dapo.max_generation_rounds if dapo.dynamic_sampling else 1)  # # per step, at most
     validation = spec.validation
     rows, seconds = list[PlanRow](), list[float]()
 
@@ -232,7 +234,7 @@ def plan_training(spec: "TrainSpec", out: Path, gpu_memory: float | None = None)
             size, names = _size(spec, on_the_way)
             ends = (
                 2 if spec.backend == "verl" else int(spec.chosen_by is not None)
-            )  # before the first step, after the last
+            )  # # before the first step, after the last one
             times = len(range(validation.every, dapo.steps, validation.every)) + ends
             label = f"seed {seed}: {times} validations on the way on {names}"
             add(label, size * times, 0, validation.sampling.max_tokens)
@@ -240,13 +242,13 @@ def plan_training(spec: "TrainSpec", out: Path, gpu_memory: float | None = None)
             size, names = _size(spec, validation.tasks)
             add(f"seed {seed}: validation on {names}", size, 0, validation.sampling.max_tokens)
     steps, counts = dapo.steps * len(spec.seeds), ", ".join(f"{n:,}" for n in dict.fromkeys(problems.values()))
-    left = steps - sum(row.cached or 0 for row in rows) // max(1, generated)
+    steps_left = steps - sum(row.cached or 0 for row in rows) // max(1, generated)
     mean = sum(seconds) / len(seconds) if seconds else 0.0
     time = f"Time: unknown until one step has run; {out} has none. Run it for a minute, interrupt it, and ask again."
     if seconds:
         time = (
-            f"Time: about {interval(mean * left)} for {left:,} of {steps:,} steps, at {mean:.1f} s each as measured "
-            f"in {out}, and the validations."
+            f"Time: about {interval(mean * steps_left)} for {steps_left:,} of {steps:,} steps, at {mean:.1f} s each as "
+            f"measured in {out}, and the validations."
         )
     note = (
         f"Each seed makes {dapo.steps * dapo.minibatches:,} updates from {dapo.steps * dapo.responses:,} responses of "
@@ -262,14 +264,14 @@ def plan_training(spec: "TrainSpec", out: Path, gpu_memory: float | None = None)
 
 
 def _size(spec: "TrainSpec", tasks: Sequence[str]) -> tuple[int, str]:
-    """Return how many responses a validation on these benchmarks has, and their names."""
+    """Return the number of responses of a validation on these benchmarks, and the benchmarks' names."""
     by_name = benchmarks(spec, tasks)
     problems = sum(len(benchmark.problems[: spec.validation.limit]) for benchmark in by_name.values())
     return problems * spec.validation.sampling.samples, ", ".join(by_name)
 
 
 def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None = None) -> "Validate":
-    """Return what scores a checkpoint as `rlvr-dir eval` would; rollouts are kept in the stores that are named."""
+    """Return a validator that scores a checkpoint as `rlvr-dir eval` does. The stores keep its rollouts."""
 
     def scored(base: str, rl: str, mode: "Mode", on_the_way: bool = False) -> "list[EvalResult]":
         from rlvr_dir.evals import evaluate
@@ -280,13 +282,13 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
         if mode != "base" or bases is None:
             return evaluate(whole, records=records)
         make_folder(bases)
-        with locked(bases / "lock"):  # of trainings that start together one validates, the others read
+        with locked(bases / "lock"):  # # of trainings that start together, one validates and the others read
             return evaluate(whole, records=bases)
 
     def validate(base: str, rl: str, mode: "Mode", folder: Path | None) -> "ValidationScores":
         results = scored(base, rl, mode, on_the_way=mode == "rl" and folder is None)
         if folder is not None:
-            # Base's own stand beside them, of the same pair: what RL is compared with.
+            # # The base's own results are beside them and of the same pair, so RL can be compared with them.
             beside = scored(base, base, "base") if mode == "rl" else []
             for result in (*results, *(result.of_pair(base, rl) for result in beside)):
                 result.write(folder)
@@ -296,7 +298,7 @@ def validator(spec: "TrainSpec", records: Path | None = None, bases: Path | None
 
 
 def _evaluation(spec: "TrainSpec", base: str, rl: str, mode: "Mode", *, on_the_way: bool) -> "EvalSpec":
-    """Return the evaluation that a validation is."""
+    """Return the evaluation of a validation."""
     validation = spec.validation
     return EvalSpec(
         pair=Pair(base=base, rl=rl, trust_remote_code=spec.trust_remote_code),
@@ -310,7 +312,7 @@ def _evaluation(spec: "TrainSpec", base: str, rl: str, mode: "Mode", *, on_the_w
 
 
 def _scores(result: "EvalResult") -> dict[str, Any]:
-    """Return what a validation keeps of a result."""
+    """Return what a validation stores of a result."""
     by_problem = dict(zip(result.problem_ids, result.correct.sum(axis=1).tolist(), strict=True))
     return {
         "samples": result.samples,

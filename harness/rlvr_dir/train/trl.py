@@ -1,6 +1,6 @@
-"""The backend that trains in this process, by TRL: `fit` trains one seed, checkpointed step by step.
+"""Train in this process, through TRL: `fit` trains one seed, with a checkpoint after each step.
 
-On a CPU the weights of a training that was interrupted and gone on with are those of an uninterrupted one, bit for bit.
+On a CPU, the weights of an interrupted and resumed training equal those of an uninterrupted one, bit for bit.
 """
 
 import copy
@@ -32,13 +32,13 @@ from rlvr_dir.train.spec import TrainSpec, check_machine
 
 
 class TrlBackend(Backend):
-    """Trains with TRL's GRPO trainer, on this machine's CPU or one GPU."""
+    """Train with TRL's GRPO trainer, on this machine's CPU or one GPU."""
 
     def __init__(self, spec: TrainSpec, out: Path, source: TrainingSource, say: Say) -> None:
-        """Check the machine and the data, and fit the settings to a GPU; what was changed for that is said.
+        """Check the machine and the data, and fit the settings to a GPU. Changed settings are reported.
 
         Raises:
-            UserError: the machine lacks something, the training does not fit it, or the data is too small.
+            UserError: The machine is unsuitable, the training does not fit it, or there are too few problems.
         """
         check_machine(spec)
         self.problems = {seed: check_size(source.problems(seed), spec) for seed in spec.seeds}
@@ -52,7 +52,7 @@ class TrlBackend(Backend):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Use the asked threads, without transformers' own bars and the warnings that only matter to its developers."""
+        """Set the requested number of threads, and hide transformers' progress bars and its warnings for developers."""
         logging, threads = transformers.utils.logging, torch.get_num_threads()
         level = logging.get_verbosity()
         logging.disable_progress_bar()
@@ -75,7 +75,7 @@ class TrlBackend(Backend):
         }
 
     def fit(self, seed: int, folder: SeedFolder, keep: Keep) -> None:
-        """Train one seed from its last checkpoint on, and make one of its models the trained one."""
+        """Train one seed from its last checkpoint, and make one of its models the trained one."""
         spec, dapo = self.spec, self.dapo.replace(seed=seed)
         resumed = folder.last_checkpoint()
         step = resumed[0] if resumed else 0
@@ -120,7 +120,7 @@ class TrlBackend(Backend):
 
 
 class _Steps(TrainerCallback):
-    """What happens at the end of a step: its log line, perhaps a validation, perhaps a checkpoint."""
+    """Handle the end of a step: write its log line, and perhaps validate and save a checkpoint."""
 
     trainer: DapoTrainer
     bar: Bar
@@ -142,7 +142,7 @@ class _Steps(TrainerCallback):
         self.trainer.tally.start()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Ask for a checkpoint; after the last step there is the model itself."""
+        """Request a checkpoint. After the last step, the model itself is saved instead."""
         step, rest = divmod(state.global_step, self.dapo.minibatches)
         control.should_save = not rest and not step % self.spec.checkpoint_every and step < self.dapo.steps
 
@@ -177,7 +177,7 @@ class _Steps(TrainerCallback):
         self.folder.prune_chosen(self.spec, step)
 
     def export(self, path: Path) -> None:
-        """Save the model as it is now."""
+        """Save the current model."""
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         make_folder(path.parent)
         merge = bool(self.spec.lora and self.spec.lora.merge)
@@ -203,21 +203,21 @@ class _Steps(TrainerCallback):
 
 
 def export(model: PreTrainedModel, tokenizer: Any, path: Path, caches: bool, *, merge: bool = False) -> None:
-    """Save a model as others load it, all of it or nothing: with `use_cache` as it was before TRL.
+    """Save a model for other programs, as a whole or not at all, with the value of `use_cache` from before TRL.
 
-    Of a model with adapters, these are saved alone, as PEFT does; `merge` saves it whole.
+    Of a model with adapters, only these are saved, in PEFT's format. `merge` saves the whole model.
     """
     new = path.with_name(path.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
     shutil.rmtree(path, ignore_errors=True)
     if merge:
-        model = copy.deepcopy(model).merge_and_unload()  # of a copy: unmerging again would round
+        model = copy.deepcopy(model).merge_and_unload()  # # of a copy, because unmerging again would round
     before, model.config.use_cache = model.config.use_cache, caches
     model.save_pretrained(new)
     model.config.use_cache = before
     tokenizer.save_pretrained(new)
     for file in new.iterdir():
-        file.chmod(0o644)  # safetensors writes 0600
+        file.chmod(0o644)  # # safetensors creates files with mode 0600
     os.replace(new, path)
 
 
@@ -229,7 +229,7 @@ def fitted(dapo: DapoSettings, fit: Fit | None) -> DapoSettings:
 
 
 def trl_arguments(spec: TrainSpec, fit: Fit | None) -> dict[str, Any]:
-    """Return the machine's part of TRL's configuration, and the adapter; `fit` is for a GPU."""
+    """Return the machine's part of TRL's configuration, and the adapter. `fit` describes a GPU."""
     arguments: dict[str, Any] = {"bf16": bool(spec.bf16)}
     if spec.device != "auto":
         arguments["use_cpu"] = spec.device == "cpu"
@@ -256,7 +256,7 @@ def trl_arguments(spec: TrainSpec, fit: Fit | None) -> dict[str, Any]:
 
 
 def _give_back(trainer: DapoTrainer) -> None:
-    """End the trainer's own vLLM and give the GPU's memory back: what follows needs it."""
+    """End the trainer's own vLLM and free the GPU's memory for what follows."""
     llm = getattr(getattr(trainer, "vllm_generation", None), "llm", None)
     if llm is not None:
         llm.llm_engine.engine_core.shutdown()
@@ -270,7 +270,7 @@ def _give_back(trainer: DapoTrainer) -> None:
 
 @contextmanager
 def _same_random_numbers() -> Iterator[None]:
-    """Put every generator back where it stood before: validation must not change training."""
+    """Restore every random generator afterwards, because validation must not change training."""
     python, numpy = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng():

@@ -103,7 +103,7 @@ def test_a_training_beyond_its_base_is_refused_before_anything_starts(tmp_path):
         check_context(load_train({"preset": "qwen25-math-7b", "base": str(base)}), str(base)) is None
     )  # it brings more
     assert check_context(spec, "none/such") is None  # nothing is known of it here
-    with refuses("override_config.max_position_embeddings"):
+    with refuses("verl.overrides", "override_config.max_position_embeddings"):
         values(
             verl_spec(verl={"overrides": ["+actor_rollout_ref.model.override_config.max_position_embeddings=16384"]})
         )
@@ -136,9 +136,9 @@ def test_problems_with_several_right_answers_make_a_column_of_lists(tmp_path):
     ("changes", "message"),
     [
         ({"preset": "x"}, "preset x"),
-        ({"backend": "trl"}, "backend trl"),
-        ({"lora": {}}, "backend verl"),
-        ({"vllm": {}}, "backend verl verl.tensor_parallel"),
+        ({"backend": "trl"}, "verl backend trl"),
+        ({"lora": {}}, "lora backend verl"),
+        ({"vllm": {}}, "vllm backend verl verl.tensor_parallel"),
         ({"device": "cuda"}, "device cuda"),
         ({"threads": 4}, "threads 4"),
         ({"dapo": {"accumulation": 2}}, "dapo.accumulation 2"),
@@ -185,7 +185,7 @@ def test_what_cannot_work_is_refused(changes, message):
     ],
 )
 def test_arguments_that_verl_ignores_or_ours_set_are_refused(added, message):
-    with refuses(*message.split()):
+    with refuses("verl.overrides", *message.split()):
         values(verl_spec(verl={"overrides": [added]}))
 
 

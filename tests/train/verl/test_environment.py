@@ -418,7 +418,7 @@ def test_versions_are_those_of_the_environment(monkeypatch):
         ([], "takes all"),
         (
             ["--set", "verl.overrides=[data.shufle=False]"],
-            "verl refuses the training: Could not override 'data.shufle'",
+            "Could not override 'data.shufle'",
         ),
     ],
 )
@@ -426,8 +426,6 @@ def test_a_dry_run_has_verl_compose_its_configuration(typed, tmp_path, added, wo
     asked = ["train", "--preset", "qwen3-8b-base", "--method", "ppl", "--dry-run", "--out", tmp_path / "x"]
     done = typed(*asked, "--set", f"verl.python={ENVIRONMENT}", *added)
     assert (done.returncode, words in done.stderr) == (2 if added else 0, True), done.stderr
-    lacking = (
-        "is refused: importlib.metadata.PackageNotFoundError: No package metadata was found for vllm" in done.stderr
-    )
+    lacking = "importlib.metadata.PackageNotFoundError: No package metadata was found for vllm" in done.stderr
     assert lacking == (not added), "what the training itself would be refused for is said, too"
     assert not (tmp_path / "x").exists()

@@ -224,14 +224,14 @@ def test_the_trainer_ends_however_the_command_ends(standin, tmp_path, number):
         ({"verl": "0.5.0"}, r"has verl 0.5.0.*>=0.9.1,<0.10"),
         ({"verl": "0.9.0"}, r"has verl 0.9.0.*>=0.9.1,<0.10"),
         ({"verl": "0.10.0"}, r"has verl 0.10.0.*>=0.9.1,<0.10"),
-        ({"rlvr-dir": "0.0.1"}, rf"has rlvr-dir 0.0.1.*{VERSIONS['rlvr-dir']}, as here"),
-        ({"math-verify": "1"}, rf"has math-verify 1.*{VERSIONS['math-verify']}, as here"),
-        ({"grader": "0"}, "grades by other code of rlvr-dir.*the same as here"),
+        ({"rlvr-dir": "0.0.1"}, rf"has rlvr-dir 0.0.1.*{VERSIONS['rlvr-dir']}"),
+        ({"math-verify": "1"}, rf"has math-verify 1.*{VERSIONS['math-verify']}"),
+        ({"grader": "0"}, "grades with .*code of rlvr-dir"),
     ],
 )
 def test_an_environment_of_other_versions_is_refused_before_anything_starts(standin, tmp_path, installed, words):
     answer(standin, **installed)
-    with pytest.raises(UserError, match=r"^verl\.python='.*' " + words):
+    with pytest.raises(UserError, match=r"^verl\.python=\S+ " + words):
         train(spec(standin), tmp_path / "x", SOURCE)
     assert not (tmp_path / "x").exists()
 

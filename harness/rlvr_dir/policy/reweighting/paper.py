@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlainDapo(Reweighting):
-    """A: DAPO's advantage, unchanged (`eqn:DAPO`)."""
+    """Leave DAPO's advantage A unchanged (`eqn:DAPO`)."""
 
     name, paper = PLAIN, "DAPO"
     alpha: float = 0.0
@@ -40,7 +40,7 @@ class PlainDapo(Reweighting):
 
 @dataclass(frozen=True)
 class LowProb(Reweighting):
-    """A (1 + α (1 − π)), the paper's own method (`eqn:reweight`): unlikely tokens count more."""
+    """Multiply A by 1 + α (1 − π), the paper's own method (`eqn:reweight`): unlikely tokens count more."""
 
     name, paper = "low_prob", "Ours"
     alpha: float = 0.2  # for Qwen2.5-Math-7B
@@ -53,7 +53,7 @@ class LowProb(Reweighting):
 
 @dataclass(frozen=True)
 class Dominate(Reweighting):
-    """A (α π + 1 − α) = A (1 − α (1 − π)) (arXiv 2505.12929): unlikely tokens count less."""
+    """Multiply A by α π + 1 − α = 1 − α (1 − π) (arXiv 2505.12929): unlikely tokens count less."""
 
     name, paper = "dominate", "Dominate"
     alpha: float = 0.1
@@ -73,8 +73,10 @@ class Dominate(Reweighting):
 
 @dataclass(frozen=True)
 class Perplexity(Reweighting):
-    """A (1 − α z_i), z_i the standardised log-perplexity of response i: surprising responses count less
-    (arXiv 2508.02260)."""
+    """Multiply A by 1 − α z_i: surprising responses count less (arXiv 2508.02260).
+
+    z_i is the standardised log-perplexity of response i.
+    """
 
     name, paper = "ppl", "PPL"
     alpha: float = 0.01

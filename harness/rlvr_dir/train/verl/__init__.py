@@ -1,8 +1,8 @@
-"""DAPO through verl, on Ray: verl runs in an environment of its own and is never imported in our process.
+"""Train with DAPO through verl, on Ray. verl runs in its own environment and is never imported in our process.
 
-Ours       `spec` (what is asked of it), `presets` (the paper's), `overrides` (verl's arguments), `validate` (what is
-           refused before anything starts), `run` (the trainings), `log` (verl's lines as ours).
-In verl's  `plugin` (loss), `hook` (trainer), `reward`.
+    ours       `spec` (the settings), `presets` (the paper's), `overrides` (verl's arguments), `validate` (checks before
+               anything starts), `run` (the trainings), `log` (verl's lines as ours)
+    in verl's  `plugin` (loss), `hook` (trainer), `reward`
 
-Nothing is imported here: this package is loaded in verl's processes too.
+Nothing is imported here, because verl's processes also load this package.
 """

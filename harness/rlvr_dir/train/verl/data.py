@@ -1,4 +1,4 @@
-"""Problems as rows of verl's dataset: messages, the right answer, and where they are from."""
+"""Write problems as rows of verl's dataset: messages, the right answer, and the source."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,26 +14,26 @@ from rlvr_dir.train.spec import TrainSpec
 def rows(
     problems: Sequence[dict[str, Any]], spec: TrainSpec, name: str, least: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return the problems, once it is known that verl can train on them.
+    """Return the problems after checking that verl can train on them.
 
     Raises:
-        UserError: fewer than `least` (default a step's groups), or a prompt that is plain text: verl puts every prompt
-            through the model's chat template.
+        UserError: There are fewer than `least` (by default a step's groups), or a prompt is plain text. verl formats
+            every prompt with the model's chat template.
     """
     for number, row in enumerate(check_size(problems, spec, name, least)):
         if isinstance(row["prompt"], str):
             raise UserError(
-                f"problem {number} of {name} has a text for a prompt, which verl cannot take; accepted: 'problem', or "
-                "a prompt of messages"
+                f"Problem {number} of {name} has a prompt that is plain text, which verl cannot use",
+                accepted="'problem', or a prompt of messages",
             )
     return list(problems)
 
 
 def write(path: Path, problems: Mapping[str, Sequence[dict[str, Any]]]) -> None:
-    """Write problems by source, whole or not at all; verl's validation metrics are named after the sources.
+    """Write problems by source, as a whole or not at all. verl names its validation metrics after the sources.
 
-    Where a problem has several right answers all have lists of them: a column has one type. A row's `grader`, if it has
-    one, is who grades the responses to it.
+    If one problem has several right answers, all have lists of answers, because a column has one type. A row's
+    `grader`, if it has one, grades the responses to it.
     """
     lists = any(not isinstance(row["answer"], str) for rows in problems.values() for row in rows)
     lines = (

@@ -1,8 +1,7 @@
-"""On verl's driver: the trainer `rlvr_dir`, which sees a step's whole batch: it computes weights that depend on other
-responses, and counts what verl does not.
+"""Extend verl's trainer on its driver: compute weights that depend on other responses, and count what verl does not.
 
-The loss sees micro-batches; nothing over a batch or a group can be had there. verl's own log has rewards with the
-length penalty in them and no accuracy, and validations without the problems that an interval needs.
+The loss sees micro-batches only, so nothing over a batch or a group can be computed there. verl's own log has rewards
+with the length penalty and no accuracy, and validations without the problems, which intervals need.
 """
 
 from collections import Counter
@@ -20,17 +19,17 @@ from rlvr_dir.policy.advantages import gradient_coefficient, sums_by_probability
 from rlvr_dir.policy.reweighting import PLAIN, Reweighting, reweighting, token_weights
 
 TRAINER = "rlvr_dir"
-BINS = 10  # of the probability of a token, as with TRL
+BINS = 10  # # of the probability of a token, as with TRL
 
 
 @register_trainer(TRAINER)
 class RlvrDirTrainer(PPOTrainerSync):
-    """verl's synchronous trainer, with a step behind its advantages and one behind its validations.
+    """Run verl's synchronous trainer, with one more step after its advantages and one after its validations.
 
-    Settings: `+rlvr_dir.method`, `alpha` and, where a weight depends on other responses, `scope`.
+    Its settings are `+rlvr_dir.method`, `alpha` and, if a weight depends on other responses, `scope`.
     """
 
-    # verl compares this name with "sync" in many places, and would take ours for an asynchronous trainer.
+    # # verl compares this name with "sync" in many places, and would treat ours as an asynchronous trainer.
     trainer_mode = property(lambda self: "sync", lambda self, value: None)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -75,7 +74,7 @@ def count_verdicts(batch: Any, metrics: dict[str, Any]) -> None:
 def count_right(
     sources: Sequence[str], problems: Sequence[float | None], right: Sequence[float | None], samples: int
 ) -> dict[str, float]:
-    """Return `rlvr_dir/right/SAMPLES/SOURCE/PROBLEM`, the right samples of each problem; one that failed is wrong."""
+    """Return `rlvr_dir/right/SAMPLES/SOURCE/PROBLEM`, the right samples of each problem. Failed ones count as wrong."""
     counts: Counter[str] = Counter()
     for source, problem, verdict in zip(sources, problems, right, strict=False):
         if problem is not None:
@@ -86,8 +85,9 @@ def count_right(
 def share_gradient(batch: Any, metrics: dict[str, Any], way: Reweighting, rows: int = 256) -> None:
     """Add `rlvr_dir/token_share/BIN` and `rlvr_dir/gradient_share/BIN`, by the probability of the token.
 
-    The gradient mass is that of the step's first update, where the policy is still the one that wrote the responses.
-    Advantages that the loss will weigh are weighed here too; those that need the whole batch are weighed already.
+    The gradient mass is that of the step's first update, whose policy is still the one that wrote the responses.
+    Advantages that the loss will reweight are reweighted here too. Those that need the whole batch are reweighted
+    already.
     """
     keys = [key for key, real in zip(batch.keys, _real(batch), strict=True) if real]
     fields = ["response_mask", "old_log_probs", "advantages"]
@@ -108,10 +108,10 @@ def share_gradient(batch: Any, metrics: dict[str, Any], way: Reweighting, rows: 
 
 
 def reweight(batch: Any, metrics: dict[str, Any], way: Reweighting, scope: str) -> Any:
-    """Weigh every advantage beside those of its `batch` or its `group`, as `scope` says. Padding is left out."""
+    """Reweight every advantage together with those of its `batch` or its `group` (`scope`). Padding is left out."""
     fields = ["response_mask", "old_log_probs", "advantages"]
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["uid", *fields])
-    lengths = data["response_mask"]  # nested: the rows' own lengths
+    lengths = data["response_mask"]  # # nested: the rows' own lengths
     groups = _values(data, "uid")
     padded = data.select(*fields).to_padded_tensor()
     mask, logp, advantages = padded["response_mask"], padded["old_log_probs"], padded["advantages"]  # (n, tokens)
@@ -126,10 +126,10 @@ def reweight(batch: Any, metrics: dict[str, Any], way: Reweighting, scope: str) 
 
 
 def _values(data: Any, name: str) -> list[Any]:
-    """Return a field that is no tensor, as plain values."""
+    """Return a field that is not a tensor, as plain values."""
     return [getattr(value, "data", value) for value in data[name]]
 
 
 def _real(batch: Any) -> list[bool]:
-    """Tell which rows are responses; verl fills a batch up to a multiple of its workers."""
+    """Return which rows are responses. verl fills a batch up to a multiple of its workers."""
     return [not tag.get("is_padding", False) for tag in batch.tags] if batch.tags else [True] * len(batch.keys)

@@ -1,4 +1,5 @@
-"""What verl logs of a step, as a line of our log: the same names as with TRL, and verl's own metrics under `verl`."""
+"""Translate verl's log lines of a step into ours, with the same names as for TRL, and verl's own metrics under
+`verl`."""
 
 import re
 from collections.abc import Mapping
@@ -9,15 +10,15 @@ from rlvr_dir import stats
 from rlvr_dir.train.settings import DapoSettings
 
 _RIGHT = re.compile(r"rlvr_dir/right/(?P<samples>\d+)/(?P<source>.+)/(?P<problem>\d+)")
-_SHARES = ("token_share", "gradient_share")
+_TOKEN_SHARES = ("token_share", "gradient_share")
 
 
 def translate(
     line: Mapping[str, Any], dapo: DapoSettings, problems: Mapping[str, int] = MappingProxyType({})
 ) -> list[dict[str, Any]]:
-    """Turn a line of verl's log, `{"step": n, "data": metrics}`, into ours: a step's, a validation's, or both.
+    """Translate a line of verl's log, `{"step": n, "data": metrics}`, into ours: a step's, a validation's, or both.
 
-    `problems` says how many each benchmark has: one of which verl says nothing has no right sample.
+    `problems` are the numbers of problems by benchmark. A problem that verl does not mention has no right sample.
     """
     step, data = int(line["step"]), dict(line["data"])
     numbers = {name: value for name, value in data.items() if isinstance(value, int | float)}
@@ -35,11 +36,11 @@ def translate(
 
 
 def _is_from_our_trainer(name: str) -> bool:
-    return bool(_RIGHT.fullmatch(name)) or name.startswith(tuple(f"rlvr_dir/{share}/" for share in _SHARES))
+    return bool(_RIGHT.fullmatch(name)) or name.startswith(tuple(f"rlvr_dir/{share}/" for share in _TOKEN_SHARES))
 
 
 def _validation(numbers: Mapping[str, float], problems: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Return the scores by benchmark, from the right samples of each problem that our trainer counts."""
+    """Return the scores by benchmark, from the right samples of each problem, which our trainer counts."""
     right: dict[str, dict[str, int]] = {}
     samples: dict[str, int] = {}
     for name, value in numbers.items():
@@ -78,12 +79,12 @@ def _step(data: dict[str, Any], dapo: DapoSettings) -> dict[str, Any]:
         "grad_norm": data.get("actor/grad_norm"),
         "learning_rate": data.get("actor/lr"),
         "seconds": data.get("timing_s/step"),
-        **{share: bins for share in _SHARES if (bins := _bins(data, share))},
+        **{share: bins for share in _TOKEN_SHARES if (bins := _bins(data, share))},
     }
 
 
 def _bins(data: Mapping[str, Any], share: str) -> list[float]:
-    """Return the shares by probability that our trainer counts, from the least probable tokens on."""
+    """Return the shares by probability, which our trainer counts, from the least probable tokens on."""
     bins = []
     while (value := data.get(f"rlvr_dir/{share}/{len(bins)}")) is not None:
         bins.append(round(float(value), 6))

@@ -1,6 +1,6 @@
-"""A training as verl's arguments: one list, every entry with the key of ours that it comes from.
+"""Translate a training into verl's arguments: one list, each entry with the key of ours that it comes from.
 
-[line.text for line in overrides(spec, run)]    # ["data.train_batch_size=512", ...]
+[line.text for line in overrides(spec, place)]    # ["data.train_batch_size=512", ...]
 """
 
 import json
@@ -14,14 +14,14 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.train.spec import TrainSpec
 from rlvr_dir.train.verl.spec import Verl
 
-LOSS, TRAINER = "rlvr_dir", "rlvr_dir"  # as `plugin` and `hook` register them in verl's processes
+LOSS, TRAINER = "rlvr_dir", "rlvr_dir"  # # as `plugin` and `hook` register them in verl's processes
 MODULES = ("rlvr_dir.train.verl.plugin", "rlvr_dir.train.verl.hook")
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
 _SPECIAL = re.compile(r"(?i)null|true|false|nan|[+-]?inf|[+-]?[0-9][0-9_.e+-]*")
 _KEY = re.compile(r"(\+\+|\+|~)?([^=]+)=(.*)", re.DOTALL)
 
-# verl 0.9 composes these as before and never reads them: with a published DAPO script there would be no length
-# penalty, and verl's own grader.
+# # verl 0.9 accepts these and never reads them, so a published DAPO script would run without length penalty and with
+# verl's own grader.
 LEGACY = {
     "reward_model.reward_manager": "reward.reward_manager.name",
     "reward_model.reward_kwargs": "reward.reward_kwargs",
@@ -39,7 +39,7 @@ LEGACY = {
 
 @dataclass(frozen=True)
 class Line:
-    """One argument: verl's key (with `+` where verl's configuration does not have it), its value, our key."""
+    """Hold one argument: verl's key (with `+` if verl's configuration does not have it), its value, and our key."""
 
     key: str
     value: Any
@@ -47,15 +47,15 @@ class Line:
 
     @property
     def text(self) -> str:
-        """As verl takes it."""
+        """Return it in verl's syntax."""
         return f"{self.key}={quoted(self.value)}"
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a training's arguments say of one seed: its seed, its base, and absolute paths.
+    """Hold what the arguments contain of one seed: its seed, its base, and absolute paths.
 
-    `val_first`: where verl validates at all, it does so before its first step too.
+    With `val_first`, verl also validates before its first step, if it validates at all.
     """
 
     seed: int
@@ -72,7 +72,7 @@ def overrides(spec: TrainSpec, place: Place) -> list[Line]:
     """List all arguments of `verl.trainer.main_ppo` for one seed, the user's own last.
 
     Raises:
-        UserError: an argument of `verl.overrides` that is none, that verl ignores, or that one of ours sets.
+        UserError: An argument of `verl.overrides` is not valid, verl ignores it, or one of ours sets it.
     """
     keys = _settings_for(spec, spec.verl or Verl(), place)
     lines = [Line(key, value, ours) for key, (value, ours) in keys.items()]
@@ -89,7 +89,7 @@ def environment(log: Path) -> dict[str, str]:
 
 
 def _settings_for(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[Any, str]]:
-    """Map verl's keys to their values and to the keys of ours that say them."""
+    """Map verl's keys to their values, and to the keys of ours that set them."""
     dapo, sampling, context = (
         spec.dapo,
         spec.validation.sampling,
@@ -100,7 +100,7 @@ def _settings_for(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[
     keys: dict[str, tuple[Any, str]] = {
         "data.train_files": (str(place.train), "data"),
         "data.val_files": (str(place.val or place.train), "validation.every"),
-        "data.val_max_samples": (-1 if place.val else 1, "validation.every"),  # a file even where it never validates
+        "data.val_max_samples": (-1 if place.val else 1, "validation.every"),  # verl needs a file in any case
         "data.train_batch_size": (dapo.prompts, "dapo.prompts"),
         "data.max_prompt_length": (verl.max_prompt_tokens, "verl.max_prompt_tokens"),
         "data.max_response_length": (dapo.max_response_tokens, "dapo.max_response_tokens"),
@@ -114,9 +114,9 @@ def _settings_for(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[
         "algorithm.adv_estimator": ("grpo", "backend"),
         "algorithm.use_kl_in_reward": (False, "dapo.beta"),
         "algorithm.filter_groups.enable": (dapo.dynamic_sampling, "dapo.dynamic_sampling"),
-        # Never the reward: lengths differ, and groups of wrong responses would pass for mixed.
+        # # Never the reward: lengths differ, so groups of wrong responses would count as mixed.
         "algorithm.filter_groups.metric": ("acc", "dapo.dynamic_sampling"),
-        # pi_old is the policy's own, before top-p: what weighs must not come from the engine.
+        # # pi_old is the policy's own, before top-p, because weights must not come from the engine.
         "algorithm.rollout_correction.bypass_mode": (False, "backend"),
         f"{actor}.ppo_mini_batch_size": (dapo.prompts // dapo.minibatches, "dapo.minibatches"),
         f"{actor}.clip_ratio_low": (dapo.clip_low, "dapo.clip_low"),
@@ -135,7 +135,7 @@ def _settings_for(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[
         f"{actor}.data_loader_seed": (place.seed, "seeds"),
         f"{actor}.optim.lr": (dapo.learning_rate, "dapo.learning_rate"),
         f"{actor}.optim.lr_scheduler_type": ("constant", "backend"),
-        # verl moves its schedule once a step, not once an update.
+        # # verl changes its learning rate once per step, not once per update.
         f"{actor}.optim.lr_warmup_steps": (dapo.warmup_updates // dapo.minibatches, "dapo.warmup_updates"),
         f"{actor}.optim.weight_decay": (dapo.weight_decay, "dapo.weight_decay"),
         f"{actor}.fsdp_config.param_offload": (verl.offload, "verl.offload"),
@@ -161,7 +161,7 @@ def _settings_for(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[
         "trainer.nnodes": (verl.nnodes, "verl.nnodes"),
         "trainer.n_gpus_per_node": (verl.gpus_per_node, "verl.gpus_per_node"),
         "trainer.total_training_steps": (dapo.steps, "dapo.steps"),
-        "trainer.total_epochs": (dapo.steps, "dapo.steps"),  # never the one that ends it: an epoch has a step or more
+        "trainer.total_epochs": (dapo.steps, "dapo.steps"),  # # more than enough, because an epoch has one step or more
         "trainer.save_freq": (spec.checkpoint_every, "checkpoint_every"),
         "trainer.max_actor_ckpt_to_keep": (
             None if spec.keep_checkpoints or spec.checkpoint != "last" else 1,
@@ -177,7 +177,7 @@ def _settings_for(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[
         "trainer.use_v1": (True, "backend"),
         "trainer.v1.trainer_mode": (TRAINER, "backend"),
     }
-    if positions := verl.max_position_embeddings:  # verl hands the model's override to the workers, not to vLLM
+    if positions := verl.max_position_embeddings:  # # verl passes the model's override to the workers, not to vLLM
         for config in (f"{model}.override_config", f"{rollout}.engine_kwargs.vllm.hf_overrides"):
             keys[f"+{config}.max_position_embeddings"] = positions, "verl.max_position_embeddings"
     if dapo.beta:
@@ -203,7 +203,7 @@ def _settings_for(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[
         keys |= {"+rlvr_dir.method": (dapo.method, "dapo.method"), "+rlvr_dir.alpha": (dapo.alpha, "dapo.alpha")}
     if dapo.reweighting.whole_batch:
         keys["+rlvr_dir.scope"] = dapo.ppl_scope, "dapo.ppl_scope"
-    for name, value in environment(place.log).items():  # to the nodes of a cluster that runs already, too
+    for name, value in environment(place.log).items():  # # also to the nodes of a cluster that is already running
         keys[f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}"] = value, "out"
     return keys
 
@@ -211,24 +211,25 @@ def _settings_for(spec: TrainSpec, verl: Verl, place: Place) -> dict[str, tuple[
 def _user_line(text: str, set_by: Mapping[str, str]) -> Line:
     match = _KEY.fullmatch(text)
     if not match or match[1] == "~":
-        raise UserError(f"verl.overrides has {text!r}, which is refused; accepted: KEY=VALUE, or +KEY=VALUE")
+        raise UserError(argument="verl.overrides", value=text, accepted="KEY=VALUE, or +KEY=VALUE")
     sign, key, value = match[1] or "", match[2].strip(), match[3]
     for old, new in LEGACY.items():
         if key == old or key.startswith(old + "."):
             new = f"{'+' if 'reward_kwargs' in new else ''}{new}{key.removeprefix(old)}"
-            raise UserError(f"verl.overrides has {key}, which verl takes and ignores; accepted: {new}")
+            raise UserError("has no effect in verl", argument="verl.overrides", value=key, accepted=new)
     for other, ours in set_by.items():
         if key == other or key.startswith(other + ".") or other.startswith(key + "."):
-            raise UserError(f"verl.overrides has {key}, which is refused: {ours} says it; change that instead")
+            raise UserError(f"is set by {ours}", argument="verl.overrides", value=key, hint=f"Change {ours} instead.")
     return Line(sign + key, _Raw(value), "verl.overrides")
 
 
 class _Raw(str):
-    """A value that is in verl's syntax already."""
+    """Mark a value that is already in verl's syntax."""
 
 
 def quoted(value: Any) -> str:
-    """Write a value in verl's (Hydra's) syntax: text that could be read as something else, or cut in two, is quoted."""
+    """Return a value in verl's (Hydra's) syntax. Text that could be read as something else, or be cut in two, is
+    quoted."""
     if isinstance(value, _Raw):
         return value
     if value is None or isinstance(value, bool):

@@ -1,7 +1,8 @@
-"""In every process of verl: the policy loss `rlvr_dir`, DAPO's with reweighted advantages.
+"""Define verl's policy loss `rlvr_dir`, DAPO's with reweighted advantages, in every process of verl.
 
-verl loads this at `import verl`: by the entry point `verl.plugins`, whose failures it hides, and by the variable
-VERL_USE_EXTERNAL_MODULES, whose failures end the process. Needs torch and verl, and of ours `rlvr_dir.policy` alone.
+verl loads this at `import verl`, through the entry point `verl.plugins`, whose failures it hides, and through the
+variable VERL_USE_EXTERNAL_MODULES, whose failures end the process. It needs torch, verl and, of ours, only
+`rlvr_dir.policy`.
 """
 
 from dataclasses import dataclass
@@ -18,11 +19,11 @@ LOSS = "rlvr_dir"
 
 @dataclass
 class ReweightedLossConfig(PolicyLossConfig):
-    """verl's settings of a policy loss and ours; `actor.policy_loss._target_` names it."""
+    """Hold verl's settings of a policy loss and ours. `actor.policy_loss._target_` names it."""
 
-    method: str = PLAIN  # one that needs no whole batch (`hook`)
+    method: str = PLAIN  # # one that needs no whole batch (`hook`)
     alpha: float = 0.0
-    pi_source: str = "old"  # whose probability weighs: old, or current
+    pi_source: str = "old"  # # the probability that determines the weight: old or current
 
 
 @register_policy_loss(LOSS)
@@ -35,7 +36,8 @@ def reweighted_policy_loss(
     config: Any = None,
     rollout_is_weights: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, dict[str, Any]]:
-    """Compute verl's clipped loss of advantages weighed by `rlvr_dir.policy.reweighting`; all tensors are (n, tokens).
+    """Compute verl's clipped loss of advantages that `rlvr_dir.policy.reweighting` reweights. All tensors are (n,
+    tokens).
 
     Returns:
         The loss, and verl's metrics with `actor/advantage_weight`, the mean weight of a response token.

@@ -1,8 +1,8 @@
-"""The paper's two trainings, as data: its appendix "RLVR Training Details", and verl v0.5.0's recipe that it names.
+"""Define the paper's two trainings: its appendix "RLVR Training Details", and verl v0.5.0's recipe, which it names.
 
-Where the appendix says nothing the value is that of `recipe/dapo/test_dapo_7b_math.sh` of that recipe: weight decay,
-dual clip, length of prompts, layout over GPUs, 200 steps, checkpoints every 10. The script trains without dynamic
-sampling and the paper's objective has it: here it is on, and `--set dapo.dynamic_sampling=false` is the script.
+If the appendix does not specify a value, it is that of the recipe's `recipe/dapo/test_dapo_7b_math.sh`: weight decay,
+dual clip, length of prompts, layout over GPUs, 200 steps, checkpoints every 10 steps. The script trains without dynamic
+sampling, and the paper's objective has it, so it is on here. `--set dapo.dynamic_sampling=false` follows the script.
 """
 
 import copy
@@ -22,7 +22,7 @@ _DAPO = {
     "weight_decay": 0.1,
     "clip_low": 0.2,
     "delta": 10.0,
-    "overlong_buffer": 4096,  # "8k (4k)" and "20k (16k)": the penalty begins 4096 tokens before the end
+    "overlong_buffer": 4096,  # # "8k (4k)" and "20k (16k)": the penalty begins 4096 tokens before the end
     "overlong_penalty": 1.0,
     "temperature": 1.0,
     "top_p": 1.0,
@@ -37,7 +37,7 @@ _VERL = {
     "gpu_memory_utilization": 0.8,
     "max_prompt_tokens": 2048,
 }
-# Of validations, with as many tokens as are trained; the tasks are yours to name.
+# # Sampling of validations, with as many tokens as in the training. The user names the tasks.
 _SAMPLING = {"samples": 32, "temperature": 1.0, "top_p": 0.7}
 _COMMON = {"backend": "verl", "data": "dapo-math-17k.jsonl", "checkpoint_every": 10}
 
@@ -46,7 +46,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         **_COMMON,
         "base": "Qwen/Qwen2.5-Math-7B",
         "dapo": {**_DAPO, "max_response_tokens": 8192},
-        # Its configuration says 4096 positions; prompt and response have 10240. The recipe's value.
+        # # The base's configuration has 4096 positions, and prompt and response have 10240. This is the recipe's value.
         "verl": {**_VERL, "max_position_embeddings": 32768},
     },
     "qwen3-8b-base": {
@@ -59,10 +59,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def with_preset(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Put a training's keys over those of the preset that it names, section by section; without one, keep them.
+    """Return a training's keys over those of the preset that it names, section by section. Without a preset, return
+    them unchanged.
 
     Raises:
-        UserError: no preset has that name.
+        UserError: No preset has that name.
     """
     data = dict(data)
     if (name := data.pop("preset", None)) is None:
@@ -74,7 +75,7 @@ def with_preset(data: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping) and isinstance(training.get(key), dict):
             training[key] |= value
         elif isinstance(training.get(key), dict) and value is not None:
-            raise UserError(f"{key}={value!r} is refused; accepted: a mapping")
+            raise UserError(argument=key, value=value, accepted="a mapping of keys to values")
         elif value is not None:
             training[key] = value
     way = reweightings().get(str(training["dapo"].get("method", PLAIN)))

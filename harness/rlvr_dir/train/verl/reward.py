@@ -1,7 +1,7 @@
-"""In verl's reward workers: the grader of evaluation, bounded, in any process.
+"""Grade responses in verl's reward workers, with the grader of evaluation and a limit on its time.
 
-`reward.custom_reward_function` names it; verl calls it for one response at a time, from many threads. Equal answers are
-graded once a process, and math-verify runs in programs of its own that end when their processor time is up.
+`reward.custom_reward_function` names it. verl calls it for one response at a time, from many threads. Equal answers are
+graded once per process. math-verify runs in its own programs, which end when their processor time is used up.
 """
 
 import threading
@@ -10,7 +10,7 @@ from typing import Any
 
 from rlvr_dir.grading import DEFAULT_GRADER, grade
 
-AT_ONCE = 2  # of the programs that a reward worker may keep; verl starts 8 reward workers
+AT_ONCE = 2  # # programs that a reward worker may keep; verl starts 8 reward workers
 _places = threading.BoundedSemaphore(AT_ONCE)
 
 
@@ -22,11 +22,11 @@ def compute_score(
     grader: str = DEFAULT_GRADER,
     **_: Any,
 ) -> dict[str, float]:
-    """Score a response for verl: `score` 1 if right, else -1 (the length penalty is verl's), `acc` 1 or 0.
+    """Score a response for verl: `score` is 1 if it is right, else -1 (verl adds the length penalty); `acc` is 1 or 0.
 
-    `ungraded` is 1 where the grader itself failed: verl has no place for a response without a reward, so it counts
-    as wrong there; our log says how many there were. `problem` is the row in its file, by which a validation is
-    counted problem by problem; a validation's row may name its own grader.
+    `ungraded` is 1 if the grader itself failed. verl has no place for a response without a reward, so there it counts
+    as wrong, and our log has the number of such responses. `problem` is the row in its file, by which a validation is
+    counted per problem. A validation's row may name its own grader.
     """
     row = extra_info or {}
     gold = ground_truth if isinstance(ground_truth, str) else tuple(ground_truth)

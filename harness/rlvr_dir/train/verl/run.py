@@ -1,11 +1,11 @@
-"""The backend that trains through verl: `fit` launches a seed's training, follows it, and merges what it leaves.
+"""Train through verl: `fit` launches a seed's training, follows it, and merges the weights that it saves.
 
-In each seed's folder, beside what every backend leaves:
+Each seed's folder contains, beside the files of every backend:
 
-verl/overrides.txt       verl's arguments, a line each
-verl/train.jsonl         the problems, as verl reads them
-verl/log-N.jsonl         what verl logged in its N-th run, verl/output-N.txt what it printed
-checkpoints/             verl's own; what a run goes on from
+    verl/overrides.txt       verl's arguments, one per line
+    verl/train.jsonl         the problems, in verl's format
+    verl/log-N.jsonl         what verl logged in its N-th run; verl/output-N.txt is what it printed
+    checkpoints/             verl's own, from which a run resumes
 """
 
 import ctypes
@@ -31,8 +31,8 @@ from rlvr_dir.train.verl.overrides import Line, Place, environment, overrides
 from rlvr_dir.train.verl.spec import Verl
 from rlvr_dir.train.verl.validate import check_arguments, check_context, check_versions, interpreter
 
-POLL = 0.2  # seconds between two looks at verl's log
-GRACE = 60.0  # seconds that verl has to end after SIGTERM
+POLL = 0.2  # # seconds between two reads of verl's log
+GRACE = 60.0  # # seconds that verl has to end after SIGTERM
 _PDEATHSIG = 1  # linux/prctl.h
 _libc = ctypes.CDLL(None)
 
@@ -43,7 +43,7 @@ def arguments(
     """Return verl's arguments for one seed of a training in `out`.
 
     Raises:
-        UserError: what `overrides` refuses.
+        UserError: `overrides` does not accept an argument.
     """
     folder = SeedFolder(out.resolve() / f"seed-{seed}")
     verl = folder.path / "verl"
@@ -62,14 +62,14 @@ def arguments(
 
 
 class VerlBackend(Backend):
-    """Trains with verl, in an environment of its own, on as many machines as its Ray cluster has."""
+    """Train with verl, in its own environment, on as many machines as its Ray cluster has."""
 
     def __init__(self, spec: TrainSpec, out: Path, source: TrainingSource, say: Say) -> None:
         """Check the arguments in verl's environment, the base's positions and the data.
 
         Raises:
-            UserError: verl's environment lacks something, an argument does not fit, the base has too few positions, or
-                verl cannot take the data.
+            UserError: verl's environment is unsuitable, an argument does not fit, the base has too few positions, or
+                verl cannot use the data.
         """
         self.spec, self.dapo, self.verl = spec, spec.dapo, spec.verl or Verl()
         self.source, self.say = source, say
@@ -85,17 +85,17 @@ class VerlBackend(Backend):
         check_arguments(self.verl.python, lines[spec.seeds[0]])
 
     def provenance(self) -> dict[str, Any]:
-        """Return what verl's environment has, and the GPUs it was asked to take."""
+        """Return the versions in verl's environment, and the GPUs that it was given."""
         return {
             "versions": {**self.versions, "rlvr-dir": rlvr_dir.__version__},
             "machine": f"{self.verl.nnodes} x {self.verl.gpus_per_node} GPUs",
         }
 
     def fit(self, seed: int, folder: SeedFolder, keep: Keep) -> None:
-        """Train one seed, unless that is done, going on after verl's last checkpoint, and merge the chosen one.
+        """Train one seed, unless it is finished, from verl's last checkpoint on, and merge the chosen checkpoint.
 
         Raises:
-            TrainerError: verl did not end with success, or before its last step, or no checkpoint can be chosen.
+            TrainerError: verl failed or ended before its last step, or no checkpoint can be chosen.
         """
         work = folder.path / "verl"
         make_folder(work)
@@ -114,7 +114,7 @@ class VerlBackend(Backend):
         if step:
             self.say(f"seed {seed}: going on after step {step}")
         attempt = 1 + len(list(work.glob("output-*.txt")))
-        # verl would validate the step that it goes on from again: two draws of one point of the curve.
+        # # verl would validate the step from which it resumes again, which gives one point of the curve twice.
         val_first = step % (spec.validation.every or 1) == 0 and not any(
             record["step"] == step and "validation" in record for record in folder.records()
         )
@@ -128,8 +128,8 @@ class VerlBackend(Backend):
             def on_line(line: dict[str, Any]) -> None:
                 for record in log.translate(line, self.dapo, problems):
                     keep(record)
-                    # A checkpoint that a validation chooses is judged once that validation is in the log; where the
-                    # last one is trained, verl itself deletes the one before.
+                    # # A checkpoint that a validation chooses is judged once that validation is in the log. If the last
+                    # one is the trained one, verl itself deletes the one before.
                     if spec.checkpoint != "last" and (spec.chosen_by is None or "validation" in record):
                         self._prune(folder, record["step"])
                     if "validation" not in record:
@@ -149,9 +149,10 @@ class VerlBackend(Backend):
             )
 
     def _prune(self, folder: SeedFolder, step: int) -> None:
-        """Delete checkpoints up to a step that are neither the last nor, so far, the trained model's.
+        """Delete checkpoints up to a step that are neither the last one nor, so far, the trained model's.
 
-        Which is best can be told of those alone whose validations are in the log: verl may be steps ahead of it.
+        The best one is known only among those whose validations are in the log, and verl may be several steps ahead of
+        it.
         """
         saved = saved_steps(folder.checkpoints)
         candidates = [] if self.spec.keep_checkpoints else [other for other in saved if other <= step]
@@ -161,7 +162,7 @@ class VerlBackend(Backend):
                 shutil.rmtree(folder.checkpoints / f"global_step_{other}")
 
     def _merge(self, seed: int, folder: SeedFolder, work: Path) -> None:
-        """Have verl merge its shards into a model that others load: whole or not at all."""
+        """Make verl merge its shards into a model that other programs load, as a whole or not at all."""
         merged, steps = folder.rl.with_name("rl.new"), saved_steps(folder.checkpoints)
         shutil.rmtree(merged, ignore_errors=True)
         step = chosen_step(self.spec, folder.records(), steps)
@@ -181,10 +182,10 @@ class VerlBackend(Backend):
     def _run(
         self, seed: int, arguments: list[str], output: Path, log: Path, on_line: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Run a module of verl's to its end, and tell `on_line` of each line that it adds to its log meanwhile.
+        """Run a module of verl until it ends, and pass each line that it adds to its log to `on_line` meanwhile.
 
         Raises:
-            TrainerError: it did not end with status 0.
+            TrainerError: It did not end with status 0.
         """
         log.touch()
         with output.open("wb") as file, log.open("rb") as lines:
@@ -216,24 +217,24 @@ class VerlBackend(Backend):
 
 
 def last_step(checkpoints: Path) -> int:
-    """Return the step that verl goes on from, which it writes down once a checkpoint is whole; 0 for none."""
+    """Return the step from which verl resumes, which it writes once a checkpoint is complete; 0 if there is none."""
     tracker = checkpoints / "latest_checkpointed_iteration.txt"
     return int(tracker.read_text()) if tracker.is_file() else 0
 
 
 def saved_steps(checkpoints: Path) -> list[int]:
-    """Return the steps that have a whole checkpoint; of one that verl deleted the folder stays, without its actor."""
+    """Return the steps with a complete checkpoint. If verl deleted one, its folder stays, without the actor."""
     steps = sorted(int(path.parent.name.rpartition("_")[2]) for path in checkpoints.glob("global_step_*/actor"))
     return [step for step in steps if step <= last_step(checkpoints)]
 
 
 def _die_with_parent() -> None:
-    """Have the kernel end verl's driver when this process is gone; Ray ends what that has started."""
+    """Make the kernel end verl's driver when this process ends. Ray ends what the driver started."""
     _libc.prctl(_PDEATHSIG, signal.SIGKILL)
 
 
 def _end(verl: subprocess.Popen[bytes]) -> None:
-    """End verl's driver, which ends what it has started, unless it has ended."""
+    """End verl's driver, which ends what it started, unless it has ended."""
     if verl.poll() is None:
         verl.terminate()
         try:

@@ -1,4 +1,4 @@
-"""What is refused before verl starts: an environment that does not fit, arguments, positions that the base lacks."""
+"""Check before verl starts: its environment, its arguments, and the positions of the base."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import UserError, mention
 from rlvr_dir.grading import code_digest
 from rlvr_dir.hub import hub_or_cache
 from rlvr_dir.train.spec import TrainSpec
@@ -17,7 +17,7 @@ from rlvr_dir.train.verl.overrides import Line, environment
 from rlvr_dir.train.verl.spec import Verl
 
 VERL_VERSIONS = ">=0.9.1,<0.10"
-_EQUAL_VERSIONS = ("rlvr-dir", "math-verify")  # of one version here and there
+_EQUAL_VERSIONS = ("rlvr-dir", "math-verify")  # # these must have the same version in both environments
 _VERSIONS = f"""
 import json
 from importlib.metadata import version
@@ -28,60 +28,76 @@ print(json.dumps([{{name: version(name) for name in names}}, code_digest()]))
 
 
 def interpreter(python: str) -> Path:
-    """Return the absolute path of verl's Python; not of what it links to, which would be another environment.
+    """Return the absolute path of verl's Python. Links are not resolved, because their target is another environment.
 
     Raises:
-        UserError: there is no such program.
+        UserError: There is no such program.
     """
     path = Path(os.path.abspath(os.path.expanduser(python)))
     if not os.access(path, os.X_OK) or path.is_dir():
         raise UserError(
-            f"verl.python={python!r} is no program; accepted: the Python of an environment with verl, as "
-            "`make verl-env` makes it"
+            "is not a program",
+            argument="verl.python",
+            value=python,
+            accepted="the Python of an environment with verl, as `make verl-env` makes it",
         )
     return path
 
 
 def check_versions(python: str) -> dict[str, str]:
-    """Return the versions of what trains in verl's environment.
+    """Return the versions of the packages that train in verl's environment.
 
     Raises:
-        UserError: a package is missing there, verl is of a version that we do not know, or rlvr-dir or the grader is
-            another one than here.
+        UserError: A package is missing there, verl's version is not supported, or rlvr-dir or the grader differs from
+            the one here.
     """
     done = _run(python, ["-c", _VERSIONS])
     if done.returncode:
         raise UserError(
-            f"verl.python={python!r} is refused: {_error(done.stderr)}; accepted: an environment with verl's "
-            "extras and rlvr-dir"
+            f"fails: {_error(done.stderr)}",
+            argument="verl.python",
+            value=python,
+            accepted="an environment with verl's extras and rlvr-dir",
         )
     versions, grader = json.loads(done.stdout)
     if versions["verl"] not in SpecifierSet(VERL_VERSIONS):
-        raise UserError(f"verl.python={python!r} has verl {versions['verl']}; accepted: {VERL_VERSIONS}")
+        raise UserError(
+            f"has verl {versions['verl']}", argument="verl.python", value=python, accepted=f"verl {VERL_VERSIONS}"
+        )
     for name in _EQUAL_VERSIONS:
         if versions[name] != version(name):
-            raise UserError(f"verl.python={python!r} has {name} {versions[name]}; accepted: {version(name)}, as here")
+            raise UserError(
+                f"has {name} {versions[name]}",
+                argument="verl.python",
+                value=python,
+                accepted=f"{version(name)}, as in this environment",
+            )
     if grader != code_digest():
-        raise UserError(f"verl.python={python!r} grades by other code of rlvr-dir; accepted: the same as here")
+        raise UserError(
+            "grades with different code of rlvr-dir",
+            argument="verl.python",
+            value=python,
+            accepted="the same code as in this environment",
+        )
     return versions
 
 
 def check_arguments(python: str, lines: Sequence[Line]) -> None:
-    """Have verl compose its configuration with these arguments (`--cfg job`) and load our plugins; it starts nothing.
+    """Make verl compose its configuration with these arguments (`--cfg job`) and load our plugins. It starts nothing.
 
     Raises:
-        UserError: verl refuses them, in its own words.
+        UserError: verl does not accept them; the error has verl's own words.
     """
     done = _run(python, ["-m", "verl.trainer.main_ppo", "--cfg", "job", *(line.text for line in lines)])
     if done.returncode:
-        raise UserError(f"verl refuses the training: {_error(done.stderr)}")
+        raise UserError(f"verl does not accept the training: {_error(done.stderr)}")
 
 
 def check_context(spec: TrainSpec, base: str) -> None:
-    """Refuse a training whose sequences are longer than the base's positions, where its configuration can be read.
+    """Check that sequences are not longer than the base's positions, if its configuration can be read.
 
     Raises:
-        UserError: they are.
+        UserError: They are longer.
     """
     from transformers import AutoConfig
 
@@ -92,14 +108,17 @@ def check_context(spec: TrainSpec, base: str) -> None:
         try:
             with hub_or_cache():
                 config = AutoConfig.from_pretrained(base, trust_remote_code=spec.trust_remote_code)
-        except Exception:  # of many kinds; verl reads it where the models are
+        except Exception:  # # there are many kinds; verl reads the configuration where the models are
             return
         positions = getattr(config.get_text_config(), "max_position_embeddings", None)
     if positions is not None and positions < longest:
         raise UserError(
-            f"dapo.max_response_tokens={spec.dapo.max_response_tokens} behind verl.max_prompt_tokens="
-            f"{verl.max_prompt_tokens} is beyond the {positions} positions of base={base!r}; accepted: up to "
-            f"{max(0, positions - verl.max_prompt_tokens)}, or verl.max_position_embeddings={longest} or more"
+            f"with {mention('verl.max_prompt_tokens', verl.max_prompt_tokens)} is beyond the {positions} positions of "
+            f"{mention('base', base)}",
+            argument="dapo.max_response_tokens",
+            value=spec.dapo.max_response_tokens,
+            accepted=f"up to {max(0, positions - verl.max_prompt_tokens)}, or "
+            f"{mention('verl.max_position_embeddings', longest)} or more",
         )
 
 
@@ -111,7 +130,7 @@ def _run(python: str, arguments: Sequence[str]) -> subprocess.CompletedProcess[s
 
 
 def _error(output: str) -> str:
-    """Return the error of a traceback, else all that a program says but noise, on one line."""
+    """Return the error of a traceback, else everything that a program printed except noise, on one line."""
     noise = ("WARNING", "Set the environment variable HYDRA_FULL_ERROR")
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith(noise)]
     traceback = any(line.startswith("Traceback") for line in lines)

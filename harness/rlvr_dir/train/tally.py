@@ -1,4 +1,5 @@
-"""What a step's log line says beyond TRL's own metrics: sums over everything the step generated and learned from."""
+"""Count what a step's log line contains beside TRL's metrics: sums over all that the step generated and learned
+from."""
 
 import math
 import time
@@ -12,7 +13,7 @@ BINS = 10  # of the probability of a token
 
 
 class Tally:
-    """Sums over one step; `pop_record` gives the record and starts anew."""
+    """Sum over one step. `pop_record` returns the record and begins the next one."""
 
     def __init__(self) -> None:
         self._clear()
@@ -48,7 +49,7 @@ class Tally:
         self.rounds += 1
 
     def groups(self, kept: int, dropped: int, empty: int) -> None:
-        """Count groups: learned from; uniform and thrown away; places that stayed empty."""
+        """Count groups: learned from, dropped because they are uniform, and places that stayed empty."""
         self.kept, self.dropped, self.empty = kept, dropped, empty
 
     def learning(
@@ -60,7 +61,8 @@ class Tally:
         flows: torch.Tensor,
         mask: torch.Tensor,
     ) -> None:
-        """Count the tokens of one backward pass, all (n, tokens); `flows`: where the clipped loss has a gradient."""
+        """Count the tokens of one backward pass, all (n, tokens). `flows` is true where the clipped loss has a
+        gradient."""
         inside = mask.bool() & (advantages != 0)
         mass, counts = sums_by_probability(logp, gradient_coefficient(logp, advantages, ratio) * flows, inside, BINS)
         self.mass += mass.cpu()

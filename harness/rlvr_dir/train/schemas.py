@@ -1,4 +1,4 @@
-"""The forms of the files that a training keeps and reads again: scores, lines of the log, facts, summary."""
+"""Define the files that a training stores and reads again: scores, lines of the log, facts, and the summary."""
 
 from typing import Annotated, Any
 
@@ -7,13 +7,13 @@ from pydantic import AllowInfNan, Field, model_validator
 from rlvr_dir.config.stored import Count, Number, Plain, Stored, Text
 
 Share = Annotated[Number, Field(ge=0.0, le=1.0)]
-Logged = Annotated[Number, AllowInfNan()] | None  # as the trainer logged it, which may be no number
+Logged = Annotated[Number, AllowInfNan()] | None  # # as the trainer logged it; it may be NaN
 
 
 class LoggedScore(Stored, frozen=True):
-    """A validation on one benchmark as the log has it; `right` counts the right samples of each problem.
+    """Define a validation on one benchmark, as the log has it. `right` counts the right samples of each problem.
 
-    `families` are those of the problems, where the benchmark names them.
+    `families` are the families of the problems, if the benchmark has some.
     """
 
     samples: Annotated[Count, Field(ge=1)]
@@ -30,14 +30,14 @@ class LoggedScore(Stored, frozen=True):
     @model_validator(mode="after")
     def _check_right(self) -> "LoggedScore":
         if self.families and set(self.families) != set(self.right or ()):
-            raise ValueError("families names other problems than right; accepted: one for each of them")
+            raise ValueError("families and right name different problems")
         if too_many := [key for key, count in (self.right or {}).items() if count > self.samples]:
             raise ValueError(f"right has more than {self.samples} samples of {too_many[0]!r}")
         return self
 
 
 class ScoreFile(LoggedScore, frozen=True):
-    """The validation of one checkpoint on one benchmark, whose responses our engine made."""
+    """Define the validation of one checkpoint on one benchmark, whose responses our engine generated."""
 
     @model_validator(mode="after")
     def _check_tokens(self) -> "ScoreFile":
@@ -50,14 +50,14 @@ Scores = dict[str, ScoreFile]  # by benchmark
 
 
 class GroupsFile(Stored, frozen=True):
-    """How many groups of a step were learned from."""
+    """Count the groups of a step from which it learned."""
 
     kept: Count
     dropped: Count
 
 
 class LogLine(Stored, frozen=True):
-    """A line of `log.jsonl`: a step, or a validation."""
+    """Define a line of `log.jsonl`: a step, or a validation."""
 
     step: Count
     validation: dict[str, LoggedScore] | None = None
@@ -83,7 +83,7 @@ class LogLine(Stored, frozen=True):
 
 
 class SeedFile(Stored, frozen=True):
-    """`done.json`: what is known of a finished seed."""
+    """Define `done.json`: the facts of a finished seed."""
 
     scores: Scores
     accuracy: Annotated[tuple[Logged, ...], Field(min_length=1)]
@@ -94,9 +94,9 @@ class SeedFile(Stored, frozen=True):
 
 
 class Input(Stored, frozen=True):
-    """Something a training reads, which may change between two runs of it: its file, and what identifies its content.
+    """Identify an input of a training, which may change between two runs: its file, and the digest of its content.
 
-    `judges`: scores depend on it, so that trainings are compared on equal ones only.
+    `judges` is true if scores depend on it, so only trainings with the same content are compared.
     """
 
     file: Text
@@ -105,21 +105,21 @@ class Input(Stored, frozen=True):
 
 
 class CheckpointMark(Stored, frozen=True):
-    """The mark of a whole checkpoint."""
+    """Mark a checkpoint as complete."""
 
     step: Count
     state: list[Any]
 
 
 class ChosenStep(Stored, frozen=True):
-    """Which step's model the trained one is, and what was asked."""
+    """Store the trained model's step, and the rule that chose it."""
 
     checkpoint: Text | int | None = None
     step: Count
 
 
 class SeedSummary(Stored, frozen=True):
-    """A finished seed: its scores, its first and last step, means over its steps, and sums."""
+    """Summarise a finished seed: its scores, its first and last step, means over its steps, and sums."""
 
     scores: Scores
     accuracy: tuple[Logged, Logged]
@@ -136,8 +136,8 @@ class SeedSummary(Stored, frozen=True):
 
 
 class MetricSummary(Stored, frozen=True):
-    """A metric of one benchmark: the base's, the mean over seeds, and what `stats.Comparison.facts` says of the gain,
-    and of the difference to another training where there is one."""
+    """Summarise a metric of one benchmark: the base's, the mean over seeds, and the facts (`stats.Comparison.facts`) of
+    the gain, and of the difference from another training if there is one."""
 
     base: Number
     mean: Number
@@ -148,18 +148,18 @@ class MetricSummary(Stored, frozen=True):
 
 
 class OtherTraining(Stored, frozen=True):
-    """Which training another was compared with."""
+    """Identify the training with which this one was compared."""
 
     folder: Text
     label: Text
 
 
 class SummaryFile(Stored, frozen=True):
-    """`summary.json`: a training over its finished seeds."""
+    """Define `summary.json`: a training over its finished seeds."""
 
     name: Text
     label: Text
-    training: Plain  # all that was asked
+    training: Plain  # # all settings
     base: Scores
     seeds: dict[str, SeedSummary]
     against: OtherTraining | None = None
@@ -167,5 +167,5 @@ class SummaryFile(Stored, frozen=True):
 
     @property
     def untaught(self) -> list[str]:
-        """The seeds of which no step kept a group of responses, so that the model is the base."""
+        """Return the seeds of which no step kept a group of responses, so the model equals the base."""
         return [seed for seed, facts in self.seeds.items() if facts.dropped and not facts.kept]
