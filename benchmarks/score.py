@@ -1,4 +1,4 @@
-"""Scoring given texts by both engines: tokens a second of processor time, and how far their numbers are apart.
+"""Scoring given texts by both engines: tokens per second of processor time, and how far their numbers are apart.
 
 python -m benchmarks.score
 python -m benchmarks.score --dtype bfloat16 --texts 50 --length 1500
@@ -31,7 +31,7 @@ def bench_score(
         say: is told how far the run is.
 
     Returns:
-        A plain object: tokens a second of processor time by engine (`speed`), and of vLLM's numbers less those of
+        A plain object: tokens per second of processor time by engine (`speed`), and of vLLM's numbers less those of
         transformers the largest absolute difference, its 99.9 % quantile and the root mean square (`apart`), of Δ log p
         and of KL(RL ‖ base) in nats, with the share of ranks that are equal.
     """

@@ -99,7 +99,7 @@ class Scores:
         return sum(int(text.counted.sum()) for text in self.texts)
 
     def frame(self) -> "pandas.DataFrame":
-        """Return a row a token, as `rlvr_dir.tokens` does, without the columns that only decoding has.
+        """Return a row per token, as `rlvr_dir.tokens` does, without the columns that only decoding has.
 
         `counted` says whether a model wrote it; `logp_rollout` is the file's log-probability.
         """
@@ -284,7 +284,7 @@ def _key(text: Text) -> tuple[str, int]:
 
 
 def _tables(record: Record, texts: Sequence[Text], which: int) -> list[np.ndarray]:
-    """Return the likelihoods of base (0) or RL (1), a table a text."""
+    """Return the likelihoods of base (0) or RL (1), one table per text."""
     return [np.split(record.rows[_key(text)].table, 2, axis=1)[which] for text in texts]
 
 

@@ -65,7 +65,7 @@ def read_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
         accepted = "JSON lines, or a parquet file"
         raise UserError(why, argument="texts", value=str(path), accepted=accepted) from None
     if not lines:
-        raise UserError("is empty", argument="texts", value=str(path), accepted="one text a line")
+        raise UserError("is empty", argument="texts", value=str(path), accepted="one text per line")
     rows = [(number, _values(number, row)) for number, row in lines if [*row] != HEADER]
     if {"input", "output"} <= lines[0][1].keys():
         warnings.warn(
@@ -78,7 +78,7 @@ def read_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
 
 def _values(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(row, Mapping):
-        raise UserError("is no JSON object", argument="texts", value=f"line {number}", accepted="one object a line")
+        raise UserError("is no JSON object", argument="texts", value=f"line {number}", accepted="one object per line")
     values: dict[str, Any] = {}
     for field, names in FIELDS.items():
         name = next((name for name in names if row.get(name) is not None), None)

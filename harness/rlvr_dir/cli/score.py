@@ -37,8 +37,8 @@ def score_command(
 ) -> None:
     """Score given texts with both models, token by token.
 
-    TEXTS has one JSON object a line, with `prompt` and `response`, or only `text`; or it is a file of rollouts as TRL,
-    verl or prime-rl write it, JSON lines or parquet. Token ids are used if the file has them. If it has
+    TEXTS has one JSON object per line, with `prompt` and `response`, or only `text`. It can also be a file of rollouts
+    as TRL, verl or prime-rl write it, JSON lines or parquet. Token ids are used if the file has them. If it has
     log-probabilities, they are compared with those of --writer.
 
     Run the same command again to resume. With --who, score in the type in which the texts were written (--dtype).
