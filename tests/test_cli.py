@@ -113,11 +113,11 @@ def test_keys_of_a_file_are_no_options():
 
 def test_every_command_that_decodes_takes_every_engine_option_of_eval():
     root = get_command(cli.app)
-    eval_, view, analyse = (root.get_command(root.context_class(root), name) for name in ("eval", "view", "analyse"))
-    found = {"eval": eval_, "view": view} | analyse.commands
+    found = {name: root.get_command(root.context_class(root), name) for name in ("eval", "view", "score", "analyse")}
+    found |= found.pop("analyse").commands
     taken = {name: {option for each in command.params for option in each.opts} for name, command in found.items()}
     engine = {f"--{name.replace('_', '-')}" for name in EngineSpec.model_fields if name != "vllm_args"}
-    for name in ("eval", "view", "gated", "texts"):
+    for name in ("eval", "view", "gated", "score"):
         assert engine <= taken[name], name
 
 
@@ -150,9 +150,9 @@ def test_every_command_that_decodes_takes_every_engine_option_of_eval():
             __file__,
         ),
         (["train", "--against", "/nonexistent"], "against /nonexistent summary.json"),
-        (["analyse", "texts", "/dev/null"], "/dev/null"),
-        (["analyse", "texts", __file__, "--workers", "2"], "workers 2"),
-        (["analyse", "texts", __file__, "--temperature", "0"], "temperature 0"),
+        (["score", "/dev/null"], "texts /dev/null"),
+        (["score", "/dev/null", "--writer", "x"], "--writer x"),
+        (["analyse", "texts", "/dev/null"], "analyse score"),
         (["records", "grade", "--grader", "foo"], "--grader foo math_dapo"),
         (["serve", "--name", "a:b"], "--name a:b"),
         (

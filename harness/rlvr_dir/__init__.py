@@ -7,6 +7,7 @@
     responses(results).groupby("setting")["correct"].mean()   # a row per response
     tokens("runs/records").nsmallest(20, "delta_logp")        # a row per token
     audit("my-base", "my-rl", tasks="mine.jsonl")             # a row per published claim
+    score({"base": "my-base", "rl": "my-rl"}, "texts.jsonl").frame()  # a row per token of texts that exist already
 
 Importing it imports nothing else, because Python's start-up hook imports it in every process. Each name is loaded when
 it is used (docs/python.md).
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     import pandas
 
+    from rlvr_dir.analysis.score import score
     from rlvr_dir.audit.run import audit
     from rlvr_dir.config import EvalSpec
     from rlvr_dir.evals import evaluate
@@ -37,6 +39,7 @@ __all__ = [
     "evaluate",
     "read_results",
     "responses",
+    "score",
     "tasks_dir",
     "tokens",
 ]
@@ -48,6 +51,7 @@ _HOMES = {
     "EvalSpec": "rlvr_dir.config",
     "evaluate": "rlvr_dir.evals",
     "read_results": "rlvr_dir.results",
+    "score": "rlvr_dir.analysis.score",
     "tasks_dir": "rlvr_dir.problems",
 }
 

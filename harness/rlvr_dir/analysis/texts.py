@@ -1,121 +1,151 @@
-"""Score given text with both models, teacher-forced: what each thinks of every token that somebody else has written.
+"""Texts that somebody else wrote, read from a file: responses to prompts, plain text, and rollouts of trainers.
 
-A row is an object with `response` and, optionally, `prompt` (text, or a list of chat messages).
+A line of JSON, or a row of a parquet file, is one text. Its fields are known by the names in `FIELDS`, which are those
+of TRL's completions and `rollout_func`, verl's `rollout_data_dir`, prime-rl's token exports and our own
+`rlvr-dir records export`. Token ids are used as they are; a text is tokenized apart from its prompt, as in decoding.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rlvr_dir.checkpoints.chat_template import encode_prompt
+from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.config.stored import is_text
+from rlvr_dir.decode.types import GivenText
 from rlvr_dir.errors import UserError
 
+FIELDS = {
+    "prompt": ("prompt", "input"),
+    "response": ("response", "completion", "output", "text"),
+    "before": ("prompt_token_ids", "prompt_ids"),
+    "tokens": ("response_token_ids", "completion_ids", "response_ids", "token_ids"),
+    "counted": ("loss_mask", "response_mask", "completion_mask", "mask"),
+    "logp": ("inference_logprobs", "rollout_log_probs", "completion_logprobs", "logprobs", "sampling_per_token_logps"),
+}
+HEADER = ["config", "task"]  # of the first line that `rlvr-dir records export` writes
+ACCEPTED = {
+    "prompt": "text, or a list of chat messages", "response": "text, or a list of chat messages",
+    "before": "a list of token ids", "tokens": "a list of token ids", "counted": "a list of 0 and 1",
+    "logp": "a list of numbers, with null for an unknown one",
+}  # fmt: skip
 
-def check_row(number: int, row: Mapping[str, Any]) -> None:
-    """Check that the response and the prompt of a row are text, before a model loads.
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Text(GivenText):
+    """A text with what its file says of each token: whether a model wrote it, and its log-probability there, or NaN."""
+
+    number: int  # of its line
+    counted: np.ndarray  # (tokens,) bool
+    logp: np.ndarray | None  # (tokens,) float
+
+
+def read_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Return the texts of a file as (number of the line, values by the keys of FIELDS); no model is needed.
 
     Raises:
-        UserError: one is not, or the response is empty.
+        UserError: the file cannot be read, or a line has no response or a value of another kind.
     """
-    for name in ("response", "prompt"):
-        value = row.get(name)
-        texts = value if isinstance(value, list) and name == "prompt" else [value]
-        texts = [text.get("content") if isinstance(text, Mapping) else text for text in texts]
-        if name == "prompt" and value is None:
+    try:
+        if path.suffix == ".parquet":
+            import pandas
+
+            table = pandas.read_parquet(path).astype(object)
+            lines = [*enumerate(table.where(table.notna(), None).to_dict("records"), 1)]
+        else:
+            lines = read_jsonl(path, ())
+    except UserError:
+        raise
+    except (OSError, ValueError, ImportError) as error:
+        why = f"cannot be read ({type(error).__name__})"
+        accepted = "JSON lines, or a parquet file"
+        raise UserError(why, argument="texts", value=str(path), accepted=accepted) from None
+    if not lines:
+        raise UserError("is empty", argument="texts", value=str(path), accepted="one text per line")
+    rows = [(number, _values(number, row)) for number, row in lines if [*row] != HEADER]
+    if {"input", "output"} <= lines[0][1].keys():
+        warnings.warn(
+            "this looks like a file of verl, which writes prompts without their special tokens. The models will read "
+            "them as they are in the file, so the first tokens of each response are scored after another prompt",
+            stacklevel=2,
+        )
+    return rows
+
+
+def _values(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise UserError("is no JSON object", argument="texts", value=f"line {number}", accepted="one object per line")
+    values: dict[str, Any] = {}
+    for field, names in FIELDS.items():
+        name = next((name for name in names if row.get(name) is not None), None)
+        if name is None:
             continue
-        if value is None or value == "":
-            raise UserError(f"Line {number} has no {name}", argument=name, accepted="text that is not empty")
-        for text in texts:
-            if isinstance(text, str) and not is_text(text):
-                problem, hint = f"in line {number} holds half a surrogate pair, which no UTF-8 text has", "Remove it."
-            elif not isinstance(text, str) and (name == "response" or text is value):
-                problem, hint = f"in line {number} is no text", ""
-            else:
-                continue
-            raise UserError(problem, argument=name, value=text, accepted="text that is not empty", hint=hint)
+        value = row[name].tolist() if isinstance(row[name], np.ndarray) else row[name]
+        if not _is_valid(field, value):
+            raise UserError(f"in line {number} is not valid", argument=name, value=value, accepted=ACCEPTED[field])
+        values[field] = value
+    if not values.get("tokens") and not values.get("response"):
+        accepted = f"one of {', '.join((*FIELDS['response'], *FIELDS['tokens']))}"
+        raise UserError(f"Line {number} has no response", argument="response", accepted=accepted)
+    lengths = {len(values[field]) for field in ("tokens", "counted", "logp") if field in values}
+    if "tokens" in values and len(lengths) > 1:
+        raise UserError(
+            f"Line {number} has {sorted(lengths)} entries for its tokens", argument="tokens", accepted="one each"
+        )
+    return values
 
 
-def score_texts(engine: Any, rows: Iterator[Mapping[str, Any]], temperature: float = 1.0) -> Iterator[dict[str, Any]]:
-    """Score rows one at a time on the transformers engine; each row keeps its fields and gets those of its tokens.
+def _is_valid(field: str, value: Any) -> bool:
+    """Return whether a value is of the kind that ACCEPTED names."""
+    if field in ("prompt", "response"):
+        parts = [value] if isinstance(value, str) else value if isinstance(value, list) else [None]
+        contents = [part.get("content") if isinstance(part, Mapping) else part for part in parts]
+        return all(isinstance(text, str) and is_text(text) for text in contents)
+    kinds = {"logp": (int, float, type(None)), "counted": (int, bool, float)}.get(field, (int,))
+    is_list = isinstance(value, list) and all(type(each) in kinds for each in value)
+    return is_list and (field == "logp" or min(value, default=0) >= 0)
 
-    Prompt and response are tokenized separately, so that the boundary between them is where decoding has it.
+
+def texts_of(rows: Sequence[tuple[int, Mapping[str, Any]]], engine: Any) -> list[Text]:
+    """Tokenize what `read_rows` returned; a prompt that is a list of messages goes through RL's chat template.
+
+    Where a line has one list of tokens and a mask of those that the model wrote, the prompt is what comes before the
+    first of these. A text without a prompt begins after the beginning-of-text token, or, if there is none, after its
+    own first token, which then has no probability.
 
     Args:
-        engine: an open `TransformersPair`.
-        rows: objects as described above.
-        temperature: divides the logits first, as in decoding.
-
-    Yields:
-        the row with `tokens` (ids) and, a number a token, `delta_logp`, `logp_base`, `logp_rl`, `entropy_base`,
-        `entropy_rl`, `kl_rl_base`, `kl_base_rl`, `rank_base`, `rank_rl`; and `mean_delta_logp`.
+        engine: an `Engine`; its weights need not be loaded.
 
     Raises:
-        UserError: a row has no response, or is longer than the models' context.
+        UserError: a text has no token, or another number of tokens than of log-probabilities.
     """
-    import torch
-
-    from rlvr_dir.checkpoints.chat_template import encode_prompt
-    from rlvr_dir.policy.trace import FACTS, trace
-
-    for number, row in enumerate(rows, 1):
-        check_row(number, row)
-        response, prompt = row["response"], row.get("prompt") or ""
-        if isinstance(prompt, list):
-            prompt = engine.chat_prompt(prompt)
-        before = list(encode_prompt(engine.tokenizer, str(prompt))) if prompt else _start(engine.tokenizer, number)
-        tokens = engine.tokenizer.encode(response, add_special_tokens=False)
-        ids = before + tokens
-        if len(ids) > engine.max_model_len:
-            raise UserError(
-                f"Line {number} has {len(ids)} tokens in prompt and response", accepted=f"up to {engine.max_model_len}"
-            )
-        if (own := max(tokens, default=0)) >= (n_tokens := engine.checkpoints.shared):
-            raise UserError(
-                f"Line {number} has token {own} in the response, which base does not know",
-                accepted=f"token ids below {n_tokens}",
-            )
-        lb, lr = teacher_forced(engine, before, tokens, temperature)
-        table = trace(lb, lr, torch.tensor(tokens, device=lb.device)).cpu().numpy()
-        facts = {name: table[:, i] for i, name in enumerate(FACTS) if name != "proposed"}
-        delta = facts["logp_rl"] - facts["logp_base"]
-        yield {
-            **row,
-            "tokens": tokens,
-            "delta_logp": _plain(delta),
-            **{name: _plain(values) for name, values in facts.items()},
-            "mean_delta_logp": float(delta.mean()),
-        }
-
-
-def teacher_forced(engine: Any, before: Sequence[int], tokens: Sequence[int], temperature: float) -> tuple[Any, Any]:
-    """Return log-probabilities of base and RL at each token of a text, after a prompt: two (tokens, shared ids)."""
-    import torch
-
-    base, rl = teacher_forced_logits(engine, before, tokens)
-    return torch.log_softmax(base / temperature, dim=-1), torch.log_softmax(rl / temperature, dim=-1)
-
-
-def teacher_forced_logits(engine: Any, before: Sequence[int], tokens: Sequence[int]) -> tuple[Any, Any]:
-    """Return the logits of base and RL at each token of a text, after a prompt: two (tokens, shared ids) float32.
-
-    What lies beyond the context of both models is left out.
-    """
-    ids = [*before, *tokens][: engine.max_model_len]
-    base, rl = engine.logits(ids)
-    at = slice(len(before) - 1, len(ids) - 1)  # the logits after a token are about the next one
-    return base[at, : engine.checkpoints.shared], rl[at, : engine.checkpoints.shared]
-
-
-def _start(tokenizer: Any, number: int) -> list[int]:
-    """Return the tokens that stand before a text without a prompt."""
-    if tokenizer.bos_token_id is None:
-        raise UserError(
-            f"Line {number} has no prompt, and these models have no beginning-of-text token to put before the response",
-            hint="Give a prompt.",
-        )
-    return [tokenizer.bos_token_id]
-
-
-def _plain(values: np.ndarray) -> list[float]:
-    return [round(float(value), 6) for value in values]
+    texts, bos = [], engine.tokenizer.bos_token_id
+    for number, row in rows:
+        tokens, before, prompt = row.get("tokens"), row.get("before"), row.get("prompt")
+        if tokens is None:
+            response = row["response"]
+            parts = [response] if isinstance(response, str) else [message["content"] for message in response]
+            tokens = engine.tokenizer.encode("".join(parts), add_special_tokens=False)
+        counted = np.array(row.get("counted", [True] * len(tokens)), dtype=bool)
+        logp = np.array(row.get("logp") or [None] * len(tokens), dtype=float)
+        if before is None and prompt:
+            text = prompt if isinstance(prompt, str) else engine.chat_prompt(prompt)
+            before = encode_prompt(engine.tokenizer, text)
+        if before is None:
+            start = int(counted.argmax()) if "counted" in row else int(bos is None)
+            before = tokens[:start] or ([] if bos is None else [bos])
+            tokens, counted, logp = (each[start:] for each in (tokens, counted, logp))
+        named: dict[str, Any] = {"argument": "texts", "value": f"line {number}"}
+        if not len(before) or not len(tokens) or not counted.any():
+            raise UserError("has no token to score", **named, accepted="a response after at least one token")
+        if len(logp) != len(tokens) or len(counted) != len(tokens):
+            hint = "Give the token ids, since the text was tokenized differently."
+            problem = f"has {len(logp)} log-probabilities for {len(tokens)} tokens"
+            raise UserError(problem, **named, accepted="one for each token", hint=hint)
+        known = logp if np.isfinite(logp).any() else None
+        texts.append(Text(f"line {number}", tuple(before), tuple(tokens), number, counted, known))
+    return texts

@@ -12,9 +12,10 @@ from typing import Any, Literal, TypeAlias
 from rlvr_dir.stats import Estimate
 
 Frame: TypeAlias = Any  # a pandas.DataFrame, whose own types say too little
-Reads = Literal["traces", "weights", "points", "scores"]
+Reads = Literal["traces", "weights", "points", "scores", "texts"]
 # The groups of rows, by their names in `--rows`, and what the claims of each read.
 GROUPS: dict[str, Reads] = {"outcomes": "scores", "interventions": "points", "tokens": "traces", "weights": "weights"}
+TEXTS = "texts"  # a further group, of a file that is named with --texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,9 @@ class Claim:
 
     `name` is unique; `sentence` says what is measured, `how` what a reader must know to measure it again; `{k}` in
     either is the number of samples.
-    `estimate` computes it from the frame that the group `reads`: a row a token of `traces`, a tensor of `weights`, or a
-    response of `points` (all decodings) and of `scores` (base and RL alone). A number is printed times `unit` with
-    `suffix`, so many `digits`, and a sign where it is a difference (`signed`).
+    `estimate` computes it from what the group `reads`: a frame with a row a token of `traces`, a tensor of `weights`,
+    or a response of `points` (all decodings) and of `scores` (base and RL alone); the `Scores` of `texts`. A number is
+    printed times `unit` with `suffix`, so many `digits`, and a sign where it is a difference (`signed`).
     """
 
     name: str
@@ -66,7 +67,7 @@ class Claim:
     @property
     def group(self) -> str:
         """Return the group of rows that it is in."""
-        return next(name for name, reads in GROUPS.items() if reads == self.reads)
+        return next((name for name, reads in GROUPS.items() if reads == self.reads), TEXTS)
 
     def words(self, samples: int | None) -> tuple[str, str]:
         """Return its sentence, and how, of so many samples."""

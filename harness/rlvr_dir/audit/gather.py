@@ -17,8 +17,9 @@ import pandas
 from rlvr_dir.analysis.expected import expected_replacements
 from rlvr_dir.analysis.records import once
 from rlvr_dir.analysis.result import Analysis
+from rlvr_dir.analysis.score import score
 from rlvr_dir.analysis.traced import token_statistics
-from rlvr_dir.audit.claim import GROUPS, Frame
+from rlvr_dir.audit.claim import GROUPS, TEXTS, Frame
 from rlvr_dir.audit.interventions import AT, SHARES, WAYS, point_frame, points_at
 from rlvr_dir.audit.outcomes import rank_name
 from rlvr_dir.audit.tokens import TOP, traced_tokens
@@ -126,6 +127,7 @@ def gather(
     *,
     low_rank: Sequence[int] = (),
     models: Path,
+    texts: Path | None = None,
     counted: bool = False,
     floor: bool = False,
     progress: bool = True,
@@ -137,6 +139,7 @@ def gather(
         groups: of `GROUPS`.
         low_rank: ranks of ΔW whose models are scored, with outcomes.
         models: folder that receives these models.
+        texts: a file of given texts, which both models score.
         counted: whether the statistics of tokens are made, too.
         floor: whether base scores the responses beside itself, too.
 
@@ -156,6 +159,8 @@ def gather(
                 evidence.notes += [ROUNDED.format(dtype) for dtype in rounded]
         except UserError as error:
             evidence.missing["weights"] = str(error)
+    if texts is not None:
+        evidence.frames[TEXTS] = score(pair, texts, out=records.parent / "scored", engine=spec.engine)
     decoded = decoded_groups(groups, questions, evidence)
     if not decoded:
         return evidence

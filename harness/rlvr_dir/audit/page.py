@@ -28,6 +28,7 @@ TITLES = {
     "interventions": "Interventions: replacing tokens of one model with the other's",
     "tokens": "Tokens: how the two distributions differ on the models' own responses",
     "weights": "Weights: what training changed in the checkpoint",
+    "texts": "Texts: how the two distributions differ on given texts",
 }
 BASES, RLS = "base's answers", "RL's answers"  # the panels of the picture of interventions
 LINES: dict[str, dict[str, str]] = {  # their lines, by the way that each draws

@@ -18,8 +18,9 @@ import numpy as np
 
 from rlvr_dir import stats
 from rlvr_dir.analysis.result import Analysis, columns
-from rlvr_dir.audit import interventions, outcomes, tokens, weights
-from rlvr_dir.audit.claim import GROUPS, Claim, Frame
+from rlvr_dir.analysis.texts import read_rows
+from rlvr_dir.audit import interventions, outcomes, texts, tokens, weights
+from rlvr_dir.audit.claim import GROUPS, TEXTS, Claim, Frame
 from rlvr_dir.audit.gather import Evidence, Questions, decoded_groups, gather, planned
 from rlvr_dir.checkpoints.read import check_place
 from rlvr_dir.checkpoints.resolve import resolve
@@ -48,7 +49,7 @@ def claims(low_rank: Sequence[int] = ()) -> list[Claim]:
     """Return every claim that there is, group by group."""
     return [
         *outcomes.CLAIMS, *(outcomes.rank_claim(rank, rescale) for rank in low_rank for rescale in (False, True)),
-        *interventions.CLAIMS, *tokens.CLAIMS, *weights.CLAIMS,
+        *interventions.CLAIMS, *tokens.CLAIMS, *weights.CLAIMS, *texts.CLAIMS,
     ]  # fmt: skip
 
 
@@ -58,7 +59,7 @@ class Request:
 
     Several pairs of one column are seeds of one training. `low_rank` are ranks of ΔW whose models are scored.
     With `floor` and rows of tokens, further columns are base beside itself. `steps` has the step of a training of each
-    column that is one.
+    column that is one. `texts` is a file of given texts.
     """
 
     spec: EvalSpec
@@ -67,6 +68,12 @@ class Request:
     low_rank: Sequence[int] = ()
     floor: bool = True
     steps: Mapping[str, int] = field(default_factory=dict)
+    texts: Path | None = None
+
+    @property
+    def groups(self) -> list[str]:
+        """Return the groups of rows: those that are asked for, and that of given texts."""
+        return [*self.rows, *([TEXTS] if self.texts else [])]
 
     @property
     def columns(self) -> dict[str, list[EvalSpec]]:
@@ -83,6 +90,8 @@ class Request:
         for name in self.rows:
             if name not in GROUPS:
                 raise unknown("rows", name, GROUPS)
+        if self.texts:
+            read_rows(self.texts)
         if self.low_rank and "outcomes" not in self.rows:
             ranks = ",".join(map(str, self.low_rank))
             raise UserError(
@@ -103,7 +112,7 @@ class Request:
         for spec in (spec for specs in self.columns.values() for spec in specs):
             for role, model in resolve(spec.pair).models.items():
                 check_place(role, model.place, model.revision)
-        return Questions({}) if list(self.rows) == ["weights"] else Questions.of(self.spec)
+        return Questions.of(self.spec) if {*self.rows} - {"weights"} else Questions({})
 
 
 @dataclass(frozen=True)
@@ -150,7 +159,8 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
     for sentence in unmeasured(request, questions):
         say(sentence)
     kwargs: dict[str, Any] = {"low_rank": request.low_rank, "models": records.parent / "low-rank", "progress": progress}
-    chosen = tuple(claim for claim in claims(request.low_rank) if claim.group in request.rows)
+    kwargs |= {"texts": request.texts}
+    chosen = tuple(claim for claim in claims(request.low_rank) if claim.group in request.groups)
     evidence: dict[str, list[Evidence]] = {}
     numbers: dict[str, list[Estimate | None]] = {}
     for column, specs in request.columns.items():
@@ -233,6 +243,7 @@ def audit(
     beside: Mapping[str, tuple[str, str]] | None = None,
     low_rank: Sequence[int] = (),
     floor: bool = False,
+    texts: str | Path | None = None,
     records: str | Path = "runs/records",
     out: str | Path | None = None,
     **options: Any,
@@ -247,6 +258,7 @@ def audit(
         beside: further pairs, (base, rl) by the name of their column.
         low_rank: ranks of ΔW whose models are scored.
         floor: whether rows of tokens are measured of base beside itself, too.
+        texts: a file of given texts, which adds rows of its own.
         records: store of rollouts; what it holds is not decoded again.
         out: folder for `audit.json` and `audit.csv`, which replace those of an earlier audit. None writes no file.
         options: as those of the command: `limit`, `temperature`, `max_tokens`, `backend`, ...
@@ -262,8 +274,8 @@ def audit(
     drawn = 8 if samples is None and options.get("temperature") != 0 else samples
     spec = load_eval({}, {**pair, "samples": drawn, **options})
     others = {name: [parse(Pair, {"base": str(b), "rl": str(r)})] for name, (b, r) in (beside or {}).items()}
-    groups = [name.strip() for name in rows.split(",")] if isinstance(rows, str) else rows
-    request = Request(spec, groups, others, low_rank, floor)
+    groups = [name.strip() for name in rows.split(",") if name.strip()] if isinstance(rows, str) else rows
+    request = Request(spec, groups, others, low_rank, floor, texts=None if texts is None else Path(texts))
     return run_audit(request, records=Path(records), out=None if out is None else Path(out)).analysis.frame("rows")
 
 

@@ -27,6 +27,7 @@ log pi_RL - log pi_Base says so, and scores the result. With no model named, the
 USE = {
     "eval": "evaluate:evaluate_command",
     "audit": "audit:audit_command",
+    "score": "score:score_command",
     "sweep": "sweep:app",
     "train": "train:train_command",
     "serve": "serve:serve_command",

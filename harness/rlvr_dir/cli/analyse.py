@@ -1,6 +1,5 @@
-"""`rlvr-dir analyse …`: numbers about tokens, texts and trainings, for `rlvr-dir report` to draw."""
+"""`rlvr-dir analyse …`: numbers about tokens and trainings, for `rlvr-dir report` to draw."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,9 +8,8 @@ import typer
 from rlvr_dir.cli.base import echo, group
 from rlvr_dir.cli.options import spec_options
 from rlvr_dir.config import EngineSpec, EvalSpec, Pair, Sampling, load_eval
-from rlvr_dir.config.base import read_jsonl
 from rlvr_dir.errors import UserError
-from rlvr_dir.files import check_output, check_writable, write_file
+from rlvr_dir.files import check_writable
 from rlvr_dir.progress import phase
 
 if TYPE_CHECKING:
@@ -100,55 +98,10 @@ def analyse_credit(
         _keep(analysis, out)
 
 
-@app.command("texts")
-@spec_options(Pair, Sampling, EngineSpec, without=Sampling.options().keys() - {"temperature"})
-def analyse_texts(
-    options: dict[str, Any],
-    file: Annotated[Path, typer.Argument(help="JSON lines with 'response' and, if any, 'prompt'.")],
-    out: Annotated[Path | None, typer.Option(help="Receives one JSON object a line; default standard output.")] = None,
-) -> None:
-    """Score given text with both models, teacher-forced.
-
-    Log-probabilities, Δ log p, entropies, KL and ranks of each token."""
-    with phase("starting"):
-        from rlvr_dir.analysis.texts import check_row, score_texts
-        from rlvr_dir.checkpoints.resolve import resolve
-        from rlvr_dir.decode import open_engine
-
-    if options.get("backend") not in (None, "auto", "transformers"):
-        hint = "Leave it out: text is scored by transformers."
-        raise UserError(
-            "is not allowed", argument="backend", value=options["backend"], accepted="transformers", hint=hint
-        )
-    if options.get("workers", 1) != 1:
-        hint = "Leave it out: text is scored by one engine."
-        raise UserError("is not allowed", argument="workers", value=options["workers"], accepted="1", hint=hint)
-    if options.get("temperature") == 0:
-        problem = "is not allowed, because greedy policies have no log-probabilities"
-        raise UserError(problem, argument="temperature", value=0, accepted="a number above 0")
-    spec = load_eval({}, {**options, "backend": "transformers"})
-    temperature = (spec.sampling or Sampling()).criterion_temperature
-    try:
-        lines = read_jsonl(file, ("response",))
-    except OSError as error:
-        raise UserError(f"{file} cannot be read ({type(error).__name__})", accepted="a file of JSON lines") from None
-    if not lines:
-        raise UserError(f"{file} is empty", accepted="one object a line with response and, optionally, prompt")
-    for number, row in lines:
-        check_row(number, row)
-    rows = [row for _, row in lines]
-    if out is not None:
-        check_output(out)
-    engine = open_engine(resolve(spec.pair), spec.engine)
-    try:
-        scored = (json.dumps(row, ensure_ascii=True) for row in score_texts(engine, iter(rows), temperature))
-        if out is None:
-            for line in scored:
-                typer.echo(line)
-        else:
-            write_file(out, (f"{line}\n".encode() for line in scored))
-    finally:
-        engine.close()
+@app.command("texts", hidden=True, context_settings={"ignore_unknown_options": True})
+def analyse_texts(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Name the command that replaced this one."""
+    raise UserError("`analyse texts` was replaced", hint="Run `rlvr-dir score BASE RL TEXTS`.")
 
 
 @app.command("curves")

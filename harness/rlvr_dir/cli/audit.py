@@ -61,6 +61,9 @@ def audit_command(
             min=1,
         ),
     ] = None,
+    texts: Annotated[
+        Path | None, typer.Option(help="File of given texts, as in `score`: adds rows of what both models say of them.")
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(metavar="CONDITION", help="Exit with status 1 if this holds: 'gain < 0'. Can be repeated."),
@@ -85,7 +88,7 @@ def audit_command(
 
     \b
         rlvr-dir audit my-base my-rl --tasks mine.jsonl --samples 8 --out audit
-        rlvr-dir audit my-base my-rl --rows weights
+        rlvr-dir audit my-base my-rl --rows weights --texts rollouts.jsonl
         rlvr-dir audit my-base my-rl --tasks mine.jsonl --beside SFT=my-base:my-sft --low-rank 1,8 --dry-run
         rlvr-dir audit my-base runs/mine --every 50 --tasks mine.jsonl --fail-if 'gain < 0'
     """
@@ -127,8 +130,8 @@ def audit_command(
         say("not counted: the sharpened copy of base, which is scored as RL is")
     elif placebo is not None:
         others["sharpened base"] = [sharpened(pair, sharp_temperature, records.parent / "placebos")]
-    request = Request(spec, groups, others, ranks, floor, steps)
-    requested = [claim for claim in claims(ranks) if claim.group in groups]
+    request = Request(spec, groups, others, ranks, floor, steps, texts)
+    requested = [claim for claim in claims(ranks) if claim.group in request.groups]
     conditions = {text: condition(text, requested) for text in fail_if or ()}
     announce_tiny(spec)
     if dry_run:

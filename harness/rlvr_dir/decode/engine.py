@@ -1,10 +1,12 @@
 """Define the base class of all engines: a checked pair, the settings resolved against it, prompts and facts."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from typing import Any, Self
+
+import numpy as np
 
 from rlvr_dir.checkpoints.chat_template import chat_prompt
 from rlvr_dir.checkpoints.compat import check_pair
@@ -14,10 +16,13 @@ from rlvr_dir.checkpoints.rewrite import whole
 from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.plan import ALGORITHM, plan_requests, warn_of_cuts
 from rlvr_dir.decode.progress import Progress
-from rlvr_dir.decode.types import Plan, Request, Rollout
+from rlvr_dir.decode.types import BrokenLogits, GivenText, Plan, Request, Rollout
 from rlvr_dir.errors import UserError
+from rlvr_dir.policy.given import Scoring
+from rlvr_dir.policy.trace import FACTS
 from rlvr_dir.progress import phase
 
+LEAST_CONTEXT = 256  # tokens that the self-test of an engine needs, however short the texts are that it scores
 TYPICAL = 128  # expected tokens of a response before any is finished, if its limit is not lower
 
 
@@ -46,6 +51,7 @@ class Engine(ABC):
         self.started = False
         self.work: int | None = None  # expected tokens of the requests that the weights are loaded for; None: unknown
         self.longest: int | None = None  # tokens of the longest of these responses, with its prompt
+        self.scores = False  # whether the weights are loaded to score given text
         with phase("reading the checkpoints"):
             self.checkpoints: Checkpoints = checkpoints or check_pair(pair, spec)
         self.dtype = self.checkpoints.dtype if spec.dtype == "auto" else spec.dtype
@@ -162,6 +168,47 @@ class Engine(ABC):
             self.longest = max((plan.start + plan.max_new_tokens for plan in plans), default=None)
         self.start()
         return self.decode(plans, progress)
+
+    def score(self, texts: Sequence[GivenText], scoring: Scoring) -> Iterator[tuple[int, np.ndarray]]:
+        """Score the tokens of given texts with both models, and yield (place, table) as texts are done, in any order.
+
+        Args:
+            texts: each with the tokens that come before it, one at least.
+            scoring: what is computed; a table is (tokens, `scoring.width`) float32.
+
+        Raises:
+            UserError: a text is longer than the context, or has a token that not both models know. No model is loaded
+                then.
+            BrokenLogits: a model's logits are no distribution.
+        """
+        known, shared = self.checkpoints.vocab_size, self.checkpoints.shared
+        for text in texts:
+            if (length := len(text.before) + len(text.tokens)) > self.longest_text:
+                problem, accepted = f"has {length} tokens with its prompt", f"at most {self.longest_text} tokens"
+            elif max(text.before) >= known or max(text.tokens) >= shared:
+                problem, accepted = "has a token that not both models know", f"token ids 0 to {shared - 1}"
+            else:
+                continue
+            raise UserError(problem, argument="texts", value=text.name, accepted=accepted)
+        needed = 1 + max((len(text.before) + len(text.tokens) for text in texts), default=0)
+        if not (self.started and self.scores and needed <= (self.longest or 0)):
+            self.close()
+            self.scores, self.work, self.longest = True, 0, max(needed, min(self.max_model_len, LEAST_CONTEXT))
+        for place, table in self.read_given(texts, scoring):
+            if np.isnan(table[:, [FACTS.index("logp_base"), FACTS.index("logp_rl")]]).any():
+                raise BrokenLogits(f"{texts[place].name}: a model's logits are NaN or infinite")
+            if (table[:, FACTS.index("proposed")] != texts[place].tokens).any():
+                raise RuntimeError(f"{texts[place].name} was scored at tokens that are not its own")
+            yield place, table
+
+    @property
+    def longest_text(self) -> int:
+        """How many tokens a text that is scored may have with its prompt."""
+        return self.max_model_len
+
+    def read_given(self, texts: Sequence[GivenText], scoring: Scoring) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the scores of checked texts; see `score`."""
+        raise UserError("cannot score given text", argument="workers", value=self.spec.workers, accepted="1")
 
     @property
     def eos_token_ids(self) -> frozenset[int]:

@@ -1,12 +1,13 @@
 """Implement the reference engine: two Hugging Face models, one batch after the other (see `lock_step`)."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from logging import ERROR, getLogger
 from typing import Any
 
+import numpy as np
 import torch
 
 from rlvr_dir.checkpoints.beside_vllm import beside_vllm
@@ -18,9 +19,10 @@ from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.engine import Engine
 from rlvr_dir.decode.lock_step import LockStep, as_known
 from rlvr_dir.decode.progress import Progress, reporting
-from rlvr_dir.decode.types import Plan, Rollout
+from rlvr_dir.decode.types import GivenText, Plan, Rollout
 from rlvr_dir.errors import UserError, mention
 from rlvr_dir.policy.combine import combination_of
+from rlvr_dir.policy.given import ROWS, Scoring, scored
 from rlvr_dir.progress import phase
 
 
@@ -172,6 +174,16 @@ class TransformersPair(Engine):
         ids = torch.tensor([token_ids], device=self.device)
         read = {role: model(as_known(self.checkpoints, role, ids)) for role, model in self.models.items()}
         return combination_of(read).policies({role: output.logits[0].float() for role, output in read.items()})
+
+    def read_given(self, texts: Sequence[GivenText], scoring: Scoring) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the scores of one text after the other; see `Engine.score`."""
+        for place, text in enumerate(texts):
+            logits = self.logits([*text.before, *text.tokens])
+            start = len(text.before) - 1  # the logits after a token are about the next one
+            base, rl = (each[start:-1, : self.checkpoints.shared].split(ROWS) for each in logits)
+            tokens = torch.tensor(text.tokens, device=self.device).split(ROWS)
+            parts = [scored(*rows, scoring) for rows in zip(base, rl, tokens, strict=True)]
+            yield place, torch.cat(parts).cpu().numpy()
 
     def info(self) -> dict[str, Any]:
         """Return what is run; see `Engine.info`."""

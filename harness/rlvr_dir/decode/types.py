@@ -44,6 +44,15 @@ class Request:
     begun: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class GivenText:
+    """Tokens that somebody wrote after others; `name` is what an error calls them (`line 3`)."""
+
+    name: str
+    before: Sequence[int]
+    tokens: Sequence[int]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """Represent one response that is being decoded; made by `rlvr_dir.decode.plan`.

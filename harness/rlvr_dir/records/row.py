@@ -239,8 +239,11 @@ class Row:
     @property
     def trace(self) -> np.ndarray | None:
         """Return the table of `rlvr_dir.decode.trace`, (tokens, columns) float32; None if a column is missing."""
-        if not known(self.trace_columns):
-            return None
+        return self.table if known(self.trace_columns) else None
+
+    @property
+    def table(self) -> np.ndarray:
+        """Return the numbers of each token that are stored, (tokens, trace_columns) float32, whatever they are."""
         planes = np.frombuffer(self._column("trace"), np.uint8).reshape(self.trace_columns, 4, self.n_tokens)
         return np.ascontiguousarray(planes.transpose(2, 0, 1)).view("<f4")[..., 0]
 

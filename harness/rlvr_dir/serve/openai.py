@@ -32,7 +32,7 @@ UNSERVED = {
     "response_format": _NO_FORMAT,
     "structured_outputs": _NO_FORMAT,
     "echo": "a response contains only tokens that the pair samples",
-    "prompt_logprobs": "only sampled tokens have log-probabilities; `rlvr-dir analyse texts` scores given text",
+    "prompt_logprobs": "only sampled tokens have log-probabilities; `rlvr-dir score` scores given text",
     "min_tokens": "the decoding samples every token, so the end cannot be delayed",
 }
 # Fields of OpenAI's API that change no response. vLLM does not know them, but clients send them, so a pair accepts

@@ -13,6 +13,7 @@ from rlvr_dir.decode.vllm_pair.self_test import TestedPair
 from rlvr_dir.errors import UserError
 
 CPU_KV_CACHE_GIB = 2.0
+SCORED_TOKENS = 8192  # a step of scoring, at most
 DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself
 
 _REFUSED_ARGS = {
@@ -91,6 +92,12 @@ def llm_arguments(engine: TestedPair, *, eager: bool, head_dtype: str) -> dict[s
     }
     if spec.max_num_batched_tokens is not None:
         arguments["max_num_batched_tokens"] = spec.max_num_batched_tokens
+    if engine.scores:
+        length = engine.longest or 1
+        most = max(spec.max_num_batched_tokens or SCORED_TOKENS, length, spec.max_num_seqs)
+        # In chunks, the last row of one would be scored at the first token of another text.
+        whole = {"enable_chunked_prefill": False, "max_model_len": length, "max_num_batched_tokens": most}
+        arguments |= {**whole, "max_logprobs": 256}
     if spec.block_size is not None:
         arguments["block_size"] = spec.block_size
     if spec.kv_cache_gib is not None or on_cpu():
@@ -116,6 +123,8 @@ def _models(engine: TestedPair, head_dtype: str) -> dict[str, Any]:
     """Return what vLLM is opened on: RL, with the others' weights beside it."""
     pair, checkpoints = engine.loaded, engine.checkpoints
     longest = max(engine.context.length, engine.context.rl_alone)  # base is computed where RL alone is read, too
+    longest = max(longest, engine.longest or 0) if engine.scores else longest
+    beyond = {role for role, (_, positions) in engine.context.models.items() if positions and longest > positions}
     models = {}
     for role in sorted(engine.roles, key=lambda role: role != "rl"):
         config, (place, revision) = checkpoints.configs[role], pair.models[role]
@@ -123,7 +132,7 @@ def _models(engine: TestedPair, head_dtype: str) -> dict[str, Any]:
             "place": place,
             "revision": revision,
             "tied": ties_head(config),
-            "positions": longest if role in engine.context.beyond else None,  # else rotary angles end before
+            "positions": longest if role in beyond else None,  # else rotary angles end before
         }
     named: dict[str, Any] = {
         "architectures": [ARCHITECTURE],
@@ -133,6 +142,7 @@ def _models(engine: TestedPair, head_dtype: str) -> dict[str, Any]:
             "vocab": checkpoints.vocab_size,
             "shared": checkpoints.shared,
             "stand_in": checkpoints.stand_in,
+            **({"scores": True} if engine.scores else {}),
         },
     }
     if head_dtype != engine.dtype:

@@ -229,3 +229,20 @@ def decode_trace(chosen: Sequence[int], returned: Returned, width: int) -> np.nd
             accepted="plain requests with top_p=1, or none",
         )
     return np.where(table == NO_FACT, np.nan, table * signs(width))
+
+
+def scores(output: Any, start: int, width: int) -> np.ndarray:
+    """Return what the model left on the first `width` ids of a scored text's rows: (tokens, width) float32.
+
+    Args:
+        output: vLLM's `RequestOutput`. Runner V2 returns the named ids alone; V1 returns every row of the prompt but
+            the first, the prompt's own token first and then the largest numbers, all others being -inf.
+        start: tokens before the text.
+    """
+    if (named := getattr(output, "prompt_token_id_logprobs", None)) is not None:
+        return np.array(named, dtype=np.float32)
+    flat = output.prompt_logprobs
+    ids, values = (np.array(x).reshape(-1, width + 1)[start - 1 :, 1:] for x in (flat.token_ids, flat.logprobs))
+    table = np.full(ids.shape, np.nan, dtype=np.float32)
+    np.put_along_axis(table, ids, values.astype(np.float32), axis=1)
+    return table

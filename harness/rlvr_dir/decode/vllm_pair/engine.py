@@ -6,18 +6,19 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 
 from rlvr_dir.checkpoints.beside_vllm import on_cpu
+from rlvr_dir.checkpoints.context import rope_extrapolates
 from rlvr_dir.checkpoints.precision import exact_float32
 from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.decode.plan import broken_logits, plan_requests, rollout
 from rlvr_dir.decode.progress import Progress, reporting
 from rlvr_dir.decode.trace import columns
-from rlvr_dir.decode.types import BrokenLogits, Plan, Request, Rollout
+from rlvr_dir.decode.types import BrokenLogits, GivenText, Plan, Request, Rollout
 from rlvr_dir.decode.vllm_pair import batch_invariance, channel
 from rlvr_dir.decode.vllm_pair.arguments import freed_args, llm_arguments, refuse, telling_args
 from rlvr_dir.decode.vllm_pair.plugin import EXTRA_ARG
@@ -34,6 +35,7 @@ from rlvr_dir.decode.vllm_pair.start import (
 )
 from rlvr_dir.errors import UserError
 from rlvr_dir.policy.gates import GateError
+from rlvr_dir.policy.given import Scoring
 from rlvr_dir.policy.trace import FACTS
 from rlvr_dir.progress import note, phase
 
@@ -311,10 +313,12 @@ class VllmPair(TestedPair):
 
     def _submit(self, plan: Plan) -> str:
         """Hand one plan to vLLM; return the request's name."""
+        return self._add(plan.token_ids, self.sampling_params(plan))
+
+    def _add(self, token_ids: Sequence[int], params: Any) -> str:
         name = f"rlvr-{next(self._numbers)}"
-        prompt = {"type": "token", "prompt_token_ids": list(plan.token_ids)}
         with self._lost_noticed():
-            self._engine.add_request(name, prompt, self.sampling_params(plan))
+            self._engine.add_request(name, {"type": "token", "prompt_token_ids": list(token_ids)}, params)
         return name
 
     def _rollout(self, plan: Plan, completion: Any) -> Rollout:
@@ -334,6 +338,40 @@ class VllmPair(TestedPair):
             raise _Broken(plan, token_ids[:first], roles)
         proposed, written = channel.decode_proposals(token_ids, changed, delta_logp, returned)
         return rollout(plan, self.tokenizer, token_ids, replaced, changed, delta_logp, reason, proposed, written, trace)
+
+    @property
+    def longest_text(self) -> int:
+        """How many tokens a text that is scored may have: vLLM needs room for one more, which it never reads."""
+        goes_on = all(map(rope_extrapolates, self.checkpoints.configs.values()))
+        return self.max_model_len if goes_on else self.max_model_len - 1
+
+    def read_given(self, texts: Sequence[GivenText], scoring: Scoring) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the scores of texts as they finish, each read in one step as a prompt; see `Engine.score`."""
+        self.start()
+        waiting, running = iter(enumerate(texts)), dict[str, tuple[int, GivenText]]()
+        self.ask_worker("rlvr_score", *scoring)
+        try:
+            while True:
+                for place, text in islice(waiting, 2 * self.spec.max_num_seqs - len(running)):
+                    running[self._add([*text.before, *text.tokens], self._as_prompt(text, scoring.width))] = place, text
+                if not running:
+                    return
+                for output in filter(lambda output: output.finished, self._step()):
+                    place, text = running.pop(output.request_id)
+                    yield place, channel.scores(output, len(text.before), scoring.width)
+        finally:
+            if not self._lost:
+                self._engine.abort_request(list(running))
+                self.ask_worker("rlvr_score")
+
+    def _as_prompt(self, text: GivenText, width: int) -> Any:
+        """Return vLLM's `SamplingParams` with which it returns so many numbers of each token; one more is forgotten."""
+        from vllm import SamplingParams
+
+        ids = np.broadcast_to(np.arange(width), (len(text.tokens), width))
+        v2 = {"prompt_logprob_token_ids": ids, "prompt_logprob_start": len(text.before) - 1}
+        asked: dict[str, Any] = v2 if self.runner_v2 else {"prompt_logprobs": width}
+        return SamplingParams(temperature=0.0, max_tokens=1, detokenize=False, flat_logprobs=True, **asked)
 
     @property
     def runner_v2(self) -> bool:

@@ -7,6 +7,7 @@ preemption serve them together. vLLM is opened on one checkpoint; the others' we
 import copy
 from collections.abc import Iterable
 from hashlib import sha256
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -21,8 +22,10 @@ from vllm.transformers_utils.config import get_config
 from rlvr_dir.decode.vllm_pair.loading import load_whole
 from rlvr_dir.decode.vllm_pair.plugin import CONTEXT_KEY
 from rlvr_dir.decode.vllm_pair.step import rehearse
-from rlvr_dir.policy.combine import combination_of
+from rlvr_dir.policy.combine import combination_of, cut
+from rlvr_dir.policy.given import ROWS, Scoring, scored
 
+SCORED_AT_ONCE = 1024  # rows of a text that vLLM asks the logits of at once
 PROFILED = ("cuda", "xpu")  # devices whose memory vLLM measures in a dummy step before it sizes the KV cache
 
 
@@ -36,6 +39,8 @@ class RLVRPairForCausalLM(nn.Module):
       itself is `rl` alone: one set of weights, one forward.
     - `architecture` names the submodels' class.
     - `vocab` real tokens, of which all models know the first `shared`; base reads `stand_in` in place of another.
+    - `scores`: given text will be scored. Then each row's hidden states carry the next token as well, and while
+      `scoring` is set `compute_logits` returns what `rlvr_dir.policy.given` says of it, on the first ids.
     """
 
     base_ids: torch.Tensor  # what base reads of a step, where it does not know all of RL's tokens
@@ -58,6 +63,8 @@ class RLVRPairForCausalLM(nn.Module):
         self.logits: dict[str, torch.Tensor | None] = {}  # beside RL's, of the step in hand: same rows, same stream
         self.watched: list[tuple[int, int]] | None = None  # of each step: rows, and rows whose two halves are the same
         self._rehearsed = False
+        self.scores: bool = self.facts.get("scores", False)
+        self.scoring: Scoring | None = None
         vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
 
     def build(self, role: str, vllm_config: VllmConfig, prefix: str) -> None:
@@ -90,13 +97,15 @@ class RLVRPairForCausalLM(nn.Module):
         vLLM's graph pool hands to the next submodel ("only safe for the last graph"): RL's, read after base has run, is
         base's own hidden state, and every Delta log p is 0 without a word.
         """
-        if len(self.widths) == 1:
+        if len(self.widths) == 1 and not self.scores:
             return self.rl(input_ids, positions, intermediate_tensors, None)
         side_by_side, start = torch.empty(0), 0
         for role, width in self.widths.items():
             hidden = getattr(self, role)(self._as_known(role, input_ids), positions, intermediate_tensors, None)
             if not start:
                 side_by_side = hidden.new_empty((hidden.shape[0], sum(self.widths.values())))
+                if self.scores:  # bit by bit, whatever the type
+                    side_by_side = torch.cat([side_by_side, input_ids.int().roll(-1)[:, None].view(hidden.dtype)], 1)
             side_by_side[:, start : start + width] = hidden
             start += width
         return side_by_side
@@ -117,20 +126,46 @@ class RLVRPairForCausalLM(nn.Module):
 
         All are None on ranks that do not sample. The first step is the one whose memory is measured.
         """
-        halves = dict(zip(self.widths, hidden_states.split(list(self.widths.values()), dim=-1), strict=True))
+        if self.scoring is not None:
+            return self.score(hidden_states, self.scoring)
+        halves = self._halves(hidden_states)
         if self.watched is not None:  # by the self-test alone: it waits for the device
             rl, base = halves["rl"], halves["base"]
             same = int((rl == base).all(dim=-1).sum()) if rl.shape == base.shape else 0
             self.watched.append((len(rl), same))
-        logits: dict[str, Any] = {
-            role: getattr(self, role).compute_logits(half.contiguous()) for role, half in halves.items()
-        }
+        logits = self._logits(halves)
         if not self._rehearsed and logits["rl"] is not None and logits["rl"].device.type in PROFILED:
             rehearse(logits, self.combination)
+            if self.scores:
+                self.score(hidden_states.new_zeros((SCORED_AT_ONCE, hidden_states.shape[1])), Scoring())
         self._rehearsed = True
         rl = logits.pop("rl")
         self.logits = logits
         return rl
+
+    def _halves(self, hidden_states: torch.Tensor) -> dict[str, torch.Tensor]:
+        parts = hidden_states.tensor_split([*accumulate(self.widths.values())], dim=-1)  # what is left is a next token
+        return dict(zip(self.widths, parts, strict=False))
+
+    def _logits(self, halves: dict[str, torch.Tensor]) -> dict[str, Any]:
+        return {role: getattr(self, role).compute_logits(half.contiguous()) for role, half in halves.items()}
+
+    def score(self, hidden_states: torch.Tensor, scoring: Scoring) -> torch.Tensor | None:
+        """Return the scores of each row's next token on the first ids, -inf on the others: (rows, vocab) float32.
+
+        ROWS of them at a time, since the logits of a whole text need not fit into memory.
+        """
+        vocab, out = self.facts["vocab"], None
+        following = hidden_states[:, sum(self.widths.values()) :].contiguous().view(torch.int32)[:, 0]
+        tokens = following.long().clamp(0, vocab - 1)  # the last row of a step has none
+        for at in range(0, len(hidden_states), ROWS):
+            logits = self._logits(self._halves(hidden_states[at : at + ROWS]))
+            if (rl := logits["rl"]) is not None:
+                both = self.combination.policies(logits, torch.zeros(len(rl), dtype=torch.bool, device=rl.device))
+                table = scored(cut(both[0], vocab), cut(both[1], vocab), tokens[at : at + ROWS], scoring)
+                out = table.new_full((len(tokens), rl.shape[1]), float("-inf")) if out is None else out
+                out[at : at + ROWS, : scoring.width] = table
+        return out
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         """Load the first model's weights from names without another one's prefix (`base.`). See `load_whole`."""

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from rlvr_dir.checkpoints.weights import corner
+from rlvr_dir.policy.given import Scoring
 
 
 class PairWorker:
@@ -24,6 +25,10 @@ class PairWorker:
         for cache in self.model_runner.kv_caches:
             for tensor in cache if isinstance(cache, list | tuple) else (cache,):
                 tensor.zero_()
+
+    def rlvr_score(self: Any, *scoring: Any) -> None:
+        """Return scores in place of logits from here on, by the fields of a `Scoring`; without any, logits again."""
+        self.get_model().scoring = Scoring(*scoring) if scoring else None
 
     def rlvr_compile_nothing(self: Any) -> None:
         """Compile nothing from here on: vLLM would compile a helper of its sampler even where all else is eager."""
