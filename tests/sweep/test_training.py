@@ -1,7 +1,11 @@
 """Sweeps of trainings: what a file may say, and that a killed sweep ends with the very values of an undisturbed one."""
 
+import contextlib
 import json
+import threading
+import time
 
+import psutil
 import pytest
 import yaml
 
@@ -14,10 +18,13 @@ from rlvr_dir.sweep.outcome import Places
 from rlvr_dir.sweep.points import listed_points
 from rlvr_dir.sweep.run import begun, open_sweep, run_sweep
 from rlvr_dir.sweep.specs import load
-from rlvr_dir.sweep.training import folder_of, metrics
+from rlvr_dir.sweep.training import TrainingObjective, folder_of, metrics
+from tests.facts import refuses
+from tests.ray_nodes import started_nodes
 from tests.sweep.made import TRAINING, sweep
 
 TRAIN = {"kind": "train"}
+PATIENCE = 120.0  # seconds
 
 
 def train(**parts):
@@ -177,3 +184,38 @@ def test_confirm_trains_the_winner_and_plain_dapo_with_new_seeds(whole):
     confirm(opened, [2, 3])
     assert json.loads((folder.path / "confirm.json").read_text())[0]["before"] is not None
     assert begun(folder, spec).summary().reference.results[-1].seed == 1, "the sweep keeps its own seeds"
+
+
+@TRAINED
+def test_a_lost_node_of_a_ray_cluster_loses_no_training_and_changes_no_number(whole, tmp_path):
+    """Three trainings on two nodes with GPUs in name; one node is lost while it trains, the other finishes its work."""
+    pytest.importorskip("ray", reason="Ray is not installed (the extra [ray])")
+    with started_nodes() as nodes:
+        workers = {"count": 3, "gpus_each": 1, "ray_address": nodes.address}
+        spec, places, lines = sweep(**TRAIN, seeds=[0], workers=workers), Places.under(tmp_path, track=False), []
+        greedy = TrainingObjective(sweep(**TRAIN, workers={**workers, "gpus_each": 2}), places, print)
+        with refuses("workers.gpus_each", 2):
+            greedy.run(greedy.entries([]), lambda *_: None, lambda *_: None)
+        run = threading.Thread(target=run_sweep, args=(spec, places), kwargs={"say": lines.append, "progress": False})
+        run.start()
+        until, lost = time.monotonic() + PATIENCE, []
+        while run.is_alive() and time.monotonic() < until and not any(places.trainings.glob("*/seed-0/log.jsonl")):
+            lost = trainings_on(nodes, nodes.one) or lost
+            time.sleep(0.05)
+        assert lost, lines
+        assert all(process.is_running() for process in lost)
+        nodes.lose(nodes.one)
+        run.join()
+        assert psutil.wait_procs(lost, timeout=PATIENCE)[1] == [], "a training outlives its node"
+    found = begun(SweepFolder.of(spec, tmp_path), spec).trials
+    expected = {point: seeds["0"] for point, (_, seeds) in values(whole).items()}
+    assert {str(entry.point): trial.metrics for entry, trial in found.items()} == expected, lines
+
+
+def trainings_on(nodes, node):
+    """The processes that train on a node."""
+    found = []
+    for process in psutil.Process(nodes.raylet(node)).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found += [process] if "rlvr_dir.sweep.train_one" in process.cmdline() else []
+    return found
