@@ -399,7 +399,7 @@ def test_the_first_lines_have_what_rls_tokens_add_and_its_gain(store, report):
         states(line("reject − veto"), title, *facts(task, fewest[2], fewest[2].replace("reject", "veto")))
         changed = share(store, *fewest[:2], "n_changed")[1]
         scores = [100 * table(store, task, each).mean() for each in ("base", fewest[1], "rl")]
-        states(text, f"Replacing {changed:.1f} %", *(f"{score:.1f} %" for score in scores))
+        states(text, f"{changed:.1f} %", *(f"{score:.1f} %" for score in scores))
         states(line("fewest tokens"), f"{fewest[1]} on {title}")
 
 

@@ -139,7 +139,7 @@ def test_a_sweep_of_trainings_is_read_from_where_its_trainings_lie(tmp_path, cap
     table = tables(build(read_results([sweep / "results"])))["trained"]
     assert [row[1].text for row in table.cells] == ["Base", "DAPO (2 seeds)", "ppl"]
     assert "ppl-1 has no validation of seed 1\n" in capsys.readouterr().err
-    with refuses("DAPO"):
+    with refuses("results", "Mine=", "DAPO"):
         read_results([f"Mine={sweep}"])
 
 

@@ -152,7 +152,7 @@ def test_problems_with_several_right_answers_make_a_column_of_lists(tmp_path):
         ({"verl": 3}, "verl 3"),
         ({"validation": {"every": 5}}, "validation.every 5"),
         ({"verl": {"val_data": "x.jsonl"}}, "verl.val_data x.jsonl"),
-        ({"validation": {"tasks": ["a"], "watch": ["a"]}}, "validation.every"),
+        ({"validation": {"tasks": ["a"], "watch": ["a"]}}, "validation.watch validation.every"),
         ({"data": "tiny"}, "data tiny"),
     ],
 )

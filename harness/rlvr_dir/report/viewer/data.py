@@ -59,13 +59,13 @@ def answer_of(
     """
     key = (full_name(record, problem), sample)
     if key not in record:
-        names = ", ".join(problems_of(record)[:5]) or "none"
-        raise UserError(
-            f"with sample {sample} is not in the record {record.name}",
-            argument="problem",
-            value=problem,
-            hint=f"The record's problems begin with: {names}.",
-        )
+        names, missing = problems_of(record), f"is not in the record {record.name}"
+        if key[0] in names:
+            samples = sorted(number for name, number in record.response_keys if name == key[0])
+            accepted = ", ".join(map(str, samples))
+            raise UserError(f"of problem {problem!r} {missing}", argument="sample", value=sample, accepted=accepted)
+        first = ", ".join(names[:5]) or "none"
+        raise UserError(missing, argument="problem", value=problem, hint=f"Its problems begin with: {first}.")
     judges = (judge_name(judge, task or record.task, record.task) for judge in JUDGES)
     verdicts = (record.latest_verdicts(judge).get(key) for judge in judges)
     verdict = next((stored for stored in verdicts if stored is not None), None)

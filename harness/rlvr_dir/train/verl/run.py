@@ -92,7 +92,7 @@ class VerlBackend(Backend):
         }
 
     def fit(self, seed: int, folder: SeedFolder, keep: Keep) -> None:
-        """Train one seed, unless it is finished, from verl's last checkpoint on, and merge the chosen checkpoint.
+        """Train one seed, unless it is finished, starting at verl's last checkpoint, and merge the chosen checkpoint.
 
         Raises:
             TrainerError: verl failed or ended before its last step, or no checkpoint can be chosen.
