@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -135,7 +136,8 @@ class Scores:
         return numbers | (self._mismatch() if self.fits else {})
 
     def _mismatch(self) -> dict[str, Number]:
-        off, whose = self._off(self.writer, self._untruncated), f"{self.writer}'s log p − the file's"
+        at, whose = settings_of(self.claimed).index(self._untruncated), f"{self.writer}'s log p − the file's"
+        off = [table[:, at] - file for table, file in zip(self.likelihoods[self.writer], self.logp, strict=True)]
         beyond = [np.where(np.isnan(d), d, (np.exp(d) < RATIOS[0]) | (np.exp(d) > RATIOS[1])) for d in off]
         spread = _mapped(lambda square: max(square, 0.0) ** 0.5, self.mean([d**2 for d in off]))
         return {
@@ -146,26 +148,17 @@ class Scores:
 
     @property
     def _untruncated(self) -> Setting:
-        return self.claimed[0] or 1.0, 1.0
-
-    def _off(self, name: str, setting: Setting, shift: int = 0) -> list[np.ndarray]:
-        """Return a model's log p, moved by `shift` tokens, less the file's: (tokens,) by text, NaN where there is none.
-
-        At top-p 1 its log-likelihood is log p.
-        """
-        at, tables = settings_of(self.claimed).index(setting), self.likelihoods[name]
-        moved = [np.pad(table[:, at], 1, constant_values=np.nan)[1 + shift :][: len(table)] for table in tables]
-        return [model - file for model, file in zip(moved, self.logp, strict=True)]
+        return self.claimed[0] or 1.0, 1.0  # where a log-likelihood is log p
 
     @cached_property
     def fits(self) -> list[Fit]:
-        """How near each model, setting and shift comes to the file's log-probabilities, the nearest first."""
-        if not np.isfinite(np.concatenate(self.logp)).any():
-            return []
-        every = (
-            (name, s, shift) for name in self.likelihoods for s in settings_of(self.claimed) for shift in (0, 1, -1)
-        )
-        found = [Fit(float(np.nanmean(np.abs(np.concatenate(self._off(*each))))), *each) for each in every]
+        """The distance of each model, setting and shift from the file's log-probabilities, the nearest first."""
+        file, found = _joined(self.logp), list[Fit]()
+        for name, tables in self.likelihoods.items() if np.isfinite(file).any() else ():
+            model = _joined(tables)
+            for (at, setting), shift in product(enumerate(settings_of(self.claimed)), (0, 1, -1)):
+                distance = float(np.nanmean(np.abs(np.roll(model[:, at], -shift) - file)))
+                found.append(Fit(distance, name, setting, shift))
         return sorted(found, key=lambda fit: fit.distance)
 
     @property
@@ -293,6 +286,11 @@ def _row(text: Text, table: np.ndarray, part: slice, engine: Engine) -> Row:
     delta = np.clip(table[:, 1] - table[:, 0], -DELTA_LIMIT, DELTA_LIMIT)
     ended, plain = text.tokens[-1] in engine.eos_token_ids, written(engine.tokenizer, text.tokens)
     return Row.make(*_key(text), plain, "stop" if ended else "length", flags, flags, *ids, delta, trace=table[:, part])
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the rows of all texts, NaN after each text: what is moved by a token meets no other text."""
+    return np.concatenate([np.concatenate([part, np.full_like(part[:1], np.nan)]) for part in parts])
 
 
 def _mapped(function: Callable[[float], float], estimate: Estimate) -> Estimate:
