@@ -39,6 +39,9 @@ def compare_kinds(
     flagged: Annotated[
         float, typer.Option(help="Leave out decodings that flag a larger share of tokens.", min=0.0, max=1.0)
     ] = 1.0,
+    one_pair: Annotated[
+        bool, typer.Option("--one-pair", help="Allow kinds of a single pair; intervals are then over problems alone.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Receives the analysis as JSON.")] = Path("runs/analysis"),
 ) -> None:
     """Compare kinds of pairs by what each criterion gains: OUT/pairs.json.
@@ -63,7 +66,7 @@ def compare_kinds(
         name: [each for each in read_results(found) if each.replacement_ratio <= flagged]
         for name, found in places.items()
     }
-    found = pair_statistics(results, shares)
+    found = pair_statistics(results, shares, one_pair=one_pair)
     path = found.write(out)
     write_file(path.with_name("problems.csv"), found.frame("problems").to_csv(index=False))
     echo(f"written: {path}; `python -m examples.stage report --analysis {path.parent}` draws it")

@@ -48,6 +48,7 @@ CELLS = {
 }  # fmt: skip
 NEAR = 0.05  # the share of flagged tokens
 OVER = "Intervals are 95 %, over problems and pairs; p by Holm's method over a kind's column."
+ALONE = "Each kind has a single pair. Intervals are 95 %, over problems alone; p by Holm's method over a kind's column."
 
 
 def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
@@ -64,14 +65,13 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
         )
     if found.tables["placebos"]:
         text += " Pairs of the other kinds have the same bases, and the last tables compare them with the first kind."
-    over = (
-        f"{OVER} Tokens: the share that is flagged in {visible(str(facts['first']), 40)} pairs, or changed (met by "
-        "straight lines)."
-    )
+    intervals = ALONE if max(facts["pairs"].values()) == 1 else OVER
+    first = visible(str(facts["first"]), 40)
+    over = f"{intervals} Tokens: the share that is flagged in {first} pairs, or changed (met by straight lines)."
     passing = f"Pass@{facts['samples']}"
     sections = [
-        _kinds(found.frame("kinds"), f"kinds{slug}", "Base and RL, by kind of pairs."),
-        _kinds(found.frame("kinds_pass"), f"kinds-pass{slug}", f"{passing} of base and RL."),
+        _kinds(found.frame("kinds"), f"kinds{slug}", "Base and RL, by kind of pairs.", intervals),
+        _kinds(found.frame("kinds_pass"), f"kinds-pass{slug}", f"{passing} of base and RL.", intervals),
         _gains(found.frame("rules"), list(facts["pairs"]), f"kinds-gain{slug}"),
         _rows(found.frame("rules"), f"kinds-rules{slug}", "gain", "What each criterion gains over base.", over),
         _rows(
@@ -123,7 +123,7 @@ def _difference(row: dict[str, Any], name: str) -> Any:
     return cell(estimate(row, name), 1, plus=True, beside=beside)
 
 
-def _kinds(data: Frame, name: str, title: str) -> Section:
+def _kinds(data: Frame, name: str, title: str, note: str) -> Section:
     rows = [
         {
             "Pairs": visible(str(row["kind"]), 40),
@@ -134,7 +134,7 @@ def _kinds(data: Frame, name: str, title: str) -> Section:
         }
         for row in data.to_dict("records")
     ]
-    return Section(name, title, frame(rows), (OVER,))
+    return Section(name, title, frame(rows), (note,))
 
 
 def _gains(data: Frame, kinds: list[str], name: str) -> Section:
@@ -155,7 +155,7 @@ def _gains(data: Frame, kinds: list[str], name: str) -> Section:
         made.axes[-1].set_xlabel("changed tokens, %")
         made.figure.legend(*made.one.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     title = "What replacing gains over base, against the share of changed tokens, by kind of pairs"
-    note = "Means over pairs; bars are 95 % intervals over problems and pairs."
+    note = "Means over pairs. Bars are 95 % intervals over problems, and over pairs if a kind has several."
     alt = f"Line charts, one for each of {len(kinds)} kinds of pairs: the gain in accuracy against changed tokens."
     return Section(name, title, data, (note,), made.svg, alt)
 

@@ -163,7 +163,7 @@ def _any(right: np.ndarray) -> np.ndarray:
 class Kind:
     """Hold the pairs of a kind, by what identifies each one's base."""
 
-    def __init__(self, name: str, results: Iterable[EvalResult]) -> None:
+    def __init__(self, name: str, results: Iterable[EvalResult], least: int = 2) -> None:
         """Combine the results of each pair; see `pair_statistics` for errors."""
         several: dict[tuple[str, str], OnePair] = defaultdict(OnePair)
         bases: dict[tuple[str, str], str] = {}
@@ -177,7 +177,7 @@ class Kind:
         self.name = name
         self.families = common_families(families)
         self.pairs = {bases[pair]: several[pair] for pair in sorted(several, key=lambda pair: bases[pair])}
-        if len(self.pairs) < 2:
+        if len(self.pairs) < least:
             raise UserError(
                 f"{name} has {len(self.pairs)} pair, and intervals over pairs need several",
                 accepted="two or more pairs",
@@ -256,7 +256,9 @@ class Kind:
 Asked = tuple[dict[str, Any], RunScores, RunScores | None]  # a row's description, and the two sides to compare
 
 
-def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequence[float] = (0.01,)) -> Analysis:
+def pair_statistics(
+    results: Mapping[str, Sequence[EvalResult]], changed: Sequence[float] = (0.01,), *, one_pair: bool = False
+) -> Analysis:
     """Compare what each criterion gains, in each kind of pairs and between kinds.
 
     Tables: `kinds` (base, RL and their difference); `rules` (the gain of each criterion over base at each of its
@@ -271,11 +273,12 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
     Args:
         results: By kind, all on one benchmark and the same problems.
         changed: Shares of changed tokens at which criteria are compared.
+        one_pair: Whether a kind may have a single pair. Its intervals are then over problems alone.
 
     Raises:
-        UserError: A kind has fewer than two pairs, or its pairs differ in their decodings; results differ in what must
-            match (benchmark, problems, samples, seed, sampling, grader; within a pair also weights), or one is
-            repeated.
+        UserError: A kind has fewer than two pairs without `one_pair`, or its pairs differ in their decodings; results
+            differ in what must match (benchmark, problems, samples, seed, sampling, grader; within a pair also
+            weights), or one is repeated.
     """
     every = [each for mine in results.values() for each in mine]
     if unlike := _unlike(every):
@@ -283,7 +286,7 @@ def pair_statistics(results: Mapping[str, Sequence[EvalResult]], changed: Sequen
             f"The results differ in {unlike}", accepted="results that differ in their pair and decoding alone"
         )
     task, problems, samples = every[0].task, every[0].problem_ids, every[0].samples
-    kinds = [Kind(name, mine) for name, mine in results.items()]
+    kinds = [Kind(name, mine, least=1 if one_pair else 2) for name, mine in results.items()]
     pairs = {kind.name: len(kind.pairs) for kind in kinds}
     passed = [kind.passed() for kind in kinds]
     return Analysis(

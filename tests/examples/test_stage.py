@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from examples.stage.chapter import CELLS, TITLES, pairs_chapter
+from examples.stage.chapter import ALONE, CELLS, TITLES, pairs_chapter
 from examples.stage.kinds import GAIN, INTERACTION, PATH, STEPS, OnePair, nearest_of, pair_statistics
 from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.config import Decoding
 from rlvr_dir.decode.trace import Trace
-from rlvr_dir.stats import difference_over_runs, holm
+from rlvr_dir.stats import difference_over_runs, holm, paired_difference
 from tests.audit.made import row as row_of
 from tests.facts import refuses, states
 from tests.report.made import result
@@ -146,6 +146,22 @@ def test_each_point_is_taken_apart_by_its_own_controls(kinds):
     fewer = pair_statistics({"RL": kind("RL", controls=["RL, base", "RL, RL"])})  # base decided nowhere
     assert {each["step"] for each in fewer.tables["controls"]} == {"token", "cut of RL", "token and cut", "over RL"}
     assert all(each["resample"] is None for each in fewer.tables["cells"])
+
+
+def test_a_single_pair_has_intervals_over_problems_alone(kinds):
+    """They are those of the paired difference of the two models' problems."""
+    one = {name: [each for each in results if each.pair == results[0].pair] for name, results in kinds.items()}
+    with refuses():
+        pair_statistics(one)
+    found = pair_statistics(one, one_pair=True)
+    by_mode = {
+        each.decoding.mode: each.correct.astype(float) for each in one["RL"] if each.decoding.mode in ("rl", "base")
+    }
+    expected, gain = paired_difference(by_mode["rl"], by_mode["base"]), row(found, "kinds", kind="RL")
+    assert (gain["gain"], gain["gain_low"], gain["gain_high"]) == pytest.approx(
+        (expected.mean, expected.low, expected.high)
+    )
+    assert any(note.startswith(ALONE) for section in pairs_chapter(found).sections for note in section.notes)
 
 
 def test_the_path_of_five_steps_leads_from_base_to_the_replacement(kinds):
