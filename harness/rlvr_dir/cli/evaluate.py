@@ -112,8 +112,8 @@ def evaluate_command(
         say(sentence)
     if ours:
         echo("\n" + answer(ours, spec.decodings), lines=True)
-        if any(result.decoding.mode == "reject" for result in ours):
-            echo("\n" + reading(), lines=True)
+        if any(result.decoding.mode == "reject" for result in ours) and (meaning := reading(ours)):
+            echo("\n" + meaning, lines=True)
     replaced = [result for result in ours if result.decoding.mode in ("replace", "extrapolate")][:1]
     for replacement_table in all_replacements(replaced, tokenizers(None, resolve(spec.pair))) if replaced else ():
         echo("\n" + as_text(replacement_table), lines=True)

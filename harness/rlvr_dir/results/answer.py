@@ -31,7 +31,21 @@ READING = (
     ("a sharpened copy of base does the same", "the gain is sharpening, not what RL learned"),
     ("nothing flagged", "the threshold is too strict; see docs/decoding.md#which-τ"),
 )
-IN_A_TERMINAL = (0, 1, 2)
+ALIKE, ABOVE, BELOW = "the interval contains 0", "above 0", "below 0"
+# Which comparison, of which outcome, shows a row of `READING`: (decoding, what it is compared with, outcome) -> row.
+SHOWN_BY = {
+    ("replace", "rl", ALIKE): 0,
+    ("replace", "rl", ABOVE): 5,
+    ("replace", "reject", ALIKE): 1,
+    ("reject", "resample", ALIKE): 2,
+    ("reject", "veto", ALIKE): 3,
+    ("veto", "reject", ALIKE): 3,
+    ("veto", "base", BELOW): 4,
+}
+SHARPENED = (
+    "Compare with a sharpened copy of base before you attribute this to training: `rlvr-dir pair sharpen` "
+    "(docs/decoding.md#compare-with-a-sharpened-copy)."
+)
 
 
 def in_order(settings: Sequence[Setting], decodings: Sequence[Decoding] = ()) -> list[Setting]:
@@ -119,20 +133,60 @@ def detectable(rows: Sequence[Comparison]) -> str:
     )
 
 
-def reading() -> str:
-    """Return the first lines of how to read a table with controls."""
-    lines = [f"  {seen}: {READING[i][1]}." for i in IN_A_TERMINAL for seen in [READING[i][0]]]
-    return "\n".join(["How to read it (more in docs/decoding.md#how-to-read-it):", *lines])
+def reading(results: Sequence[EvalResult]) -> str:
+    """Return what these results show of `READING`, a line for each comparison that shows a row; empty if none does.
+
+    Two decodings count as alike if the 95 % interval of their difference contains 0. If RL's gain over base is not
+    above 0, there is nothing to explain, and that is all that is said.
+    """
+    settings = settings_of(results)
+    rows = compare(settings) if len(settings) > 1 else []
+    modes = [(row, row.result.decoding.mode, row.reference.decoding.mode) for row in rows]
+    gains = [row.difference for row, mode, other in modes if (mode, other) == ("rl", "base")]
+    if gains and all(_outcome(gain) != ABOVE for gain in gains):
+        return (
+            "RL does not score significantly above base here, so there is no gain for the other decodings to explain."
+        )
+    lines = []
+    for row, mode, other in modes:
+        outcome = _outcome(row.difference)
+        if (shown := SHOWN_BY.get((mode, other, outcome))) is None:
+            continue
+        sign = "≈" if outcome == ALIKE else outcome.removesuffix(" 0")
+        where = interval(row.difference.low, row.difference.high, sign=True)
+        lines.append(f"  {row.result.label} {sign} {row.reference.label}, {where} points: {READING[shown][1]}.")
+    if not lines:
+        return ""
+    return "\n".join(["How to read it (more in docs/decoding.md#how-to-read-it):", *lines, SHARPENED])
+
+
+def _outcome(difference: stats.PairedDifference) -> str:
+    """Return on which side of 0 an interval is; empty if there is no interval."""
+    if not difference.low <= difference.high:  # NaN
+        return ""
+    return ABOVE if difference.low > 0 else BELOW if difference.high < 0 else ALIKE
 
 
 def doubts(results: Sequence[EvalResult]) -> list[str]:
     """Return a sentence for each problem that makes these results meaningless, or nearly so.
 
-    Base and RL may be swapped, a gate may have flagged no token or nearly all, or results may have different numbers of
-    samples.
+    No response may be correct, base and RL may be swapped, a gate may have flagged no token or nearly all, or results
+    may have different numbers of samples.
     """
     settings = settings_of(results)
-    return [*_swapped(settings), *_idle_gates(settings), *_unequal_samples(settings)]
+    return [*_nothing_right(settings), *_swapped(settings), *_idle_gates(settings), *_unequal_samples(settings)]
+
+
+def _nothing_right(settings: Sequence[Setting]) -> list[str]:
+    best: dict[str, float] = {}
+    for setting in settings:
+        best[setting.benchmark] = max(setting.avg, best.get(setting.benchmark, 0.0))
+    return [
+        f"No response to {benchmark} is correct in any decoding, so nothing can be compared. Look at some responses "
+        "(`rlvr-dir view`): does the prompt ask for the answer in the grader's format, and is max_tokens large enough?"
+        for benchmark, avg in best.items()
+        if avg == 0
+    ]
 
 
 def _swapped(settings: Sequence[Setting]) -> list[str]:

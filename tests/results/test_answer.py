@@ -1,0 +1,52 @@
+"""What a terminal says of results depends on what they show: a pattern is named only where its interval shows it."""
+
+import pytest
+
+from rlvr_dir.config import Decoding
+from rlvr_dir.results.answer import READING, doubts, reading
+from tests.facts import states
+from tests.report.made import result
+
+LOW, HIGH = 0.2, 0.6
+
+
+def results(rl=HIGH, **shares):
+    """Base, RL, and decodings at one gate, of so many right answers; equal shares are equal problem by problem."""
+    ways = {mode: Decoding(mode=mode, tau=-0.1) for mode in shares}
+    every = {Decoding(mode="base"): LOW, Decoding(mode="rl"): rl} | {ways[mode]: shares[mode] for mode in shares}
+    return [result(decoding, share, problems=40) for decoding, share in every.items()]
+
+
+def shown(of):
+    """The rows of the guide that are printed, by their numbers."""
+    said = reading(of)
+    return {i for i, (_, means) in enumerate(READING) if means in said}
+
+
+@pytest.mark.parametrize(
+    ("shares", "rows"),
+    [
+        ({"replace": HIGH, "reject": HIGH}, {0, 1}),
+        ({"replace": HIGH, "reject": LOW}, {0}),
+        ({"replace": 0.95, "reject": 0.95}, {1, 5}),
+        ({"replace": 0.95, "reject": LOW}, {5}),
+        ({"replace": LOW, "reject": LOW}, {1}),
+        ({"replace": HIGH, "reject": LOW, "resample": LOW}, {0, 2}),
+    ],
+)
+def test_only_what_the_intervals_show_is_said(shares, rows):
+    assert shown(results(**shares)) == rows
+
+
+@pytest.mark.parametrize("rl", [LOW, 0.05])
+def test_without_a_gain_nothing_is_explained(rl):
+    of = results(rl=rl, replace=LOW, reject=LOW)
+    assert shown(of) == set()
+    assert reading(of)
+
+
+def test_a_table_in_which_nothing_is_right_is_doubted():
+    assert not any("max_tokens" in doubt for doubt in doubts(results(replace=0.0, reject=0.0)))
+    of = [result(each.decoding, 0.0, problems=40) for each in results(replace=0.0, reject=0.0)]
+    states(doubts(of)[0], "max_tokens", of[0].task)
+    assert shown(of) == set()
