@@ -81,7 +81,13 @@ def no_end(folder):
 
 
 # What a command calls an argument of its sentence.
-OPTIONS = {"base=": "--base ", "rl=": "--pretrained ", "max_model_len=": "--max-model-len ", "dtype=": "--dtype "}
+OPTIONS = {
+    "chat_template_kwargs=": "--chat-template-kwargs ",
+    "base=": "--base ",
+    "rl=": "--pretrained ",
+    "max_model_len=": "--max-model-len ",
+    "dtype=": "--dtype ",
+}
 
 
 def test_every_check_that_refuses_has_a_case():

@@ -98,7 +98,7 @@ def test_controls_are_a_short_way_of_writing_more_decodings():
         ({"engine": {"dtype": "bf16"}}, "engine.dtype bf16 bfloat16"),
         ({"decodings": [{"mod": "rl"}]}, "mod decodings.0 mode"),
         ({"decodings": ["rl", {"mode": "replace"}]}, "tau mode replace"),
-        ({"decodings": ["rl", "rl"]}, "asked"),
+        ({"decodings": ["rl", "rl"]}, "decodings rl"),
         ({"decodings": []}, "decodings"),
         ({"pair": "dapo32b"}, "pair dapo32b dapo-32b"),
         ({"pair": {"base": "x"}}, "base pretrained pair"),

@@ -96,7 +96,7 @@ def test_checkpoints_are_named_presets_folders_or_revisions_with_a_base(tmp_path
     ("names", "options", "sentence"),
     [
         ([], {"base": "org/base"}, "rl []"),
-        (["org/a@1"], {}, "org/a@1 base BASE"),
+        (["org/a@1"], {}, "base org/a@1 BASE"),
         (["tiny@2", "rlvr-math-1.5b@700"], {}, "tiny@base"),
         (["tiny@2"], {"pair": "orz-7b"}, "pair orz-7b"),
         (["tiny@2"], {"base": "b"}, "base tiny@2 tiny@base"),

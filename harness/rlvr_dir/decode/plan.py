@@ -166,9 +166,9 @@ def _check_begun(request: Request, checkpoints: Checkpoints, most: int) -> None:
         UserError: It has ended.
     """
 
-    def refused(problem: str, accepted: str) -> UserError:
+    def refused(problem: str, allowed: str) -> UserError:
         whole = f"begins with {len(request.begun)} given tokens (begun), {problem}"
-        return UserError(whole, argument="problem", value=request.problem, accepted=accepted)
+        return UserError(whole, argument="problem", value=request.problem, accepted=allowed)
 
     if len(request.begun) >= most:
         raise refused("which leaves no room for another one", f"fewer than {most} tokens")

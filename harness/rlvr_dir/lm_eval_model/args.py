@@ -134,7 +134,8 @@ def parse_model_args(arguments: Mapping[str, Any]) -> ModelArgs:
     load_criteria(args)
     if wrong := [name for name in args if name not in ACCEPTED and name not in Decoding.options()]:
         if instead := _INSTEAD.get(wrong[0]):
-            raise UserError("is not a model argument", argument="model_args", value=wrong[0], accepted=f"{instead}")
+            problem = "is not a model argument of rlvr_dir"
+            raise UserError(problem, argument="model_args", value=wrong[0], accepted=f"{instead}")
         raise unknown("model_args", wrong[0], ACCEPTED)
     if args.get("device") == _LM_EVAL_DEVICE:
         del args["device"]
