@@ -1,7 +1,7 @@
 """The floor of the token rows: what they are of two models with the same weights, because computers round.
 
-Base scores the audited responses beside itself, in another type and in another batch. A row that is no larger than its
-floor says nothing about training.
+Base scores the audited responses beside itself, in another type and in another batch. A row says nothing about training
+if it is no farther than its floor from what it is for equal models: 0 for a divergence, 100 % for an agreement.
 """
 
 import warnings

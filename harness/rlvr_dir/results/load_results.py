@@ -12,7 +12,7 @@ from typing import Any
 
 from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.records import Record, RecordStore
-from rlvr_dir.records.store import is_record
+from rlvr_dir.records.store import SPREADS, is_record
 from rlvr_dir.results.from_records import regraded, results_of_record
 from rlvr_dir.results.result import EvalResult, NoResultError, read_result
 from rlvr_dir.results.trainings import TrainingPlace, trainings_at
@@ -115,7 +115,10 @@ def _read(
         return results_of_record(Record(path.resolve()).read(), **options)
     if path.is_dir():
         path = path / "results" if (path / "results").is_dir() else path
-        if files := sorted(path.glob("*.json"), key=lambda file: (file.lstat().st_mtime, file.name)):
+        if files := sorted(
+            (file for file in path.glob("*.json") if file.name != SPREADS),
+            key=lambda file: (file.lstat().st_mtime, file.name),
+        ):
             results = _newest(_readable([lambda file=file: [read_result(file)] for file in files]))
             return [regraded(result, **options) for result in results]
         records = RecordStore(path if RecordStore(path).names() else path / "records")
