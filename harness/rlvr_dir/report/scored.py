@@ -6,6 +6,7 @@ from rlvr_dir.report.model import Cell, Report, Section, cell, frame
 from rlvr_dir.report.viewer import ViewedResponse, viewer_data, viewer_fragment
 from rlvr_dir.text import visible
 
+LEAST = 0.0001  # nats; a smaller difference is printed as less than this
 SHOWN = 20  # texts on the page, those with the largest mean |Δ log p| first
 VERDICTS = {
     "wrote": "{name} wrote these texts at {claimed}. All other candidates are ruled out after {tokens:,} tokens, with "
@@ -33,8 +34,8 @@ def lines(scores: Scores) -> list[str]:
         said += [template.format(**{**vars(verdict), **words}) for template in templates]
     shown = {name: " ".join([(each := number_cell(number)).text, *each.small]) for name, number in numbers.items()}
     said.append(
-        f"On {len(scores.texts):,} texts with {scores.tokens:,} tokens, KL(RL ‖ base) is {shown['kl_rl_base']} a token "
-        f"and both have the same most likely token at {shown['same_top']} of the positions."
+        f"On {len(scores.texts):,} text{'s' * (len(scores.texts) != 1)} with {scores.tokens:,} tokens, KL(RL ‖ base) "
+        f"is {shown['kl_rl_base']} per token and both have the same most likely token at {shown['same_top']} of the positions."
     )
     if scores.fits:
         said.append(
@@ -43,9 +44,10 @@ def lines(scores: Scores) -> list[str]:
             f"{shown['off_ratio']} of the tokens."
         )
     if (fit := scores.explanation) is not None:
+        distance = f"{fit.distance:.4f}" if fit.distance >= LEAST else f"less than {LEAST}"
         said.append(
             f"The file's log-probabilities{SHIFTS[fit.shift]} fit {visible(fit.name)} at {setting_words(fit.setting)} "
-            f"much better: they differ by {fit.distance:.4f} nats on average."
+            f"much better: the mean absolute difference is {distance} nats."
         )
     engine = f"Scored in {scores.info['dtype']} by {scores.info['backend']}."
     return [*said, f"{engine} Brackets are 95 % confidence intervals over texts."]
