@@ -221,7 +221,7 @@ def test_the_command_tells_the_price_decodes_nothing_twice_and_is_drawn(tmp_path
     code, said = run(*asked, "--dry-run")
     assert code == 0
     assert "12 responses are to be decoded first, of at most 60 tokens each; then at most" in said
-    with refuses("coupling"):
+    with refuses("criterion", "coupling"):
         run(*asked, "-d", "replace,criterion=coupling")
     code, said = run(*asked)
     assert code == 0, said
