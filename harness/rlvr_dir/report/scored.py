@@ -35,7 +35,8 @@ def lines(scores: Scores) -> list[str]:
     shown = {name: " ".join([(each := number_cell(number)).text, *each.small]) for name, number in numbers.items()}
     said.append(
         f"On {len(scores.texts):,} text{'s' * (len(scores.texts) != 1)} with {scores.tokens:,} tokens, KL(RL ‖ base) "
-        f"is {shown['kl_rl_base']} per token and both have the same most likely token at {shown['same_top']} of the positions."
+        f"is {shown['kl_rl_base']} per token and both have the same most likely token at {shown['same_top']} of the "
+        "positions."
     )
     if scores.fits:
         said.append(
