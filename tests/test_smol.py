@@ -18,13 +18,13 @@ from rlvr_dir.sweep.specs import load
 from rlvr_dir.train.spec import load_train
 
 FOLDER = Path(__file__).parents[1] / "examples/smol"
-LOSES = re.compile(r"loses|gives|sells|breaks")
 
 
 def numbers(problem):
-    """The start and the signed changes, read from the words."""
-    sentences = [part for part in problem.split(". ") if re.search(r"\d", part)]
-    return tuple(int(re.search(r"\d+", part)[0]) * (-1 if LOSES.search(part) else 1) for part in sentences)
+    """The start and the signed changes, read from the words: a gain says `more`, and a loss does not."""
+    start, *changes = [part for part in problem.split(". ") if re.search(r"\d", part)]
+    signed = [int(re.search(r"\d+", part)[0]) * (1 if part.rstrip(".").endswith("more") else -1) for part in changes]
+    return int(re.search(r"\d+", start)[0]), *signed
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def sets():
 
 
 def grade_of(name):
-    return name.removeprefix("held_out_").removeprefix("choose_").removeprefix("decide_")
+    return name.rpartition("_")[2]
 
 
 def test_every_answer_is_the_sum_of_its_story_and_every_grade_is_as_it_says(sets):
@@ -52,7 +52,10 @@ def test_every_answer_is_the_sum_of_its_story_and_every_grade_is_as_it_says(sets
 
 def test_rl_has_seen_the_numbers_of_no_benchmark_and_no_two_benchmarks_share_any(sets):
     sizes = {f"{of}_{grade}": count for of, count in SETS.items() for grade in GRADES}
-    assert {name: len(rows) for name, rows in sets.items()} == {**sizes, "decide_medium": DECIDED, "trained": TRAINED}
+    assert {name: len(rows) for name, rows in sets.items()} == {
+        **sizes, "decide_medium": DECIDED, "many_medium": 240, "trained": TRAINED
+    }  # fmt: skip
+    many = sets.pop("many_medium")
     trained = {numbers(row["problem"]) for row in sets.pop("trained")}
     asked = [numbers(row["problem"]) for rows in sets.values() for row in rows]
     shown = [numbers(example["problem"]) for example in read_yaml(FOLDER / "prompt.yaml")["examples"]]
@@ -60,10 +63,12 @@ def test_rl_has_seen_the_numbers_of_no_benchmark_and_no_two_benchmarks_share_any
     assert len(set(asked)) == len(asked)
     assert not trained & set(asked)
     assert not set(shown) & set(asked)
+    held_out = {numbers(row["problem"]) for name in ("held_out_medium", "decide_medium") for row in sets[name]}
+    assert {numbers(row["problem"]) for row in many} <= held_out
 
 
 def test_the_sums_are_the_same_on_every_machine(sets):
-    assert digest_of(sets) == "5145c4fcfc83752d"
+    assert digest_of(sets) == "b592bd274421be1d"
 
 
 def test_sums_of_one_template_are_one_family(sets):
@@ -76,6 +81,9 @@ def test_sums_of_one_template_are_one_family(sets):
         assert len({*map(frozenset, shapes.values())}) == len(shapes)
         assert all(len(shape) == 1 for shape in shapes.values())
     assert len({row["family"] for row in sets["decide_medium"]}) == 8
+    many = Counter(row["family"] for row in sets["many_medium"])
+    assert list(many.values()) == [5] * 48
+    assert not many.keys() & {row["family"] for row in sets["trained"]}
 
 
 def test_rl_is_given_the_prompts_of_an_evaluation(tmp_path, sets):

@@ -175,7 +175,7 @@ def test_a_worker_that_differs_is_refused_by_name(peaked_pair, one):
 def test_settings_that_are_refused(cluster, peaked_pair, monkeypatch):
     with refuses("workers", 99):
         open_engine(peaked_pair, ONE.replace(workers=99))
-    with refuses("workers", "tensor_parallel_size=2"):
+    with refuses("tensor_parallel_size", 2):
         open_engine(peaked_pair, TWO.replace(tensor_parallel_size=2))
     monkeypatch.setattr("rlvr_dir.decode.ray.cluster.find_spec", lambda name: None)
     with refuses("workers", 2, "Ray"):

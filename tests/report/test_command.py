@@ -27,7 +27,7 @@ def results(tmp_path_factory):
         (("report", "nowhere"), "nowhere"),
         (("report", "--analysis", "nowhere"), "nowhere"),
         (("analyse", "curves", "A=nowhere"), "nowhere"),
-        (("analyse", "texts", "nowhere"), "nowhere"),
+        (("score", "nowhere", "--pair", "tiny"), "nowhere"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments, sentence, tmp_path, monkeypatch):
@@ -56,13 +56,3 @@ def test_curves_are_drawn_and_a_result_beside_them_is_left_alone(tmp_path):
     run("report", "--analysis", where, "--out", tmp_path / "out")
     names = {path.stem for path in (tmp_path / "out" / "figures").glob("*.svg")}
     assert {name.rpartition("-")[0] or name for name in names} == {"training"}
-
-
-def test_texts_are_scored_a_line_each(tmp_path):
-    file = tmp_path / "given.jsonl"
-    file.write_text('{"response": "so 45 a + 7 = 52 .", "id": 1}\n\n{"response": "then", "prompt": "Ann has"}\n')
-    run("analyse", "texts", file, "--out", tmp_path / "scored.jsonl")
-    first, second = map(json.loads, (tmp_path / "scored.jsonl").read_text().splitlines())
-    assert first["id"] == 1
-    assert len(first["tokens"]) == len(first["delta_logp"])
-    assert second["prompt"] == "Ann has"

@@ -236,7 +236,7 @@ def test_metrics_of_a_point_are_means_over_its_benchmarks(swept):
 def test_tokens_and_speed_are_of_all_results(swept):
     every = list(swept.found.values())
     tokens = sum(one.n_tokens.sum() for one in every)
-    assert f"6 references; 4 samples a problem, {tokens:,} tokens; vllm 0.32.0 on cpu" in swept.text
+    assert f"6 references; 4 samples per problem, {tokens:,} tokens; vllm 0.32.0 on cpu" in swept.text
     assert swept.plain["tokens_per_second"] == pytest.approx(tokens / sum(one.seconds for one in every))
     for task in TASKS:
         means = [one.n_tokens.mean() for one in every if one.task == task]
