@@ -14,11 +14,12 @@ from rlvr_dir.audit.claim import GROUPS
 from rlvr_dir.audit.gather import Evidence
 from rlvr_dir.audit.interventions import SHARES, WAYS, name_of
 from rlvr_dir.audit.log import metrics_of
-from rlvr_dir.audit.page import SUMMARY, lines, report, summary
+from rlvr_dir.audit.page import SUMMARY, _number, lines, report, summary
 from rlvr_dir.audit.run import THIS, Audit, claims, estimate_of, table_rows
 from rlvr_dir.config import Pair
 from rlvr_dir.report.html import render
 from rlvr_dir.report.write import write
+from rlvr_dir.stats import Estimate
 from tests.audit.made import responses, ten_tokens
 from tests.audit.test_interventions import right
 from tests.chromium import settle
@@ -143,6 +144,15 @@ def test_the_first_sentences_are_numbers_of_the_table(page):
             assert number.split()[0] in made, name
         assert made in html.unescape(page.read_text())
     assert [one.split()[-1] for one in summary(audit(("weights",)))] == ["energy."]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(2.34e-5, "0.00002"), (0.0, "0.0000"), (0.00213, "0.0021"), (1e-9, "0.000000")]
+)
+def test_a_small_number_is_not_printed_as_zero_outside_its_interval(value, text):
+    claim = next(claim for claim in audit().claims if claim.name == "tokens/kld_50/base")
+    assert claim.digits == 4
+    assert _number(claim, Estimate(value, value, 2 * value)).text.split()[0] == text
 
 
 def test_nothing_that_a_stranger_wrote_is_run(page):

@@ -5,6 +5,7 @@ write(report(audit), Path("audit"))          # report.html, report.md, tables/ a
 
 import re
 from collections.abc import Mapping, Sequence
+from math import floor, log10
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ TITLES = {
     "weights": "Weights: what training changed in the checkpoint",
     "texts": "Texts: how the two distributions differ on given texts",
 }
+MOST_DIGITS = 6  # of a number that would be printed as 0
 BASES, RLS = "base's answers", "RL's answers"  # the panels of the picture of interventions
 LINES: dict[str, dict[str, str]] = {  # their lines, by the way that each draws
     BASES: {
@@ -107,7 +109,7 @@ def lines(audit: Audit) -> list[str]:
     for name in facts["same"]:
         sentences.append(f"Base and RL of {name} are the same model, so every number is that of no change.")
     sentences += facts.get("notes", [])
-    sentences += [f"Further columns: {', '.join(beside)}."] if beside else []
+    sentences += [f"Further columns: {'; '.join(beside)}."] if beside else []
     units = [f"the {count} families of {name}" for name, count in facts["families"].items()]
     units += [f"the problems of {name}" for name in facts["tasks"] if units and name not in facts["families"]]
     sentences += few_families_words([name for name, count in facts["families"].items() if count < stats.FEW])
@@ -178,7 +180,10 @@ def _number(claim: Claim, estimate: Estimate) -> Cell:
     if estimate.value is None and estimate.low is not None and estimate.high is not None:
         ends = claim.unit * estimate.low, claim.unit * estimate.high
         return Cell("not reached", None, ends, (f"more than {ends[0]:.{claim.digits}f}{claim.suffix}",))
-    return cell(estimate, claim.digits, unit=claim.unit, suffix=claim.suffix, plus=claim.signed)
+    digits, size = claim.digits, abs(claim.unit * (estimate.value or 0.0))
+    if 0 < size < 0.5 * 10**-digits:  # it would be printed as 0, outside its interval
+        digits = min(MOST_DIGITS, -floor(log10(size)))
+    return cell(estimate, digits, unit=claim.unit, suffix=claim.suffix, plus=claim.signed)
 
 
 # The pictures
