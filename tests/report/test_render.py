@@ -7,12 +7,16 @@ from html.parser import HTMLParser
 
 import pytest
 
+from rlvr_dir.config import Decoding
 from rlvr_dir.report import latex, markdown, spreadsheet
 from rlvr_dir.report.draw import look
+from rlvr_dir.report.figures import in_legible_parts
 from rlvr_dir.report.html import safe_link
 from rlvr_dir.report.model import KIND, SPLIT, Cell, Chapter, Report, Section, Source, cell, frame
 from rlvr_dir.report.write import write
+from rlvr_dir.results.settings import settings_of
 from rlvr_dir.stats import Estimate
+from tests.report.made import result
 
 AVG, PASS = (f"AIME24{SPLIT}{title}" for title in ("Avg@32", "Pass@16"))
 TABLE = Section(
@@ -194,3 +198,17 @@ def test_a_name_never_leaves_the_folder():
 def test_no_two_lines_of_a_figure_have_colour_and_mark_in_common():
     looks = [look(i) for i in range(9)]  # as many criteria as a pair is decoded by
     assert len({(each["color"], each["marker"]) for each in looks}) == len(looks)
+
+
+def test_a_figure_of_too_many_criteria_is_split_into_the_papers_seven_and_controls():
+    """l. 324 and 360 of the paper name its criteria; Δ log p, its absolute value and the coupling are in both parts."""
+    taus = {"delta_logp": -0.1, "abs_delta_logp": 1.0, "coupling": None}
+    papers = {"entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random"}
+    controls = {"js", "ce", "nll_rl"}
+    ways = [Decoding(mode="replace", criterion=name, tau=taus.get(name, 0.5)) for name in (*taus, *papers, *controls)]
+    settings = settings_of([result(how) for how in (Decoding(mode="base"), Decoding(mode="rl"), *ways)])
+    parts = dict(in_legible_parts(settings))
+    shown = {word: {each.decoding.criterion for each in part if each.decoding.gated} for word, part in parts.items()}
+    assert shown == {"": {*taus, *papers}, "controls-": {*taus, *controls}}
+    few = settings_of([result(how) for how in (Decoding(mode="base"), Decoding(mode="rl"), *ways[:3])])
+    assert dict(in_legible_parts(few)) == {"": few}
