@@ -201,7 +201,7 @@ def test_no_two_lines_of_a_figure_have_colour_and_mark_in_common():
 
 
 def test_a_figure_of_too_many_criteria_is_split_into_the_papers_seven_and_controls():
-    """l. 324 and 360 of the paper name its criteria; Δ log p, its absolute value and the coupling are in both parts."""
+    """l. 324 and 359 of the paper name its criteria; Δ log p, its absolute value and the coupling are in both parts."""
     taus = {"delta_logp": -0.1, "abs_delta_logp": 1.0, "coupling": None}
     papers = {"entropy_base", "entropy_rl", "kl", "kl_rl_base", "kl_base_rl", "random"}
     controls = {"js", "ce", "nll_rl"}
