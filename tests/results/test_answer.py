@@ -50,3 +50,21 @@ def test_a_table_in_which_nothing_is_right_is_doubted():
     of = [result(each.decoding, 0.0, problems=40) for each in results(replace=0.0, reject=0.0)]
     states(doubts(of)[0], "max_tokens", of[0].task)
     assert shown(of) == set()
+
+
+def test_a_wide_interval_leaves_a_question_open():
+    """Six problems: the intervals are wider than half of the gain, so no two decodings are called alike."""
+    ways = [Decoding(mode="base"), Decoding(mode="rl"), *(Decoding(mode=m, tau=-0.1) for m in ("replace", "reject"))]
+    of = [result(how, share, problems=10) for how, share in zip(ways, (0.1, 0.6, 0.6, 0.6), strict=True)]
+    assert shown(of) == set()
+    assert reading(of).count("too few problems") == 2
+
+
+def test_a_veto_below_base_is_named():
+    assert shown(results(replace=HIGH, reject=HIGH, veto=0.0)) == {0, 1, 4}
+
+
+def test_a_gate_that_flags_nearly_everything_explains_nothing():
+    of = results(replace=HIGH, reject=HIGH)
+    every = [each.replace(n_replaced=each.n_tokens) if each.decoding.gated else each for each in of]
+    assert shown(every) == set()

@@ -31,7 +31,8 @@ READING = (
     ("a sharpened copy of base does the same", "the gain is sharpening, not what RL learned"),
     ("nothing flagged", "the threshold is too strict; see docs/decoding.md#which-τ"),
 )
-ALIKE, ABOVE, BELOW = "the interval contains 0", "above 0", "below 0"
+ALIKE, OPEN, ABOVE, BELOW = "near 0", "open", "above 0", "below 0"
+FEW = 0.1  # of the tokens, changed at most where a replacement is said to change few
 # Which comparison, of which outcome, shows a row of `READING`: (decoding, what it is compared with, outcome) -> row.
 SHOWN_BY = {
     ("replace", "rl", ALIKE): 0,
@@ -136,35 +137,46 @@ def detectable(rows: Sequence[Comparison]) -> str:
 def reading(results: Sequence[EvalResult]) -> str:
     """Return what these results show of `READING`, a line for each comparison that shows a row; empty if none does.
 
-    Two decodings count as alike if the 95 % interval of their difference contains 0. If RL's gain over base is not
-    above 0, there is nothing to explain, and that is all that is said.
+    Two decodings count as alike if the 95 % interval of their difference contains 0 and lies within half of RL's gain.
+    A wider interval leaves the question open. If RL's gain over base is not above 0, there is nothing to explain. A
+    gate that flags most tokens, and a replacement that changes many, explain nothing either.
     """
-    settings = settings_of(results)
+    settings = [setting for setting in settings_of(results) if not _idle(setting)]
     rows = compare(settings) if len(settings) > 1 else []
-    modes = [(row, row.result.decoding.mode, row.reference.decoding.mode) for row in rows]
-    gains = [row.difference for row, mode, other in modes if (mode, other) == ("rl", "base")]
-    if gains and all(_outcome(gain) != ABOVE for gain in gains):
+    pairs = [(row.result, row.reference, row.difference) for row in rows]
+    for base in (setting for setting in settings if setting.decoding.mode == "base"):
+        vetoes = [each for each in settings if each.decoding.mode == "veto" and each.task == base.task]
+        pairs += [(veto, base, veto.minus(base)) for veto in vetoes]
+    gains = [d for one, other, d in pairs if (one.decoding.mode, other.decoding.mode) == ("rl", "base")]
+    if gains and all(_outcome(gain, np.inf) != ABOVE for gain in gains):
         return (
             "RL does not score significantly above base here, so there is no gain for the other decodings to explain."
         )
+    within = min((gain.mean for gain in gains), default=0.0) / 2
     lines = []
-    for row, mode, other in modes:
-        outcome = _outcome(row.difference)
-        if (shown := SHOWN_BY.get((mode, other, outcome))) is None:
+    for one, other, difference in pairs:
+        modes, outcome = (one.decoding.mode, other.decoding.mode), _outcome(difference, within)
+        where = f"{interval(difference.low, difference.high, sign=True)} points"
+        if outcome == OPEN and (*modes, ALIKE) in SHOWN_BY:
+            lines.append(f"  {one.label} − {other.label}, {where}: too few problems to tell the two apart.")
+            continue
+        shown = SHOWN_BY.get((*modes, outcome))
+        if shown is None or (shown == 0 and one.changed_ratio > FEW):
             continue
         sign = "≈" if outcome == ALIKE else outcome.removesuffix(" 0")
-        where = interval(row.difference.low, row.difference.high, sign=True)
-        lines.append(f"  {row.result.label} {sign} {row.reference.label}, {where} points: {READING[shown][1]}.")
+        lines.append(f"  {one.label} {sign} {other.label}, {where}: {READING[shown][1]}.")
     if not lines:
         return ""
     return "\n".join(["How to read it (more in docs/decoding.md#how-to-read-it):", *lines, SHARPENED])
 
 
-def _outcome(difference: stats.PairedDifference) -> str:
-    """Return on which side of 0 an interval is; empty if there is no interval."""
+def _outcome(difference: stats.PairedDifference, within: float) -> str:
+    """Return on which side of 0 an interval is, or whether it is 0 to `within`; empty if there is no interval."""
     if not difference.low <= difference.high:  # NaN
         return ""
-    return ABOVE if difference.low > 0 else BELOW if difference.high < 0 else ALIKE
+    if difference.low > 0 or difference.high < 0:
+        return ABOVE if difference.low > 0 else BELOW
+    return ALIKE if max(-difference.low, difference.high) <= within else OPEN
 
 
 def doubts(results: Sequence[EvalResult]) -> list[str]:
@@ -199,6 +211,12 @@ def _swapped(settings: Sequence[Setting]) -> list[str]:
                 "interval excludes 0. Are the two checkpoints swapped?"
             )
     return sentences
+
+
+def _idle(setting: Setting) -> bool:
+    """Return whether a gate flagged no token or nearly all, so that its decoding shows nothing."""
+    gate = setting.decoding.gate
+    return gate is not None and (not (flagged := setting.pooled("n_replaced")) or flagged >= MOSTLY)
 
 
 def _idle_gates(settings: Sequence[Setting]) -> list[str]:
