@@ -224,7 +224,9 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		step sharp,$(foreach seed,$(MANY_SEEDS),"$(KIND_$(kind))=$(SMOL)/sweeps/many_$(sweep)_$(kind)_$(seed)")))
 	$(BIN)/python -m examples.stage report --analysis $(SMOL)/many --out reports/smol/many \
 		--title "SmolLM2 on other sentences: a step of RL beside a sharpened copy that gains as much"
-	cp $(SMOL)/many/problems.csv reports/smol/many/
+	mkdir -p reports/smol/many/training && cp $(SMOL)/many/problems.csv reports/smol/many/
+	for seed in $(MANY_SEEDS); do install -m 644 $(SMOL)/many-$$seed/seed-$$seed/log.jsonl \
+		reports/smol/many/training/seed-$$seed.jsonl || exit; done
 	for of in base-again extrapolate; do mkdir -p reports/smol/results/$$of && for file in $(SMOL)/$$of/*.json; do \
 		sed 's|$(CURDIR)/||g' $$file > reports/smol/results/$$of/$${file##*/} || exit; done; done
 	(cd $(SMOL) && sha256sum train-*/seed-*/rl/model.safetensors) > reports/smol/training/SHA256SUMS
