@@ -20,8 +20,9 @@ TEXTS = "texts"  # a further group, for the file given with --texts
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Hold who published the claim: arXiv id, place in the paper, pair and number. Fields are empty if they were not
-    read.
+    """Hold who published the claim: arXiv id, place in the paper, pair and number.
+
+    Fields are empty if they were not read.
     """
 
     arxiv: str

@@ -59,8 +59,7 @@ def floors(
 
 
 def spreads(columns: Iterable[Frame]) -> dict[str, float]:
-    """Return twice the root mean square over tokens of each fact in `NEAR_ZERO`, from the column where it is largest.
-    """
+    """Return twice the root mean square over tokens of each fact in `NEAR_ZERO`, in the column where it is largest."""
     return {name: max(2 * float(tokens[name].pow(2).mean()) ** 0.5 for tokens in columns) for name in NEAR_ZERO}
 
 

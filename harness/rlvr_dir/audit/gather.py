@@ -61,13 +61,13 @@ ALONE = (Decoding(mode="base"), Decoding(mode="rl"))
 
 @dataclass(slots=True)
 class Evidence:
-    """Hold the data about one pair: a frame for each kind of data that claims read, and by group why others are
-    unavailable.
+    """Hold the data about one pair: a frame for each kind of data that claims read, and why others are unavailable.
 
-    `same` is True if both models are the same. `speed` is in tokens per second; it is None if nothing was decoded.
-    `notes` are sentences that a reader of the numbers needs. Three fields are set only for the audited pair and only if
-    rows of tokens were requested. `tokens` are the token statistics. `replaced` are the tokens that change if RL writes
-    base's tokens. `floors` are the frames of traces with the same weights, by column.
+    `missing` has the reason for each group. `same` is True if both models are the same. `speed` is in tokens per
+    second; it is None if nothing was decoded. `notes` are sentences that a reader of the numbers needs. Three fields
+    are set only for the audited pair and only if rows of tokens were requested. `tokens` are the token statistics.
+    `replaced` are the tokens that change if RL writes base's tokens. `floors` are the frames of traces with the same
+    weights, by column.
     """
 
     pair: Pair
@@ -232,8 +232,9 @@ def _count_tokens(evidence: Evidence, jobs: Sequence[Job], records: Path, engine
 
 
 def decoded_groups(groups: Collection[str], questions: Questions, evidence: Evidence) -> list[str]:
-    """Return the groups that need responses. If some need gold answers and there are none, note why they are
-    unavailable.
+    """Return the groups that need responses.
+
+    If some need gold answers and a task has none, they are left out, and `evidence` notes why.
     """
     decoded = [group for group in GROUPS if group in groups and group != "weights"]
     if questions.unanswered:

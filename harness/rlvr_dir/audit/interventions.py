@@ -1,5 +1,4 @@
-"""List the claims about interventions: how few tokens carry RL's gain, which criterion flags them and which model
-writes.
+"""List the claims about interventions: how few tokens carry RL's gain, what flags them, and which model writes them.
 
 Every criterion flags the same shares of the proposing model's tokens. The thresholds come from these models' own
 responses (`rlvr_dir.sweep.matched`), and each setting is decoded anew. The frame is that of `rlvr_dir.responses` with
@@ -74,8 +73,9 @@ def point_frame(points: Iterable[tuple[str, float, Decoding]], responses: Mappin
 
 
 def correct(points: Frame, way: str, share: float | None = None) -> np.ndarray:
-    """Return whether each response of a way at a share is correct, (problems, samples). Base and RL alone need no
-    share.
+    """Return whether each response of a way at a share is correct, (problems, samples).
+
+    Base and RL alone need no share.
     """
     return by_problem(points[(points.way == way) & ((points.share == share) | (share is None))], "correct")
 

@@ -115,8 +115,9 @@ def gain_part(number: int) -> Callable[[Frame], Estimate]:
 
 
 def solved(*, base: bool, rl: bool) -> Callable[[Frame], Estimate]:
-    """Estimate the share of problems for which `base` is whether base solves at least one sample, and `rl` whether RL
-    does.
+    """Estimate the share of problems by who solves at least one sample.
+
+    `base` and `rl` are whether base and RL do so in the problems that are counted.
     """
 
     def of(responses: Frame) -> Estimate:
@@ -132,8 +133,9 @@ def pass_all(decoding: str) -> Callable[[Frame], Estimate]:
 
 
 def crossing(beyond_chance: bool) -> Callable[[Frame], Estimate]:
-    """Return the first k at which base's Pass@k is above RL's; with `beyond_chance`, the first at which it is
-    significant.
+    """Return the first k at which base's Pass@k is above RL's.
+
+    With `beyond_chance`, it is the first k at which the difference is significant.
     """
 
     def of(responses: Frame) -> Estimate:

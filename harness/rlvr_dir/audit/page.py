@@ -141,7 +141,9 @@ SUMMARY = (  # sentences with numbers, by the names of their claims; if a number
 
 
 def summary(audit: Audit) -> list[str]:
-    """Return the sentences of `SUMMARY` for the audited pair. A sentence is dropped if one of its numbers is unknown.
+    """Return the sentences of `SUMMARY` for the audited pair.
+
+    A sentence is dropped if one of its numbers is missing.
     """
     cells = {claim.name: _number(claim, audit.estimates[claim.name, THIS]) for claim in audit.claims}
     texts = {name: " ".join((one.text, *one.small)) for name, one in cells.items() if one.value is not None}

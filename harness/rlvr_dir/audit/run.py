@@ -216,8 +216,9 @@ def sharpened(pair: Pair, temperature: float, folder: Path) -> Pair:
 
 
 def beside_of(texts: Sequence[str]) -> dict[str, list[Pair]]:
-    """Return the pairs of further columns. A text is `NAME=BASE:RL`, or `NAME=BASE:RL,RL` for seeds of one training
-    run.
+    """Return the pairs of further columns.
+
+    A text is `NAME=BASE:RL`, or `NAME=BASE:RL,RL` for seeds of one training run.
 
     Raises:
         UserError: A text has another form, or a name is given twice.
@@ -284,10 +285,9 @@ def audit(
 def table_rows(
     chosen: Sequence[Claim], numbers: Mapping[str, Sequence[Estimate | None]], samples: int | None
 ) -> tuple[dict[str, Any], ...]:
-    """Return the table as plain rows, one per claim and column. `numbers` are those of the claims in `chosen`, by
-    column.
+    """Return the table as plain rows, one per claim and column.
 
-    A column has no row for a claim whose number is None.
+    `numbers` are those of the claims in `chosen`, by column. A column has no row for a claim whose number is None.
     """
     return tuple(
         {"group": claim.group, "name": claim.name, **dict(zip(("measured", "how"), claim.words(samples), strict=True)),
@@ -392,7 +392,7 @@ def dry_run_words(request: Request, *, records: Path, gpus: Gpus | None = None) 
 def unmeasured(request: Request, questions: Questions) -> list[str]:
     """Return a sentence for the groups that cannot be measured for any pair because some tasks have no gold answers.
 
-    The list is empty if there are no such tasks.
+    The list is empty if all tasks have gold answers.
     """
     missing = Evidence(resolve(request.spec.pair))
     decoded_groups(request.rows, questions, missing)

@@ -99,8 +99,9 @@ def mean_of_responses(fact: str) -> Callable[[Frame], Estimate]:
 
 
 def quantile(fact: str, share: float) -> Callable[[Frame], Estimate]:
-    """Estimate a quantile of a fact over tokens. Its interval comes from that of the share of tokens below it
-    (Woodruff).
+    """Estimate a quantile of a fact over tokens.
+
+    Its interval comes from that of the share of tokens below it (Woodruff).
     """
 
     def of(tokens: Frame) -> Estimate:

@@ -89,12 +89,12 @@ def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
 
 
 def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
-    """Return the numbers of two tensors of one shape. With `spectrum`, add those of the singular values of their
-    change.
+    """Return the numbers of two tensors of one shape.
 
-    `change` and `size` are sums of squares, of ΔW and of W_base. An energy is a squared singular value, and `change` is
-    the sum of all energies. `first`, `eight` and `hundredth` are sums of the largest energies. `smallest` counts the
-    weights that differ in bfloat16 among the 10 % with the smallest |W_base|.
+    With `spectrum`, those of the singular values of their change are included. `change` and `size` are sums of squares,
+    of ΔW and of W_base. An energy is a squared singular value, and `change` is the sum of all energies. `first`,
+    `eight` and `hundredth` are sums of the largest energies. `smallest` counts the weights that differ in bfloat16
+    among the 10 % with the smallest |W_base|.
     """
     import torch
 
@@ -158,8 +158,9 @@ def _sampled(
 
 
 def counted(name: str) -> Callable[[Frame], Estimate]:
-    """Return the share of all numbers that are unchanged by one definition. Every number is counted: it has no
-    interval.
+    """Return the share of all numbers that are unchanged by one definition.
+
+    It has no interval, because every number is counted.
     """
     return lambda weights: Estimate(float(weights[name].sum() / weights.numbers.sum()))
 
