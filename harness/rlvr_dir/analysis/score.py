@@ -118,9 +118,7 @@ class Scores:
 
     @cached_property
     def numbers(self) -> dict[str, Number]:
-        """Return how the two models differ, and how the file's log-probabilities differ from the writer's, by short
-        name.
-        """
+        """Return how the two models differ, and how the file's log-probabilities differ from the writer's, by a key."""
 
         def fact(name: str) -> list[np.ndarray]:
             return [trace.fact(name).astype(float) for trace in self.traces]

@@ -128,9 +128,7 @@ def asked_for(numbers: int, runner_v2: bool) -> dict[str, Any]:
 
 
 def encode_proposal(proposed: torch.Tensor, delta_logp: torch.Tensor) -> torch.Tensor:
-    """Return the proposed tokens of n positions, and delta log p of the written ones: (n,) int64, (n,) -> (n,
-    PROPOSAL).
-    """
+    """Return the numbers for n proposed tokens and the written ones' delta log p: (n,) int64, (n,) -> (n, PROPOSAL)."""
     id_offset, id_step, delta_offset, delta_step = BESIDE
     written = delta_logp.float().nan_to_num(0.0, DELTA_LIMIT, -DELTA_LIMIT).clamp(-DELTA_LIMIT, DELTA_LIMIT)
     return torch.stack([id_offset + proposed.float() * id_step, delta_offset + written * delta_step], dim=1)
@@ -166,8 +164,7 @@ def decode_proposals(
 
 
 def _numbers(chosen: int, ids: Sequence[int], logits: Sequence[float]) -> Iterable[tuple[int, float]]:
-    """Undo `slots` for one token: yield the index and the value of each number that vLLM returned with the chosen
-    token.
+    """Undo `slots` for one token: yield the index and the value of each number that vLLM returned.
 
     Infinite values are skipped, because vLLM pads the largest logits with arbitrary other ones.
     """

@@ -117,8 +117,9 @@ class VllmPair(TestedPair):
                 raise
 
     def _tell_room(self) -> None:
-        """Print how many responses of the greatest length fit into the KV cache. Further ones are preempted and
-        recomputed.
+        """Print how many responses of the greatest length fit into the KV cache.
+
+        Further ones are preempted and recomputed.
         """
         cache, most = self._engine.vllm_config.cache_config, self.spec.max_num_seqs
         length = min(self.longest or self.context.length, self.context.length)
@@ -163,8 +164,9 @@ class VllmPair(TestedPair):
 
     @property
     def head_dtype(self) -> str:
-        """Return float32, or the model's own type if vLLM has no choice (0.25) or no batch-invariant kernel for
-        float32.
+        """Return the type in which logits are computed.
+
+        It is float32, or the model's own type if vLLM has no choice (0.25) or no batch-invariant kernel for float32.
         """
         if self.dtype == "float32":
             return self.dtype
@@ -197,8 +199,9 @@ class VllmPair(TestedPair):
             raise self._explained(broken) from None
 
     def _explained(self, broken: "_Broken") -> BrokenLogits:
-        """Return the error for a broken response. If it was not traced, decode that token again, traced, to find the
-        model.
+        """Return the error for a broken response.
+
+        If the response was not traced, that token is decoded again, traced, to find the model whose logits are broken.
         """
         plan, roles = broken.plan, broken.roles
         if roles is None:
@@ -371,8 +374,9 @@ class VllmPair(TestedPair):
                 self.ask_worker("rlvr_score")
 
     def _as_prompt(self, text: GivenText, width: int) -> Any:
-        """Return vLLM's `SamplingParams` that return `width` numbers for each token of a text. One more token is
-        ignored.
+        """Return vLLM's `SamplingParams` that return `width` numbers for each token of a text.
+
+        They ask for one more token, which is ignored.
         """
         from vllm import SamplingParams
 
@@ -404,8 +408,9 @@ class VllmPair(TestedPair):
             return self._llm.collective_rpc(method, args=args)[0]
 
     def _lengths(self) -> list[int]:
-        """Return the number of tokens of each running request, for the progress bar only; empty if vLLM does not report
-        it.
+        """Return the number of tokens of each running request, for the progress bar only.
+
+        The list is empty if vLLM does not report them.
         """
         states = getattr(self._engine.output_processor, "request_states", {})
         return [state.detokenizer.num_output_tokens() for state in states.values() if state.detokenizer]

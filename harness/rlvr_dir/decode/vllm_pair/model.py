@@ -69,8 +69,9 @@ class RLVRPairForCausalLM(nn.Module):
         vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
 
     def build(self, role: str, vllm_config: VllmConfig, prefix: str) -> None:
-        """Build a submodel and register where its weights come from. Those of the first come from vLLM's own
-        checkpoint.
+        """Build a submodel and register the source of its weights.
+
+        The weights of the first submodel come from the checkpoint on which vLLM was opened.
         """
         model, first = self.facts["models"][role], not self.widths
         place, revision = model["place"], model["revision"]
@@ -114,10 +115,10 @@ class RLVRPairForCausalLM(nn.Module):
         return side_by_side
 
     def _as_known(self, role: str, input_ids: torch.Tensor) -> torch.Tensor:
-        """Return the tokens as a model reads them, (tokens,) -> (tokens,). Base reads a stand-in for each unknown
-        token.
+        """Return the tokens as a model reads them, (tokens,) -> (tokens,).
 
-        The tensor keeps its address, because a CUDA graph of base reads its input where it was captured.
+        Base reads a stand-in for each token that it does not have. The tensor keeps its address, because a CUDA graph
+        of base reads its input where it was captured.
         """
         if role != "base" or self.shared == self.facts["vocab"] or input_ids is None:
             return input_ids
@@ -126,8 +127,7 @@ class RLVRPairForCausalLM(nn.Module):
         return ids
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
-        """Return RL's logits, (rows, all hidden) -> (rows, vocab). Those of the others for the same rows are in
-        `logits`.
+        """Return RL's logits, (rows, all hidden) -> (rows, vocab); store those of the others in `logits`.
 
         All are None on ranks that do not sample. Memory is measured in the first step.
         """
@@ -173,7 +173,9 @@ class RLVRPairForCausalLM(nn.Module):
         return out
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        """Load all weights; see `load_whole`. Names without another model's prefix (`base.`) belong to the first model.
+        """Load all weights; see `load_whole`.
+
+        Names without another model's prefix (`base.`) belong to the first model.
         """
         first, *others = self.checkpoints
         prefixes = tuple(f"{role}." for role in others)

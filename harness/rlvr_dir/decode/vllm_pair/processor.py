@@ -67,7 +67,7 @@ class PairProcessor(*_INTERFACES):
             self._table = SlotTable(device_or_states.device)
         else:  # in V1 the slots are the rows of the batch
             self._table = SlotTable(device_or_states)
-        self._positions: tuple[list[int | None], torch.Tensor] | None = None  # V1: of the previous step, host and device
+        self._positions: tuple[list[int | None], torch.Tensor] | None = None  # V1: of the last step, host and device
 
     # Model runner V1 -------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from rlvr_dir.policy.combine import combination_of
 PROMPTS = ("1 + 1 = 2, 2 + 2 =", "Find all real x such that", "The capital of", "def f(n):")
 TEXTS, TOKENS, PIECE = 16, 16, 8  # number of texts, of tokens in each, and of tokens decoded after a prompt
 # Nats, root mean square over the text, by which log-probabilities and entropies may differ between two routes or from
-# transformers: at most LIMIT, and at most the larger of FLOOR and five times the other submodel's difference.
+# transformers: at most LIMIT, and at most the sum of FLOOR and five times the other submodel's difference.
 LIMIT = {"float32": 0.01, "bfloat16": 0.2, "float16": 0.05}
 FLOOR = {"float32": 0.001, "bfloat16": 0.02, "float16": 0.005}
 FLAT = 1e-4  # nats from the entropy of a uniform distribution

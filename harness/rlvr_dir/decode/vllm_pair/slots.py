@@ -54,7 +54,7 @@ class SlotTable:
     def __init__(self, device: torch.device | str) -> None:
         self.device = torch.device(device)
         self.rows: dict[int, Plan] = {}  # slot -> request; V2 does not report that one has ended
-        self._last: tuple[bytes, StepBatch] | None = None  # the last batch with its slots, reused while the same requests run
+        self._last: tuple[bytes, StepBatch] | None = None  # by its slots, while the same requests run
 
     def put(self, slot: int, row: Plan | None) -> None:
         """Assign a slot to a request; None stands for a request that is not ours."""

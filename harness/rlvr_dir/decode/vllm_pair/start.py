@@ -42,7 +42,9 @@ _FOLLOWS = {"BrokenPipeError", "ConnectionResetError", "EOFError", "EngineDeadEr
 
 
 class Log:
-    """Represent a file that an engine's processes print into. It is removed with this object, unless `keep` was called.
+    """Represent a file that an engine's processes print into.
+
+    It is removed with this object, unless `keep` was called.
     """
 
     def __init__(self) -> None:
@@ -64,7 +66,7 @@ class Log:
         return " ".join(_PREFIX.sub("", lines[-1]).split())[:70] if lines else ""
 
     def keep(self, text: str = "") -> Path:
-        """Keep the file for the user to read, with the final `text` of this process."""
+        """Keep the file for the user to read, with `text` appended."""
         with self.path.open("a") as file:
             file.write(text)
         self._removal.detach()

@@ -1,5 +1,4 @@
-"""Define what the self-test queries in vLLM's workers, since the engine's process may not be the one with the weights.
-"""
+"""Define what the self-test queries in vLLM's workers, because the engine's process may not have the weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,20 +21,22 @@ class PairWorker:
         return corners
 
     def rlvr_clear(self: Any) -> None:
-        """Set all stored keys and values to zero, because a NaN would corrupt the next request that uses their memory.
-        """
+        """Set all stored keys and values to zero, because a NaN would corrupt the next request that uses its memory."""
         for cache in self.model_runner.kv_caches:
             for tensor in cache if isinstance(cache, list | tuple) else (cache,):
                 tensor.zero_()
 
     def rlvr_score(self: Any, *scoring: Any) -> None:
-        """Return scores instead of logits from now on, by the fields of a `Scoring`. Without any, return logits again.
+        """Return scores instead of logits from now on.
+
+        `scoring` are the fields of a `Scoring`. Without any, logits are returned again.
         """
         self.get_model().scoring = Scoring(*scoring) if scoring else None
 
     def rlvr_compile_nothing(self: Any) -> None:
-        """Compile nothing from now on. Otherwise vLLM compiles a helper of its sampler even if everything else is
-        eager.
+        """Compile nothing from now on.
+
+        Otherwise vLLM compiles a helper of its sampler even if everything else is eager.
         """
         from torch.compiler import set_stance
 
@@ -57,7 +58,8 @@ class PairWorker:
         self.get_model().watched = []
 
     def rlvr_watched(self: Any) -> tuple[int, int]:
-        """Stop comparing; return the number of rows, and in how many of them both submodels had the same hidden state.
+        """Stop comparing; return the number of rows, and the number of rows with the same hidden state in both
+        submodels.
         """
         model = self.get_model()
         steps, model.watched = model.watched, None
