@@ -37,7 +37,7 @@ from rlvr_dir.stats import Estimate, token_difference, token_mean, token_share
 
 TENTHS = 10  # parts of a response: the depth of a token
 EDGES = (0.0, 0.01, 0.1, 0.5, 1.0, 2.0)  # nats: where the strata of base's entropy and of |delta log p| begin
-STRATA = {"entropy_base": "entropy", "delta_logp": "size", "abs_delta_logp": "size"}  # decided by the gate
+STRATA = {"entropy_base": "entropy", "delta_logp": "size", "abs_delta_logp": "size"}  # strata that a gate decides
 FLAGGED, MATCHED, OWN = "flagged", "matched", "own"
 
 
@@ -145,8 +145,8 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
     the column `match` is -1.
 
     Returns:
-        A row a flagged token, and a row a match, whose number `match` is. `weight` is how many flagged tokens of its
-        problem a row stands for. `change` and `own` say what is to be replayed.
+        One row per flagged token and one per match. `match` is one number for both. `weight` is how many
+        flagged tokens of its problem a row represents. `change` and `own` are the changes to replay.
     """
     import pandas
 

@@ -93,7 +93,7 @@ class Questions:
         """Return the benchmarks of `spec`. A JSONL file may have no `answer`, if this is so in all of its lines.
 
         Raises:
-            UserError: What `preflight` refuses.
+            UserError: `preflight` refuses the spec.
         """
         own = {task: Path(file) for task in spec.tasks for file in [named(task)[1]] if file is not None}
         bare = {task: rows for task, path in own.items() if (rows := _without_answers(path))}

@@ -85,7 +85,7 @@ class Request:
         """Refuse what cannot be audited, before any model loads; return the benchmarks.
 
         Raises:
-            UserError: Naming the first thing that does not fit.
+            UserError: Something does not fit. The error names the first such thing.
         """
         for name in self.rows:
             if name not in GROUPS:

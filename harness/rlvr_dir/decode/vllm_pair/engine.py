@@ -44,7 +44,7 @@ COMPILED_FROM = 300_000  # tokens that take equally long eager and compiled, on 
 # which adds half of the processor time of decoding. With this executor the core computes by itself.
 ALONE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
-_open_here: set[int] = set()  # engines with workers in this process, in which vLLM's distributed state is global
+_open_here: set[int] = set()  # engines with workers in this process, because vLLM's distributed state is global
 
 
 class _Broken(Exception):
